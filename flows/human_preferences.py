@@ -1,14 +1,14 @@
-"""`human-preferences`: what people prefer of generated music, as CMI-Pref and CMI-RewardBench hold it."""
+"""Build `human-preferences`: people's preferences on generated music, as in CMI-Pref and CMI-RewardBench."""
 
 from __future__ import annotations
 
 from earmark.schemas.human_preferences import CORPUS, HumanPreferences
-from earmark.tasks.build.flow import corpus_flow
 from earmark.tasks.human_preferences.clips import measure_clips
 from earmark.tasks.human_preferences.counting import write_comparisons
 from earmark.tasks.human_preferences.derived import derive_tables
 from earmark.tasks.human_preferences.numbers import card_sections
 from earmark.tasks.human_preferences.sources import import_sources
+from earmark.tasks.pipeline.flow import corpus_flow
 from earmark.tasks.store.staging import Stage
 
 

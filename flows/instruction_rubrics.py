@@ -1,13 +1,11 @@
-"""`instruction-rubrics`: does a clip follow an instruction, item by item, by AnyAudio-Judge's method.
+"""Build `instruction-rubrics`: judgments of clips against instructions, item by item, by AnyAudio-Judge's method.
 
-True captions are verified, false ones made and verified to be false; each is taken apart once, and each item labelled.
+True captions are verified, false ones made and verified as false; each is decomposed once, and each item labelled.
 """
 
 from __future__ import annotations
 
 from earmark.schemas.instruction_rubrics import CORPUS, InstructionRubrics
-from earmark.tasks.build.flow import corpus_flow
-from earmark.tasks.build.losses import check_inputs
 from earmark.tasks.evaluation.qualification import qualify
 from earmark.tasks.instruction_rubrics.choosing import choose_captions
 from earmark.tasks.instruction_rubrics.gold import EXAM
@@ -17,6 +15,8 @@ from earmark.tasks.instruction_rubrics.rubrics import keep_rubrics, write_rubric
 from earmark.tasks.instruction_rubrics.samples import write_samples
 from earmark.tasks.instruction_rubrics.sources import import_captions, index_clips
 from earmark.tasks.instruction_rubrics.verification import keep_verified, verify_caption
+from earmark.tasks.pipeline.flow import corpus_flow
+from earmark.tasks.pipeline.losses import check_inputs
 from earmark.tasks.store.staging import Stage
 
 

@@ -1,12 +1,12 @@
-"""`pseudo-preferences`: a judge model's preferences on generated music, by the method of CMI-Pref-Pseudo."""
+"""Build `pseudo-preferences`: a judge model's preferences on generated music, by the method of CMI-Pref-Pseudo."""
 
 from __future__ import annotations
 
 from earmark.schemas.pseudo_preferences import CORPUS, PseudoPreferences
-from earmark.tasks.build.flow import corpus_flow
-from earmark.tasks.build.losses import check_inputs
 from earmark.tasks.evaluation.juries import ask_each
 from earmark.tasks.evaluation.qualification import qualify
+from earmark.tasks.pipeline.flow import corpus_flow
+from earmark.tasks.pipeline.losses import check_inputs
 from earmark.tasks.pseudo_preferences.gold import EXAM
 from earmark.tasks.pseudo_preferences.judging import judge_pairs
 from earmark.tasks.pseudo_preferences.labels import card_sections, keep_consistent
@@ -18,7 +18,7 @@ from earmark.tasks.store.staging import Stage
 @corpus_flow(CORPUS)
 def build(stage: Stage, config: PseudoPreferences) -> dict[str, str]:
     """Judge two generations of one prompt in both orders; what both orders agree on is a label."""
-    if config.released:  # labels that are made already
+    if config.released:  # existing labels
         labels = import_release(stage, config)
         take_released(stage, config, labels, measure_release(stage, config, labels))
         return card_sections(stage)

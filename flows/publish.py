@@ -1,10 +1,11 @@
-"""Publish a version to the Hub: prove it fit to leave, gather what may, send it as one commit and one tag."""
+"""Publish a version to the Hub: check it, gather the publishable data, send it as one commit and one tag."""
 
 from __future__ import annotations
 
 from prefect import flow
 
-from earmark.tasks.build.registry import find_corpus
+from earmark.tasks.pipeline.logs import tell_plainly
+from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.release.publishing import (
     bring,
     check_audited,
@@ -17,6 +18,8 @@ from earmark.tasks.release.publishing import (
 )
 from earmark.tasks.store.hub import Repo
 from earmark.tasks.store.versions import open_store
+
+tell_plainly()
 
 
 @flow(name="publish", flow_run_name="publish-{corpus}")
@@ -32,22 +35,22 @@ def publish(
     collection: str | None = None,
     branch: str | None = None,
 ) -> dict[str, object]:
-    """Publish a version; one that is published already is found to be so. A run that was killed can be repeated.
+    """Publish a version, or find it already published. A killed run can be repeated.
 
     Args:
         corpus: `CORPUS`, its newest version, or `CORPUS@vN`.
-        repo: `ORG/NAME` on the Hub that `HF_ENDPOINT` names; the token comes from `HF_TOKEN`.
-        store: the store: a folder, or s3://bucket/prefix.
-        private: the repository must be private; a new one is made so.
-        audio: whether audio leaves, where its licence allows.
-        allow_builtin: whether labels of a `builtin:` annotator may leave.
-        allow_findings: a reviewed list of findings that may leave.
-        audited: the precision that the newest audit must have.
-        collection: title of a collection of the repository's owner that it is added to.
-        branch: a branch beside main, made if there is none, that is made equal to the version; main and tags stay.
+        repo: `ORG/NAME` on the Hub of `HF_ENDPOINT`; the token comes from `HF_TOKEN`.
+        store: the store: a folder, or a URL such as s3://bucket/prefix.
+        private: the repository must be private; a new one is created private.
+        audio: whether to publish audio, if its licence allows.
+        allow_builtin: whether to publish labels of a `builtin:` annotator.
+        allow_findings: a reviewed list of findings allowed to be published.
+        audited: the precision required of the newest audit.
+        collection: title of the owner's collection for the repository.
+        branch: a branch beside main, created if missing and made equal to the version; main and tags stay.
 
     Returns:
-        The receipt, and how many files were sent.
+        The receipt, and the number of files sent.
     """
     place, target, reviewed = open_store(store), Repo(repo, branch), read_reviewed(allow_findings)
     version = place.find(corpus)

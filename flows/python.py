@@ -1,11 +1,11 @@
-"""Earmark from Python, as `import earmark` gives it: build, open, judge, export and publish versions.
+"""Provide Earmark to Python, as `import earmark`: build, open, judge, export and publish versions.
 
     import earmark
 
     pairs = earmark.build("mos-preferences", "my.toml").datasets("pairs", "train")
 
-It does what the commands do, with the same records of runs, and prints nothing unless `progress=True`. Inside a running
-event loop, as in a notebook, work goes on in a thread of its own.
+It does the commands' work, with the same records of runs, and prints nothing unless `progress=True`. Inside a running
+event loop, as in a notebook, work runs in a separate thread.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import asyncio
 import contextvars
 import hashlib
 import json
-import tempfile
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -23,8 +22,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from earmark.schemas import rewards as rewards
 from earmark.schemas.config import BuildConfig, parse_config
-from earmark.tasks.build.progress import hidden, shown
-from earmark.tasks.build.registry import find_corpus
+from earmark.tasks.pipeline.progress import hidden, shown
+from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.files import write_text
 from earmark.tasks.store.versions import Store, Version, open_store
 
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
     from earmark.tasks.store.diff import Change
-    from earmark.tasks.store.explain import Account
+    from earmark.tasks.store.explain import RowFacts
 
 Result = TypeVar("Result")
 
@@ -44,55 +43,55 @@ Result = TypeVar("Result")
 class Opened:
     """One version of a corpus."""
 
-    version: Version  # where it lies, and its manifest
-    store: Store  # the store that holds it
+    version: Version  # its place and manifest
+    store: Store  # its store
 
     def __str__(self) -> str:
         return f"{self.version.corpus}@{self.version.name}"
 
     @property
     def rows(self) -> dict[str, dict[str, int]]:
-        """How many rows each table has, by split."""
+        """Return the number of rows in each table, by split."""
         return {table: dict(splits) for table, splits in self.version.manifest.rows.items()}
 
     def arrow(self, table: str, split: str | None = None, columns: list[str] | None = None) -> pa.Table:
-        """A table, or one split of it.
+        """Return a table, or one split of it.
 
         Raises:
-            StoreError: the version has no such table or split.
+            StoreError: the table or split does not exist.
         """
         import pyarrow.parquet as pq
 
         return pq.read_table(self.version.files(table, split), columns=columns, partitioning=None)
 
     def pandas(self, table: str, split: str | None = None, columns: list[str] | None = None) -> pd.DataFrame:
-        """As `arrow`, for pandas."""
+        """Return the table of `arrow` as a pandas frame."""
         frame: pd.DataFrame = self.arrow(table, split, columns).to_pandas()
         return frame
 
     def duckdb(self, table: str, split: str | None = None) -> duckdb.DuckDBPyRelation:
-        """As `arrow`, as a relation that reads the files when it is asked."""
+        """Return the table of `arrow` as a relation reading its files on demand."""
         import duckdb
 
         files = [str(path) for path in self.version.files(table, split)]
         return duckdb.connect().read_parquet(files, hive_partitioning=False)
 
     def datasets(self, table: str, split: str) -> Dataset:
-        """One split for Hugging Face's `datasets`; sound is decoded as the table's features say."""
+        """Return a split for Hugging Face's `datasets`; sound is decoded by the table's features."""
         from datasets import load_dataset
 
-        self.version.files(table, split)  # says what there is instead
+        self.version.files(table, split)  # lists the existing tables if there is none
         return load_dataset(str(self.version.folder), table, split=split)
 
     def torch(self, table: str, split: str) -> Dataset:
-        """As `datasets`, whose rows are tensors: what torch's `DataLoader` takes."""
+        """Return the split of `datasets` with rows as tensors, for torch's `DataLoader`."""
         return self.datasets(table, split).with_format("torch")
 
-    def explain(self, row: str) -> list[Account]:
-        """The way of a row or reject from its input line through each step.
+    def explain(self, row: str) -> list[RowFacts]:
+        """Return the path of a row or reject from its input line through each step.
 
         Raises:
-            StoreError: there is no such row.
+            StoreError: the row does not exist.
         """
         from earmark.tasks.store.explain import explain
 
@@ -110,26 +109,26 @@ class Opened:
         settings: Path | str | None = None,
         progress: bool = False,
     ) -> dict[str, Any]:
-        """Measure a model on the version's samples; gives the facts of the record. Answers are kept in the ledger.
+        """Measure a model on the version's samples; return the facts of the record. Answers are kept in the ledger.
 
         Args:
             annotator: `backend:model`.
-            evaluation: which; needed where the corpus has several.
-            mode: how the question is put; the evaluation's first by default.
+            evaluation: its name; required if the corpus has several.
+            mode: form of the question; by default the evaluation's first.
             split: only this; the evaluation's by default.
-            limit: only so many samples.
+            limit: most samples.
             base_url: the server's address, including /v1.
             settings: a TOML file with the annotator's options, such as budget_usd.
-            progress: show it.
+            progress: whether to show progress.
 
         Raises:
-            EarmarkError: it cannot be measured, or the budget ends; what was answered is kept.
+            EarmarkError: it cannot be measured, or the budget ends; answers are kept.
         """
         from earmark.tasks.evaluation import judging
-        from earmark.tasks.evaluation.samples import Part, Wish
+        from earmark.tasks.evaluation.samples import MeasurementOptions, SamplePart
 
         config = judging.examinee(annotator, base_url, Path(settings) if settings else None)
-        wish = Wish(evaluation, mode, Part(split, None, limit))
+        wish = MeasurementOptions(evaluation, mode, SamplePart(split, None, limit))
         known = find_corpus(self.version.corpus)
         return _apart(lambda: judging.judge(self.version, known, self.store, config, wish, None)[0], progress)
 
@@ -147,15 +146,15 @@ class Opened:
         force: bool = False,
         progress: bool = False,
     ) -> dict[str, Any]:
-        """Write the version in the form that a trainer reads; gives the record in the folder's `export.json`.
+        """Write the version in a trainer's format; return the record in the folder's `export.json`.
 
         Raises:
             StoreError: the format cannot hold it, or the folder is not empty.
         """
-        from earmark.tasks.exports.choosing import Wish
+        from earmark.tasks.exports.choosing import ExportOptions
         from earmark.tasks.exports.export import export
 
-        wish = Wish(format, view, table, split, limit, blind, (), force, None, clap)
+        wish = ExportOptions(format, view, table, split, limit, blind, (), force, None, clap)
         known = find_corpus(self.version.corpus)
         return _apart(lambda: export(self.version, known, self.store, Path(out), wish), progress)
 
@@ -168,7 +167,7 @@ class Opened:
         The token comes from HF_TOKEN.
 
         Raises:
-            HubError: it was refused, or a secret or personal data would go out.
+            HubError: it was refused, or a secret or personal data would be published.
         """
         from earmark.flows.command.publish_cli import send
 
@@ -188,21 +187,21 @@ def build(
     allow_rejects: bool = False,
     progress: bool = False,
 ) -> Opened:
-    """Build a version, unless the newest is up to date. A build that failed goes on where it stopped.
+    """Build a version, unless the newest is up to date. A failed build continues at its last step.
 
     Args:
         corpus: its name, as `earmark list` shows it.
         config: a TOML file; or its values; or the corpus's config model.
-        base: the folder that paths in such values start from; those in a file start from the file's own.
-        store: a folder or s3://bucket/prefix; EARMARK_STORE, else data/store, by default.
+        base: the folder for relative paths in such values; those in a file are relative to the file's own.
+        store: a folder or a URL such as s3://bucket/prefix; EARMARK_STORE, else data/store, by default.
         force: build even if a version is up to date.
         limit: only the first rows of each source.
-        allow_rejects: commit whatever was lost of the inputs.
-        progress: show it.
+        allow_rejects: commit despite lost inputs.
+        progress: whether to show progress.
 
     Raises:
-        ConfigError: the config is none of that corpus.
-        EarmarkError: the build failed; the same call goes on.
+        ConfigError: the config belongs to another corpus.
+        EarmarkError: the build failed; the same call continues it.
     """
     from earmark.flows.command.running import run_build
 
@@ -215,17 +214,17 @@ def build(
 
 
 def open(spec: str, *, store: str | None = None) -> Opened:
-    """The version that `CORPUS` (its newest) or `CORPUS@vN` names.
+    """Open the version named by `CORPUS` (its newest) or `CORPUS@vN`.
 
     Raises:
-        StoreError: there is none.
+        StoreError: the version does not exist.
     """
     place = open_store(store)
     return Opened(place.find(spec), place)
 
 
 def diff(old: Opened, new: Opened) -> list[Change]:
-    """How many rows were added, removed and changed, by table and split.
+    """Count the rows added, removed and changed, by table and split.
 
     Raises:
         ValueError: the versions are of two corpora.
@@ -243,21 +242,21 @@ def diff(old: Opened, new: Opened) -> list[Change]:
     return changes
 
 
-def sql(statement: str, *, store: str | None = None) -> pa.Table:
-    """What a SELECT gives over versions, where `'CORPUS@vN'.TABLE` is a table.
+def sql(statement: str, *, store: str | None = None, allow_files: bool = False) -> pa.Table:
+    """Return the result of a SELECT over versions, with `'CORPUS@vN'.TABLE` as a table; with `allow_files`, over files
+    too.
 
     Raises:
-        InputError: it is not one SELECT, or DuckDB refuses it.
-        StoreError: there is no such version.
+        InputError: the statement is not one SELECT, or DuckDB refuses it.
+        StoreError: a version does not exist.
     """
-    from earmark.tasks.store.select import refused, select
+    from earmark.tasks.store.select import select
 
-    with tempfile.TemporaryDirectory(prefix="earmark-") as spill, refused():
-        return select(open_store(store), statement, Path(spill)).to_arrow_table()
+    return select(open_store(store), statement, lambda rows, _: rows.to_arrow_table(), allow_files=allow_files)
 
 
 def _apart(work: Callable[[], Result], progress: bool) -> Result:
-    """Do it, with or without progress; in a thread of its own where an event loop runs in this one."""
+    """Run the work, with or without progress; in a separate thread if this one runs an event loop."""
 
     def run() -> Result:
         with shown() if progress else hidden():
@@ -272,7 +271,7 @@ def _apart(work: Callable[[], Result], progress: bool) -> Result:
 
 
 def _kept(corpus: str, config: Mapping[str, Any] | BuildConfig, base: Path, store: Store) -> Path:
-    """Keep values as a config file in the store, so that `earmark resume` finds them; gives the file."""
+    """Keep values as a config file in the store for `earmark resume`; return the file."""
     if isinstance(config, BuildConfig):
         base, config = config.base, config.model_dump(mode="json", exclude={"base"}, exclude_unset=True)
     base = base.absolute()

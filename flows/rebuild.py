@@ -1,6 +1,6 @@
-"""Rebuild: bring several corpora up to date, each after those that it reads, and publish them if told so.
+"""Rebuild several corpora, each after the corpora it reads, and publish them if configured.
 
-A corpus that fails does not stop the others; what reads it is skipped. The end says what to do.
+A failed corpus does not stop the others; corpora reading it are skipped. The end reports the next steps.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from prefect import flow, get_run_logger, task
+from prefect import allow_failure, flow, get_run_logger, task
 from prefect.artifacts import create_table_artifact
+from prefect.client.schemas.objects import State
 from prefect.futures import PrefectFuture
+from prefect.states import Cancelled, Failed
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from earmark.flows.command.rebuild_plan import places_of
@@ -19,8 +21,8 @@ from earmark.flows.command.running import first_line, run_build
 from earmark.flows.publish import publish
 from earmark.schemas.errors import EarmarkError
 from earmark.schemas.rebuild import Publication, Rebuild
-from earmark.tasks.build.artifacts import run_name
-from earmark.tasks.release.rebuilding import Ending, Place, RebuildFailed, skip_reason
+from earmark.tasks.pipeline.artifacts import run_name
+from earmark.tasks.release.rebuilding import CorpusPlace, Ending, RebuildFailed, skip_reason
 from earmark.tasks.store.runs import list_runs
 from earmark.tasks.store.versions import Store, open_store
 
@@ -33,26 +35,26 @@ CORPORA_AT_ONCE = 4
     task_runner=ThreadPoolTaskRunner(max_workers=CORPORA_AT_ONCE),  # type: ignore[arg-type]
 )
 def rebuild(config: Rebuild, store: str = "data/store") -> list[Ending]:
-    """Bring corpora up to date, and publish those that say where.
+    """Bring corpora up to date, and publish those with a repository.
 
     Args:
-        config: the corpora, their configs, and where they are published.
-        store: the store: a folder, or s3://bucket/prefix.
+        config: the corpora, their configs, and their repositories.
+        store: the store: a folder, or a URL such as s3://bucket/prefix.
 
     Returns:
-        How each corpus ended.
+        The ending of each corpus.
 
     Raises:
-        RebuildFailed: some did not come to what was wanted.
+        RebuildFailed: some failed, were skipped or not published.
     """
     place = open_store(store)
-    ending: dict[str, PrefectFuture[Ending]] = {}
+    ending: dict[str, PrefectFuture[Any]] = {}
     for one in places_of(config, place):
         name = one.member.corpus
-        before = [ending[other] for other in one.after]
+        before = [allow_failure(ending[other]) for other in one.after]
         step = bring_up_to_date.with_options(task_run_name=name)
         ending[name] = step.submit(one, config.base, place, before)  # type: ignore[arg-type]  # futures become endings
-    endings = [future.result() for future in ending.values()]
+    endings = [_ending(future) for future in ending.values()]
     show_endings(endings)
     if not all(one.good for one in endings):
         raise RebuildFailed(endings)
@@ -60,14 +62,35 @@ def rebuild(config: Rebuild, store: str = "data/store") -> list[Ending]:
 
 
 @task
-def bring_up_to_date(place: Place, base: Path, store: Store, before: Sequence[Ending]) -> Ending:
-    """Build a corpus unless a version is up to date or what it reads is missing; then publish it if told so."""
+def bring_up_to_date(place: CorpusPlace, base: Path, store: Store, before: Sequence[Ending]) -> Ending | State[Ending]:
+    """Build a corpus unless a version is up to date or an input is missing; then publish it if configured.
+
+    The task's state shows the ending on Prefect's page: failed, or cancelled with the name Skipped.
+    """
+    ending = _bring(place, base, store, before)
+    if ending.good:
+        return ending
+    said = f"{ending.corpus} {ending.state}: {ending.detail}"
+    if ending.state == "skipped":
+        return Cancelled(name="Skipped", message=said, data=ending)
+    return Failed(message=said, data=ending)
+
+
+def _ending(future: PrefectFuture[Any]) -> Ending:
+    """Return a corpus's ending; raise an internal fault recorded in no ending."""
+    held: Ending | BaseException = future.result(raise_on_failure=False)
+    if isinstance(held, BaseException):
+        raise held
+    return held
+
+
+def _bring(place: CorpusPlace, base: Path, store: Store, before: Sequence[Ending]) -> Ending:
     member = place.member
     if reason := skip_reason(before):
         return Ending(member.corpus, "skipped", detail=reason, todo="mend that, then rebuild")
     try:
         built = run_build(member.corpus, base / member.config, store)
-    except Exception as error:  # noqa: BLE001  (the other corpora go on; this one's fault is told at the end)
+    except Exception as error:  # noqa: BLE001  (the other corpora go on; this one's fault is reported at the end)
         _log(member.corpus, error)
         return Ending(member.corpus, "failed", detail=first_line(error), todo=_way_on(member.corpus, store))
     version, state = built.version.name, "built" if built.new else "up to date"
@@ -83,7 +106,7 @@ def bring_up_to_date(place: Place, base: Path, store: Store, before: Sequence[En
 
 
 def show_endings(endings: Sequence[Ending]) -> None:
-    """Leave the table of a rebuild on Prefect's page."""
+    """Show the table of a rebuild on Prefect's page."""
     create_table_artifact(
         [{name: str(value or "") for name, value in vars(ending).items()} for ending in endings],
         key="rebuild",

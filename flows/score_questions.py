@@ -1,13 +1,11 @@
-"""`score-questions`: multiple-choice questions about score images, from what a forum asked and answered (WildScore)."""
+"""Build `score-questions`: multiple-choice questions about score images, from a forum's threads (WildScore)."""
 
 from __future__ import annotations
 
 from earmark.schemas.score_questions import CORPUS, ScoreQuestions
-from earmark.tasks.build.flow import corpus_flow
-from earmark.tasks.build.losses import check_inputs
-from earmark.tasks.score_questions.detector_report import card_sections
+from earmark.tasks.pipeline.flow import corpus_flow
+from earmark.tasks.pipeline.losses import check_inputs
 from earmark.tasks.score_questions.forum.images import find_scores
-from earmark.tasks.score_questions.forum.measuring import try_detector
 from earmark.tasks.score_questions.forum.scrubbing import forget_names, scrub_threads
 from earmark.tasks.score_questions.forum.threads import read_comments, read_submissions
 from earmark.tasks.score_questions.reading import card_section
@@ -20,7 +18,6 @@ from earmark.tasks.store.staging import Stage
 @corpus_flow(CORPUS)
 def build(stage: Stage, config: ScoreQuestions) -> dict[str, str]:
     """Read a dump without its names, keep threads with an image of a score, and have exam questions made of them."""
-    measure = try_detector(stage, config)
     candidates = read_submissions(stage, config)
     answers = read_comments(stage, config, candidates)
     check_inputs(stage, config)
@@ -32,4 +29,4 @@ def build(stage: Stage, config: ScoreQuestions) -> dict[str, str]:
     threads = gather_threads(stage, config, texts, images)
     questions = write_questions(stage, config, threads)
     read = write_tables(stage, config, questions)
-    return card_sections(measure) | card_section(config, read)
+    return card_section(config, read)

@@ -1,4 +1,4 @@
-"""Config of an annotator: which model is asked, how fast, with what patience and for how much money."""
+"""Define the config of an annotator: its model, pace, patience and budget."""
 
 from __future__ import annotations
 
@@ -17,23 +17,22 @@ BACKENDS = OneOf("earmark.tasks.annotation.backends:BACKENDS", "backend:model")
 Seconds = Annotated[float, Field(gt=0)]
 Dollars = Annotated[float, Field(ge=0)]
 AGAIN_TEMPERATURE = 0.7
-"""The default, which request keys do not name: answers from before it was an option keep their keys."""
+"""Default temperature of a repeated question, absent from request keys: older answers keep their keys."""
 
 
 class Prices(Model):
-    """What a provider charges, in US dollars per million tokens."""
+    """Prices of a provider, in US dollars per million tokens."""
 
     input_per_million: Dollars = Field(description="Text and image tokens in.")
     output_per_million: Dollars = Field(description="Tokens out.")
     audio_input_per_million: Dollars | None = Field(default=None, description="Audio tokens in, where they differ.")
-    batch_discount: float = Field(default=0.5, ge=0, le=1, description="Share taken off in the provider's batch API.")
 
 
 @cache
 def known_prices() -> dict[str, Prices]:
-    """List prices by annotator, from `prices.json`: a dated copy of a part of LiteLLM's table (MIT).
+    """Read list prices by annotator from `prices.json`: a dated copy of a part of LiteLLM's table (MIT).
 
-    Prices of prompts beyond 200,000 tokens and of cached tokens are not in it.
+    It lacks prices of prompts beyond 200,000 tokens and of cached tokens.
     """
     table = json.loads(Path(__file__).with_name("prices.json").read_text("utf-8"))["usd_per_million_tokens"]
     names = ("input_per_million", "output_per_million", "audio_input_per_million")
@@ -41,7 +40,7 @@ def known_prices() -> dict[str, Prices]:
 
 
 class Limits(Model):
-    """What a model can hear and hold. What is not given comes from the table in `tasks/annotation/limits.py`."""
+    """Limits of a model. Defaults come from the table in `tasks/annotation/limits.py`."""
 
     clip_s: Seconds | None = Field(default=None, description="Longest clip that is heard, in seconds.")
     audio_s: Seconds | None = Field(default=None, description="Most audio in one request, in seconds.")
@@ -51,16 +50,29 @@ class Limits(Model):
 
 
 class Hearing(Model):
-    """The form in which a model gets audio."""
+    """Form of audio sent to a model: one channel, as WAV."""
 
     sample_rate_hz: int = Field(default=16_000, ge=8_000, le=192_000, description="Samples a second.")
-    channels: Literal[1, 2] = Field(default=1, description="1 mixes down.")
-    codec: Literal["wav", "flac"] = Field(default="wav", description="How clips are sent.")
-    longest_s: float | None = Field(default=None, gt=0, description="What lies beyond is cut.")
+
+
+class Serving(Model):
+    """Options of `vllm serve` without effect on answers, by their own names; vLLM chooses unset options."""
+
+    tensor_parallel_size: int | None = Field(default=None, ge=1, description="GPUs that share the model's weights.")
+    data_parallel_size: int | None = Field(
+        default=None, ge=1, description="Replicas of the model, each on GPUs of its own; requests spread over them."
+    )
+    gpu_memory_utilization: float | None = Field(
+        default=None, gt=0, le=1, description="Share of each GPU's memory that vLLM takes."
+    )
+    max_model_len: int | None = Field(
+        default=None, ge=1, description="Most tokens in and out together; fewer take less memory."
+    )
+    max_num_seqs: int | None = Field(default=None, ge=1, description="Most requests that are worked on at once.")
 
 
 class AnnotatorConfig(Model):
-    """An annotator: one model behind one backend. Secrets are never here; they come from the environment."""
+    """Annotator: one model behind one backend. Secrets are never here; they come from the environment."""
 
     annotator: Annotated[str, BACKENDS] = Field(
         description="`backend:model`, such as `openai:gpt-4.1-mini` or `builtin:music-pair-2`."
@@ -91,10 +103,18 @@ class AnnotatorConfig(Model):
     )
     structured: Literal["response_format", "vllm", "none"] = Field(
         default="response_format",
-        description="How a schema reaches an OpenAI-compatible server; answers are checked against it in any case.",
+        description="How a schema or a choice reaches an OpenAI-compatible server; answers are checked in any case.",
     )
     yes_no_token_ids: tuple[int, int] | None = Field(
         default=None, description="vLLM: ids of the tokens Yes and No, for exact log-probabilities."
+    )
+
+    least_share: float = Field(
+        default=0.5,
+        ge=0,
+        le=1,
+        description="Least share of the first token that Yes and No (or a scale's digits) must have together; below it "
+        "the model was about to say something else, and that is no answer.",
     )
 
     max_concurrency: int = Field(default=32, ge=1, le=4096, description="Most requests in flight.")
@@ -118,6 +138,11 @@ class AnnotatorConfig(Model):
     )
     retry_base_s: Seconds = Field(default=1.0, description="First wait; doubles each time, with jitter.")
     retry_longest_s: Seconds = Field(default=60.0, description="Longest wait between two tries.")
+    patience_s: Seconds = Field(
+        default=900.0,
+        description="Longest wait, without any answer, for a server that has answered in this run or says that it is "
+        "loading: refused connections and the statuses 429, 502 and 503 use up no try meanwhile.",
+    )
     connect_timeout_s: Seconds = Field(default=10.0, description="Longest wait for a connection.")
     read_timeout_s: Seconds = Field(default=300.0, description="Longest silence on an open connection.")
     total_timeout_s: Seconds = Field(default=600.0, description="Longest exchange.")
@@ -149,7 +174,10 @@ class AnnotatorConfig(Model):
     files_api_bytes: int = Field(
         default=8 << 20, ge=0, description="Gemini: requests with more media than this go through the Files API."
     )
-    inline_batch: int = Field(default=16, ge=1, description="vllm: and transformers: requests per model call.")
+    inline_batch: int = Field(default=16, ge=1, description="transformers: requests per model call.")
+    serve: Serving = Field(
+        default=Serving(), description="vllm: options of the server that the build starts; not part of any key."
+    )
 
     @field_validator("base_url")
     @classmethod
@@ -165,8 +193,13 @@ class AnnotatorConfig(Model):
 
     @property
     def charged(self) -> Prices | None:
-        """What is counted: the config's prices, or on a provider's own server its list prices, where they are known."""
+        """Return the counted prices: the config's, else a provider's known list prices on its own server."""
         return self.prices or (known_prices().get(self.annotator) if self.base_url is None else None)
+
+    @property
+    def priced(self) -> bool:
+        """Return whether its cost is known: it has prices, or is embedded and costs nothing."""
+        return self.charged is not None or self.annotator.startswith("builtin:")
 
     @model_validator(mode="after")
     def _money(self) -> Self:
@@ -178,6 +211,24 @@ class AnnotatorConfig(Model):
             )
         if self.batch and not provider.batches:
             raise ValueError(f"batch = true needs an annotator with a batch API, and '{self.annotator}' has none")
+        return self
+
+    @model_validator(mode="after")
+    def _starts_its_server(self) -> Self:
+        if not self.annotator.startswith("vllm:"):
+            if self.serve != Serving():
+                raise ValueError(
+                    f"serve: options of the server that a vllm: annotator starts; '{self.annotator}' has none"
+                )
+            return self
+        if self.base_url is not None or self.api_key_env is not None:
+            name = self.annotator.partition(":")[2]
+            raise ValueError(
+                f"base_url and api_key_env: a vllm: annotator starts its server itself; write openai:{name} for one "
+                "that runs already"
+            )
+        if self.inline_batch != type(self).model_fields["inline_batch"].default:
+            raise ValueError("inline_batch: vllm: batches by itself; set max_concurrency to the most requests at once")
         return self
 
     @model_validator(mode="after")
@@ -193,25 +244,26 @@ class AnnotatorConfig(Model):
 
 
 class Asked(AnnotatorConfig):
-    """Who is asked while a corpus is built."""
+    """Annotator for a corpus's build."""
 
     most_failed: float = Field(
         default=0.02,
         ge=0,
         le=1,
-        description="Share of requests that may stay without an answer; with more, the build stops, to be resumed.",
+        description="Of a corpus's roles: share of requests that may stay without an answer; with more, the build "
+        "stops, to be resumed.",
     )
 
 
 class Drawn(Asked):
-    """Who is asked for another draw where an answer does not pass its checks."""
+    """Annotator with another draw for each answer failing its checks."""
 
     seed: int | None = Field(default=17, ge=0, description="Each draw adds its number; None leaves it to the server.")
 
 
 DECIDES = (
     "annotator", "temperature", "again_temperature", "top_p", "seed", "max_tokens", "extra_body", "structured",
-    "repairs", "repair", "on_limit", "limits", "yes_no_token_ids",
+    "repairs", "repair", "on_limit", "limits", "yes_no_token_ids", "least_share",
 )  # fmt: skip
-"""What of an annotator's config can change an answer, and so belongs to a build's identity; the rest is where servers
-are, pace, patience and money."""
+"""Fields of an annotator's config with effect on an answer, and so on a build's identity; the rest is about servers,
+pace, patience and money."""

@@ -1,4 +1,4 @@
-"""What a caption must be: the checks that stand after each stage, and what each fault leads to."""
+"""Declare the checks after each stage of captions, and the effect of each fault."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ CaptionFault = Literal[
 EVERY: tuple[CaptionFault, ...] = get_args(CaptionFault)
 
 
-class Checks(Model):
-    """What a stage's text is held to. A fault is asked again and then a reject, unless `flag` names it."""
+class CaptionChecks(Model):
+    """Checks of a stage's text. A fault is asked again and then a reject, unless `flag` names it."""
 
     look_for: tuple[CaptionFault, ...] = Field(default=EVERY, description="Faults to look for.")
     flag: tuple[CaptionFault, ...] = Field(default=(), description="Of these, faults that are noted in the row only.")
-    shortest_words: int = Field(default=5, ge=1, description="Fewer words count as empty.")
     longest_words: int = Field(default=150, ge=1, description="More words count as too long.")
 
     @model_validator(mode="after")

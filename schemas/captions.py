@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypedDict
 
-import pyarrow as pa
 from pydantic import Field, model_validator
 
 from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Asked, Drawn, Hearing
-from earmark.schemas.caption_checks import EVERY, CaptionFault, Checks
+from earmark.schemas.caption_checks import EVERY, CaptionChecks, CaptionFault
 from earmark.schemas.config import Model, Name
 from earmark.schemas.corpus import Corpus, Story
-from earmark.schemas.tables import REJECTS, WORDS, Table, column, columns, integer, number, text
-from earmark.schemas.tracks import TRACK_LICENCE, TracksConfig
+from earmark.schemas.tables import REJECTS, Column, Table
+from earmark.schemas.tracks import TrackLicence, TracksConfig
 from earmark.schemas.views import View, Writer
 
 Asking = Literal["direct", "describe", "mix"]
@@ -26,7 +25,7 @@ LONGEST_WORDS: dict[Asking, int] = {"direct": 150, "describe": 150, "mix": 400}
 
 
 class Listening(Drawn):
-    """Who hears the tracks, which seconds of them, and what it is asked."""
+    """The listener of the tracks, its seconds of each, and its prompt."""
 
     ask: Asking = Field(
         default="direct",
@@ -41,7 +40,9 @@ class Listening(Drawn):
     segments: bool = Field(
         default=False, description="Cut tracks into equal segments of at most `hears_s`; each gets a caption."
     )
-    checks: Checks | None = Field(default=None, description="What texts are held to; without it, what `ask` asks for.")
+    checks: CaptionChecks | None = Field(
+        default=None, description="What texts are held to; without it, what `ask` asks for."
+    )
     tries: int = Field(default=3, ge=1, le=100, description="Draws of one text, at most, until one passes the checks.")
     max_tokens: int = Field(default=400, ge=1)
 
@@ -52,23 +53,22 @@ class Listening(Drawn):
         return self
 
     @property
-    def text_checks(self) -> Checks:
+    def text_checks(self) -> CaptionChecks:
         """The checks that stand after this stage."""
-        return self.checks or Checks(look_for=LOOKED_FOR[self.ask], longest_words=LONGEST_WORDS[self.ask])
+        return self.checks or CaptionChecks(look_for=LOOKED_FOR[self.ask], longest_words=LONGEST_WORDS[self.ask])
 
 
 class Refining(Drawn):
-    """Who shortens what was heard, and merges the spans of a track. It reads text only."""
+    """The writer of a track's caption from its spans. It reads text only."""
 
-    checks: Checks = Checks()
+    checks: CaptionChecks = CaptionChecks()
     tries: int = Field(default=3, ge=1, le=100, description="Draws of one text, at most, until one passes the checks.")
     max_tokens: int = Field(default=300, ge=1)
 
 
-class Judging(Asked):
-    """Who reads what the word lists let pass, and says whether it speaks of voices all the same."""
+class VoiceReader(Asked):
+    """The reader of captions past the word lists: does one speak of voices all the same?"""
 
-    least: float = Field(default=0.5, gt=0, lt=1, description="Probability of yes from which a caption does.")
     action: Literal["flag", "reject"] = "reject"
     max_tokens: int = Field(default=1, ge=1)
 
@@ -79,7 +79,7 @@ class Pipeline(Model):
     name: Name = Field(description="The pipeline; tables name it.")
     listen: Listening
     refine: Refining | None = None
-    judge: Judging | None = None
+    judge: VoiceReader | None = None
 
     @model_validator(mode="after")
     def _merged(self) -> Self:
@@ -88,7 +88,7 @@ class Pipeline(Model):
         return self
 
     @property
-    def stages(self) -> dict[str, Listening | Refining | Judging]:
+    def stages(self) -> dict[str, Listening | Refining | VoiceReader]:
         """The stages by name, in the order in which they are asked."""
         stages = {"listen": self.listen, "refine": self.refine, "judge": self.judge}
         return {name: stage for name, stage in stages.items() if stage is not None}
@@ -107,12 +107,11 @@ def role_of(pipeline: str, stage: str) -> str:
 class Repeats(Model):
     """Captions of one pipeline that say nearly what an earlier one says."""
 
-    threshold: float = Field(default=0.9, ge=0.5, le=1, description="Jaccard similarity of runs of three words.")
     action: Literal["flag", "reject"] = "flag"
 
 
 class Segments(Model):
-    """How long recordings, such as films and podcasts, are cut; each segment is a track of its own."""
+    """Cutting of long recordings, such as films and podcasts; each segment is a track of its own."""
 
     least_s: float = Field(default=45.0, ge=1, description="Shortest segment; what is shorter is a reject.")
     most_s: float = Field(
@@ -160,7 +159,7 @@ class Captions(TracksConfig):
         return self
 
     def asked(self) -> dict[str, AnnotatorConfig]:
-        """Who is asked, by role: a role for each stage of each pipeline."""
+        """Return the annotators by role: one for each stage of each pipeline."""
         return {
             role_of(pipeline.name, name): stage
             for pipeline in self.pipelines
@@ -187,35 +186,104 @@ class Captions(TracksConfig):
 _HEARD = ("ask", "hearing", "hears_s", "where", "spans", "segments")
 _CHECKED = ("checks", "tries")
 _JUDGED = ("least", "action")
-SECONDS = pa.list_(pa.field("element", pa.float64()))
+
+
+class Caption(TypedDict):
+    """One row a caption: what a pipeline says of a track, or of one segment of it."""
+
+    clip_id: Annotated[str, Column("The track's id in the list.", names="track", role="is")]
+    pipeline: Annotated[str, "The pipeline, as the config names it."]
+    segment: Annotated[int, "Segment of the track, from 0; 0 where tracks are not cut."]
+    split: Annotated[str, "Split of the track's artist."]
+    text: Annotated[str, "The caption."]
+    stage: Annotated[str, Column("The stage that wrote it.", unit="listen or refine")]
+    model: Annotated[str, Column("The annotator that wrote it.", names="annotator")]
+    prompt: Annotated[str, "Prompt file and version that asked."]
+    request_key: Annotated[str, "The request's key in the ledger."]
+    sample: Annotated[int, "Number of the draw that passed the checks, from 0."]
+    flags: Annotated[list[str], "Checks that it did not pass and that the config only notes."]
+    repeats: Annotated[
+        str | None, Column("Earlier clip whose caption it nearly repeats.", names="track", role="mentions")
+    ]
+    heard_sha256: Annotated[str, Column("SHA-256 of the file that was heard.", names="clip")]
+    heard: Annotated[str, "What that file is: `mix`, or `instrumental` of the manifest's parent."]
+    start_s: Annotated[list[float], Column("Begin of each span that was heard.", unit="s")]
+    end_s: Annotated[list[float], Column("End of each span that was heard.", unit="s")]
+    file: Annotated[str, "Audio file as the list names it."]
+    tags: Annotated[list[str], "Tags of the track as `category---name`."]
+    track_licence: TrackLicence
+    source: Annotated[str, Column("The list's name in the config.", names="source")]
+    source_file: Annotated[str, "The list that the track came from."]
+    source_line: Annotated[int, "Line in that list, counted from 1."]
+
+
+class CaptionDraw(TypedDict):
+    """One row a draw of a request: what the model wrote, whether or not it became a caption."""
+
+    clip_id: Annotated[str, Column("The track's id in the list.", names="track", role="is")]
+    pipeline: Annotated[str, "The pipeline."]
+    segment: Annotated[int, "Segment of the track, from 0."]
+    stage: Annotated[str, Column("The stage.", unit="listen, refine or judge")]
+    span: Annotated[int, "Span of the segment, from 0; 0 for stages that read."]
+    start_s: Annotated[float, Column("Begin of what was heard.", unit="s")]
+    end_s: Annotated[float, Column("End of what was heard.", unit="s")]
+    text: Annotated[str | None, "The answer; a judge's is its probability of yes. Null if there is none."]
+    share: Annotated[
+        float | None,
+        Column(
+            "Of a judge: probability of Yes and No together as the first token. Null for texts and in older versions.",
+            unit="0 to 1",
+        ),
+    ]
+    bounded: Annotated[
+        bool | None,
+        "Of a judge: whether the server listed Yes or No alone, so that the other's probability is a bound.",
+    ]
+    model: Annotated[str, Column("The annotator.", names="annotator")]
+    prompt: Annotated[str, "Prompt file and version that asked."]
+    request_key: Annotated[str, "The request's key in the ledger."]
+    sample: Annotated[int, "Number of the draw, from 0; what failed its checks was drawn again."]
+    flags: Annotated[list[str], "Checks that it did not pass and that the config only notes."]
+    notes: Annotated[str | None, "What was done to the request to fit the model's limits."]
+    reason: Annotated[str | None, "Why it cannot be used; null if it can."]
+    heard_sha256: Annotated[str, Column("SHA-256 of the file that was heard.", names="clip")]
+    source: Annotated[str, Column("The list's name in the config.", names="source")]
+
+
+class SegmentRow(TypedDict):
+    """One row a segment that was cut out of a longer recording, where the config has `segments`."""
+
+    clip_id: Annotated[
+        str, Column("The segment: the recording's id and the second of its start.", names="track", role="is")
+    ]
+    split: Annotated[str, "Split of the recording, or of its artist."]
+    clip_sha256: Annotated[str, Column("SHA-256 of the segment's file.", names="clip", role="is")]
+    file: Annotated[str, "Its file in this version: FLAC of 16 bits, at the recording's rate."]
+    recording: Annotated[str, Column("The recording's id in the list.", names="track")]
+    recording_sha256: Annotated[str, Column("SHA-256 of the recording's file.", names="clip")]
+    start_s: Annotated[float, Column("Begin within the recording.", unit="s")]
+    end_s: Annotated[float, Column("End within the recording.", unit="s")]
+    duration_s: Annotated[float, Column("Length of the segment's file.", unit="s")]
+    track_licence: TrackLicence
+    source: Annotated[str, Column("The list's name in the config.", names="source")]
+    source_file: Annotated[str, "The list that the recording came from."]
+    source_line: Annotated[int, "Line in that list, counted from 1."]
+
+
+class TagCoverage(TypedDict):
+    """One row a pipeline and tag: how many captions name it, by whole word forms."""
+
+    pipeline: Annotated[str, "The pipeline."]
+    category: Annotated[str, "What the tag speaks of."]
+    tag: Annotated[str, "The tag as the list writes it."]
+    captions: Annotated[int, "Captions of tracks that carry it."]
+    mentions: Annotated[int, Column("Of these, captions that name it.", source="ATTM, selection of tags")]
+    elsewhere: Annotated[int, "Captions that name it of tracks that do not carry it."]
+
 
 CAPTIONS = Table(
-    name="captions",
-    description="One row a caption: what a pipeline says of a track, or of one segment of it.",
-    schema=columns(
-        text("clip_id", "The track's id in the list.", names="track", role="is"),
-        text("pipeline", "The pipeline, as the config names it."),
-        integer("segment", "Segment of the track, from 0; 0 where tracks are not cut."),
-        text("split", "Split of the track's artist."),
-        text("text", "The caption."),
-        text("stage", "The stage that wrote it.", unit="listen or refine"),
-        text("model", "The annotator that wrote it.", names="annotator"),
-        text("prompt", "Prompt file and version that asked."),
-        text("request_key", "The request's key in the ledger."),
-        integer("sample", "Number of the draw that passed the checks, from 0."),
-        column("flags", WORDS, "Checks that it did not pass and that the config only notes."),
-        text("repeats", "Earlier clip whose caption it nearly repeats.", optional=True, names="track", role="mentions"),
-        text("heard_sha256", "SHA-256 of the file that was heard.", names="clip"),
-        text("heard", "What that file is: `mix`, or `instrumental` of the manifest's parent."),
-        column("start_s", SECONDS, "Begin of each span that was heard.", unit="s"),
-        column("end_s", SECONDS, "End of each span that was heard.", unit="s"),
-        text("file", "Audio file as the list names it."),
-        column("tags", WORDS, "Tags of the track as `category---name`."),
-        TRACK_LICENCE,
-        text("source", "The list's name in the config.", names="source"),
-        text("source_file", "The list that the track came from."),
-        integer("source_line", "Line in that list, counted from 1."),
-    ),
+    "captions",
+    row=Caption,
     key=("clip_id", "pipeline", "segment"),
     exclusive=("clip_id", "heard_sha256"),
     says=(
@@ -224,74 +292,23 @@ CAPTIONS = Table(
         "flags: {flags}",
     ),
 )
-
 RAW = Table(
-    name="raw",
-    description="One row a draw of a request: what the model wrote, whether or not it became a caption.",
-    schema=columns(
-        text("clip_id", "The track's id in the list.", names="track", role="is"),
-        text("pipeline", "The pipeline."),
-        integer("segment", "Segment of the track, from 0."),
-        text("stage", "The stage.", unit="listen, refine or judge"),
-        integer("span", "Span of the segment, from 0; 0 for stages that read."),
-        number("start_s", "Begin of what was heard.", unit="s"),
-        number("end_s", "End of what was heard.", unit="s"),
-        text("text", "The answer; a judge's is its probability of yes. Null if there is none.", optional=True),
-        text("model", "The annotator.", names="annotator"),
-        text("prompt", "Prompt file and version that asked."),
-        text("request_key", "The request's key in the ledger."),
-        integer("sample", "Number of the draw, from 0; what failed its checks was drawn again."),
-        column("flags", WORDS, "Checks that it did not pass and that the config only notes."),
-        text("notes", "What was done to the request to fit the model's limits.", optional=True),
-        text("reason", "Why it cannot be used; null if it can.", optional=True),
-        text("heard_sha256", "SHA-256 of the file that was heard.", names="clip"),
-        text("source", "The list's name in the config.", names="source"),
-    ),
+    "raw",
+    row=CaptionDraw,
     key=("clip_id", "pipeline", "segment", "stage", "span", "sample"),
     splits=False,
     says=("{model} about {start_s} s to {end_s} s, draw {sample}: {text}",),
 )
-
 SEGMENTS = Table(
-    name="segments",
-    description="One row a segment that was cut out of a longer recording, where the config has `segments`.",
-    schema=columns(
-        text("clip_id", "The segment: the recording's id and the second of its start.", names="track", role="is"),
-        text("split", "Split of the recording, or of its artist."),
-        text("clip_sha256", "SHA-256 of the segment's file.", names="clip", role="is"),
-        text("file", "Its file in this version: FLAC of 16 bits, at the recording's rate."),
-        text("recording", "The recording's id in the list.", names="track"),
-        text("recording_sha256", "SHA-256 of the recording's file.", names="clip"),
-        number("start_s", "Begin within the recording.", unit="s"),
-        number("end_s", "End within the recording.", unit="s"),
-        number("duration_s", "Length of the segment's file.", unit="s"),
-        TRACK_LICENCE,
-        text("source", "The list's name in the config.", names="source"),
-        text("source_file", "The list that the recording came from."),
-        integer("source_line", "Line in that list, counted from 1."),
-    ),
+    "segments",
+    row=SegmentRow,
     key=("clip_id",),
     optional=True,
     exclusive=("recording", "recording_sha256", "clip_sha256"),
     files=("file",),
     says=("cut out of {recording}, {start_s} s to {end_s} s",),
 )
-
-TAG_COVERAGE = Table(
-    name="tag_coverage",
-    description="One row a pipeline and tag: how many captions name it, by whole word forms.",
-    schema=columns(
-        text("pipeline", "The pipeline."),
-        text("category", "What the tag speaks of."),
-        text("tag", "The tag as the list writes it."),
-        integer("captions", "Captions of tracks that carry it."),
-        integer("mentions", "Of these, captions that name it.", source="ATTM, selection of tags"),
-        integer("elsewhere", "Captions that name it of tracks that do not carry it."),
-    ),
-    key=("pipeline", "category", "tag"),
-    splits=False,
-    counted=True,
-)
+TAG_COVERAGE = Table("tag_coverage", row=TagCoverage, key=("pipeline", "category", "tag"), splits=False, counted=True)
 
 _STORY = Story(
     title="Captions",

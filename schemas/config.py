@@ -1,4 +1,4 @@
-"""How a TOML file becomes a build config: strict types, unknown keys refused with the nearest known one."""
+"""Read build configs from TOML: strict types, unknown keys refused with the nearest known key."""
 
 from __future__ import annotations
 
@@ -9,8 +9,21 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SerializationInfo,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
+from earmark.schemas.dropped import dropped_of
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.files import NotAFile, read_regular
 from earmark.schemas.places import is_url, place_of, require_below_roots, url_fault, without_place, without_secrets
@@ -21,27 +34,37 @@ if TYPE_CHECKING:
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$", description="Lower-case letters, digits, . _ -")]
 
 LINKS = "EARMARK_LINKS"
-LARGEST = 2**63 - 1  # what a column of integers holds
+LARGEST = 2**63 - 1  # largest value of an integer column
 
 
 class Model(BaseModel):
-    """A part of a config: immutable, and strict about keys."""
+    """Part of a config: immutable, and strict about keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
-    # Keys that an earlier release had, and what they are called now. A config file that has one is refused with the new
-    # key; the config in an earlier version's manifest is read as if it had the new key.
+    # Keys of earlier releases with their present names. A config file with an old key is refused with the new key; the
+    # config in an earlier version's manifest is read as if it had the new key. `dropped.py` has those without one.
     renamed: ClassVar[Mapping[str, str]] = {}
 
     @model_validator(mode="before")
     @classmethod
     def _keys_of_now(cls, values: Any, info: ValidationInfo) -> Any:
         names = {old: new for base in cls.__mro__ for old, new in vars(base).get("renamed", {}).items()}
-        if not isinstance(values, dict) or names.keys().isdisjoint(values):
+        dropped = dropped_of(cls)
+        if not isinstance(values, dict) or (names.keys() | dropped.keys()).isdisjoint(values):
             return values
         if info.context and info.context.get("recorded"):
-            return {names.get(key, key): value for key, value in values.items()}
+            return {names.get(key, key): value for key, value in values.items() if key not in dropped}
+        if gone := min(dropped.keys() & values.keys(), default=None):
+            raise ValueError(f"key '{gone}' is no option any more: {dropped[gone].instead}")
         old = min(names.keys() & values.keys())
         raise ValueError(f"key '{old}' is now called '{names[old]}'")
+
+    @model_serializer(mode="wrap")
+    def _recorded_with_dropped(self, dump: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
+        values: dict[str, Any] = dump(self)  # of a copy with a value of another type, that value
+        if isinstance(values, dict) and info.context and info.context.get("recorded"):
+            values |= {name: one.value for name, one in dropped_of(type(self)).items()}
+        return values
 
     @field_validator("*")
     @classmethod
@@ -52,13 +75,25 @@ class Model(BaseModel):
 
 
 class OwnWords(Model):
-    """The words in which a model is asked."""
+    """Prompt of a model."""
 
-    prompt: str = Field(description="A Markdown file as `earmark prompts show NAME` prints one.")
+    prompt: str | None = Field(default=None, description="A Markdown file as `earmark prompts show NAME` prints one.")
+    version: int | None = Field(
+        default=None,
+        ge=1,
+        description="In place of a file, a version of the package's prompt. Without it a config stays on the version "
+        "that its newest build used; its first build takes the newest.",
+    )
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.prompt is None) == (self.version is None):
+            raise ValueError("expected prompt or version, one of them")
+        return self
 
 
 class Linked(Model):
-    """What names a folder of files."""
+    """Base of configs with a folder of files."""
 
     links: Literal["refuse", "follow"] = Field(
         default="refuse",
@@ -69,14 +104,14 @@ class Linked(Model):
     @field_validator("links")
     @classmethod
     def _set_by_the_owner(cls, value: str, info: ValidationInfo) -> str:
-        """Whoever may only start runs, by parameters, chooses among the files of their folders and no others."""
+        """Refuse `follow` from run parameters: starting runs gives no access to files outside the folders."""
         if value == "follow" and not (info.context or {}).get("file") and os.environ.get(LINKS) != "follow":
             raise ValueError(f"expected 'refuse' among a run's parameters; set {LINKS}=follow where the worker runs")
         return value
 
 
 class Licence(Model):
-    """What the owner of a source allows; `earmark publish` obeys it."""
+    """Permissions of a source's owner; `earmark publish` obeys them."""
 
     licence: str | None = Field(default=None, description="SPDX identifier, such as `CC-BY-4.0`, or the owner's words.")
     redistribute: Literal["all", "rows", "none"] = Field(
@@ -85,30 +120,8 @@ class Licence(Model):
     )
 
 
-class Share(Model):
-    """What one shard takes of a cluster's machine while it is worked on."""
-
-    cpus: float = Field(gt=0, le=1024, description="Processors.")
-    gpus: float = Field(default=0, ge=0, le=64, description="GPUs; a part of one, or whole ones.")
-
-    @field_validator("gpus")
-    @classmethod
-    def _part_or_whole(cls, value: float) -> float:
-        if value > 1 and not value.is_integer():
-            raise ValueError("expected at most 1, or a whole number")
-        return value
-
-
-class Resources(Model):
-    """What shards take, by what they do. A cluster without GPUs takes shards with a model for `audio`."""
-
-    annotate: Share = Field(default=Share(cpus=0.5), description="Asks a model behind a server: it mostly waits.")
-    audio: Share = Field(default=Share(cpus=1), description="Reads lists, decodes, measures, separates on a processor.")
-    gpu: Share = Field(default=Share(cpus=1, gpus=1), description="Holds a model: a separator, vllm:, transformers:.")
-
-
 class Engine(Model):
-    """Where shards are worked on. The version is the same; `identity` and the manifest know nothing of it."""
+    """Place of work on shards. The version is the same; `identity` and the manifest ignore it."""
 
     runner: Literal["threads", "ray"] = Field(
         default="threads", description="Threads of one process, or processes of a cluster of Ray's."
@@ -122,7 +135,6 @@ class Engine(Model):
     workers: int | None = Field(
         default=None, ge=1, le=1024, description="Processors of that own cluster; without it, all of this machine."
     )
-    resources: Resources = Field(default=Resources(), description="What a shard takes.")
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -134,7 +146,7 @@ class Engine(Model):
 
 
 class Embedding(Model):
-    """Clips that are near-duplicates by the embeddings of a CLAP model, kept in the store by clip and model."""
+    """Near-duplicate clips by the embeddings of a CLAP model, kept in the store by clip and model."""
 
     model: str = Field(description="A CLAP model of `transformers`: a folder or a name on the Hub.")
     least: float = Field(
@@ -143,7 +155,7 @@ class Embedding(Model):
 
 
 class Decontaminate(Model):
-    """What of others may not be in a version: the test data of versions and of released benchmarks."""
+    """Data excluded from a version: the test data of other versions and of released benchmarks."""
 
     against: tuple[str, ...] = Field(
         min_length=1,
@@ -175,17 +187,17 @@ class Decontaminate(Model):
 
     @property
     def versions(self) -> tuple[str, ...]:
-        """The versions among `against`."""
+        """Return the versions in `against`."""
         return tuple(one for one in self.against if ":" not in one)
 
     @property
     def releases(self) -> tuple[tuple[str, str], ...]:
-        """Layout and path of the released benchmarks among `against`."""
+        """Return layout and path of the released benchmarks in `against`."""
         return tuple((layout, path) for layout, mark, path in (one.partition(":") for one in self.against) if mark)
 
 
 class BuildConfig(Model):
-    """What every corpus's config holds."""
+    """Base of every corpus's config."""
 
     corpus: str = Field(description="The corpus to build; see `earmark list`.")
     seed: int = Field(default=17, ge=0, le=LARGEST, description="Seed of every choice that is drawn.")
@@ -200,15 +212,16 @@ class BuildConfig(Model):
         default=0.2,
         ge=0,
         le=1,
-        description="Share of a source's rows that may be lost to faults of reading and indexing; beyond it, nothing "
-        "is committed, nor is an empty main table. 1.0 allows any share; null, which `--allow-rejects` sets, also an "
-        "empty main table. Not part of what is built.",
+        description="Share of a source's rows that may be lost to faults of reading and indexing, and of an ask's rows "
+        "to answers of no right form; beyond it, nothing is committed, nor is an empty main table, nor where of an "
+        "ask's first 20 rows none passes. 1.0 allows any share; null, which `--allow-rejects` sets, also the others. "
+        "Not part of what is built.",
     )
     asks: dict[str, OwnWords] = Field(
         default={},
-        description="Prompts of your own, by the name of the package's that each takes the place of: "
-        "`earmark prompts list`.",
+        description="Prompts of your own, or versions of the package's, by its name: `earmark prompts list`.",
     )
+    _stays: dict[str, int] = PrivateAttr(default={})
     decontaminate: Decontaminate | None = Field(
         default=None, description="What is kept out: clips of the same bytes or sound, texts that say nearly the same."
     )
@@ -219,7 +232,7 @@ class BuildConfig(Model):
     @field_validator("base")
     @classmethod
     def _absolute(cls, value: Path) -> Path:
-        return value if is_url(str(value)) else value.absolute()  # a cluster's processes work in other folders
+        return value if is_url(str(value)) else value.absolute()  # processes of a cluster work in other folders
 
     @model_validator(mode="after")
     def _urls_hold_no_secrets(self) -> Self:
@@ -229,12 +242,12 @@ class BuildConfig(Model):
         return self
 
     def path(self, written: str | Path) -> Path:
-        """The absolute path of a path as the config writes it (relative to the config's folder).
+        """Return the absolute path of a path in the config (relative to the config's folder).
 
-        A URL has a place in the cache, where `tasks/build/mirror.py` brings its object.
+        A URL has a place in the cache, to which `tasks/pipeline/mirror.py` copies its object.
 
         Raises:
-            ConfigError: the URL is of another kind, or holds more than bucket and key; or it lies outside
+            ConfigError: the URL is of another kind, or has more than bucket and key; or it lies outside
                 `EARMARK_ROOTS`.
         """
         where = str(written) if is_url(str(written)) else str(self.base / written)
@@ -243,67 +256,85 @@ class BuildConfig(Model):
         require_below_roots("input", where)
         return place_of(where) if is_url(where) else Path(where).absolute()
 
-    def own_prompts(self) -> dict[str, Path]:
-        """The user's own prompt files, by the name of the prompt that each takes the place of."""
-        return {name: self.path(words.prompt) for name, words in self.asks.items()}
+    def own_prompts(self) -> dict[str, Path | int]:
+        """Return the user's own prompt files, and chosen or kept prompt versions, by the prompt's name."""
+        chosen = {name: words.version or self.path(words.prompt or "") for name, words in self.asks.items()}
+        return {**self._stays, **chosen}
+
+    @property
+    def stays(self) -> dict[str, int]:
+        """Return the older prompt versions kept by the config without naming them."""
+        return self._stays
+
+    def staying(self, versions: dict[str, int]) -> Self:
+        """Return this config with these versions of prompts, except where it names one."""
+        config = self.model_copy()
+        config._stays = versions
+        return config
 
     def recorded(self) -> dict[str, Any]:
-        """The config as a manifest keeps it: as written, with defaults.
+        """Return the config for a manifest: as written, with defaults.
 
-        Without what cannot change a row: the folder it lay in, the engine, and how many faults stop a build.
+        It omits values without effect on rows: the config's folder, the engine, and the tolerated share of faults.
+        Keys that are constants now are among them, as in versions of before.
         """
-        return self.model_dump(mode="json", exclude={"base", "engine", "most_rejected"})
+        left_out = {"base", "engine", "most_rejected"}
+        return self.model_dump(mode="json", exclude=left_out, context={"recorded": True})
 
     def inputs(self) -> list[str]:
-        """What the config names, as it writes it, of files and folders that are there: lists, audio, models."""
+        """Return the config's texts, as written, for existing files and folders: lists, audio, models."""
         written = {text for _, text in _texts(self.model_dump(exclude={"base", "corpus", "engine"}))}
         return sorted(text for text in written - {"", "."} if self.finds(text))
 
     def finds(self, written: str) -> bool:
-        """Whether a text of the config is the path of a file or folder that is there, or a URL that was brought."""
+        """Return whether a text of the config is the path of an existing file or folder, or a URL in the cache."""
         try:
-            return os.path.exists(self.path(written))  # noqa: PTH110  # a text that no path can be is none
+            return os.path.exists(self.path(written))  # noqa: PTH110  # a text invalid as a path is no path
         except ConfigError:
             return False
 
     def reads(self) -> tuple[str, ...]:
-        """The versions of corpora that a build reads, as the config names them: `CORPUS` or `CORPUS@vN`."""
+        """Return the versions of corpora read by a build, as in the config: `CORPUS` or `CORPUS@vN`."""
         return ()
 
     def parents(self) -> tuple[str, ...]:
-        """The versions that decide what a build holds: those that it reads, and those that it keeps out.
+        """Return the versions with effect on a build's content: read or excluded.
 
-        One that is read twice stands twice: the build key tells which of a config's parts reads which.
+        A version read twice appears twice: the build key records which part of a config reads which.
         """
         return *self.reads(), *(self.decontaminate.versions if self.decontaminate else ())
 
     def asked(self) -> dict[str, AnnotatorConfig]:
-        """Who is asked, by role; empty where a build asks nobody."""
+        """Return the annotators by role; empty for a build without annotators."""
         return {}
 
+    def kept_apart(self) -> list[tuple[str, str, str]]:
+        """Return columns without common values between splits: table, value of its column `dataset`, column."""
+        return []
+
     def targets(self) -> dict[str, int]:
-        """How many rows a build is to hold, by what they are; empty where all there are stay. A dry run shows them."""
+        """Return the target number of rows by kind; empty if all rows stay. A dry run shows them."""
         return {}
 
     def for_forecast(self) -> Self:
-        """The config by which a dry run reads and chooses: without what costs time and changes no request."""
+        """Return the config for a dry run: without slow steps with no effect on requests."""
         return self
 
     def source_of(self, file: str) -> str:
-        """The source of an input, by the file that its rejects name: here, each file is one."""
+        """Return the source of an input by the file in its rejects: by default, each file is a source."""
         return file
 
     def identity(self) -> dict[str, Any]:
-        """What of the config decides what a version holds and what of it may leave; enters the build key.
+        """Return the config's values with effect on a version's content or publication, for the build key.
 
-        Where inputs lie does not decide it: `digest_inputs` of each corpus gives their digests, and what their folders
-        decide. Each input's name, as rows have it, stays, since it tells which input is what.
+        Places of inputs have no effect: `digest_inputs` of each corpus gives their digests, and the effects of their
+        folders. Each input's name in rows stays, since it distinguishes the inputs.
         """
         values = self.recorded()
-        del values["asks"]  # the digests of own prompts enter the key by themselves
+        del values["asks"]  # the digests of own prompts enter the key separately
         if self.decontaminate is None:
             del values["decontaminate"]
-        else:  # what it names stands among the parents and the inputs
+        else:  # its names are among the parents and the inputs
             for name in ("against", "audio_roots", "texts_only"):
                 del values["decontaminate"][name]
             if self.decontaminate.embedding is None:
@@ -337,15 +368,15 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: not valid TOML: {error}") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
-    except ValueError as error:  # a path that no file can have
+    except ValueError as error:  # an invalid path
         raise ConfigError(f"{str(path)!r}: cannot be read: {error}") from None
 
 
 def parse_config(model: type[Config], values: dict[str, Any], where: Path) -> Config:
-    """Check the values of a config file (`where`) against its model; relative paths start from that file.
+    """Check the values of a config file (`where`) against its model; relative paths start from this file's folder.
 
     Raises:
-        ConfigError: one line that names the first faulty key, what was expected and what was found.
+        ConfigError: one line with the first faulty key, expected and found.
     """
     if "base" in values:
         raise ConfigError(f"{where}: unknown key 'base'{nearest('base', _fields_at(model, ()))}")
@@ -353,7 +384,7 @@ def parse_config(model: type[Config], values: dict[str, Any], where: Path) -> Co
 
 
 def checked(model: type[Checked], values: dict[str, Any], where: Path) -> Checked:
-    """Check values against a model that is no build's.
+    """Check values against a model other than a build's.
 
     Raises:
         ConfigError: as `parse_config`.
@@ -365,14 +396,14 @@ def checked(model: type[Checked], values: dict[str, Any], where: Path) -> Checke
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """A hint such as `; did you mean 'seed'?`, or the known words where none is near."""
+    """Return a hint such as `; did you mean 'seed'?`, or the known words if none is near."""
     known = sorted(known)
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
     return f"; did you mean '{close[0]}'?" if close else f"; known: {', '.join(known)}"
 
 
 def _texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Every text in the values of a config, with its dotted key."""
+    """Yield every text in the values of a config, with its dotted key."""
     if isinstance(value, str):
         yield key, value
     elif isinstance(value, dict):
@@ -385,7 +416,7 @@ def _texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
 
 def _one_line(model: type[BaseModel], error: ValidationError) -> str:
     errors = error.errors()
-    first = min(errors, key=lambda e: e["type"] != "extra_forbidden")  # a misspelt key explains a missing one
+    first = min(errors, key=lambda e: e["type"] != "extra_forbidden")  # a misspelt key explains a missing key
     key = _dotted(first["loc"])
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     if first["type"] == "extra_forbidden":
@@ -397,7 +428,7 @@ def _one_line(model: type[BaseModel], error: ValidationError) -> str:
         return f"{message}{more}"
     said = f"{key}: {message[0].lower()}{message[1:]}"
     if first["type"] == "value_error" and isinstance(first["input"], dict):
-        return f"{said}{more}"  # a rule over a whole table says itself what it found
+        return f"{said}{more}"  # a rule over a whole table names the found value itself
     found = without_secrets(repr(first["input"]))
     return f"{said}, found {found if len(found) <= 80 else found[:77] + '...'}{more}"
 
@@ -408,7 +439,7 @@ def _dotted(loc: tuple[int | str, ...]) -> str:
 
 
 def _fields_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
-    """Names that are allowed where an unknown key stood."""
+    """Return the names allowed in the place of an unknown key."""
     here: Any = model
     for part in loc:
         if isinstance(here, type) and issubclass(here, BaseModel) and part in here.model_fields:
@@ -420,7 +451,7 @@ def _fields_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
 
 
 def _inner_model(annotation: Any) -> Any:
-    """The model inside `list[Model]`, `dict[str, Model]` or `Model | None`."""
+    """Return the model inside `list[Model]`, `dict[str, Model]` or `Model | None`."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     models = [_inner_model(argument) for argument in getattr(annotation, "__args__", ())]

@@ -1,4 +1,4 @@
-"""What the command line and the card know of a corpus without running it."""
+"""Declare a corpus for the command line and the card, without running it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Corpus:
     plan: str  # `module:function` that plans a build; imports no Prefect, so that "up to date" is said at once
     flow: str  # `module:flow` that builds it
     # `module:function` that says what of a config's inputs is looked at before a build starts;
-    # `tasks/build/preflight.py` tells how to write one
+    # `tasks/pipeline/preflight.py` tells how to write one
     peeks: str | None = None
     # `module:function` that writes the counted tables anew where rows were withdrawn; `recompute` in
     # `tasks/store/commit.py` tells how to write one. None where no table is counted from others.
@@ -49,20 +49,22 @@ class Corpus:
     # `module:function` that gives the card's own sections from the tables alone, for a version of which rows were
     # withdrawn; None where they speak of more than the tables
     card: str | None = None
-    # `module:function` that gives the report's own sections; `tasks/build/report.py` tells how to write one
+    # `module:function` that gives the report's own sections; `tasks/pipeline/report.py` tells how to write one
     report: str | None = None
+    # `module:function(stage, config) -> lines` that says what a dry run shows of the corpus beside steps and tables
+    preview: str | None = None
     # whether the file and line of a reject lead to a person: versions then name its source alone, and the store keeps
-    # the rest for `earmark explain`
+    # the rest for `earmark inspect explain`
     hides_places: bool = False
     views: tuple[View, ...] = ()  # what `earmark export` gives to trainers; `schemas/views.py` tells how to declare one
-    # what `earmark judge` measures models with; `schemas/evaluations.py` tells how to declare one
+    # what `earmark eval run` measures models with; `schemas/evaluations.py` tells how to declare one
     evaluations: tuple[Evaluation, ...] = ()
-    # published benchmark files that the evaluations measure as they are, `earmark judge FILE --layout NAME`:
+    # published benchmark files that the evaluations measure as they are, `earmark eval run FILE --layout NAME`:
     # `module:function(path, folder for embedded audio) -> rows by table`, where `file` in a row names a clip
     layouts: Mapping[str, str] = field(default_factory=dict)
-    # the query `tasks/<ranked>.sql` of `earmark judge --rank`, a row a vote between two systems: `board` (what is
+    # the query `tasks/<ranked>.sql` of `earmark eval rank`, a row a vote between two systems: `board` (what is
     # ranked on its own), `modality`, `system_a`, `system_b`, `preference` (a, b or tie) and `cluster`, such as the
     # prompt. None where the corpus compares no systems.
     ranked: str | None = None
-    # the prompts that `earmark score` measures submissions on; None where there are none
+    # the prompts that `earmark eval score` measures submissions on; None where there are none
     generation: Generation | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from pydantic import Field, field_validator
 
@@ -11,14 +11,14 @@ from earmark.schemas.annotation import DECIDES, Asked, Hearing
 from earmark.schemas.config import LARGEST
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.rewards import accuracy_reward, mos_difference_reward
-from earmark.schemas.tables import SPLIT_ALIASES, Split, Table, columns, integer, number, text
+from earmark.schemas.tables import SPLIT_ALIASES, Column, Split, Table
 from earmark.schemas.views import View
 
 ASPECTS = ("noise", "distortion", "naturalness", "continuity")
 
 
 class Critiques(Asked):
-    """Who writes critiques, and of which clips and pairs."""
+    """The writer of critiques, and its clips and pairs."""
 
     temperature: float | None = Field(
         default=0.7, ge=0, le=2, description="Above 0, so that a pair that is asked again gets another answer."
@@ -45,76 +45,92 @@ class Critiques(Asked):
         return [SPLIT_ALIASES.get(name, name) for name in value] if isinstance(value, list | tuple) else value
 
     def identity(self) -> dict[str, Any]:
-        """What decides the critiques."""
-        values = self.model_dump(mode="json")
+        """Return the settings that decide the critiques."""
+        values = self.model_dump(mode="json", context={"recorded": True})
         named = (*DECIDES, "datasets", "splits", "clips", "pairs", "tries", "hearing")
         return {name: values[name] for name in named} | ({"free_text": True} if self.free_text else {})
 
 
 _METHOD = "MOS-RMBench, section on critiques"
-_ASKED = [
-    text("model", "The annotator that wrote it: backend and model; `builtin:` measured the signal.", names="annotator"),
-    text("prompt", "Prompt file and version that asked."),
-    text("request_key", "The request's key in the ledger."),
-    integer("tries", "How often it was asked until the answer was valid."),
-    text("notes", "What was done to fit the model's limits, such as cut audio.", optional=True),
+AskedModel = Annotated[
+    str, Column("The annotator that wrote it: backend and model; `builtin:` measured the signal.", names="annotator")
 ]
+AskedPrompt = Annotated[str, "Prompt file and version that asked."]
+AskedRequestKey = Annotated[str, "The request's key in the ledger."]
+AskedTries = Annotated[int, "How often it was asked until the answer was valid."]
+AskedNotes = Annotated[str | None, "What was done to fit the model's limits, such as cut audio."]
+
+
+class ClipCritique(TypedDict):
+    """One row a clip that a model described in words; only where the config has `[critiques]`."""
+
+    sample_id: Annotated[str, Column("The clip.", names="rated_clip")]
+    dataset: Annotated[str, Column("Dataset of the clip.", names="source")]
+    split: Annotated[str, "Split of the clip."]
+    clip_sha256: Annotated[str, Column("SHA-256 of the audio file that was heard.", names="clip")]
+    duration_s: Annotated[float, Column("Length of the clip.", unit="s")]
+    mos: Annotated[float, Column("MOS of the clip; the model did not know it.", unit="points")]
+    noise: Annotated[str, Column("Background noise, and whether it hinders understanding.", source=_METHOD)]
+    distortion: Annotated[str, Column("Compression, electrical noise, clipping.", source=_METHOD)]
+    naturalness: Annotated[str, Column("Whether it sounds like a real person.", source=_METHOD)]
+    continuity: Annotated[str, Column("Whether it flows; drop-outs, interruptions.", source=_METHOD)]
+    model: AskedModel
+    prompt: AskedPrompt
+    request_key: AskedRequestKey
+    tries: AskedTries
+    notes: AskedNotes
+    free_text: Annotated[
+        str | None,
+        Column("The clip as a whole in the model's own words; null without `critiques.free_text`.", source=_METHOD),
+    ]
+
+
+class PairCritique(TypedDict):
+    """One row a pair that a model compared in words and scored, in agreement with the listeners: the clip with
+    the higher MOS has the higher score. Only where the config has `[critiques]`.
+    """
+
+    pair_id: Annotated[str, Column("The pair.", names="pair")]
+    dataset: Annotated[str, Column("Dataset of both clips.", names="source")]
+    split: Annotated[str, "Split of both clips."]
+    first_id: Annotated[
+        str, Column("sample_id of the clip that was heard first, by a hash of seed and pair.", names="rated_clip")
+    ]
+    second_id: Annotated[str, Column("sample_id of the clip that was heard second.", names="rated_clip")]
+    first_sha256: Annotated[str, Column("SHA-256 of the first clip's audio file.", names="clip")]
+    second_sha256: Annotated[str, Column("SHA-256 of the second clip's audio file.", names="clip")]
+    better: Annotated[str, Column("Which of them has the higher MOS.", unit="first or second")]
+    first_mos: Annotated[float, Column("MOS of the first clip.", unit="points")]
+    second_mos: Annotated[float, Column("MOS of the second clip.", unit="points")]
+    mos_gap_normalized: Annotated[float, Column("As in `pairs`.", unit="0 to 1")]
+    rationale: Annotated[
+        str,
+        Column(
+            "What the model wrote: four parts on both clips, then the line `Final Scores: [[x, y]]`, which is put into "
+            "this form and ends the text.",
+            source=_METHOD,
+        ),
+    ]
+    first_score: Annotated[int, Column("The model's score of the first clip.", unit="1 to 10")]
+    second_score: Annotated[int, Column("The model's score of the second clip.", unit="1 to 10")]
+    model: AskedModel
+    prompt: AskedPrompt
+    request_key: AskedRequestKey
+    tries: AskedTries
+    notes: AskedNotes
+
 
 CRITIQUES = Table(
-    name="critiques",
-    description="One row a clip that a model described in words; only where the config has `[critiques]`.",
-    schema=columns(
-        text("sample_id", "The clip.", names="rated_clip"),
-        text("dataset", "Dataset of the clip.", names="source"),
-        text("split", "Split of the clip."),
-        text("clip_sha256", "SHA-256 of the audio file that was heard.", names="clip"),
-        number("duration_s", "Length of the clip.", unit="s"),
-        number("mos", "MOS of the clip; the model did not know it.", unit="points"),
-        text("noise", "Background noise, and whether it hinders understanding.", source=_METHOD),
-        text("distortion", "Compression, electrical noise, clipping.", source=_METHOD),
-        text("naturalness", "Whether it sounds like a real person.", source=_METHOD),
-        text("continuity", "Whether it flows; drop-outs, interruptions.", source=_METHOD),
-        *_ASKED,
-        text(
-            "free_text",
-            "The clip as a whole in the model's own words; null without `critiques.free_text`.",
-            source=_METHOD,
-            optional=True,
-        ),
-    ),
+    "critiques",
+    row=ClipCritique,
     key=("sample_id",),
     optional=True,
     exclusive=("sample_id",),
     says=("described by {model} with {prompt} (request {request_key}); its MOS is {mos}",),
 )
-
 PAIRED_CRITIQUES = Table(
-    name="paired_critiques",
-    description=(
-        "One row a pair that a model compared in words and scored, in agreement with the listeners: the clip with the "
-        "higher MOS has the higher score. Only where the config has `[critiques]`."
-    ),
-    schema=columns(
-        text("pair_id", "The pair.", names="pair"),
-        text("dataset", "Dataset of both clips.", names="source"),
-        text("split", "Split of both clips."),
-        text("first_id", "sample_id of the clip that was heard first, by a hash of seed and pair.", names="rated_clip"),
-        text("second_id", "sample_id of the clip that was heard second.", names="rated_clip"),
-        text("first_sha256", "SHA-256 of the first clip's audio file.", names="clip"),
-        text("second_sha256", "SHA-256 of the second clip's audio file.", names="clip"),
-        text("better", "Which of them has the higher MOS.", unit="first or second"),
-        number("first_mos", "MOS of the first clip.", unit="points"),
-        number("second_mos", "MOS of the second clip.", unit="points"),
-        number("mos_gap_normalized", "As in `pairs`.", unit="0 to 1"),
-        text(
-            "rationale",
-            "What the model wrote: four parts on both clips, then the line `Final Scores: [[x, y]]`.",
-            source=_METHOD,
-        ),
-        integer("first_score", "The model's score of the first clip.", unit="1 to 10"),
-        integer("second_score", "The model's score of the second clip.", unit="1 to 10"),
-        *_ASKED,
-    ),
+    "paired_critiques",
+    row=PairCritique,
     key=("pair_id",),
     optional=True,
     exclusive=("first_id", "second_id"),

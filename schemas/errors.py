@@ -1,4 +1,4 @@
-"""Faults that a person can mend. Each is one line: what was expected, what was found, where, what to do."""
+"""Define faults a person can mend, each in one line: expected, found, place, advice."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Self
 
 
 class EarmarkError(Exception):
-    """The base of every error that the command line prints as one line and answers with exit code 1."""
+    """Base of every error printed by the command line in one line, with exit code 1."""
 
 
 class ConfigError(EarmarkError):
-    """A build config that cannot be used: an unknown key, a value out of range, a file that is not TOML."""
+    """Unusable build config: an unknown key, a value out of range, a file other than TOML."""
 
 
 class InputError(EarmarkError):
-    """An input that cannot be read at all. A single bad row is a reject, never this error."""
+    """Unreadable input. A single bad row is a reject, never this error."""
 
 
 class Faults(EarmarkError):
-    """All that is wrong with a config's inputs, as far as their first rows show, each in one line."""
+    """Faults of a config's inputs, as far as their first rows show them, each in one line."""
 
     def __init__(self, lines: tuple[str, ...]) -> None:
         super().__init__("; ".join(lines))
@@ -30,33 +30,38 @@ class Faults(EarmarkError):
 
 
 class TooManyRejects(EarmarkError):
-    """A build that lost too much of its inputs to be committed. Its text has several lines; the first says it all."""
+    """Build with too many rejects for a commit. Its text has several lines; the first is a summary."""
 
 
 class StoreError(EarmarkError):
-    """A store, version or row that is missing, damaged or in use."""
+    """Missing, damaged or busy store, version or row."""
 
 
 class HubError(EarmarkError):
-    """A publication that the Hub or one of our own gates refused; what was uploaded before stays invisible there."""
+    """Publication refused by the Hub or by Earmark's own gates; earlier uploads stay invisible there."""
 
 
 class HubUnreachableError(HubError):
-    """The Hub did not answer, or its client was told to stay offline; a dry run says what it can without it."""
+    """Hub without an answer, or with its client offline; a dry run reports as much as possible without it."""
+
+
+NO_RESOLVER = "audio-separator pins beartype below 0.19, Prefect needs 0.20, and no resolver settles that by itself"
 
 
 def how_to_install(extra: str) -> str:
-    """The way to get an optional extra."""
-    if extra == "audio":  # audio-separator pins an older beartype than Prefect needs
-        return "make setup-all in a clone, or README's two pip install lines: pip alone cannot resolve earmark[audio]"
+    """Return the command for an optional extra; for `separation` and `audio`, also the reason against plain pip."""
     clone = Path(__file__).resolve().parents[1]
-    if (clone / "pyproject.toml").is_file():
+    cloned = (clone / "pyproject.toml").is_file()
+    if extra in ("separation", "audio"):
+        way = f"make setup-all in {clone}" if cloned else "the two pip lines under Install in Earmark's README"
+        return f"{way} ({NO_RESOLVER})"
+    if cloned:
         return f"pip install -c constraints.txt -e '.[{extra}]' in {clone}"
     return f"pip install 'earmark[{extra}]'"
 
 
 class MissingExtraError(EarmarkError):
-    """A feature that needs an optional extra which is not installed."""
+    """Feature without its optional extra installed."""
 
     def __init__(self, feature: str, extra: str) -> None:
         super().__init__(f"{feature} needs the '{extra}' extra; install it with: {how_to_install(extra)}")
@@ -67,12 +72,19 @@ class MissingExtraError(EarmarkError):
 
 
 class DiskError(EarmarkError):
-    """A file that the machine cannot read or write just now: its disk is full or read-only, or it is locked."""
+    """File the machine cannot read or write now: its disk is full or read-only, or it is locked."""
 
 
 class Interrupted(EarmarkError):
-    """Work that was stopped and can be gone on with; `code` ends the command: 130 after Ctrl-C, 143 after SIGTERM."""
+    """Stopped but resumable work; `code` is the exit code: 130 after Ctrl-C, 143 after SIGTERM."""
 
     def __init__(self, message: str, code: int = 130) -> None:
         super().__init__(message)
         self.code = code
+
+
+def model_fault(error: Exception) -> str:
+    """Return the reason a model's files could not be loaded, in one line."""
+    if type(error).__name__ == "UnpicklingError":  # torch's own message tells how to run the code in the pickle
+        return "its weights are a pickle of more than tensors, which is never loaded; convert them to safetensors"
+    return " ".join(f"{type(error).__name__}: {error}".split())[:200]

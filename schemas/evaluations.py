@@ -1,4 +1,4 @@
-"""What a version is a test of: samples with known answers, how a model is asked about them, and what is counted.
+"""Declare evaluations of a version: samples with known answers, the ways to ask a model, and the counts.
 
 A corpus author writes a query in `tasks/<corpus>/` and a few lines in the corpus's `evaluations`:
 
@@ -11,7 +11,7 @@ A corpus author writes a query in `tasks/<corpus>/` and a few lines in the corpu
         groups=("subset", "language"),
     )
 
-`earmark judge` runs any annotator over it, or reads a file of scores, and prints one table with all groups.
+`earmark eval run` runs any annotator over it, or reads a file of scores, and prints one table with all groups.
 
 The query sees each table of the version by its name, and the evaluation's parameters as `$name`. It gives one row a
 sample with these columns, text as VARCHAR:
@@ -30,7 +30,7 @@ sample with these columns, text as VARCHAR:
   the id where the published order tells which clip is better. Only the asking knows of it: answers are turned back.
 - `cluster` (optional): rows with the same value are drawn together by the bootstrap, such as pairs of one prompt.
 
-Columns named `audio` or `…_audio` hold a clip's SHA-256, those named `image` or `…_image` what `image_column` embeds
+Columns named `audio` or `…_audio` hold a clip's SHA-256, those named `image` or `…_image` an embedded image
 (bytes and path). A prompt places them with `audio(clip)` and `image(page)`, and so cannot call them `audio` or `image`.
 Null is a missing one. All other text is untrusted in prompts, as ever.
 """
@@ -40,37 +40,56 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from earmark.schemas.annotation import AnnotatorConfig, Hearing
+from earmark.schemas.config import OwnWords
 
 Kind = Literal["yes_no", "preference", "scalar", "choice"]
 Answer = Literal["yes_no", "preference", "scalar", "scores", "choice"]
 Blind = Literal["audio", "text"]
 
 
-class Examinee(AnnotatorConfig):
-    """Who is asked by `earmark judge`."""
+class ClipForm(Hearing):
+    """Form of audio sent to an evaluated model or a scorer."""
 
-    hearing: Hearing = Hearing()
+    channels: Literal[1, 2] = Field(default=1, description="1 mixes down.")
+    codec: Literal["wav", "flac"] = Field(default="wav", description="How clips are sent.")
+    longest_s: float | None = Field(default=None, gt=0, description="What lies beyond is cut.")
+
+
+class Examinee(AnnotatorConfig):
+    """The annotator of `earmark eval run`."""
+
+    hearing: ClipForm = ClipForm()
     yes_no: Literal["probabilities", "words"] = Field(
         default="probabilities",
         description="Yes against no, and a rating's digits, by log-probabilities; by the word alone where a backend "
         "offers none.",
     )
+    asks: dict[str, OwnWords] = Field(
+        default={},
+        description="Prompts of your own, or versions of the package's, by its name, before those that the version was "
+        "built with.",
+    )
+
+    def own_prompts(self) -> dict[str, Path | int]:
+        """Return the prompt files and versions of `asks`, by the prompt's name."""
+        return {name: one.version or Path(one.prompt or "") for name, one in self.asks.items()}
 
 
 class Policy(Examinee):
-    """Whose completions `earmark rollouts` draws: as it samples in training, and with the faults that it makes."""
+    """Whose completions `earmark eval rollouts` draws: as it samples in training, and with the faults that it makes."""
 
     temperature: float | None = Field(default=1.0, gt=0, le=2, description="As in training; above 0.")
     repairs: int = Field(default=0, ge=0, le=0, description="A completion that cannot be used is a wrong one.")
 
 
 class Scorer(AnnotatorConfig):
-    """What gives clips numbers for `earmark score --scorer`: a callable, an ONNX file or a server."""
+    """A scorer of clips for `earmark eval score --scorer`: a callable, an ONNX file or a server."""
 
     version: str | None = Field(
         default=None,
@@ -82,18 +101,18 @@ class Scorer(AnnotatorConfig):
     )
     lower: tuple[str, ...] = Field(default=(), description="Those of which less is better.")
     ranked: tuple[str, ...] = Field(default=(), description="Those that count in the Borda ranks; by default none.")
-    hearing: Hearing = Field(default=Hearing(), description="The form in which it gets clips.")
+    hearing: ClipForm = Field(default=ClipForm(), description="The form in which it gets clips.")
     repairs: int = Field(default=0, ge=0, le=0, description="It would give the same numbers again.")
     inline_batch: int = Field(default=1, ge=1, description="Clips that are scored before the first is kept.")
 
     @property
     def model(self) -> str:
-        """What follows `scorer:`."""
+        """Return the text after `scorer:`."""
         return self.annotator.partition(":")[2]
 
     @property
     def form(self) -> Literal["callable", "onnx", "server"]:
-        """What it is."""
+        """Return its form."""
         if self.base_url is not None:
             return "server"
         return "onnx" if self.model.endswith(".onnx") else "callable"
@@ -115,14 +134,14 @@ class Scorer(AnnotatorConfig):
         if self.form != "server" and self.hearing.channels != 1:
             raise ValueError("hearing.channels: a callable or ONNX file gets one channel")
         if taken := {*self.scores} & {"fad", "clap", "ccs", "system", "scores"}:
-            raise ValueError(f"scores: '{min(taken)}' is a word of `earmark score` itself; name it otherwise")
+            raise ValueError(f"scores: '{min(taken)}' is a word of `earmark eval score` itself; name it otherwise")
         if len({*self.scores}) < len(self.scores) or not {*self.lower, *self.ranked} <= {*self.scores}:
             raise ValueError("scores: expected each name once, and those of lower and ranked among them")
         return self
 
 
 def names_image(column: str) -> bool:
-    """Whether an evaluation's column of that name holds pictures."""
+    """Return whether an evaluation's column of that name holds pictures."""
     return column == "image" or column.endswith("_image")
 
 
@@ -140,7 +159,8 @@ class Mode:
     # - `yes_no`: Yes or No; its probability from log-probabilities where the backend offers them, else 1 and 0.
     # - `preference`: `A`, `B` or `tie`. The reverse order swaps what the prompt gets as a and b, or as `a_audio` and
     #   `b_audio`, `a_text` and `b_text`, …, or as first and second.
-    # - `scores`: of a preference, text that ends with `Final Scores: [[x, y]]`; the higher is preferred.
+    # - `scores`: of a preference, text that ends with `Final Scores: [[x, y]]` (read as
+    #   `tasks/annotation/scores.py` says); the higher is preferred.
     # - `scalar`: a number, of the scale's digits by their log-probabilities, or in JSON.
     # - `choice`: a letter of `options`.
     answer: Answer | None = None
@@ -203,7 +223,7 @@ class Evaluation:
 
     @property
     def dimension(self) -> str:
-        """What is rated: the column of a file of clips' scores that speaks of it, where there are several."""
+        """Return the rated dimension: its column in a file with several scores a clip."""
         return str(self.params.get("dimension", self.name))
 
     @property
@@ -216,7 +236,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Generation:
-    """Prompts that systems generate audio for, and what a judge listens for: what `earmark score` measures."""
+    """Prompts that systems generate audio for, and what a judge listens for: what `earmark eval score` measures."""
 
     table: str  # the table of prompts
     key: str  # the column with a prompt's id: a submission's file has it for a name

@@ -75,7 +75,7 @@ class Root:
         self._holds: dict[Path, bool] = {}
 
     def leads_out(self, path: Path) -> bool:
-        """Whether a path below the folder is, or goes through, a link to what is not below it; costs a look a file."""
+        """Return whether a path below the folder is, or goes through, a link out of it; costs a look a file."""
         if self.follows:
             return False
         for place in (path.parent, *([path] if os.path.islink(path) else ())):  # noqa: PTH114  # no name is too long for it
@@ -101,7 +101,7 @@ def _kernel_devices() -> set[int]:
     return {os.stat(place).st_dev for place in _KERNEL if os.path.ismount(place)}  # noqa: PTH116
 
 
-def keep_private(path: Path, content: str = "") -> None:
+def keep_private(path: Path, content: str | bytes = b"") -> None:
     """Make a file that its owner alone may read, from its first moment and whole; whoever comes second leaves it alone.
 
     A file that is there is never opened, since to close it would drop SQLite's locks on it; others lose access to it.
@@ -112,8 +112,8 @@ def keep_private(path: Path, content: str = "") -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists():
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            file.write(content)
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
         try:

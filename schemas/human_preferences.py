@@ -10,12 +10,13 @@ from earmark.schemas.config import BuildConfig, Linked, Model, Name
 from earmark.schemas.corpus import Corpus, Story
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.places import without_place
+from earmark.schemas.rating_sources import NOT_A_RATING, Cell
 from earmark.schemas.registry import OneOf
 from earmark.schemas.views import View, Writer
 from earmark.schemas.vote_tables import TABLES
 
 
-class Source(Linked):
+class VoteSource(Linked):
     """One export of votes, or one set of rated clips."""
 
     name: Name = Field(description="What tables and licences call it.")
@@ -44,6 +45,12 @@ class Source(Linked):
         "`music-arena`.",
     )
     scale: tuple[float, float] = Field(default=(1.0, 5.0), description="Least and greatest rating of rated clips.")
+    not_a_rating: tuple[Cell, ...] = NOT_A_RATING
+    positive: Literal["a", "b"] | None = Field(
+        default=None,
+        description="`votes` only: the clip that a number above 0 prefers, where comparisons are rated from -3 to 3 "
+        "(ITU-T P.800: b); its size is the confidence: 1, 2, 3 stand as 1, 3, 5.",
+    )
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -53,7 +60,7 @@ class Source(Linked):
 
 
 class Splitting(Model):
-    """What the balanced splits hold."""
+    """Contents of the balanced splits."""
 
     test: int = Field(default=500, ge=0, description="Samples (`unit`) to draw into `test`.")
     validation: int = Field(default=0, ge=0, description="Samples (`unit`) to draw into `validation`.")
@@ -67,17 +74,11 @@ class Splitting(Model):
     )
 
 
-class Agreement(Model):
-    """How agreement between annotators is estimated."""
-
-    draws: int = Field(default=1000, ge=100, le=100_000, description="Resamples of comparisons for the intervals.")
-
-
 class HumanPreferences(BuildConfig):
     """Build config of `human-preferences`."""
 
     corpus: Literal["human-preferences"] = "human-preferences"
-    sources: tuple[Source, ...] = Field(min_length=1)
+    sources: tuple[VoteSource, ...] = Field(min_length=1)
     unit: Literal["vote", "comparison"] = Field(
         default="vote",
         description="What a sample of `training`, `benchmark` and the drawn splits is: a vote, as CMI-Pref counts, or "
@@ -87,7 +88,6 @@ class HumanPreferences(BuildConfig):
         default="none", description="none: as the exports name it; index: hash and measure clips; embed: hold them too."
     )
     split: Splitting = Splitting()
-    agreement: Agreement = Agreement()
     salt: str = Field(
         default="EARMARK_SALT",
         pattern=r"^[A-Z][A-Z0-9_]{2,63}$",
@@ -115,6 +115,9 @@ class HumanPreferences(BuildConfig):
         values = super().identity()
         for source in values["sources"]:
             del source["root"], source["audio_root"], source["links"]
+            for name in ("not_a_rating", "positive"):  # without them, a version of before is up to date
+                if not source[name]:
+                    del source[name]
             source["files"] = [without_place(written) for written in source["files"]]
         del values["salt"]
         return values
@@ -256,7 +259,7 @@ VIEWS = (
                 "cmi-rewardbench",
                 "earmark.tasks.human_preferences.released:write",
                 ".jsonl",
-                "The scripts of CMI-RewardBench, and `earmark judge FILE --layout cmi-rewardbench`.",
+                "The scripts of CMI-RewardBench, and `earmark eval run FILE --layout cmi-rewardbench`.",
                 audio=True,
                 whole="all_test.jsonl",
             ),

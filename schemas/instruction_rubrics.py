@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -43,7 +43,7 @@ def _policy(value: Any) -> Any:
 
 
 class Verify(Model):
-    """How what a source gives is verified: `none`, one, or a list of those that must all agree."""
+    """Verification of a source's rows: `none`, one verifier, or a list that must all agree."""
 
     positives: Annotated[tuple[Hears, ...] | None, BeforeValidator(_policy)] = Field(
         default=None,
@@ -111,25 +111,25 @@ class CaptionSource(Linked):
 
     @property
     def full(self) -> bool:
-        """Whether its captions name all that is heard."""
+        """Return whether its captions name all sounds."""
         return (self.describes or ("partly" if self.format in THIN else "fully")) == "fully"
 
 
-class Judge(Drawn, Judging):
-    """Who hears the clips."""
+class ClipJudge(Drawn, Judging):
+    """The listener of the clips."""
 
     hearing: Hearing = Hearing()
     max_tokens: int = Field(default=512, ge=1)
 
 
-class Writer(Drawn):
-    """Who reads and writes: perturbs, decomposes, filters, labels, gives rationales, translates. It hears nothing."""
+class TextModel(Drawn):
+    """The text model: perturbs, decomposes, filters, labels, gives rationales, translates. It hears nothing."""
 
-    tries: int = Field(default=3, ge=1, le=20, description="Draws of one answer, at most, until one passes its checks.")
+    tries: ClassVar[int] = 3  # draws of one answer until one passes its checks, as everywhere
     max_tokens: int = Field(default=2048, ge=1)
 
 
-class Similarity(Model):
+class SimilarityModel(Model):
     """An audio-text model that helps to verify. Scores and thresholds are kept in the rows."""
 
     model: str = Field(description="A CLAP model of `transformers`: a folder or a name on the Hub.")
@@ -138,7 +138,7 @@ class Similarity(Model):
 
 
 class Negatives(Model):
-    """How negatives come about: weights of the kinds, and how hard is tried."""
+    """Negatives: weights of the kinds, and the number of tries."""
 
     swap: float = Field(default=1.0, ge=0, description="Another sample's instruction.")
     perturb: float = Field(default=1.0, ge=0, description="One detail changed by the writer.")
@@ -163,7 +163,7 @@ class Negatives(Model):
 
 
 def has_chromaprint() -> bool:
-    """Whether the system has Chromaprint, the library that acoustic fingerprints come from."""
+    """Return whether the system has Chromaprint, the library of acoustic fingerprints."""
     try:
         import chromaprint  # noqa: F401
     except ImportError:
@@ -172,7 +172,7 @@ def has_chromaprint() -> bool:
 
 
 class Disjoint(Model):
-    """What keeps bench and corpus apart."""
+    """Rules to keep bench and corpus apart."""
 
     fingerprint: float = Field(
         default_factory=lambda: 0.9 if has_chromaprint() else 0.0,  # the value, not its absence, enters the build key
@@ -189,7 +189,7 @@ class Disjoint(Model):
 
 
 class Decomposition(Model):
-    """How instructions are taken apart."""
+    """Decomposition of instructions into items."""
 
     prompts: Literal["general", "domain"] = Field(
         default="general",
@@ -217,17 +217,17 @@ class InstructionRubrics(Qualified):
     spare: float = Field(
         default=0.5, ge=0, description="Captions taken beyond a count, as a share of it, for what is lost on the way."
     )
-    judge: Judge
-    writer: Writer
-    labeller: Writer | None = Field(default=None, description="Labels items and gives rationales; else the writer.")
-    translator: Writer | None = Field(default=None, description="Translates; else the writer.")
-    reader: Writer | None = Field(
+    judge: ClipJudge
+    writer: TextModel
+    labeller: TextModel | None = Field(default=None, description="Labels items and gives rationales; else the writer.")
+    translator: TextModel | None = Field(default=None, description="Translates; else the writer.")
+    reader: TextModel | None = Field(
         default=None,
         description="A second model that answers each item from the instruction alone; items that it denies are "
         "flagged, since yes would not mean aligned. Without it, nobody does.",
     )
     decomposition: Decomposition = Decomposition()
-    similarity: Similarity | None = None
+    similarity: SimilarityModel | None = None
     negatives: Negatives = Negatives()
     disjoint: Disjoint = Field(default_factory=Disjoint)
     languages: tuple[Language, ...] = Field(default=LANGUAGES, min_length=1, description="Languages of the rows.")
@@ -292,7 +292,7 @@ class InstructionRubrics(Qualified):
         return next(source for source in self.sources if source.name == name)
 
     def verifiers(self, name: str, subject: Subject) -> tuple[Verifier, ...]:
-        """Who verifies what a source gives.
+        """Return the verifiers of a source's rows.
 
         Where it does not say, as the paper's: similarity in place of a listener only where there is a threshold for it,
         and beside the listener too where [similarity] has one for all sources.
@@ -326,7 +326,7 @@ class InstructionRubrics(Qualified):
 
     @property
     def bilingual(self) -> bool:
-        """Whether anything is translated."""
+        """Return whether anything is translated."""
         return len(set(self.languages)) > 1
 
     def asked(self) -> dict[str, AnnotatorConfig]:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import Field
 
 from earmark.schemas.config import Model
 from earmark.schemas.corpus import Corpus, Story
-from earmark.schemas.tables import REJECTS, WORDS, Table, audio_column, column, columns, integer, number, text
-from earmark.schemas.tracks import TRACK_LICENCE, TracksConfig
+from earmark.schemas.tables import REJECTS, Column, Table, WholeFile
+from earmark.schemas.tracks import TrackLicence, TracksConfig
 from earmark.schemas.views import View
 
 FLAGS = ("mix_clipped", "emptied", "nothing_removed", "little_left", "voice_left", "length_mismatch")
 
-Share = Annotated[float, Field(ge=0, le=1)]
-
 
 class Separation(Model):
-    """What takes the voice out. Its checkpoint, YAML and precision decide its output; devices and pace do not."""
+    """The separator of voices. Its checkpoint, YAML and precision decide its output; devices and pace do not."""
 
     model: str = Field(
         default="centre-removal",
@@ -43,10 +41,9 @@ class Separation(Model):
 
 
 class Result(Model):
-    """How instrumentals are kept."""
+    """Storage of instrumentals."""
 
     codec: Literal["flac", "wav", "mp3"] = "flac"
-    bits: Literal[16, 24] = Field(default=16, description="Bits a sample of FLAC and WAV.")
     bitrate_kbps: Literal[64, 96, 128, 160, 192, 256, 320] = Field(
         default=320, description="Bit rate of MP3; at most 160 below 32 kHz."
     )
@@ -57,24 +54,12 @@ class Result(Model):
     )
 
 
-class Checks(Model):
-    """When a result is flagged. Flagged tracks stay; what to leave out is for those who train."""
-
-    most_clipped: Share = Field(default=0.001, description="Share of the mix's samples at full scale.")
-    most_emptied: Share = Field(default=0.1, description="Share of the mix's sounding moments that are silent now.")
-    least_removed_db: float = Field(default=-40.0, le=0, description="Level of what was removed, against the mix.")
-    least_left_db: float = Field(default=-25.0, le=0, description="Level of what is left, against the mix.")
-    most_correlated: Share = Field(default=0.25, description="Correlation of what is left with what was removed.")
-    length_s: float = Field(default=0.06, gt=0, description="Difference in length between mix and instrumental.")
-
-
 class Instrumentals(TracksConfig):
     """Build config of `instrumentals`."""
 
     corpus: Literal["instrumentals"] = "instrumentals"
     separator: Separation = Field(default=Separation(), description="What takes the voice out.")
     output: Result = Field(default=Result(), description="How instrumentals are kept.")
-    checks: Checks = Field(default=Checks(), description="When a result is flagged.")
     known_leads: str | None = Field(
         default=None,
         description="For demos: a folder with the true lead of tracks, `<id>.flac`, to report how much is gone.",
@@ -90,49 +75,57 @@ class Instrumentals(TracksConfig):
 
 _LEVEL = "dB of full scale, -120 and above"
 
-TRACKS = Table(
-    name="tracks",
-    description="One row a track whose voice was removed.",
-    schema=columns(
-        text("track_id", "The track's id in the list.", names="track", role="is"),
-        text("split", "Split of its artist."),
-        text("source", "The list's name in the config.", names="source"),
-        text("artist_id", "The artist, as the list names it.", optional=True),
-        text("album_id", "The album, as the list names it.", optional=True),
-        column("tags", WORDS, "Tags as `category---name`, synonyms replaced, in the list's order."),
-        TRACK_LICENCE,
-        text("file", "Audio file as the list names it."),
-        text("mix_sha256", "SHA-256 of that file's bytes: the clip before.", names="clip", role="is"),
-        text("clip_sha256", "SHA-256 of the instrumental's bytes: the clip after.", names="clip", role="is"),
-        text("instrumental", "The instrumental's file in this version.", optional=True),
-        number("mix_duration_s", "Length of the source file.", unit="s"),
-        number("duration_s", "Length of what was separated, and of the instrumental.", unit="s"),
-        integer("sample_rate_hz", "Sample rate of the instrumental.", unit="Hz"),
-        integer("mix_sample_rate_hz", "Sample rate of the source file.", unit="Hz"),
-        integer("mix_channels", "Channels of the source file; the instrumental has two."),
-        text("mix_codec", "Codec of the source file."),
-        number("mix_dbfs", "Root-mean-square level of the mix.", unit=_LEVEL),
-        number("instrumental_dbfs", "Level of what is left, at the mix's scale.", unit=_LEVEL),
-        number("removed_dbfs", "Level of what was removed, at the mix's scale.", unit=_LEVEL),
-        number("removed_db", "Level of what was removed, against the mix.", unit="dB"),
-        number(
-            "residual_voice",
+
+class InstrumentalTrack(TypedDict):
+    """One row a track whose voice was removed."""
+
+    track_id: Annotated[str, Column("The track's id in the list.", names="track", role="is")]
+    split: Annotated[str, "Split of its artist."]
+    source: Annotated[str, Column("The list's name in the config.", names="source")]
+    artist_id: Annotated[str | None, "The artist, as the list names it."]
+    album_id: Annotated[str | None, "The album, as the list names it."]
+    tags: Annotated[list[str], "Tags as `category---name`, synonyms replaced, in the list's order."]
+    track_licence: TrackLicence
+    file: Annotated[str, "Audio file as the list names it."]
+    mix_sha256: Annotated[str, Column("SHA-256 of that file's bytes: the clip before.", names="clip", role="is")]
+    clip_sha256: Annotated[str, Column("SHA-256 of the instrumental's bytes: the clip after.", names="clip", role="is")]
+    instrumental: Annotated[str | None, "The instrumental's file in this version."]
+    mix_duration_s: Annotated[float, Column("Length of the source file.", unit="s")]
+    duration_s: Annotated[float, Column("Length of what was separated, and of the instrumental.", unit="s")]
+    sample_rate_hz: Annotated[int, Column("Sample rate of the instrumental.", unit="Hz")]
+    mix_sample_rate_hz: Annotated[int, Column("Sample rate of the source file.", unit="Hz")]
+    mix_channels: Annotated[int, "Channels of the source file; the instrumental has two."]
+    mix_codec: Annotated[str, "Codec of the source file."]
+    mix_dbfs: Annotated[float, Column("Root-mean-square level of the mix.", unit=_LEVEL)]
+    instrumental_dbfs: Annotated[float, Column("Level of what is left, at the mix's scale.", unit=_LEVEL)]
+    removed_dbfs: Annotated[float, Column("Level of what was removed, at the mix's scale.", unit=_LEVEL)]
+    removed_db: Annotated[float, Column("Level of what was removed, against the mix.", unit="dB")]
+    residual_voice: Annotated[
+        float,
+        Column(
             "Correlation of what is left with what was removed: well above 0 where some of the voice stays.",
             unit="-1 to 1",
             source="measured on the whole track",
         ),
-        number("gain_db", "How the file was scaled, to keep its peaks below 0.9.", unit="dB"),
-        number("clipped_share", "Share of the mix's samples at full scale.", unit="0 to 1"),
-        number("emptied_share", "Share of the mix's sounding tenths of a second that are silent now.", unit="0 to 1"),
-        number("length_error_s", "The instrumental's length less that of its mix.", unit="s"),
-        column("flags", WORDS, f"Checks that it did not pass: {', '.join(FLAGS)}."),
-        text("separator", "What took the voice out."),
-        text("separator_digest", "SHA-256 of all that decides its output."),
-        text("checkpoint_sha256", "SHA-256 of its checkpoint, where it has one.", optional=True),
-        text("source_file", "The list that the row came from."),
-        integer("source_line", "Line in that list, counted from 1."),
-        audio_column('The instrumental; null where the config says `output.keep = "files"`.'),
-    ),
+    ]
+    gain_db: Annotated[float, Column("How the file was scaled, to keep its peaks below 0.9.", unit="dB")]
+    clipped_share: Annotated[float, Column("Share of the mix's samples at full scale.", unit="0 to 1")]
+    emptied_share: Annotated[
+        float, Column("Share of the mix's sounding tenths of a second that are silent now.", unit="0 to 1")
+    ]
+    length_error_s: Annotated[float, Column("The instrumental's length less that of its mix.", unit="s")]
+    flags: Annotated[list[str], f"Checks that it did not pass: {', '.join(FLAGS)}."]
+    separator: Annotated[str, "What took the voice out."]
+    separator_digest: Annotated[str, "SHA-256 of all that decides its output."]
+    checkpoint_sha256: Annotated[str | None, "SHA-256 of its checkpoint, where it has one."]
+    source_file: Annotated[str, "The list that the row came from."]
+    source_line: Annotated[int, "Line in that list, counted from 1."]
+    audio: Annotated[WholeFile | None, 'The instrumental; null where the config says `output.keep = "files"`.']
+
+
+TRACKS = Table(
+    "tracks",
+    row=InstrumentalTrack,
     key=("track_id",),
     exclusive=("artist_id", "mix_sha256"),
     files=("instrumental",),

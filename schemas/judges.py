@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypedDict
 
 from pydantic import Field, model_validator
 
 from earmark.schemas.annotation import Asked
 from earmark.schemas.config import BuildConfig, Model, Name
 from earmark.schemas.places import without_place
-from earmark.schemas.tables import Table, columns, integer, number, text
+from earmark.schemas.tables import Column, Table
 
 Control = Literal["same", "noise", "clipping", "lowpass", "silence", "prompt"]
 CONTROLS: tuple[Control, ...] = ("same", "noise", "clipping", "lowpass", "silence", "prompt")
@@ -20,7 +20,7 @@ DEGRADED: tuple[Control, ...] = ("noise", "clipping", "lowpass", "silence")
 
 
 class Qualify(Model):
-    """What a judge has to answer, and how well, before it is asked about the first row."""
+    """Questions and limits for a judge to pass before its first row."""
 
     gold: str | None = Field(default=None, description="A table of samples with their truth; its columns: the guide.")
     controls: tuple[Control, ...] = Field(
@@ -41,10 +41,6 @@ class Qualify(Model):
         le=1,
         description="Most by which the share for what is shown first may differ from that for what is shown second.",
     )
-    snr_db: float = Field(default=0.0, ge=-40, le=40, description="`noise`: level of the clip above the noise.")
-    overdrive_db: float = Field(default=24.0, gt=0, le=60, description="`clipping`: gain before full scale cuts.")
-    lowpass_hz: float = Field(default=1000.0, gt=0, le=48_000, description="`lowpass`: what lies above is gone.")
-    silent_share: float = Field(default=0.5, gt=0, le=1, description="`silence`: share of the clip, from its start.")
 
     @model_validator(mode="after")
     def _asks_something(self) -> Self:
@@ -56,30 +52,30 @@ class Qualify(Model):
 
 
 class Judging(Asked):
-    """Who judges."""
+    """A judge."""
 
     name: Name | None = Field(default=None, description="Tells two judges apart that are the same model.")
     qualify: Qualify | None = Field(
-        default=None, description="Gold that is asked before all else; `earmark qualify` asks it alone."
+        default=None, description="Gold that is asked before all else; `earmark eval qualify` asks it alone."
     )
 
     @property
     def label(self) -> str:
-        """How tables name the judge."""
+        """Return the judge's name in tables."""
         return f"{self.annotator} ({self.name})" if self.name else self.annotator
 
 
 def judge_identity(judge: dict[str, Any], decides: tuple[str, ...]) -> dict[str, Any]:
-    """What of a judge's recorded config decides what is asked or written: not when a build stops."""
+    """Return the part of a recorded judge that decides requests and rows, without the limits that stop a build."""
     kept = {name: judge[name] for name in (*decides, "name", "qualify")}
     if kept["qualify"]:
-        kept["qualify"] = {name: kept["qualify"][name] for name in Qualify.model_fields if name not in STOPS}
+        kept["qualify"] = {name: value for name, value in kept["qualify"].items() if name not in STOPS}
         kept["qualify"]["gold"] = kept["qualify"]["gold"] and without_place(kept["qualify"]["gold"])
     return kept
 
 
 class Jury(Model):
-    """What several judges come to."""
+    """The rule to join several judges."""
 
     combine: Literal["unanimity", "majority", "weighted"] = Field(
         default="majority",
@@ -166,34 +162,40 @@ class Judged(Qualified):
         }
 
 
+class QualificationRow(TypedDict):
+    """Count the judges' answers to gold, given before the first row; only with `[judge.qualify]`."""
+
+    judge: Annotated[str, Column("The judge: backend and model, and its name if it has one.", names="annotator")]
+    domain: Annotated[str, "Which questions: those of a domain, or all."]
+    dimension: Annotated[str, "What was asked."]
+    control: Annotated[str, "gold, a control of `judge.qualify.controls`, or all."]
+    questions: Annotated[int, "Questions that were asked."]
+    requests: Annotated[int, "Requests about them, in both orders where there are two."]
+    answers: Annotated[int, "Requests that have an answer."]
+    known: Annotated[int, "Requests whose right answer is known."]
+    accuracy: Annotated[
+        float | None,
+        Column(
+            "Share of these with the right answer; a tie is wrong where there is a better, and so is no answer.",
+            unit="0 to 1",
+        ),
+    ]
+    low: Annotated[float | None, Column("Lower end of its interval of 95 %, by question.", unit="0 to 1")]
+    high: Annotated[float | None, Column("Upper end of its interval of 95 %.", unit="0 to 1")]
+    agreed: Annotated[int, "Questions with a known truth to which both orders got one answer."]
+    agreed_accuracy: Annotated[float | None, Column("Share of these that is right.", unit="0 to 1")]
+    share_first: Annotated[
+        float | None, Column("Share of answers for what was shown first (of yes and no: yes).", unit="0 to 1")
+    ]
+    share_second: Annotated[
+        float | None, Column("Share of answers for what was shown second (of yes and no: no).", unit="0 to 1")
+    ]
+    share_tie: Annotated[float | None, Column("Share of ties.", unit="0 to 1")]
+    tpr: Annotated[float | None, Column("Where the first is better: share of answers that say so.", unit="0 to 1")]
+    fpr: Annotated[float | None, Column("Where the second is better: share of answers for the first.", unit="0 to 1")]
+    weight: Annotated[float | None, "Log-odds of the agreed accuracy, by which a weighted jury counts its vote."]
+
+
 QUALIFICATION = Table(
-    name="qualification",
-    description="How judges answered gold before they were asked about the first row; only with `[judge.qualify]`.",
-    schema=columns(
-        text("judge", "The judge: backend and model, and its name if it has one.", names="annotator"),
-        text("domain", "Which questions: those of a domain, or all."),
-        text("dimension", "What was asked."),
-        text("control", "gold, a control of `judge.qualify.controls`, or all."),
-        integer("questions", "Questions that were asked."),
-        integer("requests", "Requests about them, in both orders where there are two."),
-        integer("answers", "Requests that have an answer."),
-        integer("known", "Requests whose right answer is known."),
-        number("accuracy", "Share of these with the right answer; a tie is wrong where there is a better, and so is no "
-            "answer.", unit="0 to 1", optional=True),
-        number("low", "Lower end of its interval of 95 %, by question.", unit="0 to 1", optional=True),
-        number("high", "Upper end of its interval of 95 %.", unit="0 to 1", optional=True),
-        integer("agreed", "Questions with a known truth to which both orders got one answer."),
-        number("agreed_accuracy", "Share of these that is right.", unit="0 to 1", optional=True),
-        number("share_first", "Share of answers for what was shown first (of yes and no: yes).", unit="0 to 1",
-            optional=True),
-        number("share_second", "Share of answers for what was shown second (of yes and no: no).", unit="0 to 1",
-            optional=True),
-        number("share_tie", "Share of ties.", unit="0 to 1", optional=True),
-        number("tpr", "Where the first is better: share of answers that say so.", unit="0 to 1", optional=True),
-        number("fpr", "Where the second is better: share of answers for the first.", unit="0 to 1", optional=True),
-        number("weight", "Log-odds of the agreed accuracy, by which a weighted jury counts its vote.", optional=True),
-    ),
-    key=("judge", "domain", "dimension", "control"),
-    splits=False,
-    optional=True,
-)  # fmt: skip
+    "qualification", row=QualificationRow, key=("judge", "domain", "dimension", "control"), splits=False, optional=True
+)

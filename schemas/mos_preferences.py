@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
 from itertools import pairwise
-from pathlib import PurePosixPath
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypedDict
 
 from pydantic import Field, field_validator, model_validator
 
 from earmark.schemas.annotation import AnnotatorConfig
-from earmark.schemas.config import LARGEST, BuildConfig, Linked, Model, Name, nearest
+from earmark.schemas.config import LARGEST, BuildConfig, Model, nearest
 from earmark.schemas.corpus import Corpus, Story
 from earmark.schemas.critiques import CRITIQUE_EVALUATIONS, CRITIQUE_VIEWS, CRITIQUES, PAIRED_CRITIQUES, Critiques
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.places import without_place
-from earmark.schemas.registry import OneOf
-from earmark.schemas.tables import (
-    REJECTS,
-    SPLIT_ALIASES,
-    SPLITS,
-    Shares,
-    Split,
-    Table,
-    audio_column,
-    columns,
-    integer,
-    number,
-    text,
-)
+from earmark.schemas.rating_sources import APART, NEWER, Source, canonical_splits
+from earmark.schemas.tables import REJECTS, Column, Split, Table, WholeFile
 from earmark.schemas.views import View
 
 CATEGORIES = ("same_content", "same_source", "unmatched")
@@ -37,136 +22,12 @@ Count = Annotated[int, Field(ge=0, le=LARGEST)]
 FewTriplets = Annotated[int, Field(ge=0, lt=1_000_000)]  # DuckDB's min_by ranks no more
 
 
-def _canonical_splits(value: Any) -> Any:
-    """Accept the publishers' names for splits (dev, val, …)."""
-    if isinstance(value, dict):
-        names: dict[Any, list[str]] = {}
-        for key in map(str, value):
-            names.setdefault(SPLIT_ALIASES.get(key, key), []).append(key)
-        for split, written in names.items():
-            if len(written) > 1:
-                raise ValueError(f"expected one entry a split, found {', '.join(written)} for {split}")
-        return {SPLIT_ALIASES.get(str(key), key): held for key, held in value.items()}
-    return value
-
-
-class Columns(Model):
-    """Which columns of a `table` source hold what. A column named here must exist, and its cells must be filled."""
-
-    file: str = Field(description="Path or name of the audio file; identifies the clip.")
-    mos: str = Field(description="The mean, or one rating; the rows of one file are averaged.")
-    system: str | None = Field(default=None, description="The system that produced the clip.")
-    speaker: str | None = Field(default=None, description="The speaker or voice.")
-    content: str | None = Field(default=None, description="What is said or sung: text id, reference clip.")
-    condition: str | None = Field(default=None, description="Degradation: noise, codec, signal-to-noise ratio.")
-    listener: str | None = Field(default=None, description="Who rated; each counts once in the mean of a file.")
-    votes: str | None = Field(default=None, description="How many ratings the mean stands on.")
-    mos_std: str | None = Field(default=None, description="Sample standard deviation of those ratings.")
-    subset: str | None = Field(default=None, description="Listening test; clips are paired only within one.")
-    split: str | None = Field(default=None, description="The publisher's split (train, validation, test, ood).")
-
-    def named(self) -> dict[str, str]:
-        """Names of the table's columns, each with what it holds."""
-        return {column: field for field, column in self.model_dump(exclude_none=True).items()}
-
-
-IN_FILE_NAMES = ("system", "speaker", "content", "condition", "subset")
-
-
-class Source(Linked):
-    """One rated corpus on disk, in the layout that its owner publishes."""
-
-    name: Name = Field(description="Name of the dataset in the tables.")
-    format: Annotated[str, OneOf("earmark.tasks.importers.ratings:RATING_LAYOUTS")] = Field(
-        description="The layout it is in: a publisher's, or any table with one rating or rated clip a row."
-    )
-    root: str | None = Field(default=None, description="Folder of the published layout.")
-    files: dict[Split, str] = Field(
-        default={}, description="`table` only: a file (CSV, TSV, JSON lines, Parquet) a split."
-    )
-    columns: Columns | None = Field(default=None, description="`table` only: which column holds what.")
-    header: tuple[str, ...] = Field(
-        default=(), description="`table` only: the columns' names, in their order, of a list without a header."
-    )
-    delimiter: Annotated[str, Field(max_length=1)] = Field(
-        default="", description="`table` only: what stands between cells of a text list; a comma, in `.tsv` a tab."
-    )
-    file_name: str | None = Field(
-        default=None,
-        description="`table` only: a regular expression whose groups (?P<system>…), speaker, content, condition or "
-        "subset are found in each clip's file name.",
-    )
-    scale: tuple[float, float] = Field(default=(1.0, 5.0), description="Lowest and highest possible rating.")
-    split: str = Field(default="native", description="`native`, `by-content`, or one split for all rows.")
-    shares: Shares = Field(
-        default={"train": 0.8, "validation": 0.1, "test": 0.1}, description="Shares of contents with `by-content`."
-    )
-    repeat_votes: Literal["mean", "first", "last", "reject"] = Field(
-        default="mean",
-        description="Which ratings count of a listener who rated a clip more than once: their mean, one, or none.",
-    )
-    audio_root: str | None = Field(default=None, description="Folder that the list's file names start from.")
-
-    _splits = field_validator("files", "shares", mode="before")(_canonical_splits)
-
-    def splits(self) -> Iterable[str]:
-        """The splits that rows of the source may be in, as far as the config tells."""
-        if self.split == "by-content":
-            return [split for split, share in self.shares.items() if share]
-        if self.split != "native":
-            return [self.split]
-        return self.files if self.columns is not None and self.columns.split is None else SPLITS
-
-    @field_validator("split")
-    @classmethod
-    def _known_split(cls, value: str) -> str:
-        value = SPLIT_ALIASES.get(value, value)
-        known = ("native", "by-content", *SPLITS)
-        if value not in known:
-            raise ValueError(f"expected one of {', '.join(known)}")
-        return value
-
-    @field_validator("file_name")
-    @classmethod
-    def _groups_are_known(cls, value: str | None) -> str | None:
-        try:
-            groups = {*re.compile(value or "(?P<system>)").groupindex}
-        except re.error as error:
-            raise ValueError(f"expected a regular expression: {error}") from None
-        if not groups or groups - {*IN_FILE_NAMES}:
-            raise ValueError(f"expected groups (?P<NAME>…) of {', '.join(IN_FILE_NAMES)}, found {sorted(groups)}")
-        return value
-
-    @model_validator(mode="after")
-    def _complete(self) -> Self:
-        if self.format == "table":
-            if not self.files or self.columns is None:
-                raise ValueError(f"source '{self.name}': format 'table' needs 'files' and 'columns'")
-        elif self.root is None:
-            raise ValueError(f"source '{self.name}': format '{self.format}' needs 'root', the published folder")
-        elif self.files or self.columns:
-            raise ValueError(f"source '{self.name}': 'files' and 'columns' belong to format 'table' only")
-        elif self.header or self.delimiter or self.file_name:
-            raise ValueError(
-                f"source '{self.name}': 'header', 'delimiter' and 'file_name' belong to format 'table' only"
-            )
-        if self.columns and self.header and (gone := sorted({*self.columns.named()} - {*self.header})):
-            raise ValueError(f"source '{self.name}': columns names '{gone[0]}', which header does not")
-        if self.columns and self.file_name:
-            twice = {*re.compile(self.file_name).groupindex} & {*self.columns.model_dump(exclude_none=True)}
-            if twice:
-                raise ValueError(f"source '{self.name}': both columns and file_name give the {sorted(twice)[0]}")
-        if self.root is not None and any(_climbs(file) for file in self.files.values()):
-            raise ValueError(f"source '{self.name}': expected 'files' inside 'root', found a path that leaves it")
-        if not self.scale[0] < self.scale[1]:
-            raise ValueError(f"source '{self.name}': expected scale = [lowest, highest], found {list(self.scale)}")
-        return self
-
-
 class Pairs(Model):
-    """How pairs are drawn and how many are kept."""
+    """Drawing of pairs, and the number kept."""
 
-    min_gap: float = Field(default=0.0, ge=0, description="Least MOS difference; two equal MOS are never a pair.")
+    min_gap: float = Field(
+        default=0.0, ge=0, description="Least MOS difference, on a 1-to-5 scale; equal MOS are never a pair."
+    )
     min_probability: float = Field(
         default=0.0,
         ge=0,
@@ -189,7 +50,7 @@ class Pairs(Model):
     )
     gap_edges: tuple[Annotated[float, Field(gt=0)], ...] = Field(
         default=(),
-        description="MOS gaps at which a further bin begins, ascending, such as [0.5, 1.0]: what a quota gives a "
+        description="MOS gaps, on a 1-to-5 scale, at which a further bin begins, as [0.5, 1.0]: what a quota gives a "
         "category is shared over the bins evenly, as far as there are such pairs.",
     )
 
@@ -209,7 +70,7 @@ class Pairs(Model):
 
 
 class Triplets(Model):
-    """How many triplets A > B > C are kept, for measuring preference cycles."""
+    """Number of triplets A > B > C, to measure preference cycles."""
 
     count: FewTriplets = Field(default=100, description="Triplets a dataset.")
     datasets: dict[str, FewTriplets] = Field(default={}, description="Other counts for single datasets.")
@@ -244,6 +105,9 @@ class MosPreferences(BuildConfig):
         triplets = {name: self.triplets.datasets.get(name, self.triplets.count) for name in names}
         return pairs | {f"{name}, triplets": count for name, count in triplets.items()}
 
+    def kept_apart(self) -> list[tuple[str, str, str]]:
+        return [("ratings", one.name, APART[one.split]) for one in self.sources if one.split in APART]
+
     def for_forecast(self) -> Self:
         """Without converted audio."""
         return self if self.audio == "none" else self.model_copy(update={"audio": "index"})
@@ -252,10 +116,13 @@ class MosPreferences(BuildConfig):
         values = super().identity()
         for source in values["sources"]:
             del source["root"], source["audio_root"], source["links"]
-            for name in ("header", "delimiter", "file_name"):  # without them, a version of before is up to date
-                if not source[name]:
+            for name in NEWER:  # without them, a version of before is up to date
+                if source[name] in (None, "", (), [], {}, "high"):
                     del source[name]
-            source["files"] = {split: without_place(written) for split, written in source["files"].items()}
+            source["files"] = {
+                split: without_place(written) if isinstance(written, str) else [*map(without_place, written)]
+                for split, written in source["files"].items()
+            }
         if self.critiques:
             values["critiques"] = self.critiques.identity()
         return values
@@ -263,14 +130,29 @@ class MosPreferences(BuildConfig):
     @field_validator("quotas", mode="before")
     @classmethod
     def _canonical_quotas(cls, value: Any) -> Any:
-        return {k: _canonical_splits(v) for k, v in value.items()} if isinstance(value, dict) else value
+        return {k: canonical_splits(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+    @field_validator("sources")
+    @classmethod
+    def _one_source_a_name(cls, sources: tuple[Source, ...]) -> tuple[Source, ...]:
+        """Join the files of tables that have one name and differ in nothing else."""
+        joined: dict[str, Source] = {}
+        for source in sources:
+            first = joined.setdefault(source.name, source)
+            if first is source:
+                continue
+            same = {*source.lists()} & {*first.lists()}
+            if same or not source.files or source.model_copy(update={"files": first.files}) != first:
+                raise ValueError(f"expected one source a name, found '{source.name}' twice, with other files alone")
+            files: dict[Split, str | tuple[str, ...]] = dict(first.files)
+            for split in source.files:
+                files[split] = tuple(one for of, one in (*first.lists(), *source.lists()) if of == split)
+            joined[source.name] = first.model_copy(update={"files": files})
+        return tuple(joined.values())
 
     @model_validator(mode="after")
     def _names_agree(self) -> Self:
         names = [source.name for source in self.sources]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise ValueError(f"expected one source a name, found '{twice[0]}' twice")
         quotas, triplets, licences = set(self.quotas), set(self.triplets.datasets), set(self.licences)
         critiques = set(self.critiques.datasets) if self.critiques else set()
         models = [part for one in self.asked().values() for part in (one.annotator, one.annotator.partition(":")[2])]
@@ -286,52 +168,106 @@ class MosPreferences(BuildConfig):
         return self
 
 
-def _climbs(path: str) -> bool:
-    pure = PurePosixPath(path.replace("\\", "/"))
-    return pure.is_absolute() or ".." in pure.parts
-
-
 _MOS = "MOS-RMBench, section on data construction"
 
+
+class ClipRating(TypedDict):
+    """One row a rated clip that could be used: its mean opinion score and what is known of its making."""
+
+    sample_id: Annotated[
+        str, Column("Dataset and file name; the clip's id everywhere in this corpus.", names="rated_clip", role="is")
+    ]
+    dataset: Annotated[str, Column("Name of the source in the build config.", names="source")]
+    subset: Annotated[str | None, "Listening test within the dataset; MOS compare only within one."]
+    split: Annotated[str, "train, validation, test or ood."]
+    file: Annotated[str, "Audio file as the publisher's list names it."]
+    mos: Annotated[float, Column("Mean opinion score.", unit="points on the dataset's scale")]
+    votes: Annotated[int | None, "Ratings (of listeners, where they are known) behind the mean."]
+    mos_std: Annotated[float | None, Column("Sample standard deviation of the ratings.", unit="points")]
+    mos_se: Annotated[float | None, Column("Standard error of the mean, mos_std / sqrt(votes).", unit="points")]
+    scale_min: Annotated[float, "Lowest possible rating."]
+    scale_max: Annotated[float, "Highest possible rating."]
+    system_id: Annotated[str | None, "System that produced the clip."]
+    speaker_id: Annotated[str | None, "Speaker or voice."]
+    content_id: Annotated[str | None, "What is said or sung; null where the list does not tell."]
+    condition_id: Annotated[str | None, "Degradation, such as noise type and level."]
+    clip_sha256: Annotated[
+        str | None, Column("SHA-256 of the audio file's bytes.", source="audio index", names="clip", role="is")
+    ]
+    duration_s: Annotated[float | None, Column("Length of the clip.", unit="s", source="audio index")]
+    sample_rate_hz: Annotated[int | None, Column("Sample rate of the file.", unit="Hz", source="audio index")]
+    channels: Annotated[int | None, Column("Channels of the file.", source="audio index")]
+    source_file: Annotated[str, "Source name and path of the list that the row came from."]
+    source_line: Annotated[int, "Line in that list, counted from 1 (the first, where ratings were averaged)."]
+    audio: Annotated[WholeFile | None, "The clip as 16 kHz mono WAV; null unless the config says `audio = convert`."]
+
+
+class ClipPair(TypedDict):
+    """One row an unordered pair of clips with different MOS; the clip with the higher MOS is chosen."""
+
+    pair_id: Annotated[
+        str, Column("Sixteen hexadecimal digits from the two sample ids, in either order.", names="pair", role="is")
+    ]
+    dataset: Annotated[str, Column("Dataset of both clips.", names="source")]
+    split: Annotated[str, "Split of both clips."]
+    category: Annotated[str, Column("same_content, same_source or unmatched.", source=_MOS)]
+    group_id: Annotated[str, "The group that both clips were drawn from."]
+    chosen_id: Annotated[str, Column("sample_id of the clip with the higher MOS.", names="rated_clip")]
+    rejected_id: Annotated[str, Column("sample_id of the clip with the lower MOS.", names="rated_clip")]
+    chosen_mos: Annotated[float, Column("MOS of the chosen clip.", unit="points on the dataset's scale")]
+    rejected_mos: Annotated[float, Column("MOS of the rejected clip.", unit="points on the dataset's scale")]
+    mos_gap: Annotated[float, Column("chosen_mos - rejected_mos.", unit="points on the dataset's scale")]
+    mos_gap_normalized: Annotated[
+        float,
+        Column(
+            "mos_gap over the 90th percentile of the dataset's gaps, at most 1; gaps of tests with narrower scales are "
+            "widened first.",
+            unit="0 to 1",
+            source="MOS-RMBench, MOS-difference reward",
+        ),
+    ]
+    gap_decile: Annotated[
+        int,
+        Column(
+            "Tenth of the dataset's and split's pairs by mos_gap, ten bins of equal size.",
+            unit="1 (small) to 10 (large)",
+            source="MOS-RMBench, error analysis by MOS difference",
+        ),
+    ]
+    chosen_mos_se: Annotated[float | None, Column("Standard error of chosen_mos.", unit="points")]
+    rejected_mos_se: Annotated[float | None, Column("Standard error of rejected_mos.", unit="points")]
+    chosen_better_probability: Annotated[
+        float | None,
+        Column(
+            "Phi(mos_gap / sqrt(chosen_mos_se^2 + rejected_mos_se^2)): that the true means stand in this order; "
+            "null where a standard error is unknown or both are 0.",
+            unit="0.5 to 1",
+            source="normal approximation of the difference of two independent means (Welch 1938, Biometrika 29)",
+        ),
+    ]
+
+
+class ClipTriplet(TypedDict):
+    """Three clips of one group with MOS A > B > C, for measuring cycles in a model's preferences."""
+
+    triplet_id: Annotated[
+        str, Column("Sixteen hexadecimal digits from the three sample ids.", names="triplet", role="is")
+    ]
+    dataset: Annotated[str, Column("Dataset of the clips.", names="source")]
+    split: Annotated[str, "Split of the clips."]
+    category: Annotated[str, Column("Kind of the group: same_content, same_source or unmatched.", source=_MOS)]
+    group_id: Annotated[str, "The group that the clips were drawn from."]
+    a_id: Annotated[str, Column("sample_id of the clip with the highest MOS.", names="rated_clip")]
+    b_id: Annotated[str, Column("sample_id of the clip between.", names="rated_clip")]
+    c_id: Annotated[str, Column("sample_id of the clip with the lowest MOS.", names="rated_clip")]
+    a_mos: Annotated[float, Column("MOS of a.", unit="points on the dataset's scale")]
+    b_mos: Annotated[float, Column("MOS of b.", unit="points on the dataset's scale")]
+    c_mos: Annotated[float, Column("MOS of c.", unit="points on the dataset's scale")]
+
+
 RATINGS = Table(
-    name="ratings",
-    description="One row a rated clip that could be used: its mean opinion score and what is known of its making.",
-    schema=columns(
-        text(
-            "sample_id",
-            "Dataset and file name; the clip's id everywhere in this corpus.",
-            names="rated_clip",
-            role="is",
-        ),
-        text("dataset", "Name of the source in the build config.", names="source"),
-        text("subset", "Listening test within the dataset; MOS compare only within one.", optional=True),
-        text("split", "train, validation, test or ood."),
-        text("file", "Audio file as the publisher's list names it."),
-        number("mos", "Mean opinion score.", unit="points on the dataset's scale"),
-        integer("votes", "Ratings (of listeners, where they are known) behind the mean.", optional=True),
-        number("mos_std", "Sample standard deviation of the ratings.", unit="points", optional=True),
-        number("mos_se", "Standard error of the mean, mos_std / sqrt(votes).", unit="points", optional=True),
-        number("scale_min", "Lowest possible rating."),
-        number("scale_max", "Highest possible rating."),
-        text("system_id", "System that produced the clip.", optional=True),
-        text("speaker_id", "Speaker or voice.", optional=True),
-        text("content_id", "What is said or sung; null where the list does not tell.", optional=True),
-        text("condition_id", "Degradation, such as noise type and level.", optional=True),
-        text(
-            "clip_sha256",
-            "SHA-256 of the audio file's bytes.",
-            source="audio index",
-            optional=True,
-            names="clip",
-            role="is",
-        ),
-        number("duration_s", "Length of the clip.", unit="s", source="audio index", optional=True),
-        integer("sample_rate_hz", "Sample rate of the file.", unit="Hz", source="audio index", optional=True),
-        integer("channels", "Channels of the file.", source="audio index", optional=True),
-        text("source_file", "Source name and path of the list that the row came from."),
-        integer("source_line", "Line in that list, counted from 1 (the first, where ratings were averaged)."),
-        audio_column("The clip as 16 kHz mono WAV; null unless the config says `audio = convert`."),
-    ),
+    "ratings",
+    row=ClipRating,
     key=("sample_id",),
     exclusive=("sample_id", "clip_sha256"),
     says=(
@@ -341,67 +277,21 @@ RATINGS = Table(
         "placed in split {split}, listening test {subset}",
     ),
 )
-
 PAIRS = Table(
-    name="pairs",
-    description="One row an unordered pair of clips with different MOS; the clip with the higher MOS is chosen.",
-    schema=columns(
-        text(
-            "pair_id", "Sixteen hexadecimal digits from the two sample ids, in either order.", names="pair", role="is"
-        ),
-        text("dataset", "Dataset of both clips.", names="source"),
-        text("split", "Split of both clips."),
-        text("category", "same_content, same_source or unmatched.", source=_MOS),
-        text("group_id", "The group that both clips were drawn from."),
-        text("chosen_id", "sample_id of the clip with the higher MOS.", names="rated_clip"),
-        text("rejected_id", "sample_id of the clip with the lower MOS.", names="rated_clip"),
-        number("chosen_mos", "MOS of the chosen clip.", unit="points on the dataset's scale"),
-        number("rejected_mos", "MOS of the rejected clip.", unit="points on the dataset's scale"),
-        number("mos_gap", "chosen_mos - rejected_mos.", unit="points on the dataset's scale"),
-        number(
-            "mos_gap_normalized",
-            "mos_gap over the 90th percentile of the dataset's gaps, at most 1.",
-            unit="0 to 1",
-            source="MOS-RMBench, MOS-difference reward",
-        ),
-        integer("gap_decile", "Decile of mos_gap within the dataset.", unit="1 (small) to 10 (large)"),
-        number("chosen_mos_se", "Standard error of chosen_mos.", unit="points", optional=True),
-        number("rejected_mos_se", "Standard error of rejected_mos.", unit="points", optional=True),
-        number(
-            "chosen_better_probability",
-            "Phi(mos_gap / sqrt(chosen_mos_se^2 + rejected_mos_se^2)): that the true means stand in this order; "
-            "null where a standard error is unknown or both are 0.",
-            unit="0.5 to 1",
-            source="normal approximation of the difference of two independent means (Welch 1938, Biometrika 29)",
-            optional=True,
-        ),
-    ),
+    "pairs",
+    row=ClipPair,
     key=("pair_id",),
     exclusive=("chosen_id", "rejected_id"),
     says=(
         "both clips stand in group {group_id}; they make a {category} pair",
-        "MOS {chosen_mos} is above {rejected_mos}: a gap of {mos_gap}, decile {gap_decile} of the dataset's gaps, "
-        "{mos_gap_normalized} of their 90th percentile (at most 1)",
+        "MOS {chosen_mos} is above {rejected_mos}: a gap of {mos_gap}, in tenth {gap_decile} of the split's pairs, "
+        "{mos_gap_normalized} of the dataset's 90th percentile (at most 1)",
         "probability that the chosen clip is truly better: {chosen_better_probability}",
     ),
 )
-
 TRIPLETS = Table(
-    name="triplets",
-    description="Three clips of one group with MOS A > B > C, for measuring cycles in a model's preferences.",
-    schema=columns(
-        text("triplet_id", "Sixteen hexadecimal digits from the three sample ids.", names="triplet", role="is"),
-        text("dataset", "Dataset of the clips.", names="source"),
-        text("split", "Split of the clips."),
-        text("category", "Kind of the group: same_content, same_source or unmatched.", source=_MOS),
-        text("group_id", "The group that the clips were drawn from."),
-        text("a_id", "sample_id of the clip with the highest MOS.", names="rated_clip"),
-        text("b_id", "sample_id of the clip between.", names="rated_clip"),
-        text("c_id", "sample_id of the clip with the lowest MOS.", names="rated_clip"),
-        number("a_mos", "MOS of a.", unit="points on the dataset's scale"),
-        number("b_mos", "MOS of b.", unit="points on the dataset's scale"),
-        number("c_mos", "MOS of c.", unit="points on the dataset's scale"),
-    ),
+    "triplets",
+    row=ClipTriplet,
     key=("triplet_id",),
     says=("all three clips stand in group {group_id}, each two a {category} pair", "MOS {a_mos} > {b_mos} > {c_mos}"),
 )
@@ -454,7 +344,16 @@ VIEWS = (
 )
 
 _MODES = (
-    Mode("pair", "judge-speech-pair", ("a=a_audio", "b=b_audio"), says="Both clips are heard; the answer is A or B."),
+    Mode(
+        "pair", "judge-speech-pair", ("a=a_audio", "b=b_audio"), says="Both clips are heard; the answer is A, B or tie."
+    ),
+    Mode(
+        "forced",
+        "judge-speech-forced",
+        ("a=a_audio", "b=b_audio"),
+        ties=False,
+        says="Both clips are heard; the answer is the better one's identifier, A or B (MOS-RMBench, Figure 9).",
+    ),
     Mode(
         "scores",
         "speech-critique-pair",
@@ -480,7 +379,7 @@ EVALUATIONS = (
         "mos_preferences/judged_pairs",
         "Which of two clips did listeners score higher? Accuracy by dataset, as MOS-RMBench reports it.",
         modes=_MODES,
-        groups=("dataset", "category", "gap", "gap_decile", "gap_decile_of_split", "length"),
+        groups=("dataset", "category", "gap", "gap_decile", "length"),
         sides=_SIDES,
         order="chosen_id and rejected_id of the table pairs",
         clips=_CLIPS,
@@ -513,6 +412,7 @@ CORPUS = Corpus(
     plan="earmark.tasks.mos_preferences.sources:plan_build",
     peeks="earmark.tasks.mos_preferences.sources:peeks",
     flow="earmark.flows.mos_preferences:build",
+    preview="earmark.tasks.mos_preferences.preview:rating_lines",
     report="earmark.tasks.mos_preferences.report:sections",
     views=VIEWS,
     evaluations=EVALUATIONS,

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypedDict
 
 from pydantic import Field, model_validator
 
-from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Asked, Drawn, Prices
+from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Asked, Drawn
 from earmark.schemas.config import BuildConfig, Linked, Model, Name
 from earmark.schemas.corpus import Corpus, Story
 from earmark.schemas.evaluations import Generation, Mode
 from earmark.schemas.places import without_place
-from earmark.schemas.tables import REJECTS, WORDS, Table, column, columns, flag, integer, number, text
+from earmark.schemas.tables import REJECTS, Column, Table
 from earmark.schemas.views import View
 
 Category = Literal["genre", "instrument", "mood/theme"]
@@ -37,8 +37,8 @@ class CaptionSet(Model):
         return self
 
 
-class Pool(Model):
-    """What a tag must meet to be drawn."""
+class TagPool(Model):
+    """Conditions for a tag to be drawn."""
 
     popularity: int = Field(default=100, ge=1, description="Tracks that carry it, at least.")
     mentions: int = Field(default=10, ge=0, description="Captions that name it, at least, over all caption sets.")
@@ -48,7 +48,7 @@ class Pool(Model):
 
 
 class Verification(Linked, Asked):
-    """Who listens whether tracks that carry a tag sound like it."""
+    """The listener that checks tracks against their tags."""
 
     audio: str = Field(description="Folder of the tracks' audio.")
     file: str = Field(
@@ -72,7 +72,7 @@ class Verification(Linked, Asked):
 
 
 class Counts(Model):
-    """How many prompts of each stratum."""
+    """Number of prompts of each stratum."""
 
     strict_id: int = Field(default=40, ge=0, description="In distribution, only the given tags.")
     improvised_id: int = Field(default=40, ge=0, description="In distribution, one to three instruments more.")
@@ -80,7 +80,7 @@ class Counts(Model):
 
 
 class Synthesis(Drawn):
-    """Who writes the prompts, from what examples, and how often it may try."""
+    """The writer of prompts, its examples, and its number of tries."""
 
     temperature: float | None = Field(default=0.7, ge=0, le=2)
     max_tokens: int = Field(default=256, ge=1)
@@ -88,10 +88,6 @@ class Synthesis(Drawn):
     tries: int = Field(
         default=4, ge=1, le=100, description="Times a prompt is asked for before its triplet is given up."
     )
-    spare: float = Field(
-        default=1.0, ge=0, description="Triplets drawn in place of given-up ones, at most, as a share of the count."
-    )
-    longest: int = Field(default=400, ge=20, description="Longest prompt, in characters.")
 
 
 class MusicPrompts(BuildConfig):
@@ -103,7 +99,7 @@ class MusicPrompts(BuildConfig):
     captions: tuple[CaptionSet, ...] = Field(
         default=(), description="Caption sets, for mentions and example captions; without any, neither is used."
     )
-    pool: Pool = Pool()
+    pool: TagPool = TagPool()
     verification: Verification | None = Field(default=None, description="Without it, tags are not verified.")
     recalls: str | None = Field(
         default=None, description="Verified elsewhere: a CSV or TSV of category, tag, asked, detected."
@@ -114,15 +110,6 @@ class MusicPrompts(BuildConfig):
         description="A version, such as `music-prompts@v1`, whose triplets stay where they are still valid.",
     )
     synthesis: Synthesis
-    prices: Prices | None = Field(default=None, description="What the provider of `synthesis` charges.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _priced(cls, values: Any) -> Any:
-        """Prices stand beside the writer, not in it; the writer needs them for its budget."""
-        if isinstance(values, dict) and isinstance(values.get("synthesis"), dict) and values.get("prices") is not None:
-            return {**values, "synthesis": {"prices": values["prices"], **values["synthesis"]}}
-        return values
 
     @model_validator(mode="after")
     def _fit(self) -> Self:
@@ -165,61 +152,111 @@ _HEARD = ("file", "tracks", "untagged", "longest_s", "sample_rate_hz")
 
 _METHOD = "ATTM, selection of tags"
 
-TAGS = Table(
-    name="tags",
-    description="One row a tag of the track list: its figures, and whether it entered the pool.",
-    schema=columns(
-        text("category", "What the tag speaks of.", unit="genre, instrument or mood/theme"),
-        text("tag", "The tag as the track list writes it."),
-        text("written", "The tag as a sentence has it."),
-        integer("tracks", "Tracks that carry it.", source=_METHOD),
-        integer(
-            "mentions",
-            "Captions that name it, by whole word forms; null without captions.",
-            source=_METHOD,
-            optional=True,
-        ),
-        text("vocal", "Why it asks for voices, by the reviewed list; null if not.", optional=True),
-        integer("asked", "Its tracks that a judge answered for; null if not verified.", optional=True),
-        integer("detected", "Of these, those on which the judge hears it.", optional=True),
-        number("recall", "Share of `asked` that is `detected`.", unit="0 to 1", source=_METHOD, optional=True),
-        number(
-            "recall_low", "Lower end of the recall's 95 % interval.", unit="0 to 1", source="Wilson 1927", optional=True
-        ),
-        number(
-            "recall_high",
-            "Upper end of the recall's 95 % interval.",
-            unit="0 to 1",
-            source="Wilson 1927",
-            optional=True,
-        ),
-        integer("untagged_asked", "Tracks without it that a judge answered for; null if none.", optional=True),
-        integer("untagged_detected", "Of these, those on which the judge hears it.", optional=True),
-        number(
-            "specificity",
+
+class TagRow(TypedDict):
+    """One row a tag of the track list: its figures, and whether it entered the pool."""
+
+    category: Annotated[str, Column("What the tag speaks of.", unit="genre, instrument or mood/theme")]
+    tag: Annotated[str, "The tag as the track list writes it."]
+    written: Annotated[str, "The tag as a sentence has it."]
+    tracks: Annotated[int, Column("Tracks that carry it.", source=_METHOD)]
+    mentions: Annotated[
+        int | None, Column("Captions that name it, by whole word forms; null without captions.", source=_METHOD)
+    ]
+    vocal: Annotated[str | None, "Why it asks for voices, by the reviewed list; null if not."]
+    asked: Annotated[int | None, "Its tracks that a judge answered for; null if not verified."]
+    detected: Annotated[int | None, "Of these, those on which the judge hears it."]
+    recall: Annotated[float | None, Column("Share of `asked` that is `detected`.", unit="0 to 1", source=_METHOD)]
+    recall_low: Annotated[
+        float | None, Column("Lower end of the recall's 95 % interval.", unit="0 to 1", source="Wilson 1927")
+    ]
+    recall_high: Annotated[
+        float | None, Column("Upper end of the recall's 95 % interval.", unit="0 to 1", source="Wilson 1927")
+    ]
+    untagged_asked: Annotated[int | None, "Tracks without it that a judge answered for; null if none."]
+    untagged_detected: Annotated[int | None, "Of these, those on which the judge hears it."]
+    specificity: Annotated[
+        float | None,
+        Column(
             "Share of `untagged_asked` on which the judge does not hear it. Lists leave out tags that fit: a perfect "
             "judge may stay below 1.",
             unit="0 to 1",
-            optional=True,
         ),
-        number(
-            "specificity_low",
-            "Lower end of the specificity's 95 % interval.",
-            unit="0 to 1",
-            source="Wilson 1927",
-            optional=True,
-        ),
-        number(
-            "specificity_high",
-            "Upper end of the specificity's 95 % interval.",
-            unit="0 to 1",
-            source="Wilson 1927",
-            optional=True,
-        ),
-        flag("verified", "Whether a judge was asked about it."),
-        flag("in_pool", "Whether prompts may use it."),
-        text("criterion", "The first criterion that it missed; null in the pool.", optional=True),
-    ),
+    ]
+    specificity_low: Annotated[
+        float | None, Column("Lower end of the specificity's 95 % interval.", unit="0 to 1", source="Wilson 1927")
+    ]
+    specificity_high: Annotated[
+        float | None, Column("Upper end of the specificity's 95 % interval.", unit="0 to 1", source="Wilson 1927")
+    ]
+    verified: Annotated[bool, "Whether a judge was asked about it."]
+    in_pool: Annotated[bool, "Whether prompts may use it."]
+    criterion: Annotated[str | None, "The first criterion that it missed; null in the pool."]
+
+
+class TagPair(TypedDict):
+    """One row two tags of the pool of different categories, and the tracks that carry both: none, too."""
+
+    category_a: Annotated[str, "Category of the first tag: genre or instrument."]
+    tag_a: Annotated[str, "The first tag."]
+    category_b: Annotated[str, "Category of the second tag: instrument or mood/theme."]
+    tag_b: Annotated[str, "The second tag."]
+    tracks: Annotated[int, "Tracks that carry both."]
+
+
+class TagTriplet(TypedDict):
+    """One row a genre, an instrument and a mood or theme that a prompt was written for."""
+
+    triplet_id: Annotated[str, Column("Sixteen hexadecimal digits from the three tags.", names="prompt", role="is")]
+    split: Annotated[str, "test if in distribution, ood if not."]
+    stratum: Annotated[str, Column("Distribution and style.", unit="strict_id, improvised_id or strict_ood")]
+    genre: Annotated[str, "The genre, as the track list writes it."]
+    instrument: Annotated[str, "The instrument."]
+    mood_theme: Annotated[str, "The mood or theme."]
+    genre_instrument_tracks: Annotated[int, "Tracks that carry both."]
+    genre_mood_tracks: Annotated[int, "Tracks that carry both."]
+    instrument_mood_tracks: Annotated[int, "Tracks that carry both."]
+    absent_pairs: Annotated[
+        list[str], "Pairs of its tags that no track carries, such as `genre+instrument`; empty if in distribution."
+    ]
+    kept_from: Annotated[str | None, "The version that it was kept from; null if drawn anew."]
+
+
+class PromptRow(TypedDict):
+    """One row a prompt for text-to-music systems."""
+
+    prompt_id: Annotated[str, Column("The triplet's id.", names="prompt", role="is")]
+    split: Annotated[str, "test if in distribution, ood if not."]
+    text: Annotated[str, "The prompt."]
+    distribution: Annotated[str, Column("Whether its tags co-occur.", unit="id or ood")]
+    style: Annotated[str, Column("Whether instruments were added.", unit="strict or improvised")]
+    genre: Annotated[str, "The genre that it asks for, as a sentence has it."]
+    instrument: Annotated[str, "The instrument."]
+    mood_theme: Annotated[str, "The mood or theme."]
+    added_instruments: Annotated[list[str], "Instruments that the writer added; empty if strict."]
+    writer: Annotated[str, Column("The annotator that wrote it.", names=("source", "annotator"))]
+    prompt: Annotated[str, "Prompt file and version that asked."]
+    request_key: Annotated[str, "The request's key in the ledger."]
+    tries: Annotated[int, "How many answers it took until one passed the checks."]
+
+
+class ShotRow(TypedDict):
+    """One row an example caption that the writer saw with a prompt's tags."""
+
+    prompt_id: Annotated[str, Column("The prompt.", names="prompt", role="part")]
+    place: Annotated[int, "Where it stood among the examples, from 1."]
+    pipeline: Annotated[str, Column("The caption set.", names="source")]
+    item: Annotated[str, "The clip, as the caption set names it."]
+    text: Annotated[str, "The caption."]
+    clip_id: Annotated[str | None, Column("The clip in the version of `captions`; null for files.", names="track")]
+    source: Annotated[
+        str, Column("The list that the clip is of, as `captions` names it; of files, the set.", names="source")
+    ]
+
+
+TAGS = Table(
+    "tags",
+    row=TagRow,
     key=("category", "tag"),
     splits=False,
     says=(
@@ -228,41 +265,10 @@ TAGS = Table(
         "in the pool: {in_pool}; criterion missed: {criterion}",
     ),
 )
-
-COOCCURRENCE = Table(
-    name="cooccurrence",
-    description="One row two tags of the pool of different categories, and the tracks that carry both: none, too.",
-    schema=columns(
-        text("category_a", "Category of the first tag: genre or instrument."),
-        text("tag_a", "The first tag."),
-        text("category_b", "Category of the second tag: instrument or mood/theme."),
-        text("tag_b", "The second tag."),
-        integer("tracks", "Tracks that carry both."),
-    ),
-    key=("category_a", "tag_a", "category_b", "tag_b"),
-    splits=False,
-)
-
+COOCCURRENCE = Table("cooccurrence", row=TagPair, key=("category_a", "tag_a", "category_b", "tag_b"), splits=False)
 TRIPLETS = Table(
-    name="triplets",
-    description="One row a genre, an instrument and a mood or theme that a prompt was written for.",
-    schema=columns(
-        text("triplet_id", "Sixteen hexadecimal digits from the three tags.", names="prompt", role="is"),
-        text("split", "test if in distribution, ood if not."),
-        text("stratum", "Distribution and style.", unit="strict_id, improvised_id or strict_ood"),
-        text("genre", "The genre, as the track list writes it."),
-        text("instrument", "The instrument."),
-        text("mood_theme", "The mood or theme."),
-        integer("genre_instrument_tracks", "Tracks that carry both."),
-        integer("genre_mood_tracks", "Tracks that carry both."),
-        integer("instrument_mood_tracks", "Tracks that carry both."),
-        column(
-            "absent_pairs",
-            WORDS,
-            "Pairs of its tags that no track carries, such as `genre+instrument`; empty if in distribution.",
-        ),
-        text("kept_from", "The version that it was kept from; null if drawn anew.", optional=True),
-    ),
+    "triplets",
+    row=TagTriplet,
     key=("triplet_id",),
     exclusive=("triplet_id",),
     says=(
@@ -270,44 +276,10 @@ TRIPLETS = Table(
         "tracks with two of its tags: {genre_instrument_tracks}, {genre_mood_tracks}, {instrument_mood_tracks}",
     ),
 )
-
 PROMPTS = Table(
-    name="prompts",
-    description="One row a prompt for text-to-music systems.",
-    schema=columns(
-        text("prompt_id", "The triplet's id.", names="prompt", role="is"),
-        text("split", "test if in distribution, ood if not."),
-        text("text", "The prompt."),
-        text("distribution", "Whether its tags co-occur.", unit="id or ood"),
-        text("style", "Whether instruments were added.", unit="strict or improvised"),
-        text("genre", "The genre that it asks for, as a sentence has it."),
-        text("instrument", "The instrument."),
-        text("mood_theme", "The mood or theme."),
-        column("added_instruments", WORDS, "Instruments that the writer added; empty if strict."),
-        text("writer", "The annotator that wrote it.", names=("source", "annotator")),
-        text("prompt", "Prompt file and version that asked."),
-        text("request_key", "The request's key in the ledger."),
-        integer("tries", "How many answers it took until one passed the checks."),
-    ),
-    key=("prompt_id",),
-    says=("written by {writer} in {tries} tries, request {request_key}",),
+    "prompts", row=PromptRow, key=("prompt_id",), says=("written by {writer} in {tries} tries, request {request_key}",)
 )
-
-SHOTS = Table(
-    name="shots",
-    description="One row an example caption that the writer saw with a prompt's tags.",
-    schema=columns(
-        text("prompt_id", "The prompt.", names="prompt", role="part"),
-        integer("place", "Where it stood among the examples, from 1."),
-        text("pipeline", "The caption set.", names="source"),
-        text("item", "The clip, as the caption set names it."),
-        text("text", "The caption."),
-        text("clip_id", "The clip in the version of `captions`; null for files.", optional=True, names="track"),
-        text("source", "The list that the clip is of, as `captions` names it; of files, the set.", names="source"),
-    ),
-    key=("prompt_id", "place"),
-    splits=False,
-)
+SHOTS = Table("shots", row=ShotRow, key=("prompt_id", "place"), splits=False)
 
 TABLES = (PROMPTS, TRIPLETS, TAGS, COOCCURRENCE, SHOTS, REJECTS)
 

@@ -1,8 +1,8 @@
-"""Where inputs lie: a path on this machine, or a URL, whose object has a place in the cache: `s3://bucket/key`, `gs://`
+"""Place inputs: a path on this machine, or a URL, whose object has a place in the cache: `s3://bucket/key`, `gs://`
 and `az://` likewise, `hf://datasets/owner/name@revision/path` on the Hub, or a split of a data set there as rows.
 
-A build reads files. What lies behind a URL is brought to its place first (`tasks/build/mirror.py`), so a path below the
-cache names the object too, and paths are joined, compared and refused by one set of rules.
+A build reads files. What lies behind a URL is brought to its place first (`tasks/pipeline/mirror.py`), so a path below
+the cache names the object too, and paths are joined, compared and refused by one set of rules.
 """
 
 from __future__ import annotations
@@ -10,6 +10,9 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path, PurePosixPath
+from typing import Annotated
+
+from pydantic import AfterValidator, StringConstraints
 
 from earmark.schemas.errors import ConfigError
 
@@ -22,21 +25,50 @@ _ROWS = re.compile(r"([\w.+-]+)/(\w+(?:\.\w+)*?)(?:\.jsonl|(?<!\.jsonl)/[^/]+)")
 _HUB_FORM = "hf://datasets/owner/name@revision/path"
 _ROWS_FORM = "hf-rows://owner/name@revision/config/split.jsonl"
 _SECRET = re.compile(r"://[^/\s]*@")
+_LONGEST_PART, _LONGEST_PATH = 255, 1024  # bytes: of a file's name on a disk, of a path that an object store keeps too
+
+
+def path_below(written: str) -> str:
+    """Return a path that a record gives, if it stays below whatever folder it is joined to.
+
+    Raises:
+        ValueError: it is absolute, empty or too long, or has `.`, `..`, an empty part, a backslash or a control sign.
+    """
+    parts = written.split("/")
+    if (
+        {"", ".", ".."} & set(parts)
+        or "\\" in written
+        or not written.isprintable()
+        or len(written.encode()) > _LONGEST_PATH
+        or max(len(part.encode()) for part in parts) > _LONGEST_PART
+    ):
+        raise ValueError(f"expected a relative path without '.', '..' and '\\', found {written[:120]!r}")
+    return written
+
+
+BelowPath = Annotated[str, AfterValidator(path_below)]
+"""A path in a manifest, receipt, journal or pulled tree: text of strangers that is joined to a folder of ours."""
+FileName = Annotated[BelowPath, StringConstraints(pattern=r"^[^/]+$")]
+"""A `BelowPath` of one part."""
+CORPUS, VERSION = re.compile(r"[a-z0-9][a-z0-9-]*"), re.compile(r"v[1-9][0-9]*")
+CorpusName = Annotated[str, StringConstraints(pattern=f"^{CORPUS.pattern}$", max_length=100)]
+# `v3`, or the name of a file of a published set that is measured as a version
+VersionName = Annotated[str, StringConstraints(pattern="^[a-z0-9-]+$", max_length=200)]
 
 
 def cache_folder() -> Path:
-    """What this machine keeps of things that lie elsewhere: `EARMARK_CACHE`, else `~/.cache/earmark`."""
+    """Return the cache of remote things: `EARMARK_CACHE`, else `~/.cache/earmark`."""
     return Path(os.environ.get("EARMARK_CACHE") or "~/.cache/earmark").expanduser().absolute()
 
 
 def is_url(written: str) -> bool:
-    """Whether a path as a config writes it is a URL; `Path` has made `s3:/` of `s3://`."""
+    """Return whether a config's path is a URL; `Path` has made `s3:/` of `s3://`."""
     match = _URL.match(written)
     return match is not None and (bool(match[2]) or match[1] in KINDS)
 
 
 def url_fault(written: str) -> str | None:
-    """What is wrong with an input's URL, in words that repeat nothing of it that may be secret; None if all is well."""
+    """Return the fault of an input's URL, without its possibly secret parts; None if all is well."""
     match = _URL.match(written)
     assert match is not None
     if match[1] not in KINDS:
@@ -96,7 +128,7 @@ def url_of(path: Path) -> str | None:
 
 
 def roots() -> tuple[str, ...] | None:
-    """What a run of a deployment must stay below: the folders and URLs of `EARMARK_ROOTS`, else the folder that it is
+    """Return the roots for a run of a deployment: the folders and URLs of `EARMARK_ROOTS`, else the folder that it is
     in. None where a person started the command.
     """
     if not os.environ.get("PREFECT__FLOW_RUN_ID"):  # Prefect's workers set it
@@ -113,8 +145,9 @@ def require_below_roots(what: str, written: str) -> None:
     """
     allowed = roots()
     if allowed is not None and not any(_is_below(written, root) for root in allowed):
+        found = without_secrets(written) if is_url(written) else Path(written).absolute()
         raise ConfigError(
-            f"{what}: {without_secrets(written)} lies outside EARMARK_ROOTS ({', '.join(allowed)}); move it there, or "
+            f"{what}: {found} lies outside EARMARK_ROOTS ({', '.join(allowed)}); move it there, or "
             "add its folder to EARMARK_ROOTS where the worker is started"
         )
 
@@ -140,8 +173,13 @@ def without_place(written: str) -> str:
     return pure.name if pure.is_absolute() or ".." in pure.parts else written
 
 
+def clips_folder(path: Path) -> Path:
+    """The folder that the clips of a table lie in: its own; of a pattern of files, the last above its fields."""
+    return next(folder for folder in path.parents if "{" not in str(folder))
+
+
 def told(path: Path) -> str:
-    """How messages name a file or folder: by its URL, if it has one."""
+    """Return a file's or folder's name for messages: its URL, if it has one."""
     return url_of(path) or str(path)
 
 

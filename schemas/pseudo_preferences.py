@@ -12,7 +12,7 @@ from earmark.schemas.config import Linked, Model
 from earmark.schemas.corpus import Corpus, Story
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.judges import QUALIFICATION, Judged, Judging, Jury
-from earmark.schemas.places import without_place
+from earmark.schemas.places import clips_folder, without_place
 from earmark.schemas.pseudo_tables import (
     BIAS,
     CLIPS,
@@ -36,7 +36,7 @@ Matched = Literal["loudness", "length"]
 
 
 class Pairing(Model):
-    """Which generations are compared, and how many pairs are kept."""
+    """Comparison of generations, and the number of pairs."""
 
     count: int | None = Field(default=None, ge=1, description="Pairs in all; without it, all there are.")
     same_model: bool = Field(default=False, description="Whether two generations of one model may be compared.")
@@ -59,22 +59,20 @@ class Pairing(Model):
         return self
 
 
-class Clips(Model):
-    """Which generations are fit to be judged."""
+class ClipLimits(Model):
+    """Conditions for a generation to be judged."""
 
     shortest_s: float = Field(default=2.0, ge=0, description="Shorter clips are rejects.")
-    silence_dbfs: float = Field(default=-60.0, le=0, description="Clips whose peak is lower are rejects.")
     embed: bool = Field(default=False, description="Whether the table `clips` holds the audio files themselves.")
 
 
-class Judge(Judging):
-    """Who judges the pairs, and what a label needs."""
+class PairJudge(Judging):
+    """The judge of the pairs, and the conditions for a label."""
 
     dimensions: tuple[Dimension, ...] = Field(default=DIMENSIONS, min_length=1, description="What is asked.")
     require: tuple[Dimension, ...] = Field(
         default=DIMENSIONS, min_length=1, description="Dimensions in which both passes must agree for a label."
     )
-    separate: bool = Field(default=False, description="One request for each dimension, instead of one for all.")
     scores: bool = Field(
         default=False,
         description="Ask also how sure the judge is, and for a score of each clip, as CMI-Pref-Pseudo has.",
@@ -90,8 +88,8 @@ class Judge(Judging):
     def _asked(self) -> Self:
         if len(set(self.match)) < len(self.match):
             raise ValueError("match: expected each word once")
-        if self.scores and (self.separate or len(self.dimensions) < len(DIMENSIONS)):
-            raise ValueError("scores are asked with both dimensions in one request: expected separate = false")
+        if self.scores and len(self.dimensions) < len(DIMENSIONS):
+            raise ValueError("scores are asked with both dimensions in one request: expected both in 'dimensions'")
         if self.scores and self.annotator.startswith("builtin:"):
             raise ValueError(f"scores: {self.annotator} gives none")
         missing = [name for name in self.require if name not in self.dimensions]
@@ -103,7 +101,7 @@ class Judge(Judging):
 
 
 class Validation(Model):
-    """What the judge is held against."""
+    """Labels by people to hold the judge against."""
 
     against: str = Field(
         pattern=r"^human-preferences(@v[1-9][0-9]*)?$",
@@ -132,8 +130,15 @@ class PseudoPreferences(Linked, Judged):
     )
     generations: str = Field(
         default="",
-        description="Table of generations: generation_id, prompt_id, model, audio, status?, conditioned_on?.",
+        description="Table of generations: generation_id, prompt_id, model, audio, status?, conditioned_on?. Or a "
+        "pattern of the files themselves: `{model}/{prompt_id}.wav`.",
     )
+    prompt_columns: dict[Literal["prompt_id", "text", "lyrics", "reference_audio", "reference_caption"], str] = Field(
+        default={}, description="Our name of a column or key of `prompts`, and the name that it has there."
+    )
+    generation_columns: dict[
+        Literal["generation_id", "prompt_id", "model", "audio", "status", "conditioned_on"], str
+    ] = Field(default={}, description="The same of `generations`.")
     released: Released | None = Field(
         default=None, description="Released labels to take as they are, in place of prompts, generations and a judge."
     )
@@ -143,12 +148,14 @@ class PseudoPreferences(Linked, Judged):
         description="A version of captions that describes the references, for generations conditioned on a caption.",
     )
     pairs: Pairing = Pairing()
-    clips: Clips = Clips()
+    clips: ClipLimits = ClipLimits()
     if TYPE_CHECKING:
-        judge: Judge  # whoever labels needs one; what takes released labels asks for none
+        judge: PairJudge  # whoever labels needs one; what takes released labels asks for none
     else:
-        judge: Judge | None = Field(default=None, description="The judge; beside `[[judges]]`, what all of them share.")
-    judges: tuple[Judge, ...] = Field(
+        judge: PairJudge | None = Field(
+            default=None, description="The judge; beside `[[judges]]`, what all of them share."
+        )
+    judges: tuple[PairJudge, ...] = Field(
         default=(), description="Several judges of the same pairs, each with what `[judge]` does not say for all."
     )
     jury: Jury = Jury()
@@ -180,12 +187,8 @@ class PseudoPreferences(Linked, Judged):
     @model_validator(mode="after")
     def _one_question(self) -> Self:
         """Answers of several judges are combined: all must be asked the same."""
-        if len({(one.dimensions, one.require, one.separate, one.scores, one.match) for one in self.jurors()}) > 1:
-            raise ValueError(
-                "judges: expected dimensions, require, separate, scores and match in [judge], the same for all"
-            )
-        if len({one.match and one.hearing.longest_s for one in self.jurors()}) > 1:
-            raise ValueError("judges: expected hearing.longest_s in [judge], the same for all, beside match")
+        if len({(one.dimensions, one.require, one.scores, one.match) for one in self.jurors()}) > 1:
+            raise ValueError("judges: expected dimensions, require, scores and match in [judge], the same for all")
         return self
 
     def reads(self) -> tuple[str, ...]:
@@ -207,10 +210,10 @@ class PseudoPreferences(Linked, Judged):
         return self.model_copy(update={"clips": self.clips.model_copy(update={"embed": False})})
 
     def clips_folder(self) -> Path:
-        """Where the clips lie: beside the table of generations, or where a release has them."""
+        """Return the folder of the clips: beside the table of generations, or a release's own."""
         if self.released:
             return self.path(self.released.audio_root or self.released.root)
-        return self.path(self.generations).parent
+        return clips_folder(self.path(self.generations))
 
     def identity(self) -> dict[str, Any]:
         values = super().identity()
@@ -218,6 +221,9 @@ class PseudoPreferences(Linked, Judged):
         del values["validation"], values["reference_captions"]  # what they name stands among the parents
         for name in ("prompts", "generations", "known_order"):
             values[name] = without_place(values[name]) if values[name] else None
+        for name in ("prompt_columns", "generation_columns"):  # without them, a version of before is up to date
+            if not values[name]:
+                del values[name]
         if self.pairs.near is None:
             del values["pairs"]["near"]
         else:

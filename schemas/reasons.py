@@ -1,7 +1,8 @@
-"""Why an item is a reject: every reason of every corpus, declared once. No other can be written.
+"""Declare every reason of a reject, for all corpora, once. No other can be written.
 
 A `fault` is an input, or a model's answer, that is not as expected. A `rule` is what the method or the config leaves
-out of inputs that are as they should be. `most_rejected` counts the faults of reading and indexing.
+out of inputs that are as they should be. `most_rejected` counts the faults of reading and indexing, and answers of no
+right form.
 """
 
 from __future__ import annotations
@@ -15,27 +16,29 @@ from pydantic import BaseModel
 
 @dataclass(frozen=True)
 class Reason:
-    """What a reason is."""
+    """A reason's kind and options."""
 
     kind: Literal["fault", "rule"]  # `fault` or `rule`
     # the ends of the config keys that can mend it (`clips.shortest_s`); none where only the input can
     options: tuple[str, ...]
 
 
-_FILE = "not_a_file unreadable empty truncated corrupt not_finite no_length odd_format needs_ffmpeg"
+_FILE = "not_a_file unreadable empty truncated corrupt not_finite no_length odd_format"
 _AUDIO = " ".join(f"audio_{word}" for word in _FILE.split())
 _REFERENCE = " ".join(f"reference_audio_{word}" for word in _FILE.split())
-_LINES = "bad_encoding line_too_long nul_byte bad_quoting unterminated_quote"
+_LINES = "line_too_long bad_quoting unterminated_quote"
 
 FAULTS: dict[str, str] = {
     # reading lists
     "columns": "missing_file missing_subset missing_system missing_speaker missing_content missing_condition "
     "missing_listener missing_item missing_group missing_model missing_generation missing_prompt missing_text "
     "missing_caption missing_track missing_artist missing_album missing_tag missing_duration missing_votes "
-    "missing_mos_std score_missing score_not_a_number bad_votes bad_mos_std bad_duration bad_preference bad_confidence "
+    "missing_mos_std bad_votes bad_mos_std bad_duration bad_preference bad_confidence "
     "bad_date bad_flag bad_condition bad_text text_too_long same_clip conflicting_facts",
     "format": "bad_id bad_json ragged_row bad_tag conflicting_system",
-    "scale": "score_out_of_scale",
+    "sources.encoding": "bad_encoding nul_byte",
+    "columns not_a_rating": "score_missing score_not_a_number",
+    "scale not_a_rating": "score_out_of_scale",
     "sources.split": "missing_split unknown_split conflicting_split split_conflict",
     "prompts": "unknown_prompt reference_audio_missing",
     "": f"{_LINES} unknown_source duplicate_id bad_count bad_file_name duplicate_file_name "
@@ -52,13 +55,16 @@ FAULTS: dict[str, str] = {
     "error redirected rate_limited server_error connection_failed timed_out wrong_content_type malformed_response "
     "too_large bad_answer schema_mismatch empty truncated refused bad_request over_limit bad_media batch_failed "
     "auth_failed model_missing batch_unreachable quota_exhausted budget_exhausted unanswered "
+    "unsupported_option all_alike server_gone interrupted stopped kept_refused "
     "scores_unreadable part_missing unchanged span_not_found rest_changed basis_not_found repeated_item "
     "other_attribute items_do_not_match texts_do_not_match not_translated no_items no_question names_forum "
     "no_such_comment "
     "comment_twice best_missing too_many_options option_length speaks_of_options options_alike distractor_length "
     "repeats_truth too_few longer_is_right other_category tag_missing other_tag no_instrument_added "
-    "too_many_instruments",
+    "too_many_instruments repeats_example",
+    "least_share": "low_share",
     "look_for": "too_long not_english repeated_phrases mentions_vocals mentions_duration boilerplate",
+    "sources.language": "not_in_language",
     # finding files
     "audio_root generations": "audio_missing path_outside_root",
     "reference_captions": "condition_missing",
@@ -70,8 +76,9 @@ FAULTS: dict[str, str] = {
 RULES: dict[str, str] = {
     "shortest_s": "audio_too_short",
     "clips.longest_s tracks.longest_s": "audio_too_long",
-    "silence_dbfs": "audio_silent",
     "repeat_votes": "repeated_vote",
+    "not_a_rating": "not_a_rating",
+    "where": "not_selected",
     "segments.longest_silence_s": "segment_silent segment_fades",
     "segments.least_s": "segment_too_short",
     "ties": "tie both_bad",
@@ -89,23 +96,22 @@ RULES: dict[str, str] = {
     "jury.combine": "jury_undecided",
     "decontaminate.against": "decontaminated reference_decontaminated",
     "require": "inconsistent inconsistent_musicality inconsistent_alignment",
-    "filter.adult": "adult",
     "filter.longest_words": "too_many_words",
+    "filter.languages": "other_language",
     "filter.least_comments": "too_few_comments",
     "images.hosts": "link_refused",
     "images.largest_bytes images.most_pixels": "image_too_large",
-    "images.smallest_side": "image_too_small",
-    "images.near_bits repeats": "near_duplicate",
+    "repeats": "near_duplicate",
     "detector.least": "no_score",
     "review.flagged_by": "flagged option_deleted",
     "reader": "may_be_right",
     "questions.least_options": "too_few_options",
     "separator": "separation_too_short separation_needs_stereo",
     "": "clean_reference mean_beside_ratings duplicate duplicate_audio duplicate_caption generation_failed skipped "
-    "no_preference voted_before removed deleted automatic no_image image_gone "
+    "no_preference voted_before removed deleted automatic not_an_answer no_image image_gone "
     "unusable passes_disagree no_partner fits_too mismatch_not_heard contradiction_not_found unsupported "
     "redundant inaudible "
-    "scores_disagree implies_vocals",
+    "scores_disagree implies_vocals audio_silent adult image_too_small",
 }
 """The rules by the options that set them."""
 

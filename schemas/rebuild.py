@@ -11,7 +11,7 @@ from earmark.schemas.config import Model, Name
 
 
 class Publication(Model):
-    """Where a corpus is published, as `earmark publish` does it."""
+    """Publication of a corpus, as by `earmark publish`."""
 
     repo: str = Field(description="The dataset repository on the Hub, ORG/NAME.")
     private: bool = Field(default=False, description="Only to a private repository.")
@@ -32,7 +32,7 @@ class Member(Model):
 
 
 class Rebuild(Model):
-    """What `earmark rebuild` keeps up to date. A corpus whose config names versions of another is built after it."""
+    """Builds for `earmark rebuild` to keep up to date. A corpus that reads versions of another is built after it."""
 
     builds: tuple[Member, ...] = Field(min_length=1, description="The corpora, in any order.")
     base: Path = Field(

@@ -1,4 +1,4 @@
-"""What can be named in a config or on the command line: ours, and what installed packages add by entry points.
+"""Register names for configs and the command line: our own, and those of installed packages by entry points.
 
     LAYOUTS = Registry("layout of tracks", "earmark.importers", Layout, {"table": TABLE}, prefix="tracks.")
 
@@ -24,7 +24,7 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """Where something is declared."""
+    """The place of a declaration."""
 
     declared: Any  # the declaration itself, or its `module:name`
     package: tuple[str, str] | None = None  # name and version of the package that adds it; None for ours
@@ -124,7 +124,7 @@ class OneOf:
         return self.registry.find(self._name(value))
 
     def named(self, value: str) -> Iterator[Registered]:
-        """Where it is declared; and what stands after the colon, where its `functions` gives a registry of those names.
+        """Return its declaration, and the name after the colon if its `functions` gives a registry of such names.
 
         Raises:
             ConfigError: as `Registry.find`.
@@ -175,7 +175,7 @@ def named_in(part: object) -> Iterator[Registered]:
 
 
 def load(reference: str) -> Any:
-    """What `module:name` refers to."""
+    """Import and return the object at `module:name`."""
     module, _, name = reference.partition(":")
     return getattr(import_module(module), name)
 

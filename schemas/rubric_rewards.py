@@ -43,9 +43,9 @@ def sample_score(probabilities: Sequence[float]) -> float:
 
 
 def decide(probabilities: Sequence[float], share: float = ALL) -> bool:
-    """Whether a sample follows its instruction: the share of its items above `YES` reaches `share`.
+    """Return whether a sample follows its instruction: the share of its items above `YES` reaches `share`.
 
-    `earmark judge` decides by the same function: `accuracy` by `ALL`, `accuracy_share` by `SHARE`.
+    `earmark eval run` decides by the same function: `accuracy` by `ALL`, `accuracy_share` by `SHARE`.
 
     Raises:
         ValueError: there are none.

@@ -1,4 +1,4 @@
-"""What `instruction-rubrics` gives to trainers, and what it is a test of."""
+"""Declare the views and evaluations of `instruction-rubrics`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _RELEASED = Writer(
     "anyaudio-judge-bench",
     "earmark.tasks.instruction_rubrics.released:write",
     ".parquet",
-    "AnyAudio-Judge's `evaluate_benchmark.py`, and `earmark judge FOLDER --layout anyaudio-judge-bench`",
+    "AnyAudio-Judge's `evaluate_benchmark.py`, and `earmark eval run FOLDER --layout anyaudio-judge-bench`",
     audio=True,
     configs=("en", "zh"),
 )

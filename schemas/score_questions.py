@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypedDict
 
 from pydantic import Field, model_validator
 
@@ -11,21 +11,8 @@ from earmark.schemas.config import BuildConfig, Linked, Model, Name
 from earmark.schemas.corpus import Corpus, Story
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.places import without_place
-from earmark.schemas.tables import (
-    REJECTS,
-    WORDS,
-    Shares,
-    Table,
-    column,
-    columns,
-    flag,
-    image_column,
-    integer,
-    number,
-    text,
-)
-from earmark.schemas.views import View
-from earmark.schemas.views import Writer as ExportWriter
+from earmark.schemas.tables import REJECTS, Column, Shares, Table, WholeFile
+from earmark.schemas.views import View, Writer
 
 Year = Annotated[int, Field(ge=2005, le=2100)]
 
@@ -41,7 +28,7 @@ LABELLED = {"taxonomy": ("category", "subcategory"), "difficulty": ("difficulty"
 """What a labeller is asked, and the fields of its answer."""
 
 
-class Source(Model):
+class DumpSource(Model):
     """The forum's dump."""
 
     name: Name = Field(default="reddit", description="The source, as `licences` and the tables name it.")
@@ -62,16 +49,20 @@ class Source(Model):
         return self
 
 
-class Filter(Model):
-    """Which threads are fit for a question."""
+class ThreadFilter(Model):
+    """Conditions for a thread to become a question."""
 
-    longest_words: int = Field(default=200, ge=1, description="Most words of title and text together.")
+    longest_words: int = Field(
+        default=200, ge=1, description="Most words of title and text together; of scripts without spaces, most signs."
+    )
     least_comments: int = Field(default=3, ge=1, description="Fewest first-level comments.")
-    adult: bool = Field(default=False, description="Whether threads for adults are kept.")
+    languages: tuple[Annotated[str, Field(pattern="^[a-z]{2}$")], ...] = Field(
+        default=(), description="Only threads in these languages, by ISO 639-1 (`en`); without any, all."
+    )
 
 
 class Images(Linked):
-    """Where the threads' images come from, and which can be used."""
+    """Source of the threads' images, and conditions for their use."""
 
     folder: str | None = Field(
         default=None,
@@ -83,18 +74,12 @@ class Images(Linked):
     )
     per_second: float = Field(default=2.0, gt=0, le=100, description="Downloads a second from one host, at most.")
     timeout_s: float = Field(default=30.0, gt=0, description="What one download may take.")
-    most: int = Field(default=4, ge=1, le=20, description="Images of a submission that are looked at.")
     largest_bytes: int = Field(default=20_000_000, ge=1, description="Larger files are rejects.")
     most_pixels: int = Field(default=50_000_000, ge=1, le=150_000_000, description="Images of more are not decoded.")
-    smallest_side: int = Field(default=64, ge=1, description="Images with a shorter side are rejects.")
-    longest_side: int = Field(default=2048, ge=64, description="Larger images are scaled down to it.")
-    near_bits: int = Field(
-        default=12, ge=0, le=256, description="Images whose difference hashes are that near are duplicates."
-    )
 
 
 class Detector(Model):
-    """What says whether an image is a score."""
+    """The detector of scores in images."""
 
     model: str = Field(
         default="staff-lines",
@@ -104,9 +89,16 @@ class Detector(Model):
         default=(), description="Classes of that model that count as a score; without any, all that it knows."
     )
     least: float = Field(default=0.5, ge=0, le=1, description="Score from which an image counts as a score.")
-    drawings: int = Field(
-        default=100, ge=0, le=10_000, description="Drawings of each kind that it is measured on for the report, or 0."
-    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_drawings(cls, values: Any) -> Any:
+        """Drop `drawings` of configs for 1.0.0: builds measure no detector since."""
+        return (
+            {name: value for name, value in values.items() if name != "drawings"}
+            if isinstance(values, dict)
+            else values
+        )
 
     @model_validator(mode="after")
     def _has_classes(self) -> Self:
@@ -116,7 +108,7 @@ class Detector(Model):
 
 
 class Questions(Model):
-    """What a question is made of."""
+    """Parts of a question."""
 
     comments: int = Field(default=6, ge=2, le=20, description="Best comments that the writer sees.")
     wrong: Literal["written", "comments"] = Field(
@@ -128,7 +120,6 @@ class Questions(Model):
     least_options: int = Field(default=3, ge=2, le=8, description="Options of a question, at least.")
     distractors: int = Field(default=3, ge=0, le=3, description="Of these, written as distractors, at most.")
     tries: int = Field(default=3, ge=1, le=100, description="Draws of one text, at most, until one passes its checks.")
-    longest_option_words: int = Field(default=14, ge=5, description="Most words of an option.")
 
     @model_validator(mode="after")
     def _enough_written(self) -> Self:
@@ -140,23 +131,23 @@ class Questions(Model):
         return self
 
 
-class Writer(Drawn):
-    """Who rewrites threads as questions, and writes distractors."""
+class QuestionWriter(Drawn):
+    """The writer of questions and distractors."""
 
     temperature: float | None = Field(default=0.7, ge=0, le=2)
     max_tokens: int = Field(default=800, ge=1)
     sees_image: bool = Field(default=False, description="Whether the writer gets the image too.")
 
 
-class Judge(Asked):
-    """Who chooses between comments of the same score."""
+class CommentJudge(Asked):
+    """The judge between comments of the same score."""
 
     max_tokens: int = Field(default=16, ge=1)
     sees_image: bool = Field(default=True, description="Whether the judge gets the image too.")
 
 
 class Labeller(Asked):
-    """Who tells a question's category, subcategory and difficulty."""
+    """The labeller of a question's category, subcategory and difficulty."""
 
     max_tokens: int = Field(default=200, ge=1)
 
@@ -172,14 +163,14 @@ class Examples(Model):
 
 
 class Reader(Asked):
-    """Who checks every option: whether it could be right. Best another model than the writer."""
+    """The reader of every option: could it be right? Best another model than the writer."""
 
     max_tokens: int = Field(default=16, ge=1)
     sees_image: bool = Field(default=True, description="Whether the reader gets the image too.")
 
 
 class Review(Model):
-    """What reviewers said; see `earmark review`."""
+    """Files of reviewers' verdicts; see `earmark people review`."""
 
     files: tuple[str, ...] = Field(default=(), description="CSV files, or Label Studio's JSON exports.")
     flagged_by: Literal["any", "majority", "all"] = Field(
@@ -191,13 +182,13 @@ class ScoreQuestions(BuildConfig):
     """Build config of `score-questions`."""
 
     corpus: Literal["score-questions"] = "score-questions"
-    source: Source
-    filter: Filter = Filter()
+    source: DumpSource
+    filter: ThreadFilter = ThreadFilter()
     images: Images = Images()
     detector: Detector = Detector()
     questions: Questions = Questions()
-    writer: Writer
-    judge: Judge
+    writer: QuestionWriter
+    judge: CommentJudge
     labeller: Labeller
     reader: Reader | None = Field(
         default=None, description="Checks every option; wrong ones that could be right leave. Without it, nobody does."
@@ -232,10 +223,6 @@ class ScoreQuestions(BuildConfig):
         """The files of labelled questions, as the config writes them, by what they label."""
         return {"taxonomy": self.taxonomy.examples, "difficulty": self.difficulty.examples}
 
-    def for_forecast(self) -> Self:
-        """Without a measurement of the detector."""
-        return self.model_copy(update={"detector": self.detector.model_copy(update={"drawings": 0})})
-
     def identity(self) -> dict[str, Any]:
         values = super().identity()
         del values["source"]["salt_env"]
@@ -253,35 +240,110 @@ class ScoreQuestions(BuildConfig):
         return values
 
 
+class ScoreQuestion(TypedDict):
+    """One row a multiple-choice question about a score, with the image."""
+
+    question_id: Annotated[
+        str, Column("Sixteen hexadecimal digits: the thread's salted hash.", names="question", role="is")
+    ]
+    split: Annotated[str, "Split of the thread's author."]
+    question: Annotated[str, "The question, as the writer put it."]
+    options: Annotated[list[str], "The options, in the order of their letters A, B, …"]
+    truth_letter: Annotated[str, "Letter of the right option."]
+    preference: Annotated[
+        str,
+        Column("Who decided which option is right.", unit="human or language_model", source="WildScore, ground truth"),
+    ]
+    category: Annotated[str, Column("One of five.", source="WildScore, taxonomy")]
+    subcategory: Annotated[str, Column("One of twelve.", source="WildScore, taxonomy")]
+    difficulty: Annotated[str, Column("How hard it is.", unit="easy, medium or hard")]
+    image_sha256: Annotated[str, Column("SHA-256 of the image's bytes.", names="clip", role="is")]
+    width: Annotated[int, Column("Width of the image.", unit="pixels")]
+    height: Annotated[int, Column("Height of the image.", unit="pixels")]
+    image: Annotated[WholeFile | None, Column("The score, re-encoded and without metadata.", feature="Image")]
+    content_sha256: Annotated[str, "SHA-256 of question, options and image; reviews name it."]
+    writer: Annotated[str, Column("Who wrote question and distractors.", names="annotator")]
+    judge: Annotated[str | None, Column("Who settled a tie; null where people decided.", names="annotator")]
+    labeller: Annotated[str, Column("Who told category and difficulty.", names="annotator")]
+    request_key: Annotated[str, "Key in the ledger of the request that wrote the question."]
+    source: Annotated[str, Column("The dump's name in the config.", names="source")]
+    language: Annotated[
+        str | None, Column("Language of the question; null where it has none, and in older versions.", unit="ISO 639-1")
+    ]
+
+
+class QuestionOption(TypedDict):
+    """One row an option of a question."""
+
+    question_id: Annotated[str, Column("The question.", names="question")]
+    letter: Annotated[str, "Its letter."]
+    split: Annotated[str, "Split of the question."]
+    text: Annotated[str, "The option."]
+    correct: Annotated[bool, "Whether it is the right one."]
+    origin: Annotated[str, Column("Where it comes from.", unit="comment or distractor")]
+    comment_id: Annotated[str | None, "Salted hash of the comment; null for a distractor."]
+    votes: Annotated[
+        int | None, Column("The comment's S = U - D; null for a distractor.", source="WildScore, ground truth")
+    ]
+    words: Annotated[int, Column("Its length.", unit="words")]
+    may_be_right: Annotated[bool | None, "Whether the reader says that it could be right; null without a reader."]
+
+
+class QuestionThread(TypedDict):
+    """One row a thread that a question was made from, without names."""
+
+    question_id: Annotated[str, Column("The question: the thread's salted hash.", names="question", role="is")]
+    split: Annotated[str, "Split of its author."]
+    author_id: Annotated[
+        str, Column("Salted hash of the author, or of the thread where the account is gone.", names="annotator")
+    ]
+    forum: Annotated[str, "The forum; `[user]` for a person's own page."]
+    year: Annotated[int, "Year of the submission, UTC."]
+    words: Annotated[int, Column("Words of title and text.", unit="words")]
+    comments: Annotated[int, "First-level comments."]
+    best_votes: Annotated[int, "The best comment's S = U - D."]
+    tied: Annotated[int, "Options whose comments have as many votes as the best; 1 where people decided."]
+    image_from: Annotated[
+        str, Column("Where its image comes from.", unit="direct, gallery, page, preview, text or folder")
+    ]
+    detector: Annotated[str, "What said that the image is a score."]
+    score_confidence: Annotated[float, Column("How sure it was.", unit="0 to 1")]
+    staves: Annotated[int, "Staves that it found."]
+    kind: Annotated[str | None, "Class of the detector's surest box; null in older versions."]
+    source: Annotated[str, Column("The dump's name in the config.", names="source")]
+
+
+class QuestionReview(TypedDict):
+    """One row a reviewer's word on a question, also on those that left the set for it."""
+
+    question_id: Annotated[str, Column("The question.", names="question")]
+    reviewer: Annotated[str, Column("Who looked at it, as the review files name them.", names="annotator")]
+    musically_correct: Annotated[bool, "Whether the right option is right."]
+    options_relevant: Annotated[bool, "Whether all options belong to the question."]
+    offensive: Annotated[bool, "Whether anything in it offends."]
+    ambiguous: Annotated[bool, "Whether more than one option can be right."]
+    flagged: Annotated[bool, "Whether that speaks for leaving it out."]
+    note: Annotated[str | None, "The reviewer's words."]
+    applies: Annotated[bool, "Whether it was given on the question as it reads now."]
+    file: Annotated[str, "The review file."]
+    line: Annotated[int, Column("Line, or task, in it, counted from 1.", unit="line")]
+    source: Annotated[str, Column("The dump's name in the config.", names="source")]
+
+
+class ScoreTranscript(TypedDict):
+    """One row an image that was brought in another form, for controls without the image."""
+
+    question_id: Annotated[str, Column("The question.", names="question")]
+    split: Annotated[str, "Split of the question."]
+    image_sha256: Annotated[str, Column("SHA-256 of the image's bytes.", names="clip")]
+    form: Annotated[str, Column("What it is.", unit="caption, abc or musicxml")]
+    text: Annotated[str, "The caption, or the notation."]
+    source: Annotated[str, Column("The dump's name in the config.", names="source")]
+
+
 QUESTIONS = Table(
-    name="questions",
-    description="One row a multiple-choice question about a score, with the image.",
-    schema=columns(
-        text("question_id", "Sixteen hexadecimal digits: the thread's salted hash.", names="question", role="is"),
-        text("split", "Split of the thread's author."),
-        text("question", "The question, as the writer put it."),
-        column("options", WORDS, "The options, in the order of their letters A, B, …"),
-        text("truth_letter", "Letter of the right option."),
-        text(
-            "preference",
-            "Who decided which option is right.",
-            unit="human or language_model",
-            source="WildScore, ground truth",
-        ),
-        text("category", "One of five.", source="WildScore, taxonomy"),
-        text("subcategory", "One of twelve.", source="WildScore, taxonomy"),
-        text("difficulty", "How hard it is.", unit="easy, medium or hard"),
-        text("image_sha256", "SHA-256 of the image's bytes.", names="clip", role="is"),
-        integer("width", "Width of the image.", unit="pixels"),
-        integer("height", "Height of the image.", unit="pixels"),
-        image_column("The score, re-encoded and without metadata."),
-        text("content_sha256", "SHA-256 of question, options and image; reviews name it."),
-        text("writer", "Who wrote question and distractors.", names="annotator"),
-        text("judge", "Who settled a tie; null where people decided.", optional=True, names="annotator"),
-        text("labeller", "Who told category and difficulty.", names="annotator"),
-        text("request_key", "Key in the ledger of the request that wrote the question."),
-        text("source", "The dump's name in the config.", names="source"),
-    ),
+    "questions",
+    row=ScoreQuestion,
     key=("question_id",),
     exclusive=("image_sha256",),
     says=(
@@ -290,70 +352,22 @@ QUESTIONS = Table(
     ),
     rows_per_group=5_000,
 )
-
 OPTIONS = Table(
-    name="options",
-    description="One row an option of a question.",
-    schema=columns(
-        text("question_id", "The question.", names="question"),
-        text("letter", "Its letter."),
-        text("split", "Split of the question."),
-        text("text", "The option."),
-        flag("correct", "Whether it is the right one."),
-        text("origin", "Where it comes from.", unit="comment or distractor"),
-        text("comment_id", "Salted hash of the comment; null for a distractor.", optional=True),
-        integer(
-            "votes", "The comment's S = U - D; null for a distractor.", source="WildScore, ground truth", optional=True
-        ),
-        integer("words", "Its length.", unit="words"),
-        flag("may_be_right", "Whether the reader says that it could be right; null without a reader.", optional=True),
-    ),
+    "options",
+    row=QuestionOption,
     key=("question_id", "letter"),
     says=("{letter}: {text} ({origin}, {votes} votes); right: {correct}",),
 )
-
 SOURCES = Table(
-    name="sources",
-    description="One row a thread that a question was made from, without names.",
-    schema=columns(
-        text("question_id", "The question: the thread's salted hash.", names="question", role="is"),
-        text("split", "Split of its author."),
-        text("author_id", "Salted hash of the author, or of the thread where the account is gone.", names="annotator"),
-        text("forum", "The forum; `[user]` for a person's own page."),
-        integer("year", "Year of the submission, UTC."),
-        integer("words", "Words of title and text.", unit="words"),
-        integer("comments", "First-level comments."),
-        integer("best_votes", "The best comment's S = U - D."),
-        integer("tied", "Options whose comments have as many votes as the best; 1 where people decided."),
-        text("image_from", "Where its image comes from.", unit="direct, gallery, page, preview or text"),
-        text("detector", "What said that the image is a score."),
-        number("score_confidence", "How sure it was.", unit="0 to 1"),
-        integer("staves", "Staves that it found."),
-        text("kind", "Class of the detector's surest box; null in older versions.", optional=True),
-        text("source", "The dump's name in the config.", names="source"),
-    ),
+    "sources",
+    row=QuestionThread,
     key=("question_id",),
     exclusive=("author_id",),
     says=("from {forum}, {year}: {comments} comments, the best with {best_votes} votes",),
 )
-
 REVIEWS = Table(
-    name="reviews",
-    description="One row a reviewer's word on a question, also on those that left the set for it.",
-    schema=columns(
-        text("question_id", "The question.", names="question"),
-        text("reviewer", "Who looked at it, as the review files name them.", names="annotator"),
-        flag("musically_correct", "Whether the right option is right."),
-        flag("options_relevant", "Whether all options belong to the question."),
-        flag("offensive", "Whether anything in it offends."),
-        flag("ambiguous", "Whether more than one option can be right."),
-        flag("flagged", "Whether that speaks for leaving it out."),
-        text("note", "The reviewer's words.", optional=True),
-        flag("applies", "Whether it was given on the question as it reads now."),
-        text("file", "The review file."),
-        integer("line", "Line, or task, in it, counted from 1.", unit="line"),
-        text("source", "The dump's name in the config.", names="source"),
-    ),
+    "reviews",
+    row=QuestionReview,
     key=("question_id", "reviewer"),
     splits=False,
     optional=True,
@@ -362,22 +376,7 @@ REVIEWS = Table(
         "ambiguous {ambiguous}; counted: {applies}",
     ),
 )
-
-TRANSCRIPTS = Table(
-    name="transcripts",
-    description="One row an image that was brought in another form, for controls without the image.",
-    schema=columns(
-        text("question_id", "The question.", names="question"),
-        text("split", "Split of the question."),
-        text("image_sha256", "SHA-256 of the image's bytes.", names="clip"),
-        text("form", "What it is.", unit="caption, abc or musicxml"),
-        text("text", "The caption, or the notation."),
-        text("source", "The dump's name in the config.", names="source"),
-    ),
-    key=("question_id", "form"),
-    optional=True,
-    says=("{form}",),
-)
+TRANSCRIPTS = Table("transcripts", row=ScoreTranscript, key=("question_id", "form"), optional=True, says=("{form}",))
 
 TABLES = (QUESTIONS, OPTIONS, SOURCES, REVIEWS, TRANSCRIPTS, REJECTS)
 
@@ -423,7 +422,7 @@ VIEWS = (
     View(
         "questions", "rows", "score_questions/exported", "Every question with its image, options and right letter.",
         writers=(
-            ExportWriter(
+            Writer(
                 "wildscore", "earmark.tasks.score_questions.exports:write_data_csv", ".csv",
                 "what reads WildScore's own layout: `data.csv` and `images/`", audio=True, whole="data.csv",
             ),

@@ -1,4 +1,4 @@
-"""What every SQLite file that several processes share needs: a write-ahead log, whoever opens it first."""
+"""Open SQLite files for several processes: with a write-ahead log."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 from earmark.schemas.errors import DiskError
 
@@ -32,6 +33,22 @@ def write_ahead(connection: sqlite3.Connection) -> None:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
                 raise
         time.sleep(PAUSE_S)
+
+
+def open_to_read(path: Path) -> sqlite3.Connection:
+    """A connection that changes nothing, for any thread; the log of a process that has the file open is read too.
+
+    Without such a log the file is opened as one that stays as it is, since SQLite would lay an empty log beside it.
+
+    Raises:
+        sqlite3.Error: the file is missing, or no database.
+    """
+    log = path.with_name(f"{path.name}-wal")
+    mode = "mode=ro" if log.exists() else "mode=ro&immutable=1"
+    place = quote(str(path.absolute()))
+    return sqlite3.connect(
+        f"file:{place}?{mode}", uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False
+    )
 
 
 @contextmanager

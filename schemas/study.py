@@ -22,12 +22,12 @@ class Question(Model):
     text: str = Field(min_length=1, description="What the annotator reads.")
 
 
-ALIGNMENT = Question(name="alignment", text="Which clip follows better what was asked for?")
-MUSICALITY = Question(name="musicality", text="Which clip sounds better as music, whatever was asked for?")
+ALIGNMENT = Question(name="alignment", text="Which clip follows the prompt better?")
+MUSICALITY = Question(name="musicality", text="Which clip sounds better as music, whatever the prompt?")
 
 
-class Checks(Model):
-    """What tells an annotator who does not listen."""
+class AttentionChecks(Model):
+    """Checks for annotators who do not listen."""
 
     repeats: int = Field(default=2, ge=0, description="Pairs of a page that come again, in the other order.")
     known: str | None = Field(
@@ -48,7 +48,7 @@ class Example(Model):
 
 
 class Study(Model):
-    """Config of `earmark study start`.
+    """Config of `earmark people study start`.
 
     CMI-RewardBench has pairs judged on alignment, then musicality, by forced choice with a confidence from 1 to 5;
     ATTM has questionnaires of five prompts, one of them out of distribution, with a clip of every system, rated.
@@ -69,7 +69,7 @@ class Study(Model):
     criteria: str | None = Field(default=None, description="Markdown file; can be opened beside every trial.")
     questions: Annotated[tuple[Question, ...], Field(min_length=1)] = (ALIGNMENT, MUSICALITY)
     examples: tuple[Example, ...] = ()
-    checks: Checks = Checks()
+    checks: AttentionChecks = AttentionChecks()
 
     pairs: int | None = Field(default=None, ge=1, description="Pairs in all; without it, all that `choose` allows.")
     per_pair: int = Field(default=2, ge=1, description="Annotators of a pair.")
@@ -132,8 +132,8 @@ class Trial(Model):
     swapped: bool = False  # whether an audited row shows its second clip as A
 
 
-class Page(Model):
-    """What one annotator gets."""
+class AnnotatorPage(Model):
+    """One annotator's part of a study."""
 
     name: str  # p001, p002, …
     key: str  # 32 hexadecimal digits that nobody can guess; part of its address when it is served
@@ -141,7 +141,7 @@ class Page(Model):
 
 
 class Heard(Model):
-    """What a plan remembers of a generation."""
+    """A generation in a plan."""
 
     prompt_id: str
     model: str
@@ -151,7 +151,7 @@ class Heard(Model):
 
 
 class Wanted(Model):
-    """What a plan remembers of a prompt."""
+    """A prompt in a plan."""
 
     text: str
     lyrics: str | None
@@ -173,7 +173,7 @@ class Audited(Model):
 
 
 class StudyPlan(Model):
-    """Who hears what, and under which letter: it stays with the lab."""
+    """Clips and letters of each annotator; the plan stays with the lab."""
 
     format: Literal["earmark-study/1"] = FORMAT
     study: str
@@ -183,17 +183,20 @@ class StudyPlan(Model):
     most_failed: float
     prompts: dict[str, Wanted]
     generations: dict[str, Heard]
-    pages: tuple[Page, ...]
+    pages: tuple[AnnotatorPage, ...]
     audited: Audited | None = None
 
 
-class Answer(Model):
-    """What was answered on one screen."""
+Seconds = Annotated[float, Field(ge=0, le=31 * 86400, allow_inf_nan=False)]  # a page may stay open for days
+
+
+class ScreenAnswer(Model):
+    """The answer on one screen."""
 
     response: dict[str, str]  # the form's fields: a choice by question, `confidence_<question>`, `feedback`
-    heard_s: dict[str, float]  # seconds of each clip that were played, by letter
-    seconds: float
-    at: str
+    heard_s: dict[str, Seconds]  # seconds of each clip that were played, by letter
+    seconds: Seconds
+    at: str = Field(max_length=40)
 
 
 class AnswerFile(Model):

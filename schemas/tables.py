@@ -1,19 +1,33 @@
-"""How a published table is described: its Arrow schema, its key, and what may not cross its splits."""
+"""Describe published tables: Arrow schema, key, and the things that may not cross splits."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple
+from types import NoneType
+from typing import (
+    Annotated,
+    Any,
+    Generic,
+    Literal,
+    NamedTuple,
+    TypedDict,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 import pyarrow as pa
 from pydantic import AfterValidator
+from typing_extensions import TypeVar
 
 SPLITS: tuple[str, ...] = ("train", "validation", "test", "ood")
 UNSPLIT = "full"  # the one split of a table without splits; `datasets` keeps the word "all" for itself
 SPLIT_ALIASES = {"dev": "validation", "val": "validation", "valid": "validation", "eval": "test"}
 Split = Literal["train", "validation", "test", "ood"]
+R = TypeVar("R", default=Any)  # a row
 Role = Literal["from", "is", "keeps", "part", "mentions"]
 
 
@@ -27,7 +41,7 @@ Shares = Annotated[dict[Split, float], AfterValidator(_add_up)]
 
 
 def split_ends(shares: Mapping[Split, float]) -> dict[str, float]:
-    """Where each split ends on the line from 0 to 1; the last one that has a share takes all that is left."""
+    """Return the end of each split from 0 to 1; the last one with a share takes the rest."""
     ends, total = {}, 0.0
     for split in SPLITS[:3]:
         total += shares.get(split, 0.0)  # type: ignore[call-overload]
@@ -36,7 +50,7 @@ def split_ends(shares: Mapping[Split, float]) -> dict[str, float]:
 
 
 class Ref(NamedTuple):
-    """What a column declares: each of its values is the id of a thing of that kind."""
+    """A column's declaration: each value is the id of a thing of that kind."""
 
     column: str
     kind: str
@@ -87,49 +101,71 @@ def column(
     return pa.field(name, type_, nullable=True, metadata=metadata)
 
 
-def _of(type_: pa.DataType) -> Callable[..., pa.Field]:
-    def typed(name: str, description: str, **facts: Any) -> pa.Field:
-        return column(name, type_, description, **facts)
+@dataclass(frozen=True)
+class Column:
+    """Facts about a column, in the annotation of a row's key: `Annotated[float | None, Column("Peak.", unit="dB")]`.
 
-    return typed
-
-
-text, integer, number, flag = map(_of, (pa.string(), pa.int64(), pa.float64(), pa.bool_()))  # columns of these types
-
-
-def columns(*fields: pa.Field) -> pa.Schema:
-    """The schema of a published table."""
-    return pa.schema(list(fields))
-
-
-WORDS = pa.list_(pa.field("element", pa.string()))  # a list of texts, with the name that Parquet gives its items
-THINGS = pa.list_(pa.field("element", pa.struct([("kind", pa.string()), ("id", pa.string())])))  # made-from of any kind
-AUDIO = pa.struct([("bytes", pa.binary()), ("path", pa.string())])  # what `datasets` stores for an `Audio` feature
-IMAGE = AUDIO  # and for an `Image` feature: the field's metadata tell them apart
-
-
-def audio_column(description: str) -> pa.Field:
-    """A column of whole audio files: their bytes, and a name `<SHA-256>.<extension>`; null where none is embedded.
-
-    `datasets` reads it as an `Audio` feature that it hands out as it is, bytes and path: only torchcodec, which no
-    default install has, would decode it. Parquet row groups and files of its table are cut by bytes too.
+    A description alone needs no `Column`. Fields as the arguments of `column`.
     """
-    return column("audio", AUDIO, description, optional=True)
+
+    description: str
+    unit: str | None = None
+    source: str | None = None
+    feature: str | None = None
+    names: str | tuple[str, ...] = ()
+    role: Role = "from"
 
 
-def image_column(description: str) -> pa.Field:
-    """A column of whole image files, like `audio_column`; `datasets` reads it as an `Image` feature."""
-    return column("image", IMAGE, description, optional=True, feature="Image")
+def columns(row: type) -> pa.Schema:
+    """Return the Arrow schema of a row type, a `TypedDict` of annotated keys; `| None` makes a column optional."""
+    return pa.schema([_field(name, *get_args(hint)) for name, hint in get_type_hints(row, include_extras=True).items()])
+
+
+def _field(name: str, kind: Any, facts: str | Column) -> pa.Field:
+    about = {"description": facts} if isinstance(facts, str) else vars(facts)
+    return column(name, _arrow(kind), optional=NoneType in get_args(kind), **about)
+
+
+def _arrow(kind: Any) -> pa.DataType:
+    if is_typeddict(kind):
+        return pa.struct([(name, _arrow(hint)) for name, hint in get_type_hints(kind).items()])
+    if get_origin(kind) is list:
+        return pa.list_(pa.field("element", _arrow(get_args(kind)[0])))  # as Parquet names a list's items
+    if NoneType in get_args(kind):
+        return _arrow(get_args(kind)[0])
+    return {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_(), bytes: pa.binary()}[kind]
+
+
+class Thing(TypedDict):
+    """A thing of any kind from which a row was made."""
+
+    kind: str
+    id: str
+
+
+class WholeFile(TypedDict):
+    """A whole audio or image file, as `datasets` stores it.
+
+    `datasets` reads a column of them as `Audio`, handed out as it is, bytes and path: only torchcodec, which no default
+    install has, would decode it; with `feature="Image"` as `Image`. Parquet row groups and files of its table are cut
+    by bytes too.
+    """
+
+    bytes: bytes
+    path: str  # `<SHA-256>.<extension>`
+
+
+WORDS, THINGS, AUDIO = map(_arrow, (list[str], list[Thing], WholeFile))
 
 
 @dataclass(frozen=True)
-class Table:
-    """A published table."""
+class Table(Generic[R]):
+    """A published table: `Table("ratings", row=Rating, key=("rating_id",))`."""
 
     name: str  # folder of the table in a version, and its config name for `load_dataset`
-    description: str  # one or two sentences for the card
-    schema: pa.Schema  # Arrow schema made with `column`
-    key: tuple[str, ...]  # columns that together name a row; unique within a version
+    description: str = ""  # one or two sentences for the card; default the row's docstring
+    schema: pa.Schema = None  # Arrow schema; default the row's `columns`
+    key: tuple[str, ...] = ()  # columns that together name a row; unique within a version
     # whether rows are divided by a `split` column. A table without splits has the one named `UNSPLIT`.
     splits: bool = True
     # whether a version without rows for it leaves it out; `datasets` loads no table that has none
@@ -140,13 +176,19 @@ class Table:
     counted: bool = False
     # columns that name an audio file within the version; they are published like the columns of audio
     files: tuple[str, ...] = ()
-    # sentences with `{column}` in them, by which `earmark explain` tells what was decided for a row
+    # sentences with `{column}` in them, by which `earmark inspect explain` tells what was decided for a row
     says: tuple[str, ...] = ()
     rows_per_group: int = 500_000  # rows in one Parquet row group (aim at 100 to 300 MB in memory)
     rows_per_file: int = 5_000_000  # rows in one Parquet file (aim at no more than 500 MB on disk)
+    row: type[R] | None = None  # `TypedDict` of a row
 
     def __post_init__(self) -> None:
-        """Tell `datasets` which columns are audio or images: a struct of bytes and path alone does not say so."""
+        """Derive description and schema from the row, and tell `datasets` which columns are audio or images: a struct
+        of bytes and path alone does not say so."""
+        if self.row is not None and self.schema is None:
+            object.__setattr__(self, "schema", columns(self.row))
+        if self.row is not None and not self.description:
+            object.__setattr__(self, "description", " ".join((self.row.__doc__ or "").split()))
         if self.embedded:
             features = {field.name: _FILES.get(embeds(field)) or _feature(field.type) for field in self.schema}
             metadata = {"huggingface": json.dumps({"info": {"features": features}})}
@@ -159,7 +201,7 @@ class Table:
 
     @property
     def refs(self) -> tuple[Ref, ...]:
-        """What its columns declare to name (`column`); a column of `THINGS` names their kinds in its values."""
+        """Return its columns' declarations (`column`); a column of `THINGS` names their kinds in its values."""
         return tuple(
             Ref(field.name, kind, field.metadata[b"role"].decode())
             for field in self.schema
@@ -192,28 +234,22 @@ def _feature(type_: pa.DataType) -> Any:
     return {"dtype": {"double": "float64", "float": "float32"}.get(str(type_), str(type_)), "_type": "Value"}
 
 
+class RejectRow(TypedDict):
+    """Every input row or item that did not become part of the dataset, and why."""
+
+    table: Annotated[str, "The table that the item would have entered."]
+    item: Annotated[str, "The item's id, or the beginning of the line where no id could be read."]
+    stage: Annotated[str, "The step that dropped it."]
+    reason: Annotated[str, "A fixed word for the reason; the card counts rejects by it."]
+    detail: Annotated[str, "What was expected and what was found."]
+    file: Annotated[str | None, "Input file: source name and path below that source's root."]
+    line: Annotated[int | None, Column("Line in that file, counted from 1.", unit="line")]
+    made_from: Annotated[
+        list[Thing] | None,
+        "What it is about: source, item, and whatever else its detail names; null where an earlier release wrote it.",
+    ]
+
+
 REJECTS = Table(
-    name="rejects",
-    description="Every input row or item that did not become part of the dataset, and why.",
-    schema=pa.schema(
-        [
-            column("table", pa.string(), "The table that the item would have entered."),
-            column("item", pa.string(), "The item's id, or the beginning of the line where no id could be read."),
-            column("stage", pa.string(), "The step that dropped it."),
-            column("reason", pa.string(), "A fixed word for the reason; the card counts rejects by it."),
-            column("detail", pa.string(), "What was expected and what was found."),
-            column("file", pa.string(), "Input file: source name and path below that source's root.", optional=True),
-            column("line", pa.int64(), "Line in that file, counted from 1.", unit="line", optional=True),
-            column(
-                "made_from",
-                THINGS,
-                "What it is about: source, item, and whatever else its detail names; null where an earlier release "
-                "wrote it.",
-                optional=True,
-            ),
-        ]
-    ),
-    key=(),
-    splits=False,
-    says=("dropped from {table} at step {stage}: {reason}", "{detail}"),
+    "rejects", row=RejectRow, key=(), splits=False, says=("dropped from {table} at step {stage}: {reason}", "{detail}")
 )

@@ -9,16 +9,17 @@ from pydantic import Field, model_validator
 from earmark.schemas.config import BuildConfig, Linked, Model, Name
 from earmark.schemas.places import without_place
 from earmark.schemas.registry import OneOf
-from earmark.schemas.tables import Shares, text
+from earmark.schemas.tables import Shares
 
 NOT_STATED = "not stated"  # a licence that a list of them leaves out
-TRACK_LICENCE = text(
-    "track_licence", "The track's own licence, by the list of licences or the track's row; null without.", optional=True
-)
+TRACK_LICENCE = "track_licence"  # column of a `TrackLicence`
+TrackLicence = Annotated[
+    str | None, "The track's own licence, by the list of licences or the track's row; null without."
+]
 
 
-class Source(Linked):
-    """Where the tracks are: a list of them, and the folder of their audio."""
+class TrackSource(Linked):
+    """A list of tracks, and the folder of their audio."""
 
     name: Name = Field(description="What the rows' column `source` says, and what `licences` is asked by.")
     format: Annotated[str, OneOf("earmark.tasks.importers.tracks:TRACK_LAYOUTS")] = Field(
@@ -35,7 +36,7 @@ class Source(Linked):
     audio_root: str | None = Field(default=None, description="Folder of the audio; without it, that of the list.")
 
     def identity(self) -> dict[str, Any]:
-        """What of it decides rows: not where it lies."""
+        """Return the part that decides rows, without places."""
         lists = {"tracks": self.tracks, "tag_map": self.tag_map, "audio_licences": self.audio_licences}
         return {
             **{"name": self.name, "format": self.format},
@@ -44,17 +45,16 @@ class Source(Linked):
 
 
 class Fitness(Model):
-    """Which audio is fit to be separated. What is not is a reject."""
+    """Conditions for audio to be separated. Other audio is a reject."""
 
     shortest_s: float = Field(default=2.0, ge=0, description="Shorter tracks are rejects.")
     longest_s: float = Field(default=7200.0, gt=0, le=43_200.0, description="Longer tracks are rejects, not decoded.")
-    silence_dbfs: float = Field(default=-60.0, le=0, description="Tracks whose peak is lower are rejects.")
 
 
 class TracksConfig(BuildConfig):
     """Build config of a corpus that is made from tagged tracks."""
 
-    source: Source = Field(description="The tracks.")
+    source: TrackSource = Field(description="The tracks.")
     tracks: Fitness = Field(default=Fitness(), description="Which audio is fit.")
     shares: Shares = Field(default={"train": 1.0}, description="Shares of artists by split.")
 

@@ -1,4 +1,4 @@
-"""What a corpus gives to trainers: views over a version's tables, in one shape that every export format reads.
+"""Declare views of a version's tables for trainers, in one shape for every export format.
 
 A corpus author writes a query in `tasks/<corpus>/` and a line in the corpus's `views`:
 
@@ -16,6 +16,9 @@ text as VARCHAR, and audio as the clip's SHA-256 (never its bytes; the export fi
 `prompt` is a VARCHAR, or a VARCHAR[] of the pieces of text between which the clips of `audios` stand: one piece more
 than there are clips. `audios` (VARCHAR[], optional) are the clips that the prompt lets the model hear; where `prompt`
 is one VARCHAR, they come before it. `images` (VARCHAR[], optional) are the images that it shows, before all else.
+`wording` (STRUCT, optional) names the `prompt` file that asks a judge the same, its `clips` in the order of `audios`,
+and its other values. Own words of the version or the settings for that file become the row's prompt, and `system` their
+system turn; exports do not hold the column `wording`.
 Text from outside needs no cleaning: formats with markers such as `<audio>` defuse them. Every other column is an extra;
 clips among the extras stand in columns named `audio` or `…_audio`, images in `image` or `…_image`. No column is named
 `margin`, which trainers add to their loss: say `preference_margin`.
@@ -40,12 +43,12 @@ FORBIDDEN = ("margin",)
 
 
 def names_clip(column: str) -> bool:
-    """Whether a view's column of that name holds clips."""
+    """Return whether a view's column of that name holds clips."""
     return column == "audio" or column.endswith("_audio")
 
 
 def names_file(column: str) -> bool:
-    """Whether a view's column of that name holds clips, or images, which an export writes the same way."""
+    """Return whether a view's column of that name holds clips or images; an export writes both alike."""
     return names_clip(column) or column == "image" or column.endswith("_image")
 
 
@@ -75,5 +78,5 @@ class View:
     says: str  # one sentence for the list of views and for the export's README
     params: Mapping[str, str | int | float] = field(default_factory=dict)  # values of the query's `$name`
     writers: tuple[Writer, ...] = ()  # further formats
-    # of a completion and its row, the reward and whether it is right; what `earmark rollouts` draws by
+    # of a completion and its row, the reward and whether it is right; what `earmark eval rollouts` draws by
     reward: Callable[[str, Mapping[str, Any]], tuple[float, bool]] | None = None

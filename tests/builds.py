@@ -10,6 +10,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping
@@ -20,9 +21,15 @@ from typing import Any, Self
 import pyarrow.parquet as pq
 
 from earmark.flows.mos_preferences import build
-from earmark.schemas.config import parse_config, read_toml
+from earmark.schemas.config import BuildConfig, parse_config, read_toml
+from earmark.schemas.corpus import Corpus
 from earmark.schemas.mos_preferences import MosPreferences
-from earmark.tasks.store.versions import Version
+from earmark.tasks.pipeline.forecast import ImaginedSessions, Story, run_dry
+from earmark.tasks.pipeline.ledger import ledger_address
+from earmark.tasks.pipeline.scratch import scratch_store
+from earmark.tasks.pipeline.sessions import clip_media
+from earmark.tasks.pipeline.wording import staying
+from earmark.tasks.store.versions import Store, Version
 from tests.conftest import ROOT
 from tests.runner import run_flow
 
@@ -42,6 +49,15 @@ def config_of(base: Path, *sources: Mapping[str, Any], **values: Any) -> MosPref
     return parse_config(
         MosPreferences, {"most_rejected": None, "sources": list(sources), **values}, base / "build.toml"
     )
+
+
+def forecast(corpus: Corpus, story: Story, config: BuildConfig, store: Store) -> dict[str, Any] | None:
+    """What a dry run would ask; None if nothing."""
+    with scratch_store(store) as scratch, tempfile.TemporaryDirectory() as folder:
+        config = staying(config, store, corpus.name)
+        counting = ImaginedSessions(config.for_forecast(), ledger_address(store), clip_media(store))
+        run_dry(corpus, story, scratch, Path(folder), counting)
+        return counting.facts() or None
 
 
 def build_from_file(config: str, store: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import signal
 import subprocess
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import Phase, settings
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -22,19 +22,17 @@ os.environ.setdefault("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "120")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-if importlib.util.find_spec("hypothesis"):  # vLLM's environment has no property tests
-    from hypothesis import Phase, settings
+# A change is judged by the same examples each time, so that a failure speaks of that change. New ones are drawn by
+# `pytest --hypothesis-profile explore`. How long an example takes depends on what else the machine does.
+settings.register_profile("explore", deadline=None, max_examples=1000)
+settings.register_profile("earmark", deadline=None, derandomize=True)
+settings.load_profile("earmark")
 
-    # A change is judged by the same examples each time, so that a failure speaks of that change. New ones are drawn by
-    # `pytest --hypothesis-profile explore`. How long an example takes depends on what else the machine does.
-    settings.register_profile("explore", deadline=None, max_examples=1000)
-    settings.register_profile("earmark", deadline=None, derandomize=True)
-    settings.load_profile("earmark")
 
-    def examples(count: int, *, phases: Sequence[Phase] = tuple(Phase)) -> Callable[[Callable[..., None]], Any]:
-        """How many examples, each a whole build, a rule is held to: all by `make test-slow`, else a fifth."""
-        chosen = count if "EARMARK_THOROUGH" in os.environ else -(-count // 5)
-        return lambda test: pytest.mark.thorough(settings(max_examples=chosen, phases=phases)(test))
+def examples(count: int, *, phases: Sequence[Phase] = tuple(Phase)) -> Callable[[Callable[..., None]], Any]:
+    """How many examples, each a whole build, a rule is held to: all by `make test-slow`, else a fifth."""
+    chosen = count if "EARMARK_THOROUGH" in os.environ else -(-count // 5)
+    return lambda test: pytest.mark.thorough(settings(max_examples=chosen, phases=phases)(test))
 
 
 def kill_count(count: int) -> int:
@@ -61,7 +59,7 @@ def real() -> Path:
 def built_demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with every demo corpus, as `earmark demo` builds it. No test may change it.
 
-    It starts with the ledger of the state before, so that the same build shows that no model is asked again. The
+    It starts with the ledger of the release before, so that the same build shows that no model is asked again. The
     processes of one test run share it: the first one that needs it builds it.
     """
     from filelock import FileLock
@@ -76,6 +74,9 @@ def built_demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
             command = [Path(sys.executable).with_name("earmark"), "demo", "--store", f"{shared}.part"]
             kept = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "EARMARK_"))}
             home = {"PREFECT_HOME": f"{shared}.prefect", "EARMARK_KEEP_S": "0"}
-            subprocess.run(command, check=True, cwd=ROOT, stdin=subprocess.DEVNULL, env=kept | home)
+            with Path(f"{shared}.txt").open("wb") as told:  # what `earmark demo` prints
+                subprocess.run(
+                    command, check=True, cwd=ROOT, stdin=subprocess.DEVNULL, env=kept | home, stdout=told, stderr=told
+                )
             Path(f"{shared}.part").rename(shared)
     return shared

@@ -16,11 +16,11 @@ from prefect.flows import Flow
 
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.config import BuildConfig
+from earmark.tasks.annotation.backend import Media
 from earmark.tasks.annotation.outcome import Outcome, Report
 from earmark.tasks.annotation.request import Request
-from earmark.tasks.build import flow, plan, sessions
-from earmark.tasks.build.registry import find_corpus
-from earmark.tasks.build.sessions import clip_media
+from earmark.tasks.pipeline import flow, plan, sessions
+from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.versions import Version, open_store
 
 # The code does not change while tests run; reading it anew is a third of what a small build takes.
@@ -43,7 +43,9 @@ def run_flow(build: Flow[..., str], config: BuildConfig, store_root: Path, *, fo
 class Scripted:
     """A session whose answers are given."""
 
+    refused_usd = 0.0
     in_batches = True
+    refused_usd = 0.0
 
     def __init__(self, answer: Callable[[Request], Outcome]) -> None:
         self.answer = answer
@@ -58,7 +60,7 @@ class ScriptedSessions:
     """Gives the same scripted session to every role."""
 
     def __init__(self, answer: Callable[[Request], Outcome]) -> None:
-        self.media = clip_media()
+        self.media = Media()
         self._session: Any = Scripted(answer)
 
     def of(self, annotators: Mapping[str, AnnotatorConfig]) -> dict[str, Any]:

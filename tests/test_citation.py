@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from earmark.tasks.build.registry import corpora, find_corpus
+from earmark.tasks.pipeline.registry import corpora, find_corpus
 from tests.conftest import ROOT
 
 CITATION = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))

@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from earmark.flows.command.cli import app
 from earmark.flows.command.guides import guides, rewritten
+from earmark.flows.command.old_names import MOVED
+from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.config import Decontaminate, Engine, parse_config
 from earmark.schemas.evaluations import Scorer
 from earmark.schemas.study import Study
-from earmark.tasks.build.registry import corpora, find_corpus
+from earmark.tasks.annotation.keys import PROVIDERS
+from earmark.tasks.pipeline.registry import corpora, find_corpus
+from tests.commands import COMMANDS
 from tests.conftest import ROOT
 
 README = (ROOT / "README.md").read_text("utf-8")
@@ -23,6 +26,7 @@ PAGES = [
     ROOT / "README.md",
     *sorted((ROOT / "flows").rglob("*.md")),
     *(ROOT / room / "README.md" for room in ("deploy", "tests")),
+    ROOT / "deploy/ENVIRONMENT.md",
 ]
 DOCS = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in PAGES}
 MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
@@ -56,19 +60,34 @@ def paths_in_map() -> list[str]:
 
 
 def test_commands_are_in_the_table_and_no_others() -> None:
-    commands = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
-    shown = [re.match(r"`earmark ([a-z-]+)", row[0]) for row in table("The command")]
-    groups = {group.name for group in app.registered_groups}
-    assert {found[1] for found in shown if found} == commands | groups
+    shown = set()
+    for cell, _ in table("The command"):
+        first, *others = re.findall(r"`(?:earmark )?([a-z].*?)`", cell)
+        command = max((one for one in COMMANDS if f"{first} ".startswith(f"{one} ")), key=len)
+        shown |= {command, *(f"{command.rpartition(' ')[0]} {other.split()[0]}" for other in others)}
+    assert shown == set(COMMANDS)
 
 
-def test_commands_of_a_group_are_in_the_table() -> None:
-    for group in app.registered_groups:
-        row = next(cells[0] for cells in table("The command") if cells[0].startswith(f"`earmark {group.name}"))
-        assert group.typer_instance
-        for command in group.typer_instance.registered_commands:
-            assert command.callback
-            assert (command.name or command.callback.__name__) in row
+def test_few_commands_and_groups_stand_at_the_top() -> None:
+    assert len({command.split()[0] for command in COMMANDS}) <= 17
+
+
+def test_guides_and_messages_name_no_old_command() -> None:
+    rooms = [path for room in ("flows", "tasks", "schemas", "prompts", "deploy") for path in (ROOT / room).rglob("*.*")]
+    texts = [path.read_text("utf-8") for path in rooms if path.suffix in {".py", ".md", ".toml", ".j2", ".yaml"}]
+    named = set(re.findall(r"earmark ([a-z-]+)", "\n".join([*texts, *DOCS.values()])))
+    assert named & (MOVED.keys() - {"view"}) == set()
+
+
+def test_the_page_of_variables_names_those_that_the_code_reads_and_no_others() -> None:
+    page = (ROOT / "deploy/ENVIRONMENT.md").read_text("utf-8")
+    code = "\n".join(
+        path.read_text("utf-8") for room in ("flows", "tasks", "schemas") for path in (ROOT / room).rglob("*.py")
+    )
+    read = re.findall(r"os\.environ(?:\.get\(|\[)\"(\w+)\"", code)
+    ours = set(re.findall(r"\bEARMARK_[A-Z_]*[A-Z]\b", code))
+    assert ours == set(re.findall(r"\bEARMARK_[A-Z_]*[A-Z]\b", page))
+    assert {*read, *PROVIDERS} <= set(re.findall(r"`(\w+)`", page))
 
 
 def test_readme_is_short() -> None:
@@ -136,6 +155,9 @@ def test_config_examples_parse() -> None:
         if values.keys() == {"decontaminate"}:  # too
             assert Decontaminate.model_validate(values["decontaminate"]).versions
             continue
+        if values.keys() == {"judge"}:  # too
+            assert AnnotatorConfig.model_validate(values["judge"]).serve.data_parallel_size
+            continue
         if "scores" in values:
             assert Scorer.model_validate(values).form == "callable"
             continue
@@ -148,7 +170,7 @@ def test_config_examples_parse() -> None:
 
 def test_the_page_on_a_corpus_of_ones_own_shows_the_corpus_that_a_test_builds() -> None:
     shown = re.findall(r"```python\n(.*?)```", USING.partition("### How a corpus is made")[2], re.DOTALL)
-    package = ROOT / "tests/build/plugin/earmark_tempos"
+    package = ROOT / "tests/pipeline/plugin/earmark_tempos"
     sources = [(package / name).read_text("utf-8") for name in ("flow.py", "steps.py")]
     assert len(shown) == 2
     assert all(code in source for code, source in zip(shown, sources, strict=True))

@@ -15,12 +15,12 @@ from typer.testing import CliRunner
 from earmark.flows.command.cli import app
 from earmark.schemas.registry import Registry
 from earmark.tasks.annotation.backends import BACKENDS
-from earmark.tasks.build.registry import corpora, find_corpus
 from earmark.tasks.exports.formats import FORMATS
 from earmark.tasks.importers.caption_sets import CAPTION_LAYOUTS
 from earmark.tasks.importers.preferences import VOTE_LAYOUTS
 from earmark.tasks.importers.ratings import RATING_LAYOUTS
 from earmark.tasks.importers.tracks import TRACK_LAYOUTS
+from earmark.tasks.pipeline.registry import corpora, find_corpus
 from tests.conftest import ROOT
 
 OURS = {name for name, one in corpora().items() if one.package is None}

@@ -24,7 +24,9 @@ from typing import Any
 import zstandard
 from PIL import Image
 
-from earmark.tasks.score_questions.forum import drawings
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # run as a script
+
+from tests.score_questions import drawings
 
 THREADS = 36  # that pass every filter, half of them in each year
 FORUM = "musictheory"
@@ -80,7 +82,7 @@ class Forum:
         return str(seconds) if self.year < 2018 else seconds
 
     def votes(self, score: int) -> dict[str, Any]:
-        """How a layout writes that people liked something."""
+        """Return likes in a layout's own form."""
         if self.year >= 2018:
             return {"score": score}
         downs = self.rng.randint(0, 4)

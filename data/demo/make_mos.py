@@ -145,7 +145,7 @@ def _phrase(voice: str, phrase: str, rate_hz: int) -> sound.Samples:
 
 
 def _faulty(clean: sound.Samples, system: str, rate_hz: int, random: np.random.RandomState) -> sound.Samples:
-    """What a system makes of a clean clip."""
+    """Return a clean clip with a system's faults."""
     match system:
         case "hiss-light":
             return sound.with_noise(clean, 0.015, random)

@@ -29,7 +29,7 @@ SOUNDING_S = 1.9  # then the tune rings out, and one hears what a model adds by 
 
 
 class Prompt(NamedTuple):
-    """What is asked for, in words and as the numbers that the words stand for."""
+    """A prompt in words, and its numbers."""
 
     text: str
     bpm: float
@@ -109,7 +109,7 @@ def make_music(folder: Path) -> None:
 
 
 def generated(prompt: Prompt, model: str, random: np.random.RandomState) -> sound.Samples:
-    """What a model makes of a prompt: its own tune, with the model's faults."""
+    """Return a model's tune for a prompt, with the model's faults."""
     if model == "birch":
         return sound.with_noise(played(prompt, random), 0.02, random)
     if model == "cedar":

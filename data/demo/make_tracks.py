@@ -84,7 +84,7 @@ def mixed(track: Track) -> tuple[np.ndarray, sound.Samples]:
 
 
 def path_of(number: int) -> str:
-    """Where MTG-Jamendo keeps a track: below the last two digits of its number."""
+    """Return MTG-Jamendo's path of a track: below the last two digits of its number."""
     return f"{number % 100:02d}/{number}.flac"
 
 

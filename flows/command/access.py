@@ -1,6 +1,6 @@
-"""Who may use the server that `earmark serve` starts: whoever has its password, and pages of its own origin.
+"""Restrict access to the server of `earmark serve` to holders of its password and pages of its own origin.
 
-Without one, every page in a browser on this machine could start runs: Prefect's API looks at neither Host nor Origin.
+Without a password, any page in a browser on this machine could start runs: Prefect's API ignores Host and Origin.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
+from earmark.flows.command.prefect_server import home
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.files import keep_private, read_regular
 
@@ -19,15 +20,15 @@ FILE = "earmark-serve.auth"
 
 @dataclass(frozen=True)
 class Access:
-    """What the server asks for, and where a person reads it."""
+    """The server's access settings, and the place of its password."""
 
-    server: dict[str, str]  # variables of the server's environment alone
-    client: dict[str, str]  # variables of whoever uses the server: this process, the worker, its runs
-    where: str  # names the place of the password
+    server: dict[str, str]  # environment variables of the server alone
+    client: dict[str, str]  # environment variables of the server's users: this process, the worker, its runs
+    where: str  # the place of the password
 
 
 def own_access(host: str, port: int) -> Access:
-    """The password in `PREFECT_SERVER_API_AUTH_STRING`, else in a file of Prefect's home that is made once, for its
+    """Return the password in `PREFECT_SERVER_API_AUTH_STRING`, else in a file of Prefect's home created once for its
     owner alone; and the origins of the server's own page.
 
     Raises:
@@ -35,7 +36,7 @@ def own_access(host: str, port: int) -> Access:
     """
     password, where = os.environ.get("PREFECT_SERVER_API_AUTH_STRING"), "PREFECT_SERVER_API_AUTH_STRING"
     if not password:
-        file = Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser() / FILE
+        file = home() / FILE
         password, where = _kept(file), str(file)
     origins = {f"http://{name}:{port}" for name in (host, "127.0.0.1", "localhost")}
     cors = {"PREFECT_SERVER_CORS_ALLOWED_ORIGINS": ",".join(sorted(origins))}

@@ -1,8 +1,7 @@
-"""`earmark audit`: people answer rows of a version without seeing the labels, and the labels are counted."""
+"""Implement `earmark people audit`: count the labels that people confirm without seeing them."""
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +13,7 @@ from earmark.flows.command.options import (
     StoreOption,
     VersionArgument,
     open_store,
+    option,
     print_json,
 )
 from earmark.flows.command.study_cli import FilesArgument, FolderArgument
@@ -25,36 +25,31 @@ app = typer.Typer(help="Let people check the labels of a version.", no_args_is_h
 def sample(
     version: VersionArgument,
     out: OutOption,
-    rows: Annotated[int, typer.Option(min=1, help="Rows: one of each label and stratum in turn.")] = 100,
-    reviewers: Annotated[int, typer.Option(min=1, help="People who answer each row.")] = 2,
-    people: Annotated[int, typer.Option(min=1, help="People in all; rows are shared among them.")] = 2,
-    evaluation: Annotated[
-        str | None, typer.Option(help="Whose samples and labels, where a corpus has several.")
-    ] = None,
-    stratify: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="A group of the evaluation to draw by.")
-    ] = None,
-    split: Annotated[
-        str | None, typer.Option(help="Only this split, or all; by default those held out, where there are any.")
-    ] = None,
-    language: Annotated[str | None, typer.Option(help="Only rows of this language.")] = None,
-    beside: Annotated[bool, typer.Option("--beside", help="Clips beside the pages instead of inside.")] = False,
+    limit: Annotated[int, option("--limit -n N", "Draw N rows, of each label and stratum in turn.", min=1)] = 100,
+    reviewers: Annotated[int, option("N", "The number of people who answer each row.", min=1)] = 2,
+    people: Annotated[int, option("N", "The number of people; they share the rows.", min=1)] = 2,
+    evaluation: Annotated[str | None, option("NAME", "The evaluation; needed if the corpus has several.")] = None,
+    stratify: Annotated[str | None, option("COLUMN", "A group of the evaluation to draw by.")] = None,
+    split: Annotated[str | None, option("NAME", "The split, or `all`. Default: the held-out ones.")] = None,
+    language: Annotated[str | None, option("CODE", "Only rows of this language.")] = None,
+    beside: Annotated[bool, option("--beside", "Put clips beside the pages, not inside.")] = False,
     audio_root: AudioRootOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Draw rows and write a page for each reviewer, with sound and pictures and without the labels.
 
-    **Example:** `earmark audit sample instruction-rubrics --rows 100 --stratify kind --out audit`
+    **Example:** `earmark people audit sample instruction-rubrics --limit 100 --stratify kind --out audit`
     """
-    from earmark.tasks.build.registry import find_corpus
-    from earmark.tasks.people.auditing import AuditWish, start_audit
+    from earmark.flows.command.console import tell
+    from earmark.tasks.people.auditing import AuditOptions, start_audit
+    from earmark.tasks.pipeline.registry import find_corpus
 
     place = open_store(store)
     chosen = place.find(version)
-    wish = AuditWish(
+    wish = AuditOptions(
         evaluation=evaluation,
-        rows=rows,
+        rows=limit,
         reviewers=reviewers,
         pages=people,
         stratify=stratify,
@@ -70,8 +65,9 @@ def sample(
         facts = {"corpus": chosen.corpus, "version": chosen.name, "rows": drawn, "of": total, "pages": len(plan.pages)}
         print_json(facts | {"folder": str(out / "pages")})
         return
-    print(f"{chosen.corpus} {chosen.name}: {drawn:,} of {total:,} rows on {len(plan.pages)} pages in {out / 'pages'}")
-    print(f"send each reviewer one page, or run: earmark study serve {out}; then: earmark audit read {out} FILE…")
+    tell(f"{chosen.corpus} {chosen.name}: {drawn:,} of {total:,} rows on {len(plan.pages)} pages in {out / 'pages'}")
+    tell(f"send each reviewer one page, or run: earmark people study serve {out}")
+    tell(f"then: earmark people audit read {out} FILE…")
 
 
 @app.command("read")
@@ -80,8 +76,9 @@ def read_(
 ) -> None:
     """Count how often reviewers give a row's label, with 95 % intervals, and keep it beside the version.
 
-    **Example:** `earmark audit read audit returned/*.json`
+    **Example:** `earmark people audit read audit returned/*.json`
     """
+    from earmark.flows.command.console import tell
     from earmark.schemas.errors import InputError
     from earmark.tasks.people.answers import read_answers, read_plan
     from earmark.tasks.people.audit_results import ROWS, summary, verdicts, write_record
@@ -94,7 +91,7 @@ def read_(
         raise InputError(f"no answers to read{more}")
     facts = {**summary(plan, rows), "refused": refused}
     place = open_store(store)
-    name = f"{facts['evaluation']}-{plan.pages[0].key[:8]}"  # one record for each audit, however often it is read
+    name = f"{facts['evaluation']}-{plan.pages[0].key[:8]}"  # a record for each audit, however often it is read
     record = place.root / "audits" / facts["corpus"] / facts["version"] / name
     write_record(record, facts, rows)
     if as_json:
@@ -102,11 +99,11 @@ def read_(
         return
     _show(facts)
     contested = [one for one in rows if one.verdict in ("refuted", "disputed")]
-    print(f"{len(contested):,} rows are refuted or disputed: {record / ROWS}")
+    tell(f"{len(contested):,} rows are refuted or disputed: {record / ROWS}")
 
 
 def _show(facts: dict[str, Any]) -> None:
-    from earmark.flows.command.console import console, grid_of
+    from earmark.flows.command.console import errors, print_table, tell
 
     headings = ("label", facts["stratify"] or "rows", "in the version", "audited", "confirmed", "refuted", "disputed")
     cells = [
@@ -118,16 +115,16 @@ def _show(facts: dict[str, Any]) -> None:
         )
         for cell in facts["cells"]
     ]
-    console.print(grid_of(*headings, "unsure", "precision, 95 %", rows=cells, right=7))
-    print(f"precision of {facts['evaluation']} in {facts['corpus']} {facts['version']}: {_share(facts['overall'])}")
+    print_table(*headings, "unsure", "precision, 95 %", rows=cells, right=7)
+    tell(f"precision of {facts['evaluation']} in {facts['corpus']} {facts['version']}: {_share(facts['overall'])}")
     alone = [f"{one['stratum']} {_share(one)}" for one in facts["alone"]]
-    print(f"one reviewer alone gives the label in: {', '.join(alone)}")
+    tell(f"one reviewer alone gives the label in: {', '.join(alone)}")
     if facts["covered"] < 1:
-        print(f"audited kinds are {facts['covered']:.0%} of the rows: draw more rows, or leave --stratify out")
+        tell(f"audited kinds are {facts['covered']:.0%} of the rows: draw more rows, or leave --stratify out")
     alpha = facts["alpha"]
-    print(f"Krippendorff's alpha of {facts['reviewers']} reviewers: " + ("–" if alpha is None else f"{alpha:.2f}"))
+    tell(f"Krippendorff's alpha of {facts['reviewers']} reviewers: " + ("–" if alpha is None else f"{alpha:.2f}"))
     for line in facts["refused"]:
-        print(f"refused: {line}", file=sys.stderr)
+        tell(f"refused: {line}", place=errors)
 
 
 def _share(values: dict[str, Any]) -> str:

@@ -1,7 +1,9 @@
-"""The `earmark` command. Heavy imports wait inside the commands, so that `--help` answers at once."""
+"""Define the `earmark` command. Heavy imports wait inside the commands, so that `--help` answers at once."""
 
 from __future__ import annotations
 
+import shutil
+import signal
 import sys
 import traceback
 from typing import Annotated
@@ -9,10 +11,11 @@ from typing import Annotated
 import typer
 
 from earmark.flows.command.audit_cli import app as audit_app
-from earmark.flows.command.ending import end_in_order, machine_fault
+from earmark.flows.command.ending import CODES, Stoppable, interrupted, machine_fault, said, short_traceback
+from earmark.flows.command.eval_cli import app as eval_app
 from earmark.flows.command.export_cli import export
 from earmark.flows.command.init_cli import init
-from earmark.flows.command.judge_cli import judge
+from earmark.flows.command.inspect_cli import app as inspect_app
 from earmark.flows.command.ledger_cli import app as ledger_app
 from earmark.flows.command.options import (
     AllowRejectsOption,
@@ -21,28 +24,27 @@ from earmark.flows.command.options import (
     JsonOption,
     KeepOption,
     LimitOption,
+    ProbedConfigOption,
     StoreOption,
-    VersionArgument,
     open_store,
+    option,
     print_json,
 )
 from earmark.flows.command.prompts_cli import app as prompts_app
 from earmark.flows.command.publish_cli import publish
-from earmark.flows.command.qualify_cli import qualify
 from earmark.flows.command.rebuild_cli import rebuild
 from earmark.flows.command.review_cli import app as review_app
-from earmark.flows.command.rollouts_cli import rollouts
-from earmark.flows.command.score_cli import score
 from earmark.flows.command.serve_cli import serve
-from earmark.flows.command.sql_cli import sql
+from earmark.flows.command.start import main as start
 from earmark.flows.command.study_cli import app as study_app
-from earmark.flows.command.view_cli import view
 from earmark.flows.command.withdraw_cli import withdraw
 from earmark.schemas.errors import EarmarkError, Faults, Interrupted, StoreError, TooManyRejects
-from earmark.tasks.build.logs import set_up
+from earmark.schemas.unseen import on_terminal
+from earmark.tasks.pipeline.logs import set_up
 
 app = typer.Typer(
     name="earmark",
+    cls=Stoppable,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -61,34 +63,52 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def options(
     _: Annotated[
-        bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Print Earmark's version and exit."),
+        bool, option("--version", "Print Earmark's version and exit.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
     """Build versioned Parquet corpora for audio and music reward models."""
 
 
-_BUILD, _LOOK, _GIVE, _TEND = "Build", "Inspect versions", "Export and publish", "Operate"
+people = typer.Typer(help="Have people judge, rate or review.", no_args_is_help=True, rich_markup_mode="markdown")
+for _name, _app in (("study", study_app), ("audit", audit_app), ("review", review_app)):
+    people.add_typer(_app, name=_name)
+
+_BUILD, _USE, _TEND = "Build", "Use versions", "Operate"
 
 
 @app.command("list", rich_help_panel=_BUILD)
-def list_corpora(store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """List the corpora that can be built, and their newest versions.
+def list_corpora(
+    corpus: Annotated[str | None, typer.Argument(help="List the versions of this corpus instead.")] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the corpora and their newest versions; or a corpus's versions, their rows and where they were published.
 
-    **Example:** `earmark list`
+    **Examples:** `earmark list` · `earmark list mos-preferences`
     """
     from earmark.flows.command import console
-    from earmark.tasks.build.registry import all_corpora
+    from earmark.tasks.pipeline.registry import all_corpora, find_corpus
+    from earmark.tasks.store.receipts import receipts
     from earmark.tasks.store.versions import manifest_fault
 
     place = open_store(store)
+    if corpus is not None:
+        committed, published = place.versions(find_corpus(corpus).name), receipts(place, corpus)
+        if as_json:
+            sent = [receipt.model_dump(mode="json") for receipt in published]
+            of = {version.name: [one for one in sent if one["version"] == version.name] for version in committed}
+            print_json([{**console.version_facts(one), "published": of[one.name]} for one in committed])
+        else:
+            console.show_versions(corpus, committed, published)
+        return
     known, faults = all_corpora()
     newest = {name: place.latest(name) for name in known}
+    configs = {name: console.configs_of(place, name) for name in known}
     damaged = [fault for version in newest.values() if version and (fault := manifest_fault(version))]
     if as_json:
-        print_json([console.corpus_facts(corpus, newest[corpus.name]) for corpus in known.values()])
+        print_json([console.corpus_facts(one, newest[name], configs[name]) for name, one in known.items()])
     else:
-        console.show_corpora(list(known.values()), newest)
+        console.show_corpora(list(known.values()), newest, configs)
     for fault in faults.values():
         print(fault, file=sys.stderr)
     if damaged:
@@ -101,10 +121,8 @@ def build(
     config: ConfigOption,
     store: StoreOption = None,
     limit: LimitOption = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show inputs, requests to models and their cost; build nothing.")
-    ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Build even if a version is up to date.")] = False,
+    dry_run: Annotated[bool, option("--dry-run", "Show the first steps' results and the cost; keep nothing.")] = False,
+    force: Annotated[bool, option("--force", "Build even if a version is up to date.")] = False,
     allow_rejects: AllowRejectsOption = False,
     keep: KeepOption = True,
     as_json: JsonOption = False,
@@ -118,28 +136,18 @@ def build(
     `earmark build mos-preferences -c my.toml --limit 100 --store /data/earmark`
     """
     from earmark.flows.command import console
+    from earmark.flows.command.previewing import print_preview
     from earmark.flows.command.running import forecast_build, run_build
 
     place = open_store(store)
     if dry_run:
         facts = forecast_build(corpus, config, place, limit, allow_rejects=allow_rejects)
-        print_json(facts) if as_json else console.show_plan(facts)
+        print_json(facts) if as_json else print_preview(facts)
+        if facts["would_stop"]:
+            raise typer.Exit(1)
         return
     built = run_build(corpus, config, place, force=force, limit=limit, allow_rejects=allow_rejects)
     print_json({**console.version_facts(built.version), "new": built.new}) if as_json else console.show_built(built)
-
-
-@app.command(rich_help_panel=_BUILD)
-def schema(corpus: CorpusArgument) -> None:
-    """Print the JSON Schema of a corpus's config, by which editors complete and check TOML.
-
-    **Example:** `earmark schema mos-preferences > mos-preferences.schema.json`, and as the config's first line
-    `#:schema ./mos-preferences.schema.json` (Even Better TOML, Taplo)
-    """
-    from earmark.tasks.build.registry import find_corpus
-
-    config = find_corpus(corpus).config
-    print_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **config.model_json_schema()})
 
 
 @app.command(rich_help_panel=_BUILD)
@@ -150,10 +158,13 @@ def demo(store: StoreOption = None, keep: KeepOption = True) -> None:
     """
     from earmark.flows.command import console
     from earmark.flows.command.running import demo_config, run_build
-    from earmark.tasks.build.registry import corpora
+    from earmark.tasks.pipeline.progress import shown
+    from earmark.tasks.pipeline.registry import corpora
 
     place = open_store(store)
-    console.show_demo([run_build(name, demo_config(name), place) for name, one in corpora().items() if not one.package])
+    with shown(brief=True):
+        built = [run_build(name, demo_config(name), place) for name, one in corpora().items() if not one.package]
+    console.show_demo(built)
 
 
 app.command(rich_help_panel=_BUILD)(init)
@@ -162,7 +173,7 @@ app.command(rich_help_panel=_BUILD)(rebuild)
 
 @app.command(rich_help_panel=_BUILD)
 def status(
-    watch: Annotated[bool, typer.Option("--watch", help="Keep running and show changes until Ctrl-C.")] = False,
+    watch: Annotated[bool, option("--watch", "Keep running and show changes until Ctrl-C.")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -186,13 +197,13 @@ def status(
     else:
         console.show_runs(runs)
         for line in lines_about(place):
-            print(f"known fault: {line}")
+            console.tell(f"known fault: {line}")
 
 
 @app.command(rich_help_panel=_BUILD)
 def resume(
     run: Annotated[
-        str | None, typer.Argument(help="The run, as `earmark status` names it. Default: the newest unfinished run.")
+        str | None, typer.Argument(help="A run of `earmark status`. Default: the newest unfinished.")
     ] = None,
     store: StoreOption = None,
     allow_rejects: AllowRejectsOption = False,
@@ -215,201 +226,96 @@ def resume(
     print_json(console.version_facts(built.version) | {"new": built.new}) if as_json else console.show_built(built)
 
 
-@app.command(rich_help_panel=_LOOK)
-def versions(corpus: CorpusArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """List a corpus's versions with their rows, and where they were published.
-
-    **Example:** `earmark versions mos-preferences`
-    """
-    from earmark.flows.command import console
-    from earmark.tasks.build.registry import find_corpus
-    from earmark.tasks.store.receipts import receipts
-
-    place = open_store(store)
-    find_corpus(corpus)
-    committed, published = place.versions(corpus), receipts(place, corpus)
-    if as_json:
-        sent = [receipt.model_dump(mode="json") for receipt in published]
-        print_json(
-            [
-                {**console.version_facts(version), "published": [s for s in sent if s["version"] == version.name]}
-                for version in committed
-            ]
-        )
-    else:
-        console.show_versions(corpus, committed, published)
-
-
-@app.command(rich_help_panel=_LOOK)
-def diff(
-    corpus: CorpusArgument,
-    old: Annotated[str, typer.Argument(help="The earlier version, such as v1.")],
-    new: Annotated[str, typer.Argument(help="The later version, such as v2.")],
-    rows: Annotated[
-        bool, typer.Option("--rows", help="Also list each row that was added, removed or changed.")
-    ] = False,
-    store: StoreOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Count the rows added, removed and changed from one version to another, by table and split.
-
-    **Examples:** `earmark diff mos-preferences v1 v2` · `earmark diff mos-preferences v1 v2 --rows`
-    """
-    import duckdb
-
-    from earmark.flows.command import console
-    from earmark.tasks.build.registry import find_corpus
-    from earmark.tasks.store.diff import changed_rows, diff_table
-
-    place = open_store(store)
-    before, after = place.find(f"{corpus}@{old}"), place.find(f"{corpus}@{new}")
-    changes, listed = [], []
-    for table in find_corpus(corpus).tables:
-        with duckdb.connect() as connection:
-            changes += diff_table(connection, table, before, after)
-            if rows:
-                listed += [{"table": table.name, **row} for row in changed_rows(connection, table)]
-    if as_json:
-        counts = [vars(change) for change in changes]
-        print_json({"counts": counts, "rows": listed} if rows else {"counts": counts})
-    else:
-        console.show_diff(before, after, changes, listed)
-
-
-@app.command(rich_help_panel=_LOOK)
-def explain(
-    corpus: VersionArgument,
-    row: Annotated[
-        str, typer.Argument(help="The key of a row, the item of a reject, or a file name as written in the input list.")
-    ],
-    store: StoreOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Show the path of a row or reject from its input file and line through each step.
-
-    **Example:** `earmark explain mos-preferences 4e7f0a1b2c3d4e5f`
-    """
-    from dataclasses import asdict
-
-    from earmark.flows.command import console
-    from earmark.tasks.build.registry import find_corpus
-    from earmark.tasks.store.explain import explain as find_accounts
-
-    version = open_store(store).find(corpus)
-    accounts = find_accounts(version, find_corpus(version.corpus).tables, row)
-    if as_json:
-        print_json([{**asdict(account), "through": [s.model_dump() for s in account.through]} for account in accounts])
-    else:
-        console.show_accounts(version, accounts)
-
-
-@app.command(rich_help_panel=_LOOK)
-def verify(corpus: VersionArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Compare each file of a version with its hash in the manifest, and list known faults that may affect it.
-
-    **Examples:** `earmark verify mos-preferences` · `earmark verify mos-preferences@v2`
-    """
-    from earmark.tasks.release.known_faults import lines_about
-    from earmark.tasks.store.versions import verify as find_faults
-
-    place = open_store(store)
-    version = place.find(corpus)
-    faults = place.remote.faults(version.manifest) if place.remote else find_faults(version)
-    known = lines_about(place, version)
-    count = len(version.manifest.files)
-    if as_json:
-        facts = {"corpus": version.corpus, "version": version.name, "files": count, "faults": faults}
-        print_json({**facts, "known_faults": known})
-    else:
-        for line in known:
-            print(f"known fault: {line}")
-        for fault in faults:
-            print(fault)
-        if not faults:
-            print(f"{version.corpus} {version.name}: all {count} files are as committed")
-    if faults:
-        named = "the file named above" if len(faults) == 1 else f"the {len(faults)} files named above"
-        raise StoreError(f"{version.corpus} {version.name} differs from what was committed: see {named}")
-
-
-@app.command(rich_help_panel=_TEND)
-def doctor(store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Check the installation, servers and settings, and show how to fix what is missing.
-
-    **Example:** `earmark doctor`
-    """
-    from earmark.flows.command import console
-    from earmark.flows.command.doctor import examine
-
-    findings = examine(open_store(store))
-    print_json([vars(finding) for finding in findings]) if as_json else console.show_findings(findings)
-    if any(finding.state == "bad" for finding in findings):
-        raise typer.Exit(1)
-
-
 app.add_typer(prompts_app, name="prompts", rich_help_panel=_BUILD)
-app.command(rich_help_panel=_BUILD)(qualify)
-app.command(rich_help_panel=_LOOK)(view)
-app.command(rich_help_panel=_LOOK)(sql)
-app.command(rich_help_panel=_LOOK)(judge)
-app.command(rich_help_panel=_LOOK)(rollouts)
-app.command(rich_help_panel=_LOOK)(score)
-app.command(rich_help_panel=_GIVE)(export)
-app.command(rich_help_panel=_GIVE)(publish)
-app.add_typer(review_app, name="review", rich_help_panel=_GIVE)
-app.add_typer(audit_app, name="audit", rich_help_panel=_GIVE)
-app.add_typer(study_app, name="study", rich_help_panel=_GIVE)
+app.add_typer(inspect_app, name="inspect", rich_help_panel=_USE)
+app.add_typer(eval_app, name="eval", rich_help_panel=_USE)
+app.command(rich_help_panel=_USE)(export)
+app.command(rich_help_panel=_USE)(publish)
+app.add_typer(people, name="people", rich_help_panel=_USE)
 app.command(rich_help_panel=_TEND)(serve)
 app.command(rich_help_panel=_TEND)(withdraw)
 app.add_typer(ledger_app, name="ledger", rich_help_panel=_TEND)
 
 
+@app.command(rich_help_panel=_TEND)
+def doctor(
+    config: ProbedConfigOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+    vllm: Annotated[bool, option("--vllm", "Print commands that make an environment for vLLM.")] = False,
+) -> None:
+    """Check the installation, servers and settings, and show how to fix what is missing.
+
+    **Examples:** `earmark doctor` · `earmark doctor --config captions.toml`
+    """
+    from earmark.flows.command import console
+    from earmark.flows.command.doctor import VLLM_FOLDER, VLLM_SETUP, examine, probe_models
+
+    if vllm:
+        print(*VLLM_SETUP, f"export EARMARK_VLLM={VLLM_FOLDER}/bin/python", sep="\n")
+        return
+    place = open_store(store)
+    findings = probe_models(config, place) if config else examine(place)
+    print_json([vars(finding) for finding in findings]) if as_json else console.show_findings(findings)
+    if any(finding.state == "bad" for finding in findings):
+        raise typer.Exit(1)
+
+
 def main() -> None:
-    """Run the command; every expected fault is one line on standard error and exit code 1."""
+    """Run the command; end with exit code 1 and one line on standard error for an expected fault."""
     line, code = _run()
+    said()
+    if line and sys.stderr.isatty():
+        from earmark.tasks.pipeline.progress import folded
+
+        line = "\n".join(folded(line, shutil.get_terminal_size().columns))
     if line:
-        print(line, file=sys.stderr)
+        print(on_terminal(line), file=sys.stderr)
+    if code in CODES.values():  # Python takes its handlers away before it ends: one more signal would change the code
+        for number in CODES:
+            signal.signal(number, signal.SIG_IGN)
     raise SystemExit(code)
 
 
 def _run() -> tuple[str, int]:
-    """The last line on standard error, and the exit code."""
+    """Run the command; return the last line for standard error, and the exit code."""
     try:
-        end_in_order()
         set_up()
         app()
     except EarmarkError as error:
         let_go(error)
         if isinstance(error, Interrupted):
             return str(error), error.code
-        if isinstance(error, TooManyRejects):  # it has several lines
-            return f"error: {error}", 1
         lines = error.lines if isinstance(error, Faults) else (str(error),)
-        return "\n".join(f"error: {' '.join(line.split())}" for line in lines), 1
+        several = isinstance(error, TooManyRejects)
+        said = [f"error: {line if several else ' '.join(line.split())}" for line in lines]
+        return "\n".join([*said, *getattr(error, "__notes__", ())]), 1
+    except KeyboardInterrupt as stop:  # the command itself is done
+        return "", interrupted(stop, "").code
     except BrokenPipeError:
         return "", 1
-    except Exception as error:
-        if (line := machine_fault(error)) is None:
-            raise
+    except Exception as error:  # noqa: BLE001 - an unexpected error ends in ten lines, the rest in a file
+        line = machine_fault(error)
+        text = "\n".join(short_traceback(error)) if line is None else f"error: {line}"
         let_go(error)
-        return f"error: {line}", 1
+        return text, 1
     except SystemExit as ended:
         return "", ended.code if isinstance(ended.code, int) else 1 if ended.code else 0
     return "", 0
 
 
 def let_go(error: BaseException) -> None:
-    """Drop the frames of an error and of those that it came from: Prefect keeps the error, and the frames hold DuckDB's
-    handles, about which its binding would print warnings when Python ends."""
+    """Drop the frames of an error and its causes: Prefect keeps the error, and the frames hold DuckDB's handles; its
+    binding would print warnings about them when Python ends."""
     left, seen = [error], set[int]()
     while left:
         one = left.pop()
         if id(one) not in seen:
             seen.add(id(one))
             traceback.clear_frames(one.__traceback__)
-            one.__traceback__ = None  # a cleared frame still holds what a comprehension in it closes over
+            one.__traceback__ = None  # a cleared frame still holds the closures of its comprehensions
             left += [origin for origin in (one.__cause__, one.__context__) if origin is not None]
 
 
 if __name__ == "__main__":
-    main()
+    start()

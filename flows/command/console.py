@@ -1,90 +1,86 @@
-"""What the command line shows: tables for people, plain facts for scripts."""
+"""Print the command line's results: tables for people, plain facts for scripts."""
 
 from __future__ import annotations
 
 import sys
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.table import Table as Grid
 from rich.text import Text
 
+from earmark.flows.command.tables import TextTable
+from earmark.schemas.unseen import on_terminal
+from earmark.tasks.pipeline.progress import folded
+from earmark.tasks.pipeline.registry import find_corpus
+
 if TYPE_CHECKING:
-    from earmark.flows.command.doctor import Finding
-    from earmark.flows.command.rebuild_plan import Standing
+    from earmark.flows.command.doctor import CheckResult
+    from earmark.flows.command.rebuild_plan import CorpusState
     from earmark.flows.command.running import Built
     from earmark.schemas.corpus import Corpus
     from earmark.tasks.exports.choosing import Offer
     from earmark.tasks.release.rebuilding import Ending
-    from earmark.tasks.store.diff import Change
-    from earmark.tasks.store.explain import Account
+    from earmark.tasks.store.diff import Cell, Change
+    from earmark.tasks.store.explain import RowFacts
     from earmark.tasks.store.receipts import Receipt
     from earmark.tasks.store.runs import Run
-    from earmark.tasks.store.versions import Version
+    from earmark.tasks.store.versions import Store, Version
 
-console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)  # files have room for wide tables
+console = Console(highlight=False, width=None if sys.stdout.isatty() else 10_000)  # files have room
+errors = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else 10_000)
 _STATE_COLOURS = {"ok": "green", "off": "dim", "completed": "green", "running": "cyan", "skipped": "yellow"}
 
 
-def corpus_facts(corpus: Corpus, newest: Version | None) -> dict[str, Any]:
-    """A corpus as JSON."""
+def corpus_facts(corpus: Corpus, newest: Version | None, configs: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Return a corpus as JSON."""
     return {
         "corpus": corpus.name,
         "from": corpus.source,
         "holds": corpus.holds,
         "paper": corpus.paper,
         "newest": newest.name if newest else None,
+        "configs": dict(configs),
     }
 
 
-def show_corpora(corpora: Sequence[Corpus], newest: Mapping[str, Version | None]) -> None:
-    """Print the corpora."""
+def configs_of(store: Store, corpus: str) -> dict[str, list[str]]:
+    """Group a corpus's versions by their config from the store's runs; "" holds versions without one."""
+    from earmark.tasks.store.runs import made_by
+
+    runs, configs = made_by(store, corpus), dict[str, list[str]]()
+    for version in store.versions(corpus):
+        run = runs.get(version.name)
+        path = Path(run.config) if run else None
+        here = path.relative_to(Path.cwd()) if path and path.is_relative_to(Path.cwd()) else path
+        limit = f" --limit {run.limit}" if run and run.limit else ""
+        configs.setdefault(f"{here or ''}{limit}", []).append(version.name)
+    return configs
+
+
+def show_corpora(
+    corpora: Sequence[Corpus], newest: Mapping[str, Version | None], configs: Mapping[str, Mapping[str, Sequence[str]]]
+) -> None:
+    """Print the corpora, and the versions of each config if several configs share a corpus."""
     names = {name: version.name if version else "–" for name, version in newest.items()}
     rows = [(one.name, one.source, one.holds, one.paper, names[one.name]) for one in corpora]
-    console.print(grid_of("corpus", "made from", "holds", "method of", "newest", rows=rows))
-
-
-def show_plan(facts: Mapping[str, Any]) -> None:
-    """Print what a build would do and ask."""
-    if facts["up_to_date"]:
-        _print(f"{facts['corpus']}: already up to date: {facts['up_to_date']}; nothing would be built")
-        return
-    _print(f"{facts['corpus']}: would commit {facts['would_commit']} to {facts['store']}")
-    if targets := facts["targets"]:
-        totals: Counter[str] = Counter()
-        for name, count in targets.items():
-            totals[f"all {name.rpartition(', ')[2]}"] += count
-        rows = [(name, f"{count:,}") for name, count in (targets | totals).items()]
-        console.print(grid_of("to be made", "rows", rows=rows, right=1))
-    asks = facts["asks"]
-    if asks is None:
-        _print("requests to models: none")
-    else:
-        for one in (asks, *(part for part in asks.values() if isinstance(part, Mapping))):
-            show_questions(one)
-    rows = [(name, digest[:16] + "…") for name, digest in facts["inputs"].items()]
-    console.print(grid_of("input", "SHA-256", rows=rows))
+    print_table("corpus", "made from", "holds", "method of", "newest", rows=rows, drop=("method of",))
+    for name, by_config in configs.items():
+        if len(by_config) > 1:
+            of = (f"{', '.join(names)} of {config or 'a config not known here'}" for config, names in by_config.items())
+            tell(f": {'; '.join(of)}", head=name)
 
 
 def show_questions(asks: Mapping[str, Any]) -> None:
-    """Print the requests to one model: what they are about, how many are answered, and the cost of the rest."""
-    _print(f"requests to {asks['annotator']} about {asks['about']}: {asks['requests']:,}")
-    _print(
-        f"  already answered in the ledger: {asks['from_ledger']:,}; over the model's limits: {asks['over_limit']:,}"
-    )
-    _print(
-        f"  to send: {asks['to_ask']:,} requests, about {asks['input_tokens']:,} tokens in, at most "
-        f"{asks['most_output_tokens']:,} out, at most ${asks['most_usd']:,.2f}"
-    )
-    if asks.get("tries", 1) > 1:
-        _print(f"  an answer that fails its check is requested again, at most {asks['tries']} times in all")
+    """Print the requests to one model: their subjects, the answered count, and the cost of the rest."""
+    from earmark.flows.command.previewing import request_lines
+
+    tell(*request_lines(asks))
 
 
 def version_facts(version: Version) -> dict[str, Any]:
-    """A version as JSON."""
+    """Return a version as JSON."""
     manifest = version.manifest
     return {
         "corpus": version.corpus,
@@ -94,41 +90,78 @@ def version_facts(version: Version) -> dict[str, Any]:
         "rejects": manifest.rejects,
         "build_key": manifest.build_key,
         "digest": manifest.digest(),
-        "notes": manifest.notes(),
+        "notes": notes_of(version),
     }
 
 
+def up_to_date_lines(corpus: str, name: str, newest: str | None, more: str = "") -> Iterator[str]:
+    """Report that a build made nothing, and name the version of its config if not the newest."""
+    yield f"{corpus}: already up to date: {name}{more}"
+    if newest not in (None, name):
+        yield (
+            f"{newest}, the newest, is of another config or of other inputs. Commands take the newest unless told: "
+            f"name {corpus}@{name}, or give export and eval --config"
+        )
+
+
 def show_built(built: Built) -> None:
-    """Print what a build made, what it could not use, and how to load it."""
+    """Print a build's result, its rejects, and how to load it."""
     version = built.version
     if not built.new:
-        _print(f"{version.corpus}: already up to date: {version.name}")
+        tell(*up_to_date_lines(version.corpus, version.name, built.newest))
         return
     manifest = version.manifest
-    _print(f" in {version.folder}", head=f"{version.corpus} {version.name}")
+    tell(f" in {version.folder}", head=f"{version.corpus} {version.name}")
     _show_rows([version])
     if manifest.rejects:
-        _print(f"rejects: {_counts(dict(sorted(manifest.rejects.items())))}")
+        tell(f"rejects: {_counts(dict(sorted(manifest.rejects.items())))}")
     _show_notes(version)
-    _print(_load_line(version.corpus, version.folder))
+    tell(_load_line(version.corpus, version.folder))
+
+
+def notes_of(version: Version) -> list[str]:
+    """Return notes for a version's readers: its steps' sentences, and whether it lacks rows for testing a model."""
+    corpus, notes = find_corpus(version.corpus), version.manifest.notes()
+    table = corpus.story.main_table
+    rows = {split: count for split, count in version.manifest.rows.get(table, {}).items() if count}
+    if not corpus.evaluations or not rows or {*rows} & {"test", "ood"}:
+        return notes
+    held = ", ".join(f"{split} {count:,}" for split, count in rows.items())
+    return [
+        *notes,
+        f"no test rows: {table} holds {held}. What is trained on this version cannot be judged on it; the options of "
+        f"{corpus.name} that give rows to test stand in its guide",
+    ]
 
 
 def _show_notes(version: Version) -> None:
-    _print(*(f"note: {note}" for note in version.manifest.notes()))
+    tell(*(f"note: {note}" for note in notes_of(version)))
 
 
 def show_demo(built: Sequence[Built]) -> None:
-    """Print all that the demo built, and how to load it."""
-    _show_rows([one.version for one in built])
-    for one in built:
-        if one.version.manifest.notes():
-            _print(f"\n{one.version.corpus}")
-            _show_notes(one.version)
-    _print("\nLoad a version:")
-    for one in built:
-        _print("  " + _load_line(one.version.corpus, one.version.folder))
-    _print("\nOpen a report in a browser, to read and to listen:")
-    _print(*(f"  {one.version.folder / 'report.html'}" for one in built))
+    """Print the demo's versions, and first steps."""
+    versions = [one.version for one in built]
+    rows = []
+    for version in versions:
+        main = find_corpus(version.corpus).story.main_table
+        counts = version.manifest.rows
+        rejects = sum(version.manifest.rejects.values())
+        rows.append((version.corpus, version.name, main, f"{sum(counts[main].values()):,}", f"{rejects:,}"))
+    print_table("corpus", "version", "main table", "rows", "rejects", rows=rows, right=2)
+    first = next((one for one in versions if one.corpus == "mos-preferences"), versions[0])
+    folder = _from_here(first.folder)
+    tell(
+        "",
+        "First, open a report in a browser, to read and to listen:",
+        f"  {folder / 'report.html'}",
+        "Load its rows:",
+        f"  {_load_line(first.corpus, first.folder)}",
+        "See all tables of a version, and how one row came to be:",
+        f"  earmark list {first.corpus}",
+        f"  earmark inspect explain {first.corpus} ROW",
+        "Then take a table of your own clips and ratings:",
+        f"  earmark init {first.corpus} --from ratings.csv",
+    )
 
 
 def show_versions(corpus: str, versions: Sequence[Version], published: Sequence[Receipt] = ()) -> None:
@@ -136,18 +169,18 @@ def show_versions(corpus: str, versions: Sequence[Version], published: Sequence[
     from earmark.tasks.store.withdrawals import withdrawal_against
 
     if not versions:
-        _print(f"{corpus}: no versions yet; build one with: earmark build {corpus} --config FILE")
+        tell(f"{corpus}: no versions yet; build one with: earmark build {corpus} --config FILE")
         return
     _show_rows(versions)
     for version in versions:
         if withdrawal := withdrawal_against(version.folder.parent.parent, version.manifest):
             holds = "contains" if withdrawal.holds(version.manifest) else "was not searched for"
-            _print(f"{version.name} {holds} data withdrawn on {withdrawal.withdrawn:%Y-%m-%d}; it cannot be published")
+            tell(f"{version.name} {holds} data withdrawn on {withdrawal.withdrawn:%Y-%m-%d}; it cannot be published")
     for receipt in published:
         rows = sum(receipt.held_rows.values())
         part = f", without {rows:,} rows" if rows else ""
         part += ", without audio" if receipt.held_audio else ""
-        _print(
+        tell(
             f"{receipt.version} published {receipt.published:%Y-%m-%d} to {receipt.repo}"
             f"{f', branch {receipt.branch}' if receipt.branch else ''}"
             f" (commit {receipt.commit[:12]}{part})"
@@ -155,27 +188,27 @@ def show_versions(corpus: str, versions: Sequence[Version], published: Sequence[
 
 
 def show_publication_plan(facts: Mapping[str, Any]) -> None:
-    """Print what publishing would send and what is there."""
+    """Print the files that publishing would send and the present files."""
     name = f"{facts['corpus']} {facts['version']}"
     if facts["published"]:
-        _print(f"{name}: already published to {facts['url']}, commit {facts['published'][:12]}; nothing would be sent")
+        tell(f"{name}: already published to {facts['url']}, commit {facts['published'][:12]}; nothing would be sent")
     else:
         kind = "private" if facts["private"] else "public"
         there = f"{facts['there']:,} files are there" if facts["exists"] else "it would be made"
         if facts["unreachable"]:
             there = "what is there is not known"
-            _print(f"no comparison with {facts['repo']}: {facts['unreachable']}")
-        _print(f"{name}: would be published to {facts['url']} ({kind}; branch {facts['branch']}; {there})")
+            tell(f"no comparison with {facts['repo']}: {facts['unreachable']}")
+        tell(f"{name}: would be published to {facts['url']} ({kind}; branch {facts['branch']}; {there})")
         sizes = {**facts["upload"], f"{len(facts['upload']):,} files": sum(facts["upload"].values())}
         rows = [(path, f"{size:,}") for path, size in sizes.items()]
-        console.print(grid_of("upload", "bytes", rows=rows, right=1))
+        print_table("upload", "bytes", rows=rows, right=1)
         for what, key in (("delete", "delete"), ("left alone", "foreign")):
-            _print(*(f"{what}: {path}" for path in facts[key]))
+            tell(*(f"{what}: {path}" for path in facts[key]))
     _show_unpublished(facts)
     for source, terms in facts["licences"].items():
         stated = terms["licence"] or "not stated"
-        _print(f"licence of {source}: {stated}; may be published: {terms['redistribute']}")
-    _print(*(f"finding: {finding}" for finding in facts["findings"]))
+        tell(f"licence of {source}: {stated}; may be published: {terms['redistribute']}")
+    tell(*(f"finding: {finding}" for finding in facts["findings"]))
 
 
 def show_publication(facts: Mapping[str, Any]) -> None:
@@ -183,33 +216,37 @@ def show_publication(facts: Mapping[str, Any]) -> None:
     name = f"{facts['corpus']} {facts['version']}"
     done = f"{facts['uploaded']:,} files sent" if facts["uploaded"] else "all was there already"
     where = f"branch {facts['branch']}" if facts["branch"] else f"tag {facts['tag']}"
-    _print(f" is published at {facts['url']}, {where}, commit {facts['commit'][:12]}; {done}", head=name)
+    tell(f" is published at {facts['url']}, {where}, commit {facts['commit'][:12]}; {done}", head=name)
     if facts.get("collection"):
-        _print(f"in the collection {facts['collection']}")
+        tell(f"in the collection {facts['collection']}")
     _show_unpublished(facts)
-    _print(_load_line(facts["corpus"], facts["repo"], f', revision="{facts["branch"] or facts["tag"]}"'))
+    tell(_load_line(facts["corpus"], facts["repo"], f', revision="{facts["branch"] or facts["tag"]}"'))
 
 
 def _show_unpublished(facts: Mapping[str, Any]) -> None:
     for what, key in (("rows", "held_rows"), ("clips", "held_audio")):
         if facts[key]:
-            _print(f"not published {what}: {_counts(facts[key])}")
+            tell(f"not published {what}: {_counts(facts[key])}")
 
 
 def show_runs(runs: Sequence[Run]) -> None:
-    """Print the runs, newest last, and how to go on with those that did not end well."""
+    """Print the runs, newest last, and how to continue the failed ones."""
     if not runs:
-        _print("no runs yet; start one with: earmark build CORPUS --config FILE")
+        tell("no runs yet; start one with: earmark build CORPUS --config FILE")
         return
-    console.print(runs_grid(runs))
+    console.print(runs_grid(runs), crop=False)
     last = {(run.corpus, run.config): run for run in runs}
     for run in last.values():
-        if run.current_state() in ("failed", "interrupted"):
-            _print(f"go on with: earmark resume {run.run}")
+        if "nothing was committed" in (run.error or ""):  # it would end the same
+            tell(
+                f"{run.run}: mend its config, then: earmark build {run.corpus} --config {_from_here(Path(run.config))}"
+            )
+        elif run.current_state() in ("failed", "interrupted"):
+            tell(f"go on with: earmark resume {run.run}")
 
 
-def runs_grid(runs: Sequence[Run]) -> Grid:
-    """The runs as a table."""
+def runs_grid(runs: Sequence[Run]) -> TextTable:
+    """Return the runs as a table."""
 
     def outcome(run: Run, state: str) -> str:
         return run.version or run.error or ("the process has ended" if state == "interrupted" else "")
@@ -219,237 +256,162 @@ def runs_grid(runs: Sequence[Run]) -> Grid:
         for run in runs
         for state in [run.current_state()]
     ]
-    return grid_of("run", "corpus", "started (UTC)", "state", "outcome", rows=rows)
+    return TextTable(("run", "corpus", "started (UTC)", "state", "outcome"), rows, drop=("started (UTC)",))
 
 
-def show_standings(stands: Sequence[Standing]) -> None:
-    """Print what a rebuild would do with each corpus, in its order."""
+def show_standings(stands: Sequence[CorpusState]) -> None:
+    """Print a rebuild's plan for each corpus, in its order."""
     words = {"nothing": "up to date", "build": "would be built", "wait": "waits for others", "fail": "cannot be built"}
     rows = [(one.corpus, words[one.would], one.version or "–", one.detail, one.publish or "") for one in stands]
-    console.print(grid_of("corpus", "state", "version", "because", "would publish to", rows=rows))
+    print_table("corpus", "state", "version", "because", "would publish to", rows=rows)
 
 
 def show_endings(endings: Sequence[Ending]) -> None:
-    """Print how each corpus came out of a rebuild, and what to do about those that did not come out well."""
+    """Print the result of a rebuild for each corpus, and the next step after a failure."""
     rows = [
         (one.corpus, _coloured(one.state, "green" if one.good else "red"), one.version or "–", one.detail)
         for one in endings
     ]
-    console.print(grid_of("corpus", "state", "version", "more", rows=rows))
+    print_table("corpus", "state", "version", "more", rows=rows)
     for one in endings:
         if one.todo:
-            _print(f"{one.corpus}: {one.todo}")
+            tell(f"{one.corpus}: {one.todo}")
 
 
-def show_diff(old: Version, new: Version, changes: Sequence[Change], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print the counts of changes, then the rows if there are any."""
-    _print(f"{old.corpus}: {old.name} → {new.name}")
+def show_diff(
+    old: Version, new: Version, changes: Sequence[Change], columns: Iterable[tuple[int, Cell]],
+    rows: Sequence[Mapping[str, Any]] = (), values: Sequence[Cell] = (),
+) -> None:  # fmt: skip
+    """Print the counts of changes, the changed columns with an example each, then the rows, if any."""
+    tell(f"{old.corpus}: {old.name} → {new.name}")
     counts = [
         (one.table, one.split, *(f"{count:,}" for count in (one.added, one.removed, one.changed, one.same)))
         for one in changes
     ]
-    console.print(grid_of("table", "split", "added", "removed", "changed", "same", rows=counts, right=4))
+    print_table("table", "split", "added", "removed", "changed", "same", rows=counts, right=4)
+    examples = [
+        (one.table, one.column, f"{count:,}", f"{_short(one.old)} → {_short(one.new)} ({', '.join(map(str, one.key))})")
+        for count, one in columns
+    ]
+    if examples:
+        print_table("table", "column", "rows", f"for example, {old.name} → {new.name}", rows=examples)
+    by_row: dict[tuple[Any, ...], list[Cell]] = {}
+    for one in values:
+        by_row.setdefault((one.table, *one.key), []).append(one)
     signs = {"added": "+", "removed": "-", "changed": "~"}
     for row in rows:
-        key = " ".join(str(value) for name, value in row.items() if name not in ("table", "what", "split"))
-        print(f"{signs[row['what']]} {row['table']}/{row['split']} {key}")
+        key = [value for name, value in row.items() if name not in ("table", "what", "split")]
+        tell(f"{signs[row['what']]} {row['table']}/{row['split']} {' '.join(map(str, key))}")
+        for one in by_row.get((row["table"], *key), ()) if row["what"] == "changed" else ():
+            tell(f"    {one.column}: {_short(one.old)} → {_short(one.new)}")
 
 
-def show_accounts(version: Version, accounts: Sequence[Account]) -> None:
-    """Print how rows came to be."""
+def show_accounts(version: Version, accounts: Sequence[RowFacts]) -> None:
+    """Print the origin of rows."""
     for account in accounts:
-        _print(f" · {version.corpus} {version.name}, table {account.table}", head=account.name)
+        tell(f" · {version.corpus} {version.name}, table {account.table}", head=account.name)
         if account.table == "rejects" and account.row["file"] is not None:
             line = f", line {account.row['line']}" if account.row["line"] is not None else ""
-            _print(f"  read from {account.row['file']}{line}")
-        _print(*(f"  {sentence}" for sentence in account.says))
+            tell(f"  read from {account.row['file']}{line}")
+        tell(*(f"  {sentence}" for sentence in account.says))
         for column, linked in account.links.items():
-            _print(f" {linked.name}", head=f"  {column}")
-            _print(*(f"    {sentence}" for sentence in linked.says))
+            tell(f" {linked.name}", head=f"  {column}")
+            tell(*(f"    {sentence}" for sentence in linked.says))
         for table, count in account.used_in.items():
-            _print(f"  used in {count:,} rows of {table}")
+            tell(f"  used in {count:,} rows of {table}")
         for step in account.through:
             gone = {**step.rejected, **step.dropped}
             lost = "; ".join(f"{reason}: {count:,}" for reason, count in gone.items() if count)
             kept = f"kept {step.kept:,} of {step.entered:,} {step.unit}"
-            _print(f"  step {step.name}: {kept}{f' ({lost})' if lost else ''}", style="dim")
+            tell(f"  step {step.name}: {kept}{f' ({lost})' if lost else ''}", style="dim")
 
 
-def show_findings(findings: Sequence[Finding]) -> None:
+def show_findings(findings: Sequence[CheckResult]) -> None:
     """Print the checks of `earmark doctor`."""
     rows = [(finding.what, _coloured(finding.state), finding.detail) for finding in findings]
-    console.print(grid_of("check", "state", "detail", rows=rows))
+    print_table("check", "state", "detail", rows=rows)
 
 
-def show_prompts(prompts: Sequence[Mapping[str, str]]) -> None:
+def show_prompts(prompts: Sequence[Mapping[str, Any]]) -> None:
     """Print prompts by corpus, with the source of each."""
-    console.print(grid_of("corpus", "prompt", "source", rows=[tuple(one.values()) for one in prompts]))
+    print_table("corpus", "prompt", "version", "source", rows=[tuple(one.values()) for one in prompts])
 
 
 def show_ledger(stats: Mapping[str, Any]) -> None:
     """Print counts of requests, answers and cost by model."""
-    _print(f"{stats['ledger']}, {stats['bytes']:,} bytes")
+    tell(f"{stats['ledger']}, {stats['bytes']:,} bytes")
     columns = {
         **{name: name for name in ("answered", "rejected", "open", "attempts")},
         **{"failed": "failed_attempts", "tokens in": "input_tokens", "out": "output_tokens"},
     }
     rows = [
-        (model, *(f"{facts.get(key, 0):,}" for key in columns.values()), f"{facts.get('cost_usd', 0):.2f}")
+        (model, *(f"{facts.get(key, 0):,}" for key in columns.values()), cost(facts))
         for model, facts in stats["models"].items()
     ]
-    console.print(grid_of("model", *columns, "USD", rows=rows, right=8))
+    print_table("model", *columns, "USD", rows=rows, right=8, drop=("attempts", "failed"))
     for model, facts in stats["models"].items():
         for what in ("rejects", "faults"):
             for reason, count in facts.get(what, {}).items():
-                _print(f"{model}: {what.removesuffix('s')} {reason} {count:,}")
+                tell(f"{model}: {what.removesuffix('s')} {reason} {count:,}")
     for state, facts in stats["batches"].items():
-        _print(f"batches {state}: {facts['batches']:,} with {facts['requests']:,} requests")
+        tell(f"batches {state}: {facts['batches']:,} with {facts['requests']:,} requests")
+
+
+def cost(facts: Mapping[str, Any]) -> str:
+    """Return the cost of a model's answers in US dollars; say so if no prices were given for its tokens."""
+    tokens = facts.get("input_tokens", 0) + facts.get("output_tokens", 0)
+    return f"{facts.get('cost_usd', 0):.2f}" if facts.get("cost_usd") or not tokens else "no prices given"
 
 
 def show_offers(version: Version, offers: Sequence[Offer]) -> None:
-    """Print the views of a version and the formats that can hold each."""
+    """Print the views of a version and the formats for each."""
     for name, view in {offer.view.name: offer.view for offer in offers}.items():
         of_view = [offer for offer in offers if offer.view.name == name]
-        _print(f"  {view.says}", head=name)
-        _print(f"  for {', '.join(offer.format for offer in of_view if offer.refusal is None)}")
+        tell(f"  {view.says}", head=name)
+        tell(f"  for {', '.join(offer.format for offer in of_view if offer.refusal is None)}")
         refused: dict[str, list[str]] = {}
         for offer in of_view:
             if offer.refusal is not None:
                 refused.setdefault(offer.refusal.partition(", and ")[0], []).append(offer.format)
         for reason, formats in refused.items():
-            _print(f"  not for {', '.join(formats)}: {reason}", style="dim")
-    console.print(grid_of("format", "read by", rows={offer.format: offer.says for offer in offers}.items()))
-    _print("--blind leaves clips out of prompts: a control without audio, for text trainers")
-    _print("export any table unchanged: --for jsonl or --for webdataset, with --table NAME")
-    _print("what a CLAP model makes of its clips: --for embeddings, with --clap MODEL")
-    _print(f"for example: earmark export {version.corpus}@{version.name} --for FORMAT --view VIEW --out DIR")
+            tell(f"  not for {', '.join(formats)}: {reason}", style="dim")
+    print_table("format", "read by", rows={offer.format: offer.says for offer in offers}.items())
+    tell("--blind leaves clips out of prompts: a control without audio, for text trainers")
+    tell("export any table unchanged: --for jsonl or --for webdataset, with --table NAME")
+    tell("what a CLAP model makes of its clips: --for embeddings, with --clap MODEL")
+    tell(f"for example: earmark export {version.corpus}@{version.name} --for FORMAT --view VIEW --out DIR")
 
 
 def show_export(record: Mapping[str, Any], folder: Path, command: str) -> None:
-    """Print what was exported, where to, and how to use it."""
+    """Print an export's content, its folder, and how to use it."""
     name = record.get("view") or record["table"]
     clips = f"; {record['clips']:,} clips" if record["clips"] else ""
-    _print(f"{record['corpus']} {record['version']}: {name} for {record['format']} in {folder}")
-    _print(f"rows: {_counts(record['rows'])}{clips}")
+    tell(f"{record['corpus']} {record['version']}: {name} for {record['format']} in {folder}")
+    tell(f"rows: {_counts(record['rows'])}{clips}")
     if command:
-        _print(f"use it there: {command}")
-
-
-def show_reviews(facts: Mapping[str, Any], out: Path | None) -> None:
-    """Print the reviews: how many, what is flagged, how far reviewers agree."""
-    of = f"{facts['corpus']} {facts['version']}"
-    _print(
-        f"{facts['reviews']:,} reviews by {len(facts['reviewers'])} reviewers; {facts['counted']:,} of them match "
-        f"{of}; {facts['reviewed_questions']:,} of its {facts['questions']:,} questions are reviewed"
-    )
-    _print(*(f"not read: {reject['source_file']}, {reject['line']}: {reject['detail']}" for reject in facts["refused"]))
-    flagged = facts["flagged"]
-    _print(
-        f"flagged: {len(flagged['any']):,} by any reviewer, {len(flagged['majority']):,} by a majority, "
-        f"{len(flagged['all']):,} by all"
-    )
-    if facts["agreement"]:
-        pairs = [
-            (one.criterion.replace("_", " "), *one.reviewers, *_shared(one.both, one.share), _two_digits(one.kappa))
-            for one in facts["agreement"]
-        ]
-        headings = ("criterion", "reviewer", "and", "reviewed by both", "agree", "Cohen's kappa")
-        console.print(grid_of(*headings, rows=pairs, right=3))
-    if facts["alpha"]:
-        alphas = [
-            (
-                *(one.criterion.replace("_", " "), f"{one.questions:,}", *_shared(one.reviews, one.share)),
-                *(_two_digits(one.alpha), "–" if one.low is None else f"{one.low:.2f} to {one.high:.2f}"),
-            )
-            for one in facts["alpha"]
-        ]
-        headings = ("criterion, all reviewers", "questions", "reviews", "agree", "Krippendorff's alpha", "95 %")
-        console.print(grid_of(*headings, rows=alphas, right=5))
-    if out is not None:
-        _print(f"written to {out}; add it to the config as [review] files = [...] and build again")
+        tell(f"use it there: {command}")
 
 
 def show_withdrawal(facts: Mapping[str, Any]) -> None:
-    """Print which versions contain the withdrawn data, and the new versions without it."""
+    """Print the versions with withdrawn data, and the new versions without it."""
     rows = [
         (one["corpus"], one["version"], _counts(one["rows"]) + ("" if one["newest"] else " (an earlier version)"))
         for one in facts["holding"]
     ]
-    console.print(grid_of("corpus", "version", "rows to remove", rows=rows))
+    print_table("corpus", "version", "rows to remove", rows=rows)
     if facts["dry_run"]:
-        _print(
+        tell(
             "dry run, nothing changed: each newest version would get a successor without these rows, "
             "and the versions above could no longer be published"
         )
         return
     for made in facts["made"]:
-        _print(" is the successor without it", head=f"{made['corpus']} {made['version']}")
-    _print(f"recorded as withdrawal {facts['withdrawal']}; the versions above can no longer be published")
-    _print(
+        tell(" is the successor without it", head=f"{made['corpus']} {made['version']}")
+    tell(f"recorded as withdrawal {facts['withdrawal']}; the versions above can no longer be published")
+    tell(
         "not changed: the versions above, the ledger, stored audio and your inputs; "
         "delete the data there yourself if it must go"
     )
-
-
-def evaluation_facts(corpus: Corpus) -> list[dict[str, Any]]:
-    """A corpus's evaluations as JSON."""
-    return [
-        {
-            "evaluation": one.name,
-            "kind": one.kind,
-            "says": one.says,
-            "modes": [mode.name for mode in one.modes],
-            "groups": list(one.groups),
-            "sides": list(one.sides) if one.kind == "preference" else None,
-            "order": one.order or None,
-        }
-        for one in corpus.evaluations
-    ]
-
-
-def show_evaluations(version: Version, corpus: Corpus) -> None:
-    """Print what a version can measure, and how."""
-    if not corpus.evaluations:
-        _print(f"{version.corpus} has no evaluation: it is not made for testing models")
-        return
-    rows = [
-        (
-            *(one.name, one.kind.replace("_", "/"), one.says),
-            *(", ".join(mode.name for mode in one.modes) or "scores only", ", ".join(one.groups)),
-        )
-        for one in corpus.evaluations
-    ]
-    console.print(grid_of("evaluation", "kind", "what is measured", "modes", "groups", rows=rows))
-    _print(f"evaluate a model: earmark judge {version.corpus}@{version.name} --annotator SPEC --evaluation NAME")
-
-
-def show_evaluation(facts: Mapping[str, Any], folder: Path) -> None:
-    """Print the table of results."""
-    from earmark.tasks.evaluation.results import cells, headings, notes, source_of
-
-    _print(f", {facts['evaluation']}: {source_of(facts)}", head=f"{facts['corpus']} {facts['version']}")
-    console.print(grid_of(*headings(facts), rows=cells(facts), right=len(headings(facts)) - 1))
-    _print(*(f"note: {note}" for note in notes(facts)), f"predictions and table in {folder}")
-
-
-def show_comparison(facts: Mapping[str, Any], folder: Path) -> None:
-    """Print models side by side."""
-    from earmark.tasks.evaluation.comparison import grids, notes
-
-    for title, head, rows in grids(facts):
-        _print(f", {title}", head=f"{facts['corpus']} {facts['version']}")
-        console.print(grid_of(*head, rows=rows, right=len(head) - 1))
-    _print(*(f"note: {note}" for note in notes(facts)), f"tables and plot in {folder}")
-
-
-def show_ranking(facts: Mapping[str, Any], folder: Path) -> None:
-    """Print the leaderboards of systems."""
-    from earmark.tasks.evaluation.ranking import grids, notes
-
-    for title, head, rows in grids(facts):
-        _print(title, style="bold")
-        console.print(grid_of(*head, rows=rows, right=3))
-    _print(*(f"note: {note}" for note in notes(facts)), f"boards, and who wins against whom, in {folder}")
 
 
 def _show_rows(versions: Sequence[Version]) -> None:
@@ -458,47 +420,53 @@ def _show_rows(versions: Sequence[Version]) -> None:
         of_tables = [(name, *split) for name, splits in version.manifest.rows.items() for split in splits.items()]
         for place, (table, split, count) in enumerate(of_tables):
             rows.append((*(("", "") if place else (version.corpus, version.name)), table, split, f"{count:,}"))
-    console.print(grid_of("corpus", "version", "table", "split", "rows", rows=rows, right=1))
+    print_table("corpus", "version", "table", "split", "rows", rows=rows, right=1)
 
 
-def _print(*lines: str, head: str = "", style: str = "") -> None:
-    """Print lines as they are, without wrapping them: a script may read them. `head` begins each, in bold."""
+def tell(*lines: str, head: str = "", style: str = "", place: Console | None = None) -> None:
+    """Print lines, on a terminal broken at spaces. `head` begins each, in bold."""
+    place = place or console
     for line in lines:
-        console.print(Text.assemble((head, "bold"), (line, style)), soft_wrap=True)
+        whole = on_terminal(head + line)
+        parts = [whole] if "load_dataset(" in line else folded(whole, place.width)  # keep code whole for copying
+        for number, one in enumerate(parts):
+            text = Text(one, style)
+            if not number:
+                text.stylize("bold", 0, len(head))
+            place.print(text, soft_wrap=True)
 
 
 def _load_line(corpus: str, place: Path | str, more: str = "") -> str:
-    from earmark.tasks.build.registry import find_corpus
-
-    if isinstance(place, Path):
-        place = place.absolute()
-        place = place.relative_to(Path.cwd()) if place.is_relative_to(Path.cwd()) else place
+    place = _from_here(place) if isinstance(place, Path) else place
     table = find_corpus(corpus).story.main_table
     return f'from datasets import load_dataset; rows = load_dataset("{place}", "{table}"{more})'
+
+
+def _from_here(path: Path) -> Path:
+    path = path.absolute()
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def _short(value: Any) -> str:
+    """Return a value on one line, long texts cut."""
+    text = "–" if value is None else " ".join(str(value).split())
+    return text if len(text) <= 40 else f"{text[:39]}…"
 
 
 def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in counts.items())
 
 
-def _shared(count: int, share: float) -> tuple[str, str]:
-    return f"{count:,}", f"{100 * share:.0f} %"
-
-
-def _two_digits(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}"
-
-
 def _coloured(state: str, otherwise: str = "red") -> Text:
     return Text(state, _STATE_COLOURS.get(state, otherwise))
 
 
-def grid_of(*headings: str, rows: Iterable[Sequence[str | Text]] = (), right: int = 0) -> Grid:
-    """A table of rows, printed as they are; its last `right` columns hold numbers."""
-    grid = Grid(box=None, header_style="bold", pad_edge=False)
-    for index, heading in enumerate(headings):
-        justify = "right" if index >= len(headings) - right else "left"
-        grid.add_column(heading, justify=justify, overflow="fold")  # type: ignore[arg-type]
-    for row in rows:
-        grid.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
-    return grid
+def print_table(
+    *headings: str, rows: Iterable[Sequence[str | Text]] = (), right: int = 0, drop: Sequence[str] = (),
+    title: str = "",
+) -> None:  # fmt: skip
+    """Print rows below a title; the last `right` columns hold numbers, and `drop` lists columns to omit for lack of
+    room."""
+    if title:
+        tell("", head=title)
+    console.print(TextTable(headings, rows, right, drop), crop=False)

@@ -1,53 +1,38 @@
-"""`earmark export`: a version in the form that a trainer reads."""
+"""Implement `earmark export`: write a version in a trainer's format."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from earmark.flows.command.options import (
     AudioRootOption,
+    EachLimitOption,
     ForceOption,
     JsonOption,
     OutFolderOption,
     StoreOption,
     VersionArgument,
+    VersionConfigOption,
     open_store,
+    option,
     print_json,
 )
 
 
 def export(
     corpus: VersionArgument,
-    format_: Annotated[
-        str | None,
-        typer.Option(
-            "--for", metavar="FORMAT", help="The trainer's format. Without it, the command lists formats and views."
-        ),
-    ] = None,
+    config: VersionConfigOption = None,
+    format_: Annotated[str | None, option("--for FORMAT", "The trainer's format. Default: list all.")] = None,
     out: OutFolderOption = None,
-    view: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The view to export. Default: the first one that fits.")
-    ] = None,
-    table: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Export this table unchanged; only for jsonl and webdataset.")
-    ] = None,
-    split: Annotated[str | None, typer.Option(metavar="NAME", help="Export only this split.")] = None,
-    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="Export only N rows of each split.")] = None,
-    blind: Annotated[
-        bool, typer.Option("--blind", help="Leave clips out of prompts: a control without audio, for text trainers.")
-    ] = False,
+    view: Annotated[str | None, option("NAME", "The view to export. Default: the first one that fits.")] = None,
+    table: Annotated[str | None, option("NAME", "Export a table unchanged, for jsonl or webdataset.")] = None,
+    split: Annotated[str | None, option("NAME", "Export only this split.")] = None,
+    limit: EachLimitOption = None,
+    blind: Annotated[bool, option("--blind", "Leave clips out of prompts: a control without audio.")] = False,
     audio_root: AudioRootOption = None,
-    rollouts: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="A record of `earmark rollouts`: leave out rows right in every draw."),
-    ] = None,
-    clap: Annotated[
-        str | None,
-        typer.Option(metavar="MODEL", help="For embeddings: a folder or laion/larger_clap_music."),
-    ] = None,
+    rollouts: Annotated[Path | None, option("DIR", "Leave out rows right in every draw of `eval rollouts`.")] = None,
+    clap: Annotated[str | None, option("MODEL", "The CLAP model of embeddings: a folder or name.")] = None,
     force: ForceOption = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -65,15 +50,16 @@ def export(
     `earmark export mos-preferences --for embeddings --clap laion/larger_clap_music --out exports/vectors`
     """
     from earmark.flows.command import console
+    from earmark.flows.command.running import find_version
     from earmark.schemas.errors import StoreError
-    from earmark.tasks.build.progress import shown
-    from earmark.tasks.build.registry import find_corpus
-    from earmark.tasks.exports.choosing import Wish, choose, offers
+    from earmark.tasks.exports.choosing import ExportOptions, choose, offers
     from earmark.tasks.exports.export import export as write
     from earmark.tasks.exports.readme import command_of
+    from earmark.tasks.pipeline.progress import shown
+    from earmark.tasks.pipeline.registry import find_corpus
 
     place = open_store(store)
-    version = place.find(corpus)
+    version = find_version(place, corpus, config)
     known = find_corpus(version.corpus)
     if format_ is None:
         listed = offers(version, known)
@@ -86,7 +72,7 @@ def export(
         raise StoreError("--rollouts goes with a view, not with --table")
     if out is None:
         raise StoreError(f"the export for {format_} needs a folder: add --out DIR")
-    wish = Wish(format_, view, table, split, limit, blind, tuple(audio_root or ()), force, rollouts, clap)
+    wish = ExportOptions(format_, view, table, split, limit, blind, tuple(audio_root or ()), force, rollouts, clap)
     with shown():
         record = write(version, known, place, out, wish)
     if as_json:

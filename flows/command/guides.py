@@ -1,7 +1,7 @@
-"""The parts of the guides that declarations already say, such as options: `python -m earmark.flows.command.guides`.
+"""Write the generated parts of the guides, such as options: `python -m earmark.flows.command.guides`.
 
-A guide, `flows/<corpus>.md`, is written by hand but for what stands between two comments that name a part; this module
-writes those parts, and a test keeps them so.
+A guide, `flows/<corpus>.md`, is written by hand except between two comments naming a part; this module
+writes those parts, and a test keeps them current.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from earmark.schemas.annotation import AnnotatorConfig
+from earmark.schemas.annotation import AnnotatorConfig, Asked
 from earmark.schemas.config import BuildConfig
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.reasons import FAULTS, RULES
 from earmark.schemas.registry import OneOf
-from earmark.tasks.build.registry import corpora, find_corpus
+from earmark.tasks.pipeline.registry import corpora, find_corpus
 
 _PART = re.compile(r"(<!-- (annotator|options|reasons|tables) -->\n).*?(<!-- end -->\n)", re.DOTALL)
 _SUFFIXES: dict[Any, str] = {tuple: "[]", list: "[]", dict: ".NAME"}
 SHARED = set(BuildConfig.model_fields) - {"corpus"}
-"""Options that every corpus has; `flows/README.md` explains them."""
+"""Options of every corpus, explained in `flows/README.md`."""
 
 
 FLOWS = Path(__file__).resolve().parents[1]
 
 
 def guides() -> dict[Path, dict[str, str]]:
-    """Every guide with the parts that follow from declarations, by the part's name."""
+    """Return every guide with its generated parts, by the part's name."""
     own = [(find_corpus(name), one) for name, one in corpora().items() if one.package is None]
-    shared = {"options": options_table(BuildConfig, SHARED), "annotator": options_table(AnnotatorConfig)}
+    shared = {"options": options_table(BuildConfig, SHARED), "annotator": options_table(Asked)}
     return {FLOWS / "README.md": {**shared, "reasons": reasons_table()}} | {
         FLOWS / f"{corpus.name.replace('-', '_')}.md": {
             "options": options_table(corpus.config, set(corpus.config.model_fields) - SHARED),
@@ -49,12 +49,12 @@ def guides() -> dict[Path, dict[str, str]]:
 
 
 def rewritten(text: str, parts: dict[str, str]) -> str:
-    """A guide's text with these parts."""
+    """Return a guide's text with these parts replaced."""
     return _PART.sub(lambda part: f"{part[1]}\n{parts[part[2]]}\n{part[3]}", text)
 
 
 def options_table(model: type[BaseModel], names: set[str] | None = None) -> str:
-    """Options of a config as a Markdown table: key, kind, default, what it is; all, or those of some fields."""
+    """Tabulate a config's options in Markdown: key, kind, default, description; all, or those of some fields."""
     lines = ["| key | kind | default | what it is |", "|---|---|---|---|"]
     for key, kind, default, description in _options(model, ""):
         name = re.split(r"[.[]", key)[0]
@@ -64,7 +64,7 @@ def options_table(model: type[BaseModel], names: set[str] | None = None) -> str:
 
 
 def reasons_table() -> str:
-    """Every reason of a reject, by what it is and which options mend or set it."""
+    """Tabulate the reasons of rejects by kind and by the options affecting them."""
     lines = ["| what it is | options | reasons |", "|---|---|---|"]
     for kind, declared in (("fault", FAULTS), ("rule", RULES)):
         for options, reasons in declared.items():
@@ -74,7 +74,7 @@ def reasons_table() -> str:
 
 
 def tables_text(corpus: Corpus) -> str:
-    """Every table of a version with its columns."""
+    """Describe every table of a version with its columns."""
     parts = []
     for table in corpus.tables:
         parts += [f"**`{table.name}`**. {table.description}\n", "| column | type | what it is |", "|---|---|---|"]
@@ -87,7 +87,11 @@ def tables_text(corpus: Corpus) -> str:
     return "\n".join(parts)
 
 
-def _options(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str, str]]:
+def _options(
+    model: type[BaseModel], prefix: str, told: dict[type[BaseModel], str] | None = None
+) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the options of a model; a part of several options, such as `[[judges]]` beside `[judge]`, once."""
+    told = {} if told is None else told
     for name, field in model.model_fields.items():
         key = f"{prefix}{field.alias or name}"
         if name == "base":
@@ -96,19 +100,20 @@ def _options(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, st
         yield key, _names(field) or _kind(field.annotation), _default(field), field.description or ""
         if inner is None:
             continue
-        options = _options(inner, f"{key}{suffix}.")
+        if (first := told.setdefault(inner, key)) != key and len(inner.model_fields) > 1:
+            yield f"{key}{suffix}.…", "", "", f"The options of `{first}`."
+            continue
+        options = _options(inner, f"{key}{suffix}.", dict(told))
         if not issubclass(inner, AnnotatorConfig):
             yield from options
             continue
         start = len(key + suffix) + 1
-        yield from (
-            option for option in options if re.split(r"[.[]", option[0][start:])[0] not in AnnotatorConfig.model_fields
-        )
+        yield from (option for option in options if re.split(r"[.[]", option[0][start:])[0] not in Asked.model_fields)
         yield f"{key}{suffix}.…", "", "", "The options of an annotator: `flows/README.md`."
 
 
 def _inner(annotation: Any) -> tuple[type[BaseModel] | None, str]:
-    """The model that a field holds, if any, and how its key goes on: `[]` for a list, `.NAME` for a table of them."""
+    """Return the model in a field, if any, and the suffix of its key: `[]` for a list, `.NAME` for a table of them."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation, ""
     suffix = _SUFFIXES.get(get_origin(annotation), "")
@@ -120,13 +125,13 @@ def _inner(annotation: Any) -> tuple[type[BaseModel] | None, str]:
 
 
 def _names(field: FieldInfo) -> str:
-    """What the field may name in a registry, without what installed packages add."""
+    """Return the names allowed for a field by a registry, without those of installed packages."""
     marks = ((mark.registry.own, ":…" if mark.form else "") for mark in field.metadata if isinstance(mark, OneOf))
     return next((" or ".join(f"`{name}{more}`" for name in own) for own, more in marks), "")
 
 
 def _kind(annotation: Any) -> str:
-    """A type in words."""
+    """Describe a type in words."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _kind(arguments[0])
@@ -155,7 +160,7 @@ def _default(field: FieldInfo) -> str:
         return "–"
     if isinstance(value, BaseModel):
         return "see below"
-    if field.default_factory:  # a page says the same wherever it is made
+    if field.default_factory:  # a page is the same on every machine
         return "by machine"
     text = json.dumps(value, default=str, ensure_ascii=False)
     return f"`{text}`" if text not in ("{}", "[]") else "empty"
@@ -166,7 +171,7 @@ def _cell(text: str) -> str:
 
 
 def main() -> int:
-    """Rewrite the guides; 1 if one was not as it should be."""
+    """Rewrite the guides; return 1 if any was outdated."""
     stale = 0
     for path, parts in guides().items():
         before = path.read_text("utf-8")

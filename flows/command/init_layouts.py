@@ -1,4 +1,4 @@
-"""Configs for files in a layout that Earmark reads: the one whose reader takes most of a file's first rows."""
+"""Propose configs for files in known layouts: choose the layout whose reader accepts most of the first rows."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from earmark.flows.command.init_ratings import Proposal, of_votes
 from earmark.schemas.config import parse_config
 from earmark.schemas.errors import EarmarkError, InputError
 from earmark.schemas.registry import load
-from earmark.tasks.build.registry import find_corpus
 from earmark.tasks.importers.rows import Note, Reject
+from earmark.tasks.importers.vote_guessing import guess_votes
+from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.score_questions.forum.lines import first_objects
 
 LOOKED_AT = 500  # rows
-LEAST = 0.5  # share of them that a reader must take
+LEAST = 0.5  # share of them a reader must accept
 
 TRACKS = """
 [source]
@@ -47,7 +49,7 @@ hears_s = 30.0
         TRACKS
         + """
 [separator]
-model = "centre-removal"   # for a trial: needs no model; `earmark schema instrumentals` names others
+model = "centre-removal"   # for a trial: needs no model; `earmark init instrumentals --schema` names others
 
 [output]
 codec = "flac"   # flac | wav | mp3
@@ -55,7 +57,8 @@ codec = "flac"   # flac | wav | mp3
     ),
     "human-preferences": (
         "earmark.tasks.importers.preferences:VOTE_LAYOUTS",
-        """
+        """audio = {audio}   # "index" measures the clips, which exports and the report's players need
+
 [[sources]]
 name = {name}
 format = {format}   # the layout that takes most of its first rows
@@ -157,37 +160,61 @@ BESIDE = {
         "that begins with RC or has 'comment' in its name",
     ),
 }
-"""By corpus: the option for a second file, and how that is found beside the first, by its name; the same in words."""
+"""By corpus: the option for a second file, the pattern of its name beside the first, and the pattern in words."""
 
-ANY_TABLE = ("table", "votes")  # layouts of no owner's: what they miss is what a lab has to change
-DOMAINS = {"audiocaps": "sound", "clotho": "sound", "instruct-tts": "speech"}
+ANY_TABLE = ("table", "votes")  # generic layouts: their faults are a lab's columns to change
+CLIP = re.compile(r"""([^"',;\t\r\n|]+\.(?:wav|flac|mp3|ogg|opus|m4a))\b""", re.IGNORECASE)
+DOMAINS = {"audiocaps": "sound", "clotho": "sound", "instruct-tts": "speech", "wavcaps": "sound"}
 
 
-class Fit(NamedTuple):
-    """How a layout's reader takes a file."""
+class LayoutFit(NamedTuple):
+    """The result of reading a file by a layout."""
 
     layout: str
-    rows: int  # that it took
+    rows: int  # accepted rows
     refused: int  # rejects
     fault: str  # the first of them, in words
     text: str  # the config
 
     @property
     def share(self) -> float:
-        """Of the rows that were looked at, those that it took."""
+        """Return the accepted share of the rows read."""
         return self.rows / max(1, self.rows + self.refused)
 
+    @property
+    def proposal(self) -> Proposal:
+        """Return the config, and remarks on it."""
+        said = [f"looked at {self.rows + self.refused:,} rows: {self.rows:,} are in the layout {self.layout}"]
+        said += [f"not in it: {self.refused:,}, such as {self.fault}"] if self.refused else []
+        facts = {"format": self.layout, "rows": self.rows, "refused": self.refused}
+        return Proposal(self.text, facts, [*said, "check who is asked, and every line with a comment"])
 
-def guess_config(corpus: str, file: Path, config: Path, name: str) -> Fit:
-    """The layout of a file, and a config for it.
+
+def propose_layout(corpus: str, file: Path, config: Path, name: str) -> Proposal:
+    """Propose a config for a file in a layout of a corpus, or for comparisons in columns of any names.
 
     Raises:
-        InputError: no layout takes at least half of its first rows, a second file is needed and does not lie beside, or
+        InputError: the file is neither.
+    """
+    try:
+        return guess_config(corpus, file, config, name).proposal
+    except InputError:
+        votes = guess_votes(file) if corpus == "human-preferences" and file.suffix.lower() != ".json" else None
+        if votes is None:
+            raise
+        return of_votes(votes, file, config, name, file.absolute().parent if _holds_clips(file) else None)
+
+
+def guess_config(corpus: str, file: Path, config: Path, name: str) -> LayoutFit:
+    """Choose the layout of a file, and write a config for it.
+
+    Raises:
+        InputError: no layout accepts at least half of its first rows, a required second file is not beside it, or
             the corpus is another package's.
     """
     if corpus not in TEMPLATES:
         raise InputError(
-            f"init {corpus}: no layouts known for this corpus; `earmark schema {corpus}` says what its config may hold"
+            f"init {corpus}: no layouts known for this corpus; its config: `earmark init {corpus} --schema`"
         )
     registry = TEMPLATES[corpus][0]
     layouts = [*load(registry).entries] if isinstance(registry, str) else [*registry]
@@ -197,14 +224,14 @@ def guess_config(corpus: str, file: Path, config: Path, name: str) -> Fit:
         plain = next((fit for fit in fits if fit.layout in ANY_TABLE), best)
         raise InputError(
             f"{file.name}: expected rows in one of the layouts {', '.join(layouts)}; none takes half of its first "
-            f"{LOOKED_AT} rows. As {plain.layout}: {plain.fault or 'no row'}. `earmark schema {corpus}` says what a "
-            "config may hold"
+            f"{LOOKED_AT} rows. As {plain.layout}: {plain.fault or 'no row'}. "
+            f"Its config: `earmark init {corpus} --schema`"
         )
     return best
 
 
-def _fit(corpus: str, layout: str, file: Path, config: Path, name: str) -> Fit:
-    """How a layout takes the file."""
+def _fit(corpus: str, layout: str, file: Path, config: Path, name: str) -> LayoutFit:
+    """Read the file by a layout."""
     text = _text(corpus, layout, file, config, name)
     known = find_corpus(corpus)
     assert known.peeks is not None
@@ -218,17 +245,16 @@ def _fit(corpus: str, layout: str, file: Path, config: Path, name: str) -> Fit:
                 refused, fault = refused + 1, fault or f"line {row.line}: {row.detail}"
             elif not isinstance(row, Note):
                 rows += 1
-    except EarmarkError as error:  # this layout cannot be the file's
-        return Fit(layout, 0, 0, str(error), text)
-    return Fit(layout, rows, refused, fault, text)
+    except EarmarkError as error:  # the file is not in this layout
+        return LayoutFit(layout, 0, 0, str(error), text)
+    return LayoutFit(layout, rows, refused, fault, text)
 
 
 def _beside(corpus: str, file: Path) -> Path:
-    """The second file that a config needs: of those beside the first whose names say what they hold, the one whose name
-    is most like the first's.
+    """Find a config's second file: among files beside the first with fitting names, the most similar name.
 
     Raises:
-        InputError: there is none.
+        InputError: no file fits.
     """
     option, named, words = BESIDE[corpus]
     names = [
@@ -238,13 +264,20 @@ def _beside(corpus: str, file: Path) -> Path:
     if not alike:
         raise InputError(
             f"no file of {option} in {file.absolute().parent}; expected one {words}; "
-            f"`earmark schema {corpus}` says what a config may hold"
+            f"`earmark init {corpus} --schema` says what a config may hold"
         )
     return file.absolute().parent / alike[0]
 
 
+def _holds_clips(file: Path) -> bool:
+    """Return whether a clip named in a table's first rows lies below its folder."""
+    with file.open("rb") as opened:
+        named = CLIP.finditer(opened.read(1 << 16).decode("utf-8", "replace"))
+    return any((file.parent / clip[1]).is_file() for clip in islice(named, LOOKED_AT))
+
+
 def _forums(file: Path) -> list[str]:
-    """The subreddit that most of the first submissions are from; none if they name none."""
+    """Return the most frequent subreddit of the first submissions; none if they name none."""
     rows = islice(first_objects(file, file.name, "submissions"), LOOKED_AT)
     names = Counter(str(row["subreddit"]) for row in rows if not isinstance(row, Reject) and row.get("subreddit"))
     return [name for name, _ in names.most_common(1)]
@@ -264,6 +297,7 @@ def _text(corpus: str, layout: str, file: Path, config: Path, name: str) -> str:
         "base": file.name,
         "beside": os.path.relpath(_beside(corpus, file), folder) if corpus in BESIDE else "",
         "forums": _forums(file) if corpus == "score-questions" else [],
+        "audio": "index" if _holds_clips(file) else "none",
         "domain": domain,
         "subset": f"{domain}-real",
         "language": "zh" if chinese > len(beginning) / 20 else "en",

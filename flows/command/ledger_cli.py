@@ -1,14 +1,15 @@
-"""`earmark ledger`: inspect requests to models and their answers."""
+"""Implement `earmark ledger`: inspect requests to models and their answers."""
 
 from __future__ import annotations
 
 import json
 import sys
+import time
 from typing import Annotated
 
 import typer
 
-from earmark.flows.command.options import JsonOption, StoreOption, open_store, print_json
+from earmark.flows.command.options import JsonOption, StoreOption, open_store, option, print_json
 
 app = typer.Typer(
     help="Inspect the ledger: requests to models, answers, cost. EARMARK_LEDGER replaces the store's own.",
@@ -32,9 +33,7 @@ def stats(store: StoreOption = None, as_json: JsonOption = False) -> None:
 
 @app.command()
 def show(
-    key: Annotated[
-        str, typer.Argument(help="The request's key, or its first digits, as in the column judgments.request_key.")
-    ],
+    key: Annotated[str, typer.Argument(help="The request's key or its first digits; see judgments.request_key.")],
     store: StoreOption = None,
 ) -> None:
     """Show one request with its attempts, raw responses and answer.
@@ -47,24 +46,57 @@ def show(
 
 
 @app.command()
+def batches(
+    store: StoreOption = None,
+    free: Annotated[str | None, option("BATCH", "Free a lost batch: the next build asks and pays anew.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List batches at providers, or let one go that is lost there.
+
+    **Example:** `earmark ledger batches`
+    """
+    from earmark.flows.command.console import tell
+    from earmark.tasks.annotation.errors import one_line
+    from earmark.tasks.annotation.ledger_reports import batches as every
+    from earmark.tasks.annotation.ledger_reports import free_batch
+
+    freed = free_batch(_address(store), free) if free is not None else None
+    rows = every(_address(store))
+    if as_json:
+        print_json({"batches": rows, "freed_requests": freed})
+        return
+    if freed is not None:
+        tell(f"{freed:,} requests of {one_line(str(free), 80)} are free: the next build asks them anew")
+    for row in rows if freed is None else []:
+        begun = time.strftime("%Y-%m-%d %H:%M", time.localtime(row["created_at"]))
+        where = one_line(str(row["provider_id"] or row["id"]), 60)
+        tell(f"{where}: {row['state']}, {row['requests']:,} requests to {one_line(row['model'], 60)}, since {begun}")
+        if row["detail"]:
+            tell(f"  {one_line(row['detail'], 200)}")
+    if not rows:
+        tell("no batches")
+
+
+@app.command()
 def vacuum(store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Shrink the database file by the space it no longer needs. No answer is lost.
 
     **Example:** `earmark ledger vacuum`
     """
+    from earmark.flows.command.console import tell
     from earmark.tasks.annotation.ledger_reports import vacuum as shrink
 
     before, after = shrink(_address(store))
     if as_json:
         print_json({"bytes_before": before, "bytes_after": after})
     else:
-        print(f"{before:,} bytes before, {after:,} after")
+        tell(f"{before:,} bytes before, {after:,} after")
 
 
 @app.command()
 def export(
     store: StoreOption = None,
-    model: Annotated[str | None, typer.Option(help="Only requests to this annotator, as `backend:model`.")] = None,
+    model: Annotated[str | None, option("TEXT", "Only requests to this annotator, as `backend:model`.")] = None,
 ) -> None:
     """Write all requests with their answers to standard output as JSON lines.
 
@@ -77,6 +109,6 @@ def export(
 
 
 def _address(store: str | None) -> str:
-    from earmark.tasks.build.ledger import ledger_address
+    from earmark.tasks.pipeline.ledger import ledger_address
 
     return ledger_address(open_store(store))

@@ -1,7 +1,7 @@
-"""Metrics for Prometheus, at one endpoint: requests to models, their answers and cost, and the state of builds.
+"""Serve metrics for Prometheus at one endpoint: requests to models, their answers and cost, and the state of builds.
 
-They are read from the ledger and the store's run records when Prometheus asks. So one endpoint tells of all processes
-and machines that share them, and no counter starts again with a process.
+They are read from the ledger and the store's run records on each scrape. A single endpoint thus covers all processes
+and machines sharing them, and no counter restarts with a process.
 """
 
 from __future__ import annotations
@@ -11,20 +11,22 @@ import logging
 import os
 import re
 import signal
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from earmark.schemas.errors import EarmarkError
 from earmark.tasks.annotation.keys import is_loopback
 from earmark.tasks.annotation.ledger_reports import LATENCIES_S, latencies, stats
-from earmark.tasks.build.ledger import has_ledger, ledger_address
-from earmark.tasks.build.registry import corpora
+from earmark.tasks.people.server import make_bounded_server
+from earmark.tasks.pipeline.ledger import has_ledger, ledger_address
+from earmark.tasks.pipeline.registry import corpora
 from earmark.tasks.store.runs import list_runs
 from earmark.tasks.store.versions import Store, open_store
 
@@ -33,12 +35,12 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("earmark.metrics")
 SHARE_OF_TIME = 0.05
-"""Counting a large ledger takes seconds; it is not done more often than this share of the time allows."""
+"""Largest share of time spent on counting; a large ledger takes seconds."""
 LEAST_AGE_S = 1.0
 
 
 class Metrics(Collector):
-    """Counts a store's ledger and runs when it is asked, and remembers the answer for a while."""
+    """Count a store's ledger and runs on request, and cache the counts briefly."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -47,7 +49,7 @@ class Metrics(Collector):
         self._good_until = 0.0
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics as they are now, or were a moment ago; of what does not answer, as it was last known."""
+        """Yield the current metrics, or cached ones; for unreachable parts the last known ones."""
         if time.monotonic() >= self._good_until:
             started = time.monotonic()
             answers = GaugeMetricFamily(
@@ -67,26 +69,27 @@ class Metrics(Collector):
 
 
 def serve_metrics(store: str | None, host: str, port: int) -> Any:
-    """Answer Prometheus on `http://host:port/metrics`, in a thread; returns the server.
+    """Serve Prometheus on `http://host:port/metrics`, in a thread; return the server.
 
-    It answers to this machine's names, the host that it listens on and those of `EARMARK_METRICS_HOSTS`: a page in a
-    browser that has its own name resolved to this machine learns nothing.
+    Accepted names are this machine's, the listening host and those in `EARMARK_METRICS_HOSTS`: a page in a
+    browser that resolves its own name to this machine learns nothing.
 
     Raises:
         OSError: the port is in use.
     """
     registry = CollectorRegistry()
     metrics = Metrics(open_store(store))
-    server, _ = start_http_server(port, host, registry)
     further = re.split(r"[\s,]+", os.environ.get("EARMARK_METRICS_HOSTS", ""))
-    server.set_app(for_hosts(server.get_app(), {name.lower() for name in (host, *further) if name}))  # type: ignore[arg-type]
+    app = for_hosts(make_wsgi_app(registry), {name.lower() for name in (host, *further) if name})
+    server = make_bounded_server(app, host, port)
+    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
     registry.register(metrics)  # only now: nothing answers before
     return server
 
 
 def for_hosts(app: WSGIApplication, names: Collection[str], setting: str = "EARMARK_METRICS_HOSTS") -> WSGIApplication:
-    """An application that answers 403 where the request's Host is neither of this machine nor one of the names, which
-    are in lower case; `setting` is where one is added."""
+    """Return an application answering 403 unless the request's Host is this machine or a listed name, in lower case;
+    `setting` names the variable for further names."""
 
     def checked(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         host = re.fullmatch(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(:[0-9]{1,5})?", environ.get("HTTP_HOST", "").lower())

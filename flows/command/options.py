@@ -1,11 +1,11 @@
-"""What several commands share: options, arguments, and how they print JSON."""
+"""Define options and arguments shared by commands, and JSON printing."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,42 +15,40 @@ import typer
 if TYPE_CHECKING:
     from earmark.tasks.store.versions import Store
 
-StoreOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="DIR", help="The store: a folder or s3://bucket/prefix. Default: EARMARK_STORE, else data/store."
-    ),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+
+def option(spec: str, use: str, **more: Any) -> Any:
+    """Return an option with its help text; `spec` has its names and its value, such as `--limit -n N`.
+
+    Without names the parameter's name counts; with names and no value it is a flag.
+    """
+    names = [word for word in spec.split() if word.startswith("-")]
+    value = " ".join(word for word in spec.split() if word not in names)
+    return typer.Option(*names, metavar=value or ("" if names else None), help=use, **more)
+
+
+StoreOption = Annotated[str | None, option("DIR", "A folder or URL. Default: EARMARK_STORE, else data/store.")]
+JsonOption = Annotated[bool, option("--json", "Print JSON for scripts.")]
 CorpusArgument = Annotated[str, typer.Argument(help="The corpus; `earmark list` shows all.")]
 VersionArgument = Annotated[
-    str, typer.Argument(metavar="CORPUS[@vN]", help="The corpus; its newest version, or version N with @vN.")
+    str, typer.Argument(metavar="CORPUS[@vN]", help="The corpus's newest version, or version N with @vN.")
 ]
-ConfigOption = Annotated[Path, typer.Option("--config", "-c", metavar="FILE", help="The build config, a TOML file.")]
-LimitOption = Annotated[int | None, typer.Option(min=1, help="Read only the first N rows of each source.")]
+ConfigOption = Annotated[Path, option("--config -c FILE", "The build config, a TOML file.")]
+VersionConfigOption = Annotated[Path | None, option("--config -c FILE", "Use the version of this build config.")]
+ProbedConfigOption = Annotated[Path | None, option("--config -c FILE", "Ask this config's models tiny requests.")]
+LimitOption = Annotated[int | None, option("--limit -n N", "Read N rows of each source.", min=1)]
+PartOption = Annotated[int | None, option("--limit -n N", "Use N samples, chosen by a hash of their ids.", min=1)]
+EachLimitOption = Annotated[int | None, option("--limit -n N", "Use N rows of each split.", min=1)]
+AnnotatorOption = Annotated[str | None, option("--annotator -a SPEC", "The model, such as openai:gpt-audio.")]
 _NEW_FOLDER = typer.Option("--out", "-o", metavar="DIR", help="The folder to write; it must be empty or not exist.")
 OutOption = Annotated[Path, _NEW_FOLDER]
 OutFolderOption = Annotated[Path | None, _NEW_FOLDER]
-RecordOption = Annotated[
-    Path | None,
-    typer.Option("--out", "-o", metavar="DIR", help="The folder for results. Default: one in the store."),
-]
-ForceOption = Annotated[bool, typer.Option("--force", help="Replace what an earlier call wrote to --out.")]
-BaseUrlOption = Annotated[str | None, typer.Option(metavar="URL", help="The server's address, including /v1.")]
-SettingsOption = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="A TOML file with the model's options, such as budget_usd, prices and hearing."),
-]
-AudioRootOption = Annotated[
-    list[Path] | None, typer.Option(metavar="DIR", help="Also look in this folder for clips, such as moved ones.")
-]
-AskNothingOption = Annotated[bool, typer.Option("--dry-run", help="Show the requests and their cost; send nothing.")]
-AllowRejectsOption = Annotated[
-    bool,
-    typer.Option(
-        "--allow-rejects", help="Commit even if too many input rows were rejected or the main table is empty."
-    ),
-]
+RecordOption = Annotated[Path | None, option("--out -o DIR", "The folder for results. Default: in the store.")]
+ForceOption = Annotated[bool, option("--force", "Replace what an earlier call wrote to --out.")]
+BaseUrlOption = Annotated[str | None, option("URL", "The server's address, including /v1.")]
+SettingsOption = Annotated[Path | None, option("FILE", "The model's options, a TOML file: budget_usd, prices, …")]
+AudioRootOption = Annotated[list[Path] | None, option("DIR", "Look for moved clips in this folder too.")]
+AskNothingOption = Annotated[bool, option("--dry-run", "Show the requests and their cost; send nothing.")]
+AllowRejectsOption = Annotated[bool, option("--allow-rejects", "Commit despite too many rejects or no row.")]
 
 
 def _keep(keep: bool) -> bool:
@@ -60,18 +58,19 @@ def _keep(keep: bool) -> bool:
 
 
 KeepOption = Annotated[
-    bool,
-    typer.Option(
-        "--keep/--no-keep",
-        callback=_keep,
-        help="Leave Prefect's server for the next build: it ends after five minutes, or EARMARK_KEEP_S seconds.",
-    ),
+    bool, option("--keep/--no-keep", "Leave Prefect's server for the next build; see EARMARK_KEEP_S.", callback=_keep)
 ]
 
 
 def print_json(value: Any) -> None:
-    """Print a value as JSON; what JSON does not know, such as a date, as text, and no number as null."""
+    """Print a value as JSON; types unknown to JSON, such as dates, become text, and non-finite numbers null."""
     print(json.dumps(_finite(value), indent=1, ensure_ascii=False, default=str))
+
+
+def print_record(record: tuple[Any, Path], show: Callable[[Any, Path], None], as_json: bool) -> None:
+    """Print a record's facts and folder, as JSON or by `show`."""
+    facts, folder = record
+    print_json({**facts, "folder": str(folder)}) if as_json else show(facts, folder)
 
 
 def _finite(value: Any) -> Any:
@@ -85,7 +84,7 @@ def _finite(value: Any) -> Any:
 
 
 def open_store(where: str | None) -> Store:
-    """The store of `--store`; its module is imported only now, so that `--help` answers at once."""
+    """Open the store of `--store`; import its module only now, so that `--help` answers at once."""
     from earmark.tasks.store import versions
 
     return versions.open_store(where)

@@ -1,4 +1,4 @@
-"""`earmark prompts`: the words in which models are asked; what a build would send, and what comes back."""
+"""Implement `earmark prompts`: show prompts, a build's requests, and trial answers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from earmark.flows.command.options import ConfigOption, CorpusArgument, JsonOption, StoreOption, open_store, print_json
+from earmark.flows.command.options import (
+    ConfigOption,
+    CorpusArgument,
+    JsonOption,
+    StoreOption,
+    open_store,
+    option,
+    print_json,
+)
 
 if TYPE_CHECKING:
     from earmark.tasks.annotation.request import Part
-    from earmark.tasks.build.forecast import Shown
+    from earmark.tasks.pipeline.forecast import Shown
 
 app = typer.Typer(
     help="The prompts of the package, and what a build with yours would send.",
@@ -30,19 +38,26 @@ def list_prompts(
     """
     from earmark.flows.command import console
     from earmark.schemas.errors import ConfigError
-    from earmark.tasks.annotation.prompts import PACKAGED, packaged
-    from earmark.tasks.build.registry import find_corpus
+    from earmark.tasks.annotation.prompts import parse_prompt, prompt_names
+    from earmark.tasks.pipeline.registry import find_corpus
 
-    folder = find_corpus(corpus).name.replace("-", "_") if corpus else "*"
-    prompts = [(path.parent.name.replace("_", "-"), packaged(path.stem)) for path in PACKAGED.glob(f"{folder}/*.md")]
-    if not prompts:
+    room = find_corpus(corpus).name if corpus else None
+    prompts = [
+        (path.parent.name.replace("_", "-"), one.name, one.version, one.source)
+        for files in prompt_names().values()
+        for path, one in ((path, parse_prompt(path)) for path in files)
+    ]
+    columns = ("corpus", "prompt", "version", "source")
+    facts = [dict(zip(columns, one, strict=True)) for one in sorted(prompts) if room in (None, one[0])]
+    if not facts:
         raise ConfigError(f"no prompt of this package asks for '{corpus}'")
-    facts = [{"corpus": room, "prompt": one.name, "source": one.source} for room, one in sorted(prompts, key=_named)]
     print_json(facts) if as_json else console.show_prompts(facts)
 
 
 @app.command()
-def show(name: Annotated[str, typer.Argument(help="A prompt; `earmark prompts list` shows all.")]) -> None:
+def show(
+    name: Annotated[str, typer.Argument(help="A prompt, NAME or NAME@VERSION; `earmark prompts list` shows all.")],
+) -> None:
     """Print a prompt's file, to be copied and changed.
 
     A config names the copy: `[asks.rubric-decompose]`, `prompt = "mine/decompose.md"`. It may use the same variables,
@@ -52,19 +67,19 @@ def show(name: Annotated[str, typer.Argument(help="A prompt; `earmark prompts li
     """
     from earmark.schemas.config import nearest
     from earmark.schemas.errors import ConfigError
-    from earmark.tasks.annotation.prompts import PACKAGED, packaged
+    from earmark.tasks.annotation.prompts import packaged, prompt_names
 
-    known = [path.stem for path in PACKAGED.glob("*/*.md")]
-    if name not in known:
-        raise ConfigError(f"no prompt is named '{name}'{nearest(name, known)}")
-    typer.echo(packaged(name).text, nl=False)
+    known, (plain, _, version) = prompt_names(), name.partition("@")
+    if plain not in known or not (version or "1").isdecimal():
+        raise ConfigError(f"no prompt is named '{name}'{nearest(plain, known)}")
+    typer.echo(packaged(plain, int(version) if version else None).text, nl=False)
 
 
 @app.command()
 def render(
     corpus: CorpusArgument,
     config: ConfigOption,
-    row: Annotated[int, typer.Option(min=1, help="Which question of each kind, in the order of the rows.")] = 1,
+    row: Annotated[int, option("N", "Which question of each kind, in the order of the rows.", min=1)] = 1,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -75,7 +90,7 @@ def render(
     **Example:** `earmark prompts render captions --config captions.toml --row 3`
     """
     from earmark.flows.command.running import story_of
-    from earmark.tasks.build.forecast import show_questions
+    from earmark.tasks.pipeline.forecast import show_questions
 
     known, story, settings = story_of(corpus, config)
     shown = show_questions(known, story, settings, open_store(store), row)
@@ -89,7 +104,7 @@ def render(
 def try_prompts(
     corpus: CorpusArgument,
     config: ConfigOption,
-    count: Annotated[int, typer.Option("-n", min=1, max=100, help="Questions of each kind.")] = 10,
+    limit: Annotated[int, option("--limit -n N", "Ask N questions of each kind.", min=1, max=100)] = 10,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -97,15 +112,15 @@ def try_prompts(
 
     The answers stay in the ledger: a build that asks the same does not pay for them again.
 
-    **Example:** `earmark prompts try captions --config captions.toml -n 10`
+    **Example:** `earmark prompts try captions --config captions.toml --limit 10`
     """
     from earmark.flows.command.ending import stoppable
     from earmark.flows.command.running import story_of
-    from earmark.tasks.build.forecast import try_questions
+    from earmark.tasks.pipeline.forecast import try_questions
 
     known, story, settings = story_of(corpus, config)
     with stoppable("answers are kept; run the same command again to continue"):
-        shown, spent_usd = try_questions(known, story, settings, open_store(store), count)
+        shown, spent_usd = try_questions(known, story, settings, open_store(store), limit)
     if as_json:
         print_json({"questions": [_facts(one) for one in shown], "spent_usd": spent_usd})
         return
@@ -117,12 +132,8 @@ def try_prompts(
     typer.echo(f"{len(shown):,} questions, {bad:,} without an answer that can be used; {spent_usd:.4f} USD")
 
 
-def _named(both: tuple[str, Any]) -> tuple[str, str]:
-    return both[0], both[1].name
-
-
 def _lines(shown: Shown) -> Iterator[str]:
-    """A question as text that can be pasted; a model's own messages by their roles."""
+    """Yield a question as text for pasting; messages are marked by their roles."""
     yield f"=== {shown.ask}: {shown.prompt}, to {shown.request.model}"
     for message in shown.request.messages:
         yield f"# {message.role}"
@@ -147,9 +158,9 @@ def _answered(shown: Shown) -> Any:
 def _answer(shown: Shown) -> Iterator[str]:
     import json
 
-    from earmark.tasks.annotation.outcome import Reject
+    from earmark.tasks.annotation.outcome import Unanswered
 
-    if isinstance(shown.outcome, Reject):
+    if isinstance(shown.outcome, Unanswered):
         yield f"none: {shown.outcome.reason}: {shown.outcome.detail}"
         return
     yield json.dumps(_answered(shown), ensure_ascii=False)

@@ -1,52 +1,24 @@
-"""`earmark publish`: a version leaves for the Hub."""
+"""Implement `earmark publish`: publish a version to the Hub."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from earmark.flows.command.options import JsonOption, StoreOption, VersionArgument, open_store, print_json
+from earmark.flows.command.options import JsonOption, StoreOption, VersionArgument, open_store, option, print_json
 
 
 def publish(
     corpus: VersionArgument,
-    repo: Annotated[
-        str, typer.Option(metavar="ORG/NAME", help="The dataset repository; created if it does not exist.")
-    ],
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show which files would be uploaded and which the Hub has; send nothing.")
-    ] = False,
-    private: Annotated[
-        bool, typer.Option("--private", help="Publish only if the repository is private; a new one is created private.")
-    ] = False,
-    no_audio: Annotated[bool, typer.Option("--no-audio", help="Publish rows without their audio.")] = False,
-    allow_builtin: Annotated[
-        bool, typer.Option("--allow-builtin", help="Also publish labels of builtin annotators, which are for trials.")
-    ] = False,
-    allow_findings: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="A file of reviewed findings; each line has a finding's digits in [] and a reason.",
-        ),
-    ] = None,
-    audited: Annotated[
-        float | None,
-        typer.Option(min=0, max=1, metavar="LEAST", help="Publish only if audits say at least LEAST, with 95 %."),
-    ] = None,
-    collection: Annotated[
-        str | None,
-        typer.Option(metavar="TITLE", help="Add the repository to its owner's collection of this title; made if new."),
-    ] = None,
-    branch: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Publish to this branch, not to main, so that others can check the version first; no tag is made.",
-        ),
-    ] = None,
+    repo: Annotated[str, option("ORG/NAME", "The dataset repository; created if it does not exist.")],
+    dry_run: Annotated[bool, option("--dry-run", "Show what would be sent; send nothing.")] = False,
+    private: Annotated[bool, option("--private", "Make a new repository private; refuse a public one.")] = False,
+    no_audio: Annotated[bool, option("--no-audio", "Publish rows without their audio.")] = False,
+    allow_builtin: Annotated[bool, option("--allow-builtin", "Publish labels of builtin annotators too.")] = False,
+    allow_findings: Annotated[Path | None, option("FILE", "Reviewed findings: lines of [digits] and reason.")] = None,
+    audited: Annotated[float | None, option("LEAST", "Refuse audits below this precision, 95 %.", min=0, max=1)] = None,
+    collection: Annotated[str | None, option("TITLE", "Add the repository to this collection of its owner.")] = None,
+    branch: Annotated[str | None, option("NAME", "Publish to a branch for others to check; make no tag.")] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -63,8 +35,9 @@ def publish(
     `earmark publish mos-preferences --repo my-lab/mos-preferences --branch trial`
     """
     from earmark.flows.command import console
+    from earmark.flows.command.ending import stoppable
     from earmark.schemas.errors import HubError
-    from earmark.tasks.build.progress import shown
+    from earmark.tasks.pipeline.progress import shown
 
     place = open_store(store)
     options = {
@@ -76,7 +49,7 @@ def publish(
         "collection": collection,
         "branch": branch,
     }
-    with shown():
+    with stoppable("what was uploaded is kept, and unseen until all is there; run the same command again"), shown():
         facts = (_forecast if dry_run else send)(corpus, repo, str(place.root), options)
     if as_json:
         print_json(facts)
@@ -97,7 +70,7 @@ def send(corpus: str, repo: str, store: str, options: dict[str, Any]) -> dict[st
 
 
 def _forecast(corpus: str, repo: str, store: str, options: dict[str, Any]) -> dict[str, Any]:
-    from earmark.tasks.build.registry import find_corpus
+    from earmark.tasks.pipeline.registry import find_corpus
     from earmark.tasks.release.publishing import check_audited, check_fit, forecast, gathered, read_reviewed
     from earmark.tasks.store.hub import Repo
 

@@ -1,4 +1,4 @@
-"""`earmark rebuild`: several corpora are brought up to date."""
+"""Implement `earmark rebuild`: bring several corpora up to date."""
 
 from __future__ import annotations
 
@@ -6,17 +6,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from earmark.flows.command.options import JsonOption, KeepOption, StoreOption, open_store, print_json
+from earmark.flows.command.options import JsonOption, KeepOption, StoreOption, open_store, option, print_json
 
 
 def rebuild(
-    config: Annotated[
-        Path,
-        typer.Option("-c", "--config", metavar="FILE", help="The corpora, their configs and repositories, as TOML."),
-    ],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what is out of date; build nothing.")] = False,
+    config: Annotated[Path, option("-c --config FILE", "Corpora, configs and repositories, a TOML file.")],
+    dry_run: Annotated[bool, option("--dry-run", "Show what is out of date; build nothing.")] = False,
     store: StoreOption = None,
     keep: KeepOption = True,
     as_json: JsonOption = False,
@@ -57,7 +52,7 @@ def rebuild(
 def _run(plan: Any, place: Any) -> Any:
     from earmark.flows.command.ending import stoppable
     from earmark.flows.command.running import start_prefect
-    from earmark.tasks.build.progress import shown
+    from earmark.tasks.pipeline.progress import shown
 
     with stoppable("finished steps and answers are kept: the same command goes on"), shown():
         start_prefect()

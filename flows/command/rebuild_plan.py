@@ -1,4 +1,4 @@
-"""What a rebuild would do, known before Prefect is there: its config, its order, what is out of date."""
+"""Plan a rebuild without Prefect: read its config, order the corpora, find outdated ones."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from earmark.flows.command.running import plan_build, read_config
 from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.errors import EarmarkError
 from earmark.schemas.rebuild import Rebuild
-from earmark.tasks.build.progress import shown
-from earmark.tasks.build.registry import find_corpus
-from earmark.tasks.release.rebuilding import Place, in_order
+from earmark.tasks.pipeline.progress import shown
+from earmark.tasks.pipeline.registry import find_corpus
+from earmark.tasks.release.rebuilding import CorpusPlace, in_order
 from earmark.tasks.store.versions import Store
 
 
@@ -21,16 +21,16 @@ def read_rebuild(path: Path) -> Rebuild:
     """Read the config of a rebuild.
 
     Raises:
-        ConfigError: it is not one.
+        ConfigError: an invalid config.
     """
     return parse_config(Rebuild, read_toml(path), path)
 
 
-def places_of(config: Rebuild, store: Store) -> list[Place]:
-    """The corpora in the order in which they are built.
+def places_of(config: Rebuild, store: Store) -> list[CorpusPlace]:
+    """Return the corpora in build order.
 
     Raises:
-        ConfigError: a build config is not one of its corpus, or two corpora read each other.
+        ConfigError: a build config belongs to another corpus, or two corpora read each other.
     """
     configs = {
         member.corpus: (member, read_config(find_corpus(member.corpus), config.base / member.config))
@@ -40,37 +40,37 @@ def places_of(config: Rebuild, store: Store) -> list[Place]:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """How a corpus stands before a rebuild."""
+class CorpusState:
+    """The state of a corpus before a rebuild."""
 
     corpus: str
-    # what a rebuild would do with it; `wait` is for what it reads, and then perhaps build
+    # a rebuild's action; `wait` is for its inputs, and then perhaps build
     would: Literal["nothing", "build", "wait", "fail"]
-    version: str | None = None  # the one that is up to date
-    detail: str = ""  # what it waits for, or why it cannot be built
-    publish: str | None = None  # the repository that it would be published to
+    version: str | None = None  # the up-to-date version
+    detail: str = ""  # the corpora it waits for, or the reason against building
+    publish: str | None = None  # the repository to publish to
 
 
-def forecast(config: Rebuild, store: Store) -> list[Standing]:
-    """How each corpus stands, in the order of the rebuild; builds nothing.
+def forecast(config: Rebuild, store: Store) -> list[CorpusState]:
+    """Return the state of each corpus, in the order of the rebuild; build nothing.
 
-    A corpus that comes after one that would be built is not looked at: what it reads is not there yet.
+    A corpus after one to be built is not examined: its inputs do not exist yet.
     """
-    stands: dict[str, Standing] = {}
+    stands: dict[str, CorpusState] = {}
     with shown():
         for place in places_of(config, store):
             stands[place.member.corpus] = _stand(place, config.base, store, stands)
     return list(stands.values())
 
 
-def _stand(place: Place, base: Path, store: Store, stands: Mapping[str, Standing]) -> Standing:
+def _stand(place: CorpusPlace, base: Path, store: Store, stands: Mapping[str, CorpusState]) -> CorpusState:
     name = place.member.corpus
     repo = place.member.publish.repo if place.member.publish else None
     if waits := [other for other in place.after if stands[other].would != "nothing"]:
-        return Standing(name, "wait", detail=f"comes after {', '.join(waits)}", publish=repo)
+        return CorpusState(name, "wait", detail=f"comes after {', '.join(waits)}", publish=repo)
     try:
         plan, _ = plan_build(name, base / place.member.config, store)
         done = plan.up_to_date(tidy=False)
     except EarmarkError as error:
-        return Standing(name, "fail", detail=str(error))
-    return Standing(name, "nothing" if done else "build", done.name if done else None, publish=repo)
+        return CorpusState(name, "fail", detail=str(error))
+    return CorpusState(name, "nothing" if done else "build", done.name if done else None, publish=repo)

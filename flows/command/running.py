@@ -1,4 +1,4 @@
-"""How the command line runs a build: plan first, record the run, keep Prefect quiet, say how to go on."""
+"""Run a build from the command line: plan first, record the run, keep Prefect quiet, report how to continue."""
 
 from __future__ import annotations
 
@@ -14,36 +14,37 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from earmark.flows.command.ending import how, interrupted, machine_fault, stop_behind
+from earmark.flows.command.ending import how, machine_fault, stop_behind, stoppable
 from earmark.schemas.config import BuildConfig, parse_config, read_toml
-from earmark.schemas.errors import ConfigError, DiskError
+from earmark.schemas.errors import ConfigError, DiskError, StoreError
 from earmark.schemas.places import require_below_roots
 from earmark.schemas.registry import load
-from earmark.tasks.build.registry import find_corpus
+from earmark.tasks.pipeline.registry import find_corpus
 
 if TYPE_CHECKING:
     from earmark.schemas.corpus import Corpus
-    from earmark.tasks.build.plan import Plan
+    from earmark.tasks.pipeline.plan import Plan
     from earmark.tasks.store.runs import Run, State
     from earmark.tasks.store.versions import Store, Version
 
 PREFECT_BYTES = 16 << 20
-"""What the database of Prefect's server takes at first, and its log."""
+"""Initial size of the Prefect server's database and log."""
 
 
 @dataclass(frozen=True)
 class Built:
     """The outcome of `run_build`."""
 
-    version: Version  # the version that now answers for the config
+    version: Version  # the config's present version
     new: bool  # whether this build committed it
+    newest: str | None = None  # the corpus's newest version, if this one existed already
 
 
 def read_config(corpus: Corpus, path: Path, limit: int | None = None) -> BuildConfig:
-    """Read a corpus's config file: TOML, or what `earmark.build` kept of values that Python gave.
+    """Read a corpus's config file: TOML, or values from Python kept by `earmark.build`.
 
     Raises:
-        ConfigError: it is not a config of that corpus, or lies outside `EARMARK_ROOTS`.
+        ConfigError: the file is not a config of that corpus, or lies outside `EARMARK_ROOTS`.
     """
     require_below_roots("config", str(path))
     values, path = _kept_values(path) if path.suffix == ".json" else (read_toml(path), path)
@@ -54,7 +55,7 @@ def read_config(corpus: Corpus, path: Path, limit: int | None = None) -> BuildCo
 
 
 def _kept_values(path: Path) -> tuple[dict[str, Any], Path]:
-    """Values that Python gave, and a file in the folder that their paths start from, though there is none."""
+    """Return values from Python, and a nominal file in the base folder of their paths."""
     try:
         kept = json.loads(path.read_bytes())
         return dict(kept["config"]), Path(kept["base"]) / path.name
@@ -65,31 +66,66 @@ def _kept_values(path: Path) -> tuple[dict[str, Any], Path]:
 def plan_build(
     name: str, path: Path, store: Store, limit: int | None = None, *, allow_rejects: bool = False
 ) -> tuple[Plan, BuildConfig]:
-    """Read the config, look at the first rows of its inputs and fingerprint them, without starting anything.
+    """Read the config, check the first rows of its inputs and fingerprint them, without starting anything.
 
     Args:
         name, path, store, limit, allow_rejects: as in `run_build`.
 
     Raises:
-        ConfigError: it is not a config of that corpus.
-        Faults: what is wrong with the inputs, all of it.
+        ConfigError: the file is not a config of that corpus.
+        Faults: all faults of the inputs.
         EarmarkError: an input cannot be read.
     """
-    from earmark.tasks.build.plan import plan_build as planned
-    from earmark.tasks.build.preflight import check
+    from earmark.tasks.pipeline.plan import plan_build as planned
+    from earmark.tasks.pipeline.preflight import check
 
     corpus = find_corpus(name)
     config = read_config(corpus, path, limit)
     config = config.model_copy(update={"most_rejected": None}) if allow_rejects else config
     check(config, store, load(corpus.peeks)(config) if corpus.peeks else ())
-    return planned(corpus, config, store), config
+    plan = planned(corpus, config, store)
+    return plan, plan.config
+
+
+def find_version(store: Store, spec: str, path: Path | None = None) -> Version:
+    """Return the version named by `CORPUS[@vN]`, or a corpus's version of a config.
+
+    The config's version is its up-to-date one, else the newest made from the file before it, its inputs
+    or Earmark changed; the latter is reported.
+
+    Raises:
+        StoreError: the version does not exist; both a version and a config are named.
+        ConfigError: the file is not a config of that corpus.
+    """
+    from earmark.tasks.pipeline.plan import plan_build as planned
+    from earmark.tasks.pipeline.progress import say, shown
+    from earmark.tasks.store.runs import made_by
+
+    if path is None:
+        return store.find(spec)
+    if "@" in spec:
+        raise StoreError(f"expected a version or --config, found both: {spec} and {path}")
+    corpus = find_corpus(spec)
+    with shown():
+        done = planned(corpus, read_config(corpus, path), store).up_to_date(tidy=False)
+    if done is not None:
+        return store.find(f"{spec}@{done.name}")
+    made = made_by(store, spec)
+    of_config = [v.name for v in store.versions(spec) if v.name in made and made[v.name].config == str(path.absolute())]
+    if not of_config:
+        raise StoreError(
+            f"no version of {spec} in {store.address} was made from {path}; build it: earmark build {spec} -c {path}"
+        )
+    with shown():
+        say(f"{spec} {of_config[-1]} was made from {path} before it, its inputs or Earmark changed")
+    return store.find(f"{spec}@{of_config[-1]}")
 
 
 def story_of(name: str, path: Path) -> tuple[Corpus, Any, BuildConfig]:
-    """A corpus, the story that its flow tells, and a config of it, read from a file.
+    """Return a corpus, the story of its flow, and a config of it, read from a file.
 
     Raises:
-        ConfigError: it is not a config of that corpus, or one that asks nobody.
+        ConfigError: the file is not a config of that corpus, or its build asks no model.
     """
     corpus = find_corpus(name)
     config = read_config(corpus, path)
@@ -101,35 +137,40 @@ def story_of(name: str, path: Path) -> tuple[Corpus, Any, BuildConfig]:
 def forecast_build(
     name: str, path: Path, store: Store, limit: int | None = None, *, allow_rejects: bool = False
 ) -> dict[str, Any]:
-    """What a build would read, commit and ask; nothing is asked, and the store stays as it is."""
-    from earmark.tasks.build.forecast import forecast
-    from earmark.tasks.build.progress import shown
+    """Forecast a build's inputs, commits and requests; ask nothing, and change neither the store nor the ledger."""
+    from earmark.tasks.pipeline.ledger import ledger_address
+    from earmark.tasks.pipeline.preview import preview
+    from earmark.tasks.pipeline.progress import shown
+    from earmark.tasks.pipeline.scratch import scratch_store
     from earmark.tasks.store.objects import one_commit_each
 
     corpus = find_corpus(name)
-    with shown(), one_commit_each():
-        plan, config = plan_build(name, path, store, limit, allow_rejects=allow_rejects)
+    with shown(), one_commit_each(), scratch_store(store) as scratch:
+        plan, config = plan_build(name, path, scratch, limit, allow_rejects=allow_rejects)
         done, latest = plan.up_to_date(tidy=False), store.latest(name)
-        asks = None if done or not config.asked() else forecast(corpus, load(corpus.flow).story, config, store)
+        story = load(corpus.flow).story
+        shows = {} if done else preview(corpus, story, config, scratch, ledger_address(store))
     return {
         "corpus": name,
         "store": store.address,
-        "build_key": plan.build_key,
+        "build_key": plan.build_key if all(plan.made.inputs.values()) else None,
         "up_to_date": done.name if done else None,
-        "would_commit": None if done else f"v{latest.number + 1 if latest else 1}",
+        "newest": latest.name if latest else None,
+        "would_commit": None if done or shows.get("would_stop") else f"v{latest.number + 1 if latest else 1}",
+        "latest": latest.name if latest else None,
         "inputs": plan.made.inputs,
         "targets": config.targets(),
-        "asks": asks,
+        **({"asks": None, "would_stop": None} | shows),
     }
 
 
 def resume_run(run: Run, store: Store, *, allow_rejects: bool = False) -> Built:
-    """Go on with a run that did not end well; its record is settled with it.
+    """Resume a failed or interrupted run; settle its record with it.
 
     Args:
         run: its record.
-        store: where the version goes.
-        allow_rejects: as in `run_build`; a run that had it keeps it.
+        store: the version's store.
+        allow_rejects: as in `run_build`; a run started with it keeps it.
 
     Raises:
         EarmarkError: the build failed again.
@@ -155,18 +196,18 @@ def run_build(
     Args:
         name: the corpus.
         path: its config.
-        store: where the version goes.
+        store: the version's store.
         force: build even if a version is up to date.
         limit: only the first rows of each source.
         fresh: with `force`, forget the finished steps of an interrupted build.
-        allow_rejects: commit whatever was lost of the inputs, an empty main table too.
+        allow_rejects: commit despite lost inputs, even with an empty main table.
 
     Raises:
-        EarmarkError: the build failed; the record says why, and `earmark resume` goes on.
+        EarmarkError: the build failed; the record has the reason, and `earmark resume` continues.
     """
     from earmark.tasks.annotation.errors import LedgerError
-    from earmark.tasks.build.logs import RUN
-    from earmark.tasks.build.progress import say, shown
+    from earmark.tasks.pipeline.logs import RUN
+    from earmark.tasks.pipeline.progress import say, shown
     from earmark.tasks.store.model_terms import new_terms
     from earmark.tasks.store.objects import one_commit_each
     from earmark.tasks.store.runs import save_run, settle_runs, start_run
@@ -178,63 +219,72 @@ def run_build(
         plan, config = plan_build(name, path, store, limit, allow_rejects=allow_rejects)
         if not force and (done := plan.up_to_date()):
             settle_runs(store, name, path, limit, done.name)
-            return Built(done, new=False)
+            return Built(done, new=False, newest=store.versions(name)[-1].name)
         before = store.latest(name)
         if force and fresh:
             plan.forget()
         run = start_run(store, name, path, limit, force=force, allow_rejects=allow_rejects)
         RUN.set(run.run)
-        say(f"run {run.run}: building {name} from {path}")
+        here = path.absolute()
+        near = here.relative_to(Path.cwd()) if here.is_relative_to(Path.cwd()) else path
+        say(f"run {run.run}: building {name} from {near}")
         for line in new_terms(plan.made, before):
             say(line)
-        try:
-            version = _start_flow(name, config, store, force=force, inputs=plan.made.inputs)
-        except BaseException as error:
-            if (stop := stop_behind(error)) is not None:
-                _end(store, run, "interrupted", how(stop))
-                raise interrupted(stop, f"go on with: earmark resume {run.run}") from None
-            line = machine_fault(error) or first_line(error)
-            _end(store, run, "failed", line)
-            if isinstance(error, DiskError | LedgerError) or machine_fault(error):
-                raise DiskError(f"{line}; when that is mended, go on with: earmark resume {run.run}") from error
-            raise
+        with stoppable(f"finished steps and answers are kept; go on with: earmark resume {run.run}"):
+            try:
+                version = _start_flow(name, config, store, force=force, inputs=plan.made.inputs)
+            except BaseException as error:
+                if (stop := stop_behind(error)) is not None:
+                    _end(store, run, "interrupted", how(stop))
+                    raise
+                line = machine_fault(error) or first_line(error)
+                _end(store, run, "failed", line)
+                if isinstance(error, DiskError | LedgerError) or machine_fault(error):
+                    raise DiskError(f"{line}; when that is mended, go on with: earmark resume {run.run}") from error
+                raise
         save_run(store, run.model_copy(update={"state": "completed", "version": version, "ended": datetime.now(UTC)}))
         settle_runs(store, name, path, limit, version, force=force)
     return Built(Version(name, store.folder(name) / version), new=before is None or before.name != version)
 
 
 def demo_config(name: str) -> Path:
-    """The corpus's demo config, in `data/demo` of a clone of the repository.
+    """Return the corpus's demo config, in `data/demo` of a clone or of the installed package.
 
     Raises:
-        ConfigError: it is not there.
+        ConfigError: the corpus has no demo config.
     """
     path = Path(__file__).resolve().parents[2] / "data" / "demo" / f"{name}.toml"
     if not path.is_file():
-        raise ConfigError(f"demo of {name}: file not found: {path}; run the demo from a clone of the repository")
+        raise ConfigError(f"demo of {name}: file not found: {path}; the built-in corpora alone have a demo")
     return path
 
 
 def start_prefect() -> None:
-    """Make ready for the first flow of this process; call it before Prefect is imported.
+    """Prepare for the first flow of this process; call it before Prefect is imported.
 
     Raises:
-        DiskError: there is no room for Prefect's server, which would be waited for in vain, or it does not start.
+        DiskError: there is no room for Prefect's server, and waiting would be in vain, or it does not start; or
+            the server of `PREFECT_API_URL` does not answer.
     """
     from earmark.flows.command import prefect_server
 
     for key, value in prefect_server.QUIET.items():
         os.environ.setdefault(key, value)
-    for queue in ("APILogWorker", "EventsWorker"):  # at exit they log how much they still send, after our last line
+    for queue in ("APILogWorker", "EventsWorker"):  # at exit they log unsent counts, after Earmark's last line
         logging.getLogger(queue).setLevel(logging.ERROR)
-    if not os.environ.get("PREFECT_API_URL") and "prefect" not in sys.modules:
+    if "prefect" in sys.modules:
+        return
+    prefect_server.pass_proxies_by()
+    if url := os.environ.get("PREFECT_API_URL"):
+        prefect_server.check_api(url)
+    else:
         _check_room(prefect_server.home())
         prefect_server.use()
 
 
 def _begin_prefect() -> None:
-    """Have Prefect's server start while the inputs are read, where the build is sure to need one. Where there is no
-    room for it, that is said when the run has its record."""
+    """Start Prefect's server while the inputs are read, if the build surely needs one. A lack of room is reported once
+    the run has its record."""
     from earmark.flows.command import prefect_server
 
     if not os.environ.get("PREFECT_API_URL") and "prefect" not in sys.modules:
@@ -262,10 +312,10 @@ def _start_flow(name: str, config: BuildConfig, store: Store, *, force: bool, in
 def _end(store: Store, run: Run, state: State, error: str) -> None:
     from earmark.tasks.store.runs import save_run
 
-    with suppress(OSError):  # on a full disk: what the error says matters more, and a run that is gone shows as such
+    with suppress(OSError):  # on a full disk the error matters more, and an unrecorded end still shows as interrupted
         save_run(store, run.model_copy(update={"state": state, "error": error, "ended": datetime.now(UTC)}))
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, in one line."""
+    """Return an error's message in one line."""
     return (str(error) or type(error).__name__).splitlines()[0]

@@ -1,12 +1,12 @@
-"""`earmark serve`: a server, the deployments, a worker and the metrics, from one command on one machine."""
+"""Run a server, the deployments, a worker and the metrics from one command, for `earmark serve`."""
 
 from __future__ import annotations
 
+import json
 import os
-import secrets
 import socket
-import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,74 +16,74 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from earmark.flows.command.access import own_access
-from earmark.flows.command.supervisor import SERVE_MARK, end_family, start_supervisor
+from earmark.flows.command.ending import take
+from earmark.flows.command.prefect_server import DATABASE, check_database, home, pass_proxies_by
 from earmark.schemas.errors import ConfigError, EarmarkError
+from earmark.tasks.annotation.children import KILL_S, Child
 
 if TYPE_CHECKING:
     from prefect.events.schemas.automations import AutomationCore
 
 ROOT = Path(__file__).resolve().parents[2]
+CLONED = (ROOT / "pyproject.toml").is_file()
+DEPLOYMENTS, AUTOMATIONS = ROOT / "deploy/prefect.yaml", ROOT / "deploy/automations.yaml"
 POOL = "local"
-WORKER = "earmark-serve"  # its runs are recognised by this name among those of the pool's other workers
-HEARTBEAT_S = 30  # the least that Prefect allows; deploy/automations.yaml waits for three
+WORKER = "earmark-serve"  # identifies its runs among those of the pool's other workers
+HEARTBEAT_S = 30  # the least allowed by Prefect; deploy/automations.yaml waits for three
 START_S = 120
+RUNS_S = 8.0  # time for runs to keep work in flight and to end, and for the worker to report it
+IDLE_S = 2.0  # time for a process with nothing to keep
+FREE_S = 3.0  # wait for a port possibly held by a killed `earmark serve`
 
 
 @dataclass
 class Processes:
-    """Prefect's commands, run from the root of the clone, where the deployments' entrypoints are."""
+    """Prefect's commands, run from the root of the clone or package, the base of the deployments' entrypoints."""
 
     api: str  # the server's API
     more: dict[str, str] = field(default_factory=dict)  # further variables of their environment
-    started: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)  # those that run until `end`, by name
-    # what their environment and that of the runs holds, by which the supervisor finds them
-    mark: str = field(default_factory=lambda: secrets.token_hex(8))
-    supervisor: subprocess.Popen[bytes] | None = None  # ends them if this process is killed
+    started: dict[str, Child] = field(default_factory=dict)  # processes running until `end`, by name
 
     def start(self, name: str, *arguments: str, defaults: Mapping[str, str] | None = None) -> None:
-        """Start a command that runs until `end`. A terminal's interrupt does not reach it: `end` decides the order.
-        `defaults` are variables of its environment; where the caller has one too, the caller's value counts."""
-        self._watch()
+        """Start a command that runs until `end`, or until this process is gone. `defaults` are variables of its
+        environment; the caller's own values take precedence."""
         environment = {**(defaults or {}), **self._environment()}
-        self.started[name] = subprocess.Popen(
-            self._command(arguments), cwd=ROOT, env=environment, start_new_session=True
+        worker = name == "worker"  # it would wait for its runs, so they must get the signal too
+        self.started[name] = Child(
+            self._command(arguments),
+            cwd=ROOT,
+            env=environment,
+            and_its_own=worker,
+            grace_s=RUNS_S if worker else IDLE_S,
         )
 
     def call(self, what: str, *arguments: str) -> None:
         """Run a command to its end.
 
         Raises:
-            EarmarkError: it failed; its last lines.
+            EarmarkError: it failed; with its last lines.
         """
-        self._watch()
-        ended = subprocess.run(
-            self._command(arguments), cwd=ROOT, env=self._environment(), capture_output=True, text=True
-        )
-        if ended.returncode:
-            lines = [line for line in (ended.stdout + ended.stderr).splitlines() if line.strip()]
+        with tempfile.TemporaryFile() as said:
+            with Child(
+                self._command(arguments), cwd=ROOT, env=self._environment(), stdout=said, stderr=said, grace_s=IDLE_S
+            ) as child:
+                code = child.wait()
+            said.seek(0)
+            lines = [line for line in said.read().decode(errors="replace").splitlines() if line.strip()]
+        if code:
             raise EarmarkError(f"{what} failed: {' '.join(lines[-3:])}")
 
     def ended(self) -> str | None:
-        """The name of a process that should run and does not."""
-        return next((name for name, process in self.started.items() if process.poll() is not None), None)
+        """Return the name of an unexpectedly ended process, or None."""
+        return next((name for name, child in self.started.items() if child.poll() is not None), None)
 
     def end(self) -> None:
-        """End all: the runs, which the worker tells the server, then the worker, then the server."""
-        if self.supervisor is None:
-            return
-        end_family(self.mark)
-        for process in self.started.values():
-            process.wait()
-        self.started.clear()
-        self.supervisor.communicate()
-        self.supervisor = None
-
-    def _watch(self) -> None:
-        """Start the supervisor before anything that it shall end."""
-        self.supervisor = self.supervisor or start_supervisor(self.mark)
+        """End all, newest first: the worker with its runs, reporting them to the server; then the server."""
+        while self.started:
+            self.started.popitem()[1].end()
 
     def _command(self, arguments: tuple[str, ...]) -> list[str]:
-        return [sys.executable, "-m", "prefect", *arguments]
+        return [sys.executable, "-m", "prefect", "--no-prompt", *arguments]  # in a terminal it would prompt unseen
 
     def _environment(self) -> dict[str, str]:
         ours = {
@@ -93,7 +93,7 @@ class Processes:
             "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_S),
             "PREFECT_SERVER_DATABASE_TIMEOUT": "60",  # SQLite under several runs: wait for the lock, do not fail
         }
-        return {**ours, **os.environ, **self.more, "PREFECT_API_URL": self.api, SERVE_MARK: self.mark}
+        return {**ours, **os.environ, **self.more, "PREFECT_API_URL": self.api}
 
 
 def serve(
@@ -107,7 +107,7 @@ def serve(
     store: str | None,
     deploy_only: bool = False,
 ) -> None:
-    """Serve until interrupted (Ctrl-C, or SIGTERM as `ending.end_in_order` has it).
+    """Serve until interrupted (Ctrl-C, or SIGTERM by `ending.end_in_order`).
 
     Raises:
         EarmarkError: a part did not start, or ended by itself.
@@ -121,8 +121,12 @@ def serve(
         raise ConfigError("--deploy-only needs a server; set PREFECT_API_URL, such as http://127.0.0.1:4200/api")
     processes = Processes(known or f"http://{host}:{port}/api", _places(store))
     access = None if known else own_access(host, port)
+    pass_proxies_by()
     if access:
-        os.environ.update(access.client)  # of this process too, before Prefect is imported
+        os.environ.update(access.client, PREFECT_HOME=str(home()))  # of this process too, before Prefect is imported
+        if not {"PREFECT_SERVER_DATABASE_CONNECTION_URL", "PREFECT_API_DATABASE_CONNECTION_URL"} & os.environ.keys():
+            check_database(home() / DATABASE)
+    take(RUNS_S + IDLE_S + 2 * KILL_S)
     try:
         if access:
             _check_free(host, port)
@@ -152,7 +156,7 @@ def serve(
 
 
 def deploy(processes: Processes, file: Path, automations: Path) -> None:
-    """Wait for the server, and make the work pool, the deployments and the automations known to it.
+    """Wait for the server, and register the work pool, the deployments and the automations on it.
 
     Raises:
         EarmarkError: the server does not answer, or refused something.
@@ -160,17 +164,28 @@ def deploy(processes: Processes, file: Path, automations: Path) -> None:
     processes.call("the server", "server", "status", "--wait", "--timeout", str(START_S))
     processes.call("the work pool", "work-pool", "create", POOL, "--type", "process", "--overwrite")
     _say(f"deploying {file}")
-    processes.call("deploying", "--no-prompt", "deploy", "--all", "--prefect-file", str(file.absolute()))
+    with tempfile.TemporaryDirectory() as folder:
+        if not CLONED and file == DEPLOYMENTS:
+            file = _stored_here(file, Path(folder))
+        processes.call("deploying", "deploy", "--all", "--prefect-file", str(file.absolute()))
     install(automations, processes.api)
 
 
-def install(file: Path, api: str) -> None:
-    """Make the automations of a file known to the server; those of the same name are replaced if they differ.
+def _stored_here(file: Path, folder: Path) -> Path:
+    """Copy the package's deployments, with a store below this folder in place of the package's."""
+    here = json.dumps(str(Path.cwd() / "data/store"))
+    copy = folder / file.name
+    copy.write_text(file.read_text("utf-8").replace("store: data/store\n", f"store: {here}\n"), "utf-8")
+    return copy
 
-    One that is replaced forgets the runs that it waits for.
+
+def install(file: Path, api: str) -> None:
+    """Register the automations of a file on the server; replace automations of the same name if they differ.
+
+    A replaced automation forgets the runs it waits for.
 
     Raises:
-        ConfigError: the file is not there.
+        ConfigError: the file does not exist.
     """
     import yaml
 
@@ -192,10 +207,10 @@ def install(file: Path, api: str) -> None:
 
 
 def tell_crashed(api: str) -> None:
-    """Set runs to `Crashed` whose process ended with an earlier `earmark serve`, as when the machine failed.
+    """Set runs to `Crashed` if their process ended with an earlier `earmark serve`, as after a machine failure.
 
-    Nobody else does: their worker is gone too, and the automation misses only runs that have sent a heartbeat.
-    Runs of other workers, which may be on other machines, are left to these.
+    Nothing else does: their worker is gone too, and the automation detects only runs with a past heartbeat.
+    Runs of other workers, possibly on other machines, are left alone.
     """
     os.environ["PREFECT_API_URL"] = api
     from prefect.client.orchestration import get_client
@@ -214,7 +229,7 @@ def tell_crashed(api: str) -> None:
 
 
 def _lives(pid: str | None, run: str) -> bool:
-    """Whether a process is a run's; in a container, where numbers start again, it may be anybody's."""
+    """Return whether a process is a run's; in a container numbers start again, so it may be any process."""
     try:
         return pid is not None and psutil.Process(int(pid)).environ().get("PREFECT__FLOW_RUN_ID") == run
     except (ValueError, psutil.NoSuchProcess, psutil.AccessDenied):
@@ -222,7 +237,7 @@ def _lives(pid: str | None, run: str) -> bool:
 
 
 def _definition(automation: AutomationCore) -> dict[str, Any]:
-    """An automation as a file can define it; the server adds ids."""
+    """Return an automation in the form of a file; the server adds ids."""
     from prefect.events.schemas.automations import AutomationCore
 
     core = AutomationCore.model_validate(automation.model_dump(include=set(AutomationCore.model_fields)))
@@ -231,8 +246,9 @@ def _definition(automation: AutomationCore) -> dict[str, Any]:
 
 
 def _places(store: str | None) -> dict[str, str]:
-    """Where runs may read and write: below `EARMARK_ROOTS`, by default this folder and the clone's data; the store."""
-    roots = os.environ.get("EARMARK_ROOTS") or os.pathsep.join([str(Path.cwd()), str(ROOT / "data")])
+    """Return the folders of runs: below `EARMARK_ROOTS`, by default this folder and the clone's data; and the store."""
+    own = ROOT / ("data" if CLONED else "data/demo")  # nothing is written into an installation
+    roots = os.environ.get("EARMARK_ROOTS") or os.pathsep.join([str(Path.cwd()), str(own)])
     named = store or os.environ.get("EARMARK_STORE")
     if not named:
         return {"EARMARK_ROOTS": roots}
@@ -241,12 +257,19 @@ def _places(store: str | None) -> dict[str, str]:
 
 
 def _check_free(host: str, port: int) -> None:
-    with socket.socket() as probe:
-        if probe.connect_ex((host, port)) == 0:
+    deadline = time.monotonic() + FREE_S
+    while _listens(host, port):
+        if time.monotonic() > deadline:
             raise EarmarkError(
                 f"{host}:{port} is in use; if that is a Prefect server, set PREFECT_API_URL=http://{host}:{port}/api "
                 "to use it, else choose another --port"
             )
+        time.sleep(0.1)
+
+
+def _listens(host: str, port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((host, port)) == 0
 
 
 def _say(line: str) -> None:

@@ -1,24 +1,26 @@
-"""`earmark sql`: people's own questions to versions."""
+"""Implement `earmark inspect sql`: query versions by SQL."""
 
 from __future__ import annotations
 
-import tempfile
+import os
+import sys
+from contextlib import redirect_stdout
+from functools import partial
+from io import StringIO
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from earmark.flows.command.options import JsonOption, StoreOption, open_store, print_json
+from earmark.flows.command.options import JsonOption, StoreOption, open_store, option, print_json
+from earmark.schemas.unseen import on_terminal
 
 
 def sql(
-    statement: Annotated[
-        str, typer.Argument(metavar="SELECT", help="DuckDB's SQL; `'CORPUS@vN'.TABLE` is a version's table.")
-    ],
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write all rows to a .csv or .parquet file.")
-    ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Print at most so many rows.")] = 40,
+    statement: Annotated[str, typer.Argument(metavar="SELECT", help="DuckDB's SQL; a table is `'CORPUS@vN'.TABLE`.")],
+    out: Annotated[Path | None, option("--out -o FILE", "Write all rows to .csv or .parquet.")] = None,
+    limit: Annotated[int, option("--limit -n N", "Print N rows at most.", min=1)] = 40,
+    allow_files: Annotated[bool, option("--allow-files", "Read files of this machine: `FROM 'mine.csv'`.")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -26,20 +28,28 @@ def sql(
 
     **Examples:**
 
-    `earmark sql "SELECT split, count(*) FROM 'mos-preferences'.pairs GROUP BY ALL"`
+    `earmark inspect sql "SELECT split, count(*) FROM 'mos-preferences'.pairs GROUP BY ALL"`
 
-    `earmark sql "FROM 'mos-preferences@v2'.ratings ANTI JOIN 'mos-preferences@v1'.ratings USING (sample_id)"`
+    `earmark inspect sql "FROM 'mos-preferences@v2'.ratings ANTI JOIN 'mos-preferences@v1'.ratings USING (sample_id)"`
 
-    `earmark sql "SELECT reason, count(*) AS rows FROM 'captions'.rejects GROUP BY ALL" --out reasons.csv`
+    `earmark inspect sql "SELECT reason, count(*) AS rows FROM 'captions'.rejects GROUP BY ALL" --out reasons.csv`
     """
-    from earmark.tasks.store.select import refused, select, write_rows
+    from earmark.flows.command.ending import interrupted
+    from earmark.tasks.store.select import select, write_rows
 
-    with tempfile.TemporaryDirectory(prefix="earmark-") as spill, refused():
-        rows = select(open_store(store), statement, Path(spill))
+    try:
         if out is not None:
-            write_rows(rows, out)
+            select(open_store(store), statement, partial(write_rows, path=out), allow_files=allow_files)
             print(f"wrote {out}")
         elif as_json:
-            print_json(rows.to_arrow_table().to_pylist())
+            rows = select(open_store(store), statement, lambda rows, _: rows.to_arrow_table(), allow_files=allow_files)
+            print_json(rows.to_pylist())
         else:
-            rows.show(max_rows=limit)
+            with redirect_stdout(StringIO()) as shown:
+                show = lambda rows, _: rows.show(max_rows=limit)  # noqa: E731
+                select(open_store(store), statement, show, allow_files=allow_files)
+            print(on_terminal(shown.getvalue()), end="")
+    except KeyboardInterrupt as stop:
+        ended = interrupted(stop, "nothing was changed")
+        print(ended, file=sys.stderr, flush=True)
+        os._exit(ended.code)  # DuckDB may be in uninterruptible code, and Python's own end waits for it

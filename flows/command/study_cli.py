@@ -1,14 +1,21 @@
-"""`earmark study`: people compare or rate clips on a page of their own, and their answers become votes."""
+"""Implement `earmark people study`: people compare or rate clips on their own pages, and their answers become votes."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from earmark.flows.command.options import ForceOption, JsonOption, OutOption, StoreOption, open_store, print_json
+from earmark.flows.command.options import (
+    ForceOption,
+    JsonOption,
+    OutOption,
+    StoreOption,
+    open_store,
+    option,
+    print_json,
+)
 
 if TYPE_CHECKING:
     from earmark.schemas.study import StudyPlan
@@ -17,22 +24,21 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Let people compare or rate clips.", no_args_is_help=True, rich_markup_mode="markdown")
 
 FolderArgument = Annotated[Path, typer.Argument(metavar="DIR", help="The study's folder, as `start` wrote it.")]
-FilesArgument = Annotated[
-    list[Path] | None, typer.Argument(metavar="FILE…", help="Answer files that annotators sent back.")
-]
+FilesArgument = Annotated[list[Path] | None, typer.Argument(metavar="FILE…", help="Answers of annotators.")]
 
 
 @app.command()
 def start(
-    config: Annotated[Path, typer.Option("--config", "-c", metavar="FILE", help="The study's config, a TOML file.")],
+    config: Annotated[Path, option("--config -c FILE", "The study's config, a TOML file.")],
     out: OutOption,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Choose who hears what, and write one page for each annotator.
 
-    **Example:** `earmark study start --config study.toml --out study`
+    **Example:** `earmark people study start --config study.toml --out study`
     """
+    from earmark.flows.command.console import errors, tell
     from earmark.schemas.config import parse_config, read_toml
     from earmark.schemas.study import PAGES, Study
     from earmark.tasks.people.starting import start_study
@@ -50,71 +56,66 @@ def start(
         print_json(facts)
         return
     for reject in rejects[:5]:
-        print(f"left out: {reject.source_file}, line {reject.line}: {reject.detail}", file=sys.stderr)
+        tell(f"left out: {reject.source_file}, line {reject.line}: {reject.detail}", place=errors)
     if len(rejects) > 5:
-        print(f"left out: {len(rejects) - 5:,} more rows", file=sys.stderr)
-    print(f"{plan.study}: {len(counts)} pages in {out / PAGES}, {min(counts)} to {max(counts)} trials each")
-    print(f"send each annotator one page, or run: earmark study serve {out}")
-    print(f"{out / 'plan.json'} says which model made what: keep it")
+        tell(f"left out: {len(rejects) - 5:,} more rows", place=errors)
+    each = f"{min(counts)} to {max(counts)}" if min(counts) < max(counts) else f"{max(counts)}"
+    tell(f"{plan.study}: {len(counts)} pages in {out / PAGES}, {each} trials each")
+    tell(f"send each annotator one page, or run: earmark people study serve {out}")
+    tell(f"{out / 'plan.json'} says which model made what: keep it")
 
 
 @app.command()
 def serve(
     folder: FolderArgument,
-    host: Annotated[str, typer.Option(help="The address to listen on; a proxy of your own stands before others.")] = (
-        "127.0.0.1"
-    ),
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8765,
-    name: Annotated[
-        list[str] | None, typer.Option("--name", metavar="HOST", help="A name under which a proxy passes requests on.")
-    ] = None,
+    host: Annotated[str, option("HOST", "The address to listen on; use a proxy for other machines.")] = ("127.0.0.1"),
+    port: Annotated[int, option("N", "The port; 0 takes a free one.", min=0, max=65535)] = 8765,
+    name: Annotated[list[str] | None, option("--name HOST", "A name by which a proxy calls this server.")] = None,
 ) -> None:
     """Serve the pages and keep what annotators answer, trial by trial.
 
     The links are in `links.txt`; each holds the key of one page. Answers lie in `answers/`.
 
-    **Example:** `earmark study serve study --port 8765`
+    **Example:** `earmark people study serve study --port 8765`
     """
+    from earmark.flows.command.console import tell
     from earmark.flows.command.metrics import for_hosts
     from earmark.schemas.errors import InputError
     from earmark.tasks.people.answers import read_plan
-    from earmark.tasks.people.served import StudyApp, make_study_server
+    from earmark.tasks.people.served import StudyApp
+    from earmark.tasks.people.server import make_bounded_server
 
     plan = read_plan(folder)
     names = {one.lower() for one in (host, *(name or ()))}
     try:
-        server = make_study_server(for_hosts(StudyApp(plan, folder), names, "--name"), host, port)
+        server = make_bounded_server(for_hosts(StudyApp(plan, folder), names, "--name"), host, port)
     except OSError as error:
         raise InputError(f"--host {host} --port {port}: {error.strerror}; choose another") from None
     links = folder / "links.txt"
     links.touch(mode=0o600)
     where = f"http://{host}:{server.server_port}"
     links.write_text("".join(f"{page.name} {where}/{page.key}/\n" for page in plan.pages), "utf-8")
-    print(f"{plan.study}: serving {len(plan.pages)} pages at {where}; links in {links}; Ctrl-C ends", flush=True)
+    tell(f"{plan.study}: serving {len(plan.pages)} pages at {where}; links in {links}; Ctrl-C ends")
     with server:
         try:
             server.serve_forever()
         except KeyboardInterrupt:
-            print("stopped; answers are kept, and a page goes on when it is served again")
+            tell("stopped; answers are kept, and a page goes on when it is served again")
 
 
 @app.command()
 def status(
     folder: FolderArgument,
     files: FilesArgument = None,
-    record: Annotated[
-        str | None,
-        typer.Option(
-            "--record", metavar="CORPUS[@vN]", help="Keep the MOS beside this version, for `earmark score --compare`."
-        ),
-    ] = None,
+    record: Annotated[str | None, option("--record CORPUS[@vN]", "Keep the MOS for `eval rank`.")] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show how far annotators are, who fails the checks, and how far they agree.
 
-    **Examples:** `earmark study status study returned/*.json` · with `--record music-prompts@v1` for a listening test
+    **Example:** `earmark people study status study returned/*.json`; `--record music-prompts@v1` of a listening test
     """
+    from earmark.flows.command.console import tell
     from earmark.tasks.people.answers import agreement_of, mean_opinions, progress_of, usable
 
     plan, returned, refused = _read(folder, files)
@@ -127,8 +128,8 @@ def status(
         "refused": refused,
     }
     if record is not None:
-        from earmark.tasks.build.registry import find_corpus
         from earmark.tasks.people.opinions import record_opinions
+        from earmark.tasks.pipeline.registry import find_corpus
 
         place = open_store(store)
         version = place.find(record)
@@ -138,13 +139,13 @@ def status(
     else:
         _show(facts)
         if record is not None:
-            print(f"kept beside {record}: {facts['record']}")
+            tell(f"kept beside {record}: {facts['record']}")
 
 
 @app.command()
 def fetch(
     folder: FolderArgument,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The JSON lines to write.")],
+    out: Annotated[Path, option("--out -o FILE", "The JSON lines to write.")],
     files: FilesArgument = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
@@ -153,8 +154,9 @@ def fetch(
 
     Answers of annotators who fail the checks are left out; changed, doubled or foreign files are refused.
 
-    **Example:** `earmark study fetch study returned/*.json --out votes.jsonl`
+    **Example:** `earmark people study fetch study returned/*.json --out votes.jsonl`
     """
+    from earmark.flows.command.console import errors, tell
     from earmark.schemas.errors import StoreError
     from earmark.tasks.people.answers import lines_of, usable, votes_of
     from earmark.tasks.store.files import write_text
@@ -165,22 +167,22 @@ def fetch(
     kept = usable(plan, returned)
     rows = votes_of(plan, kept)
     for line in refused:
-        print(f"refused: {line}", file=sys.stderr)
+        tell(f"refused: {line}", place=errors)
     failed = sorted({one.page for one in returned} - {one.page for one in kept})
     if failed:
-        print(f"left out, since they fail the known pairs: {', '.join(failed)}", file=sys.stderr)
+        tell(f"left out, since they fail the known pairs: {', '.join(failed)}", place=errors)
     write_text(out, lines_of(rows))
     what = "votes" if plan.kind == "pairs" else "ratings"
     if as_json:
         print_json({"study": plan.study, what: len(rows), "annotators": len(kept), "file": str(out)})
         return
-    print(f"{plan.study}: {len(rows):,} {what} of {len(kept)} annotators in {out}")
+    tell(f"{plan.study}: {len(rows):,} {what} of {len(kept)} annotators in {out}")
     if plan.kind == "pairs":
-        print(f'in a config of human-preferences: format = "votes", files = ["{out.name}"]')
+        tell(f'in a config of human-preferences: format = "votes", files = ["{out.name}"]')
 
 
 def _show(facts: dict[str, Any]) -> None:
-    from earmark.flows.command.console import console, grid_of
+    from earmark.flows.command.console import print_table, tell
 
     rows = [
         (
@@ -190,11 +192,15 @@ def _show(facts: dict[str, Any]) -> None:
         )
         for one in facts["pages"]
     ]
-    headings = ("page", "answered", "known pairs right", "repeats the same", "median a trial", "checks")
-    console.print(grid_of(*headings, rows=rows))
+    headings = ("page", "answered", "known answers right", "repeats the same", "median a trial", "checks")
+    print_table(*headings, rows=rows)
     for question, alpha in facts["agreement"].items():
-        shown = "not defined yet" if alpha is None else f"{alpha:.2f}"
-        print(f"Krippendorff's alpha of {question}: {shown}")
+        shown = (
+            "not defined: it needs pairs that two annotators answered, not all alike"
+            if alpha is None
+            else f"{alpha:.2f}"
+        )
+        tell(f"Krippendorff's alpha of {question}: {shown}")
     if facts["mos"]:
         means = [
             (
@@ -205,9 +211,9 @@ def _show(facts: dict[str, Any]) -> None:
             for one in facts["mos"]
         ]
         headings = ("system", "question", "MOS", "95 %", "ratings", "annotators")
-        console.print(grid_of(*headings, rows=means, right=4))
+        print_table(*headings, rows=means, right=4)
     for line in facts["refused"]:
-        print(f"refused: {line}")
+        tell(f"refused: {line}")
 
 
 def _of(part: int, whole: int) -> str:

@@ -1,4 +1,4 @@
-"""`earmark view`: a page on this machine over all rows of a version."""
+"""Implement `earmark inspect view`: a page on this machine over all rows of a version."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import typer
 
 from earmark.flows.command.options import StoreOption, VersionArgument, open_store
 
+STOP_S = 15.0  # time for answers in flight: nothing is lost, but the page's end is no failure
+
 
 def view(
     corpus: VersionArgument,
@@ -20,26 +22,23 @@ def view(
 ) -> None:
     """Look through all rows of a version in a browser: filter, sort, listen, compare with another version.
 
-    The page is for this machine alone, at a link that no other user can guess. It needs the extra `view`.
+    The page is for this machine alone, at a link that no other user can guess.
 
-    **Example:** `earmark view mos-preferences@v2`
+    **Example:** `earmark inspect view mos-preferences@v2`
     """
     import secrets
 
-    from earmark.schemas.errors import InputError, MissingExtraError
-    from earmark.tasks.build.registry import find_corpus
+    import uvicorn
 
-    try:
-        from earmark.flows.command.viewing import make_view_app
-    except ModuleNotFoundError as error:
-        if error.name != "nicegui":
-            raise
-        raise MissingExtraError("earmark view", "view") from None
+    from earmark.flows.command import ending
+    from earmark.flows.command.console import tell
+    from earmark.flows.command.viewing import make_view_app
+    from earmark.schemas.errors import InputError
+    from earmark.tasks.pipeline.registry import find_corpus
+
     place = open_store(store)
     version = place.fetch(place.find(corpus))
     known = find_corpus(version.corpus)
-    import uvicorn
-
     try:
         listening = socket.create_server(("127.0.0.1", port))
     except OSError as error:
@@ -49,8 +48,9 @@ def view(
         app = make_view_app(version, known, place, token, Path(spill))
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1))
         address = f"http://127.0.0.1:{listening.getsockname()[1]}/{token}/"
-        print(f"{version.corpus} {version.name}: {address} on this machine; Ctrl-C ends", flush=True)
+        ending.take(STOP_S)
         try:
+            tell(f"{version.corpus} {version.name}: {address} on this machine; Ctrl-C ends")
             server.run(sockets=[listening])
         except KeyboardInterrupt:
-            print("stopped")
+            tell("stopped")

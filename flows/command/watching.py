@@ -1,4 +1,4 @@
-"""`earmark status --watch`: runs and requests to models, as they change."""
+"""Watch runs and requests to models for changes, for `earmark status --watch`."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 
 from rich.console import Group
 from rich.live import Live
-from rich.table import Table as Grid
 
-from earmark.flows.command.console import console, grid_of, runs_grid
+from earmark.flows.command.console import console, cost, runs_grid, tell
+from earmark.flows.command.tables import TextTable
 from earmark.tasks.annotation.ledger_reports import stats
-from earmark.tasks.build.ledger import has_ledger, ledger_address
+from earmark.tasks.pipeline.ledger import has_ledger, ledger_address
 from earmark.tasks.store.runs import list_runs
 from earmark.tasks.store.versions import Store
 
 EVERY_S = 1.0
-SHARE_OF_TIME = 0.1  # that may go into counting a large ledger
+SHARE_OF_TIME = 0.1  # most time for counting a large ledger
 MOST_RUNS = 15
 
 
 def watch(store: Store) -> None:
-    """Show the newest runs and the models' counts until Ctrl-C: a table that renews itself, or a line a change."""
+    """Show the newest runs and the models' counts until Ctrl-C: a live table, or a line for each change."""
     models = Models(store)
     try:
         if sys.stdout.isatty():
@@ -36,7 +36,7 @@ def watch(store: Store) -> None:
             runs = [(run.run, run.corpus, run.current_state(), run.version, run.error) for run in list_runs(store)]
             for line in [*(" ".join(filter(None, run)) for run in runs[-MOST_RUNS:]), *models.lines()]:
                 if line not in printed:
-                    print(line, flush=True)
+                    tell(line)
                     printed.add(line)
             time.sleep(max(EVERY_S, models.took_s / SHARE_OF_TIME))
     except KeyboardInterrupt:
@@ -44,15 +44,15 @@ def watch(store: Store) -> None:
 
 
 class Models:
-    """The ledger's counts by model, and how fast answers come between two looks."""
+    """The ledger's counts by model, and the rate of answers between two reads."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.took_s = 0.0  # of the last look
+        self.took_s = 0.0  # of the last read
         self._before: dict[str, tuple[float, int]] = {}
 
     def look(self) -> dict[str, dict[str, Any]]:
-        """Each model's counts, with `per_s`: requests answered or given up a second since the last look."""
+        """Return each model's counts, with `per_s`: requests answered or given up per second since the last read."""
         if not has_ledger(self.store):
             return {}
         started = time.monotonic()
@@ -65,18 +65,17 @@ class Models:
         self.took_s = time.monotonic() - started
         return by_model
 
-    def grid(self) -> Grid:
-        """The counts as a table."""
+    def grid(self) -> TextTable:
+        """Return the counts as a table."""
         rows = [(model, *_cells(facts)) for model, facts in self.look().items()]
-        return grid_of(
-            "model", "answered", "rejected", "open", "a second", "failed", "tokens", "USD", rows=rows, right=7
-        )
+        headings = ("model", "answered", "rejected", "open", "a second", "failed", "tokens", "USD")
+        return TextTable(headings, rows, right=7, drop=("rejected", "failed", "tokens"))
 
     def lines(self) -> list[str]:
-        """The counts as lines, without the speed: a line is printed once."""
+        """Return the counts as lines, without the rate: a line is printed once."""
         return [
             f"{model}: {facts['answered']:,} answered, {facts['rejected']:,} rejected, {facts['open']:,} open, "
-            f"${facts.get('cost_usd', 0):.2f}"
+            f"{cost(facts)}{' USD' if facts.get('cost_usd') else ''}"
             for model, facts in self.look().items()
         ]
 
@@ -84,5 +83,5 @@ class Models:
 def _cells(facts: Mapping[str, Any]) -> list[str]:
     tokens = facts.get("input_tokens", 0) + facts.get("output_tokens", 0)
     counts = [f"{facts[name]:,}" for name in ("answered", "rejected", "open")]
-    failed, cost = facts.get("failed_attempts", 0), facts.get("cost_usd", 0.0)
-    return [*counts, f"{facts['per_s']:.1f}", f"{failed:,}", f"{tokens:,}", f"{cost:.2f}"]
+    failed = facts.get("failed_attempts", 0)
+    return [*counts, f"{facts['per_s']:.1f}", f"{failed:,}", f"{tokens:,}", cost(facts)]

@@ -1,34 +1,20 @@
-"""`earmark withdraw`: what someone takes back leaves every corpus."""
+"""Implement `earmark withdraw`: remove withdrawn data from every corpus."""
 
 from __future__ import annotations
 
 import re
 from typing import Annotated, Any
 
-import typer
-
-from earmark.flows.command.options import JsonOption, StoreOption, open_store, print_json
+from earmark.flows.command.options import JsonOption, StoreOption, open_store, option, print_json
 
 
 def withdraw(
-    reason: Annotated[
-        str,
-        typer.Option(
-            metavar="TEXT",
-            help="The reason. The store keeps it and never publishes it; do not write personal data in it.",
-        ),
-    ],
-    annotator: Annotated[
-        str | None,
-        typer.Option(metavar="ID", help="The annotator's id as in the tables, or SOURCE/ID as in the vote export."),
-    ] = None,
-    clip: Annotated[str | None, typer.Option(metavar="SHA256", help="The SHA-256 of a clip or image.")] = None,
-    prompt: Annotated[str | None, typer.Option(metavar="ID", help="The prompt's id.")] = None,
-    corpus: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Search only this corpus, if others use the id for something else."),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count the rows to remove; change nothing.")] = False,
+    reason: Annotated[str, option("TEXT", "The reason, kept unpublished in the store; name nobody.")],
+    annotator: Annotated[str | None, option("ID", "The id in the tables, or SOURCE/ID in a vote export.")] = None,
+    clip: Annotated[str | None, option("SHA256", "The SHA-256 of a clip or image.")] = None,
+    prompt: Annotated[str | None, option("ID", "The prompt's id.")] = None,
+    corpus: Annotated[str | None, option("NAME", "Search this corpus alone.")] = None,
+    dry_run: Annotated[bool, option("--dry-run", "Count the rows to remove; change nothing.")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -44,8 +30,8 @@ def withdraw(
     """
     from earmark.flows.command import console
     from earmark.schemas.errors import ConfigError
-    from earmark.tasks.build.progress import shown
-    from earmark.tasks.build.registry import corpora, find_corpus
+    from earmark.tasks.pipeline.progress import shown
+    from earmark.tasks.pipeline.registry import corpora, find_corpus
     from earmark.tasks.release import withdrawal
 
     named = [(kind, value) for kind, value in (("annotator", annotator), ("clip", clip), ("prompt", prompt)) if value]

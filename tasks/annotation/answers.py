@@ -1,14 +1,14 @@
-"""From what a model said to an answer that fits what was asked, or to a typed fault. Pure functions; nothing is asked.
+"""Turn a model's reply into an answer in the requested form, or into a typed fault. Pure functions; nothing is asked.
 
-Raise `PARSER` with every change of what these functions return: finished requests are then read again from their raw
-responses, without asking.
+Raise `PARSER` with every change of their results: finished requests are then read again from their raw responses,
+without asking.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -17,39 +17,52 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
-from earmark.tasks.annotation.errors import BadAnswer, Empty, Refused, SchemaMismatch, Truncated, one_line
+from earmark.tasks.annotation.errors import (
+    BadAnswer,
+    BrokenOff,
+    Empty,
+    LowShare,
+    Refused,
+    SchemaMismatch,
+    Truncated,
+    one_line,
+)
 from earmark.tasks.annotation.forgiving import as_json, fitted
 from earmark.tasks.annotation.request import Ask, Choice, FreeText, Json, Rating, YesNo
+from earmark.tasks.annotation.thoughts import spoken
 
-PARSER = 3
+PARSER = 4
 MOST_TOKENS = 10_000_000
-"""More than any model takes or gives: a larger count is none."""
+"""More tokens than any model takes or gives: a larger count is invalid."""
 NO_USAGE = "expected token counts, found none"
 MOST_DEPTH = 64
-"""An answer of more lists and objects inside each other is none."""
+"""Greatest nesting of lists and objects in an answer."""
 MOST_LOGPROB = 0.01
-"""Logarithms of probabilities are 0 at most; servers round."""
-BEFORE_CHOICE, AFTER_CHOICE = " \t\r\n\f\v\"'`*([", " \t\r\n\f\v\"'`*)].:"
+"""Greatest accepted log-probability: 0, with room for servers' rounding."""
+BEFORE_CHOICE, AFTER_CHOICE = " \t\r\n\f\v\"'`*([（［【「", " \t\r\n\f\v\"'`*)].:）］】」。：！!"
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One response in the terms that all providers share."""
+    """Response in terms shared by all providers."""
 
-    text: str  # what the model said; empty if nothing
+    text: str  # the model's text; may be empty
     refusal: str | None = None  # its refusal or the filter's reason
-    cut: bool = False  # whether it ran into the token cap
-    model: str | None = None  # the name that the server reports
-    input_tokens: int = 0  # all tokens in, audio among them
+    cut: bool = False  # whether it reached the token cap
+    broken: str | None = None  # how it ended, if its end is unknown
+    unreadable: str | None = None  # content in the place of its text, if it is no text
+    model: str | None = None  # the name reported by the server
+    input_tokens: int = 0  # all tokens in, including audio
     audio_tokens: int = 0  # audio tokens in
-    output_tokens: int = 0  # tokens out, thinking among them
-    odd_usage: str | None = None  # what is wrong with the counts that came, if anything is; all three are 0 then
+    output_tokens: int = 0  # tokens out, including thinking
+    odd_usage: str | None = None  # fault of the token counts, if any; all three are then 0
     # alternatives of the first token with their natural log-probabilities
     first_token: tuple[tuple[str, float], ...] = ()
+    embedded: bool = False  # a function of Earmark wrote it: no template marks can leak into it
 
 
 def token_counts(read: object, heard: Sequence[object], said: Sequence[object]) -> dict[str, Any]:
-    """Fields of a `Reply` from the counts that a server reports; they are what a stranger wrote.
+    """Return fields of a `Reply` from the token counts reported by a server, which are outside data.
 
     Args:
         read: all tokens in.
@@ -57,7 +70,7 @@ def token_counts(read: object, heard: Sequence[object], said: Sequence[object]) 
         said: tokens out, in parts.
 
     Returns:
-        The counts; or 0 for each, and in `odd_usage` which of them is no whole number from 0 to `MOST_TOKENS`.
+        The counts; or in `odd_usage` the first value other than a whole number from 0 to `MOST_TOKENS`.
     """
     for one in (read, *heard, *said):
         if not _is_count(one):
@@ -69,7 +82,7 @@ def token_counts(read: object, heard: Sequence[object], said: Sequence[object]) 
 
 
 def model_name(value: object) -> str | None:
-    """The name that a server reports of its model, as a line; None where it reports none."""
+    """Return the model name reported by a server, in one line; None without a name."""
     return (one_line(value) or None) if isinstance(value, str) else None
 
 
@@ -79,32 +92,48 @@ def _is_count(value: object) -> bool:
     return 0 <= value <= MOST_TOKENS and value == int(value)
 
 
-def answer_value(ask: Ask, reply: Reply) -> Any:
-    """The answer's value: text, one of the choices, JSON; for yes/no a dict with `p_yes` (0 to 1), for a rating
-    one with `score`.
+def answer_value(ask: Ask, reply: Reply, least_share: float = 0.0, fences: Iterable[str] = ()) -> Any:
+    """Return the answer's value: text, a choice, JSON; for yes/no a dict with `p_yes` (0 to 1), for a rating with
+    `score`.
+
+    Args:
+        ask: the form of the answer.
+        reply: the model's reply.
+        least_share: least total share of the requested words in the first token's probability.
+        fences: tags of the prompt's own fences, as `Request.fences` gives them.
 
     Raises:
         Refused: the model or a filter declined.
+        BrokenOff: it has no known end.
+        LowShare: a yes/no or rating below `least_share`.
         Empty: no text.
         Truncated: the token cap cut the answer.
-        SchemaMismatch: no JSON that fits, or more than one, or one that no table could hold.
-        BadAnswer: none of the choices, no log-probabilities of yes and no or of digits, or what is no text.
+        SchemaMismatch: no JSON in the schema, or several values, or a value no table can hold.
+        BadAnswer: none of the choices, no log-probabilities of yes and no or of digits, no text, or a mark of the
+            prompt's own fence.
     """
     if reply.refusal is not None:
         raise Refused(one_line(reply.refusal) or "no reason given")
-    if isinstance(ask, YesNo):
-        return yes_no(ask, reply)
-    if isinstance(ask, Rating):
-        return rating(ask, reply)
-    text = reply.text.rpartition("</think>")[2].strip()
+    if reply.broken is not None:
+        raise BrokenOff(f"expected an answer with a known end, found {one_line(reply.broken)}")
+    if isinstance(ask, YesNo | Rating):
+        value = yes_no(ask, reply) if isinstance(ask, YesNo) else rating(ask, reply)
+        if value["share"] < least_share:
+            raise LowShare(low_share(value["share"], least_share, likeliest(reply)))
+        return value
+    if reply.unreadable is not None:
+        raise BadAnswer(f"expected text, found {one_line(reply.unreadable)}")
+    text = reply.text.strip() if reply.embedded else spoken(reply.text)
     if not text:
+        if reply.cut:
+            raise Truncated(f"no text came within {reply.output_tokens} tokens")
         raise Empty("the answer has no text")
-    if text.startswith("<think>"):  # drafts in it are no answer
-        raise Truncated("the answer ends before its thinking does")
+    if leaked := next((tag for tag in fences if tag in text), None):
+        raise BadAnswer(f"expected an answer, found the prompt's own fence '-{leaked}' in it")
     if isinstance(ask, Json):
         return _json_value(ask, text, cut=reply.cut)
     if reply.cut:
-        raise Truncated(f"the answer ran into the token cap after {reply.output_tokens} tokens")
+        raise Truncated(f"the answer ran into the token cap (max_tokens) after {reply.output_tokens} tokens")
     if isinstance(ask, FreeText):
         if fault := _unfit(text):
             raise BadAnswer(f"expected text, found {fault}")
@@ -113,30 +142,50 @@ def answer_value(ask: Ask, reply: Reply) -> Any:
 
 
 def yes_no(ask: YesNo, reply: Reply) -> dict[str, Any]:
-    """Two-way softmax over the first token.
+    """Compute the two-way softmax over the first token.
 
-    Spellings that differ in case or surrounding space count together. Where only one of the two is among the listed
-    alternatives, the other is no likelier than the least listed one: that bound stands in and `bounded` is true.
+    Spellings count together regardless of case and surrounding space. If only yes or no is among the listed
+    alternatives, the other has at most the mass of all unlisted tokens, and at most the least listed mass: this bound
+    stands in and `bounded` is true.
 
     Returns:
-        `p_yes` (0 to 1); `share` (0 to 1), what yes and no have together of all tokens: where it is small, the model
-        was about to say something else; `bounded`.
+        `p_yes` (0 to 1); `share` (0 to 1), the listed mass of yes and no: if it is small, the model was about to say
+        something else; `bounded`.
 
     Raises:
         BadAnswer: no log-probabilities, or neither word is listed.
     """
     yes, no = _masses(reply, ask.words, f"{ask.yes} or {ask.no}")
-    least = math.exp(min(logprob for _, logprob in reply.first_token))
-    bounded = yes == 0 or no == 0
-    yes, no = yes or min(least, no), no or min(least, yes)
-    return {"p_yes": yes / (yes + no), "share": min(1.0, yes + no), "bounded": bounded}
+    share, bounded = min(1.0, yes + no), yes == 0 or no == 0
+    if bounded:
+        chosen, *others = (math.exp(logprob) for _, logprob in reply.first_token)
+        most = max(0.0, 1.0 - math.fsum([chosen, *others]))
+        most = min(most, *others) if others else most
+        yes, no = yes or min(most, no), no or min(most, yes)
+    return {"p_yes": yes / (yes + no), "share": share, "bounded": bounded}
+
+
+def says_yes(p_yes: float) -> bool:
+    """Return whether a probability of yes means yes: one half means neither."""
+    return p_yes > 0.5
+
+
+def likeliest(reply: Reply) -> str:
+    """Return the likeliest first token for messages."""
+    return one_line(max(reply.first_token, key=lambda pair: pair[1])[0]) or "a blank"
+
+
+def low_share(share: float, least: float, likely: str = "") -> str:
+    """Return a message about too small a share."""
+    about = f" ('{likely}' is likelier)" if likely else ""
+    return f"expected the words asked for to have {least:g} of the first token (least_share), found {share:.2g}{about}"
 
 
 def rating(ask: Rating, reply: Reply) -> dict[str, Any]:
-    """The mean of the scale's digits by their share of the first token; a digit that is not listed counts as 0.
+    """Return the mean of the scale's digits weighted by their first-token probability; unlisted digits count as 0.
 
     Returns:
-        `score`, from the scale's lowest to its highest; `share` (0 to 1), what its digits have of all tokens.
+        `score`, from the scale's lowest to its highest; `share` (0 to 1), the digits' mass among all tokens.
 
     Raises:
         BadAnswer: no log-probabilities, or no digit of the scale is listed.
@@ -148,16 +197,15 @@ def rating(ask: Rating, reply: Reply) -> dict[str, Any]:
 
 
 def _masses(reply: Reply, words: Sequence[str], wanted: str) -> list[float]:
-    """Probability of each word as the first token; one at least is listed."""
+    """Return the probability of each word as the first token; at least one is listed."""
     if not reply.first_token:
         raise BadAnswer("expected log-probabilities of the first token, found none; does the server offer them?")
     for token, logprob in reply.first_token:
-        if not logprob <= MOST_LOGPROB:  # nor is NaN
+        if not logprob <= MOST_LOGPROB:  # also rejects NaN
             raise BadAnswer(f"expected the logarithm of a probability, found {logprob:g} of {one_line(token)!r}")
     masses = [_mass(reply.first_token, word) for word in words]
     if not any(masses):
-        likely = max(reply.first_token, key=lambda pair: pair[1])[0]
-        raise BadAnswer(f"expected {wanted} as the first token, found {one_line(likely)!r} likelier")
+        raise BadAnswer(f"expected {wanted} as the first token, found '{likeliest(reply)}' likelier")
     return masses
 
 
@@ -184,7 +232,7 @@ def _json_value(ask: Json, text: str, *, cut: bool) -> Any:
     if fitting and all(value == fitting[0] for value in fitting):
         return fitting[0]
     if cut:
-        raise Truncated("the JSON ran into the token cap")
+        raise Truncated("the JSON ran into the token cap (max_tokens)")
     if not values:
         raise SchemaMismatch(f"expected JSON, found {one_line(text)!r}")
     if fitting:
@@ -195,10 +243,10 @@ def _json_value(ask: Json, text: str, *, cut: bool) -> Any:
 
 
 def _checked_json(text: str) -> list[Any]:
-    """The JSON in a text.
+    """Return the JSON values in a text.
 
     Raises:
-        SchemaMismatch: no table could hold it.
+        SchemaMismatch: no table can hold a value.
     """
     values = list(_json_in(text))
     if fault := next(filter(None, map(_unfit, values)), None):
@@ -207,7 +255,7 @@ def _checked_json(text: str) -> list[Any]:
 
 
 def _unfit(value: Any, depth: int = 0) -> str | None:
-    """Why no table holds a value, or None where one does."""
+    """Return the reason no table can hold a value, or None."""
     if isinstance(value, str):
         try:
             value.encode()
@@ -223,7 +271,7 @@ def _unfit(value: Any, depth: int = 0) -> str | None:
 
 
 def _json_in(text: str) -> Iterator[Any]:
-    """The whole text as JSON, or else each outermost object or array that stands in it."""
+    """Yield the whole text as JSON, or else each outermost object or array in it."""
     decoder = _decoder()
     try:
         yield decoder.decode(text)
@@ -272,7 +320,7 @@ def _whole(text: str) -> int:
 
 
 def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A key that stands twice has two answers, and neither is the model's."""
+    """Reject an object with a duplicate key: neither value is the model's choice."""
     held = dict(pairs)
     if len(held) != len(pairs):
         raise ValueError("a key stands twice")

@@ -1,4 +1,4 @@
-"""What a backend is, and how the one that a spec names is made."""
+"""Define backends, and make the backend of a spec."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from earmark.schemas.files import read_regular
 from earmark.schemas.registry import load
 from earmark.tasks.annotation.answers import Reply
 from earmark.tasks.annotation.backends import provider_of
-from earmark.tasks.annotation.errors import BadMedia
+from earmark.tasks.annotation.errors import AskError, BadMedia
 from earmark.tasks.annotation.keys import find_key
 from earmark.tasks.annotation.request import (
     Ask,
@@ -34,12 +34,12 @@ Medium = TypeVar("Medium", Audio, Image)
 
 
 def read_image(image: Image) -> bytes:
-    """The bytes of a picture.
+    """Return the bytes of an image.
 
     Raises:
-        BadMedia: it cannot be read, or is not the one that the key names.
+        BadMedia: it cannot be read, or differs from the digest in the key.
     """
-    path = Path(image.path)  # messages name the file, and not where it lies: rejects keep them
+    path = Path(image.path)  # messages name the file without its folder: rejects keep them
     try:
         content = read_regular(path)
     except OSError as error:
@@ -55,21 +55,23 @@ def _no_audio(audio: Audio) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """How backends get at media. The functions are called in threads; for what cannot be read they raise `InputError`
-    or `BadMedia`, and the request is rejected.
+    """Access to media. The functions run in threads; they raise `InputError` or `BadMedia` to reject a request.
 
     Attributes:
-        load_audio: the bytes of a part in its form (span, rate, channels, codec), always the same for the same part.
-        load_image: the bytes of a picture.
-        measure: signal measurements of a part by name, for `builtin:` judges.
+        load_audio: returns the bytes of a part in its form (span, rate, channels, codec), always equal for equal parts.
+        load_image: returns the bytes of an image.
+        measure: returns signal measurements of a part by name, for `builtin:` judges.
+        redecoded: returns the clips decoded in part by Earmark 1.0.0, by SHA-256; called once, before the first
+            request.
     """
 
     load_audio: Callable[[Audio], bytes] = _no_audio
     load_image: Callable[[Image], bytes] = read_image
     measure: Callable[[Audio], Mapping[str, float]] | None = None
+    redecoded: Callable[[], frozenset[str]] = frozenset
 
     def audio(self, part: Audio) -> bytes:
-        """The part's bytes.
+        """Return the part's bytes.
 
         Raises:
             BadMedia: it cannot be read.
@@ -77,11 +79,11 @@ class Media:
         return _loaded(self.load_audio, part)
 
     def image(self, part: Image) -> bytes:
-        """The picture's bytes; raises as `audio`."""
+        """Return the image's bytes; raises as `audio`."""
         return _loaded(self.load_image, part)
 
     def at_hand(self, part: Part) -> bool:
-        """Whether a part's bytes need no work that others should not wait for."""
+        """Return whether a part's bytes need no slow work."""
         look = getattr(self.load_audio, "at_hand", None)
         return isinstance(part, Text) or (isinstance(part, Audio) and look is not None and look(part) is not None)
 
@@ -94,7 +96,7 @@ def _loaded(load: Callable[[Medium], bytes], part: Medium) -> bytes:
 
 
 class Backend(Protocol):
-    """One model that can be asked."""
+    """Model behind an interface for questions."""
 
     async def open(self) -> None:
         """Connect or load.
@@ -108,14 +110,14 @@ class Backend(Protocol):
         """Ask once and return the raw response, unread.
 
         Raises:
-            AskError: by what went wrong.
+            AskError: by the fault.
         """
 
     def read(self, request: Request, raw: str) -> Reply:
-        """What a raw response says; pure.
+        """Read a raw response; pure.
 
         Raises:
-            MalformedResponse: it is not of this protocol.
+            MalformedResponse: it is of another protocol.
         """
 
     async def close(self) -> None:
@@ -124,43 +126,46 @@ class Backend(Protocol):
 
 @runtime_checkable
 class Batching(Protocol):
-    """A backend whose provider has a batch API."""
+    """Backend with a batch API."""
 
     def batches(self) -> BatchProvider:
-        """That API."""
+        """Return the batch API."""
 
 
 class BatchProvider(Protocol):
-    """A provider's batch API. Each call is one exchange and raises `AskError` by what went wrong."""
+    """Provider's batch API. Each call is one exchange and raises `AskError` by the fault."""
 
     def line(self, key: str, request: Request) -> bytes:
-        """The request as one line of an input file, named by the key; runs in a thread."""
+        """Return the request as one line of an input file, named by the key; runs in a thread."""
 
     async def submit(self, intent: str, lines: Sequence[bytes]) -> str:
-        """Upload and start a batch that carries our intent; returns the provider's id."""
+        """Upload and start a batch with Earmark's intent; return the provider's id."""
 
     async def find(self, intent: str) -> str | None:
-        """The provider's id of the batch that carries this intent, or None where the provider knows of none."""
+        """Return the provider's id of the batch with this intent, or None."""
 
     async def state(self, provider_id: str) -> BatchState:
-        """How far it is."""
+        """Return the batch's state."""
 
-    async def results(self, state: BatchState) -> list[tuple[str, str | None, str | None]]:
-        """Key, raw response and error of each answered line; one of the last two is None."""
+    async def results(self, state: BatchState) -> list[tuple[str, str | None, AskError | None]]:
+        """Return key, raw response and fault of each readable line; one of the last two is None."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchState:
-    """State of a provider batch: whether it has ended, the provider's word for it, and where its results lie."""
+    """State of a provider batch."""
 
     provider_id: str
     ended: bool
-    word: str
-    outputs: tuple[str, ...] = ()
+    word: str  # the provider's word for it
+    outputs: tuple[str, ...] = ()  # addresses of its results
+    detail: str = ""  # the provider's message about a failure
+    full: bool = False  # refused for the account's full queue
+    late: bool = False  # ended without addresses of results yet
 
 
 def make_backend(config: AnnotatorConfig, media: Media) -> Backend:
-    """The backend that `config.annotator` names, not opened yet.
+    """Make the backend of `config.annotator`, not opened yet.
 
     Raises:
         ConfigError: no such builtin function, or the backend's module cannot be imported.
@@ -174,10 +179,10 @@ def make_backend(config: AnnotatorConfig, media: Media) -> Backend:
 
 
 def check_annotator(config: AnnotatorConfig) -> None:
-    """Say what of an annotator can be said without asking or loading it.
+    """Check an annotator without asking or loading it.
 
     Raises:
-        ConfigError: as `make_backend`; a key's name that the environment does not bind.
+        ConfigError: as `make_backend`; a key's name not bound by the environment.
         MissingExtraError: its library is not installed.
     """
     provider = provider_of(config.annotator)
@@ -190,7 +195,7 @@ def check_annotator(config: AnnotatorConfig) -> None:
 
 
 def sampling_of(config: AnnotatorConfig) -> Sampling:
-    """The sampling parameters that a config sets."""
+    """Return the sampling parameters of a config."""
     return Sampling(
         temperature=config.temperature,
         again_temperature=config.again_temperature,
@@ -211,14 +216,14 @@ def question(
     sample: int = 0,
     facts: Mapping[str, Any] | None = None,
 ) -> Request:
-    """A request to the configured model.
+    """Make a request to the configured model.
 
     Args:
-        config: names the model and its sampling parameters.
-        messages: what it is told.
-        ask: form of the answer; free text without one.
+        config: gives the model and its sampling parameters.
+        messages: the conversation.
+        ask: form of the answer; default free text.
         sample: number of the draw.
-        facts: structured input of a `builtin:` function; other models never see it.
+        facts: structured input of a `builtin:` function; hidden from other models.
     """
     return Request(
         model=config.annotator,

@@ -1,4 +1,4 @@
-"""The backends that an annotator's spec can begin with, `<name>` among the entry points `earmark.backends`."""
+"""Register the backends of annotator specs, `<name>` among the entry points `earmark.backends`."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from earmark.schemas.registry import Registry
 
 @dataclass(frozen=True)
 class Provider:
-    """What is known of a backend before its module is imported."""
+    """Facts about a backend, known before its module is imported."""
 
-    make: str  # `module:name` of what makes a `tasks.annotation.backend.Backend` of an `AnnotatorConfig` and a `Media`
-    hosted: bool = False  # whether its provider's own servers are asked, for money, unless the config names another
+    make: str  # `module:name` of a maker of a `tasks.annotation.backend.Backend` from `AnnotatorConfig` and `Media`
+    hosted: bool = False  # whether it asks its provider's paid servers, unless the config gives another
     batches: bool = False  # whether it can have a batch API (`earmark.tasks.annotation.backend.Batching`)
-    in_process: bool = False  # whether the model runs in the build's own processes
-    library: tuple[str, str] | None = None  # the library that it needs, and the extra of Earmark that brings it
-    # `module:function` that gives the registry of its models, where they are functions known by name; the build key
-    # covers the module of the one that a config names
+    in_process: bool = False  # whether the model runs in the build's own processes, or in a child process
+    library: tuple[str, str] | None = None  # its library, and the extra of Earmark with it
+    # `module:function` returning the registry of its models, for models that are named functions; the build key covers
+    # the module of the config's function
     functions: str | None = None
 
 
@@ -28,13 +28,14 @@ BACKENDS = Registry(
     {
         "openai": Provider("earmark.tasks.annotation.openai_compatible:OpenAICompatible", hosted=True, batches=True),
         "gemini": Provider("earmark.tasks.annotation.gemini:Gemini", hosted=True, batches=True),
-        "vllm": Provider(
-            "earmark.tasks.annotation.vllm_offline:VllmOffline", in_process=True, library=("vllm", "cuda")
-        ),
+        "vllm": Provider("earmark.tasks.annotation.vllm_serve:VllmServe", in_process=True),
         "transformers": Provider(
             "earmark.tasks.annotation.transformers_local:TransformersLocal",
             in_process=True,
-            library=("transformers", "audio"),
+            library=("transformers", "models"),
+        ),
+        "litellm": Provider(
+            "earmark.tasks.annotation.litellm_backend:LiteLLM", hosted=True, library=("litellm", "litellm")
         ),
         "builtin": Provider(
             "earmark.tasks.annotation.builtin:Builtin", functions="earmark.tasks.annotation.builtin:functions"
@@ -45,9 +46,9 @@ BACKENDS = Registry(
 
 
 def provider_of(annotator: str) -> Provider:
-    """The backend that a checked spec begins with.
+    """Return the backend of a checked spec.
 
     Raises:
-        ConfigError: the package that adds it cannot be imported.
+        ConfigError: its package cannot be imported.
     """
     return BACKENDS.find(annotator.partition(":")[0])

@@ -1,4 +1,4 @@
-"""OpenAI's batch API, and Azure's of its form: a file of requests, a batch over it, files of outputs and errors."""
+"""Run batches by OpenAI's batch API, also Azure's: a file of requests, a batch over it, files of outputs and errors."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from openai import AsyncOpenAI
 
 from earmark.tasks.annotation.backend import BatchState
 from earmark.tasks.annotation.bodies import json_bytes
-from earmark.tasks.annotation.errors import MalformedResponse, one_line, shaped
+from earmark.tasks.annotation.errors import MalformedResponse, ServerError, one_line, shaped
 from earmark.tasks.annotation.http import Http
 from earmark.tasks.annotation.request import Request
-from earmark.tasks.annotation.sdk import NO_KEY, client_over, first_with, result_of
+from earmark.tasks.annotation.sdk import NO_KEY, Result, client_over, first_with, read_lines, result_of
+from earmark.tasks.annotation.server_faults import fault_of
 
 INTENT = "earmark_intent"
 ENDED = ("completed", "failed", "expired", "cancelled")
 
 
 class OpenAIBatches:
-    """One account's batches.
+    """Batches of one account.
 
     Args:
         http: an open pool of connections.
         base_url: the server, up to and with the API's version.
-        body: a request's body, media in it as `Base64`.
+        body: makes a request's body, with media as `Base64`.
     """
 
     def __init__(self, http: Http, base_url: str, body: Callable[[Request], dict[str, Any]]) -> None:
@@ -33,12 +34,12 @@ class OpenAIBatches:
         self._body = body
 
     def line(self, key: str, request: Request) -> bytes:
-        """The request as a line of an input file, named by the key."""
+        """Return the request as a line of an input file, named by the key."""
         head = {"custom_id": key, "method": "POST", "url": "/v1/chat/completions"}
         return json_bytes({**head, "body": self._body(request)})
 
     async def submit(self, intent: str, lines: Sequence[bytes]) -> str:
-        """Upload the lines and start a batch whose metadata carries the intent."""
+        """Upload the lines and start a batch with the intent in its metadata."""
         content = (f"{intent}.jsonl", b"\n".join(lines) + b"\n", "application/jsonl")
         file = await result_of(self._client.files.create(file=content, purpose="batch"), "a file")
         create = self._client.batches.create(
@@ -50,7 +51,7 @@ class OpenAIBatches:
         return _text((await result_of(create, "a batch")).id, "id")
 
     async def find(self, intent: str) -> str | None:
-        """The batch that carries the intent, newest first."""
+        """Return the newest batch with the intent."""
 
         async def listed() -> AsyncIterator[tuple[Any, Any]]:
             async for batch in self._client.batches.list(limit=100):
@@ -59,29 +60,35 @@ class OpenAIBatches:
         return await first_with(intent, listed())
 
     async def state(self, provider_id: str) -> BatchState:
-        """How far a batch is."""
+        """Return the state of a batch."""
         batch = await result_of(self._client.batches.retrieve(provider_id), "a batch")
         word = _text(batch.status, "status")
         files = tuple(filter(None, [batch.output_file_id, batch.error_file_id]))
-        return BatchState(provider_id, word in ENDED, word, files)
+        faults = (batch.errors.data or []) if batch.errors else []
+        detail = one_line("; ".join(str(fault.message or fault.code) for fault in faults), 300)
+        full = any(fault.code == "token_limit_exceeded" for fault in faults)
+        late = word == "completed" and not files
+        return BatchState(provider_id, word in ENDED, word, files, detail, full, late)
 
-    async def results(self, state: BatchState) -> list[tuple[str, str | None, str | None]]:
-        """Key, raw response and error of each line of the files of results."""
+    async def results(self, state: BatchState) -> list[Result]:
+        """Return key, raw response and fault of each line of the result files."""
         results = []
         for name in state.outputs:
             content = await result_of(self._client.files.content(name), "a file's content")
-            results += [_result(line) for line in content.text.splitlines() if line.strip()]
+            results += read_lines(content.text, _result)
         return results
 
 
-def _result(line: str) -> tuple[str, str | None, str | None]:
+def _result(line: str) -> Result:
     with shaped("a line with custom_id and response"):
         record = json.loads(line)
         key, response, error = str(record["custom_id"]), record.get("response") or {}, record.get("error")
-        if error is None and response.get("status_code") == 200:
+        status, body = response.get("status_code"), response.get("body")
+        if error is None and status == 200:
             return key, json.dumps(response["body"]), None
-        fault = error or (response.get("body") or {}).get("error") or response.get("status_code")
-        return key, None, one_line(str(fault), 300)
+        if error is None and isinstance(status, int) and 400 <= status < 600:
+            return key, None, fault_of(status, json.dumps(body), {}, where="a line of a batch", advice="check the key")
+        return key, None, ServerError(f"in a batch: {one_line(str(error or body or status), 300)}")
 
 
 def _text(value: object, name: str) -> str:

@@ -1,29 +1,40 @@
-"""Provider batches: half the price, an answer within a day, and neither lost nor doubled by a crash.
+"""Ask through provider batches: half the price, answers within a day, neither lost nor doubled by a crash.
 
-What a batch is to hold is written to the ledger before it is submitted, under an intent that travels in the provider's
-metadata. After a crash the intent is looked for at the provider: if it is there, its answers are collected; if not, its
-requests are free again.
+A batch's content is written to the ledger before submission, under an intent also held in the provider's metadata.
+After
+a crash the provider is searched for the intent: if found, its answers are collected; if not, its requests are released.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeVar
 
 from earmark.schemas.errors import ConfigError
 from earmark.tasks.annotation.backend import Batching, BatchProvider, BatchState
-from earmark.tasks.annotation.errors import AskError, BatchFailed, BatchUnreachable, Retriable, ServerError, StopRun
+from earmark.tasks.annotation.errors import (
+    AskError,
+    BatchFailed,
+    BatchGone,
+    BatchUnreachable,
+    ModelMissing,
+    Retriable,
+    ServerError,
+    StopRun,
+)
 from earmark.tasks.annotation.ledger_rows import Attempt, Driver, Held, record
 from earmark.tasks.annotation.pace import backoff
 
 if TYPE_CHECKING:
-    from earmark.tasks.annotation.run import Job, Run
+    from earmark.tasks.annotation.run import Job, WorkerPool
 
+LOG = logging.getLogger("earmark.annotation")
 INTEND = """
 INSERT INTO batches (id, provider, model, state, owner, requests, created_at, updated_at)
 VALUES (?, ?, ?, 'intended', ?, ?, ?, ?)
@@ -36,28 +47,28 @@ ORDER BY created_at
 MEMBERS = "SELECT r.key, r.id FROM batch_requests b JOIN requests r ON r.id = b.request_id WHERE b.batch_id = ?"
 RECORD_AT_ONCE = 500
 MOST_LOOKS = 20
-"""Failed looks at the provider in a row before a run gives up; its batches stay there."""
+"""Number of failed polls of the provider in a row before a run gives up; its batches stay there."""
 Got = TypeVar("Got")
 
 
 @dataclass(slots=True)
 class Open:
-    """A batch that is not collected yet."""
+    """Uncollected batch."""
 
-    intent: str  # our id of it
+    intent: str  # Earmark's id
     members: dict[str, int] = field(default_factory=dict)  # row of each request by key
-    provider_id: str | None = None  # the provider's id; None before it is known
-    worst_usd: float = 0.0  # what is set aside for it
+    provider_id: str | None = None  # the provider's id; None until known
+    worst_usd: float = 0.0  # amount reserved for it
 
 
-async def ask_in_batches(run: Run, jobs: Sequence[Job]) -> list[Job]:
+async def ask_in_batches(run: WorkerPool, jobs: Sequence[Job]) -> list[Job]:
     """Ask jobs through the provider's batch API.
 
     Returns:
-        Jobs that another process holds; they are waited for as in a live run.
+        Jobs held by another process; they are awaited as in a live run.
 
     Raises:
-        StopRun: as `Annotator.ask`; batches that were submitted are collected by the next run.
+        StopRun: as `Annotator.ask`; the next run collects the submitted batches.
     """
     batches = Batches(run)
     await run.ledger.free_the_dead()
@@ -71,24 +82,26 @@ async def ask_in_batches(run: Run, jobs: Sequence[Job]) -> list[Job]:
         ours = [job for job in ours if not run.replay(job)]
         await batches.ask(ours)
         left = [job for job in ours if job.key not in run.outcomes]
-        await run.let_go(left)  # to be claimed anew, with what this round recorded
+        await run.let_go(left)  # claimed again with the records of this round
     return elsewhere
 
 
 class Batches:
-    """The batches of one call."""
+    """Batches of one call."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: WorkerPool) -> None:
         if not isinstance(run.annotator.backend, Batching):
             raise ConfigError(f"annotator '{run.config.annotator}' has no batch API; set batch = false")
         self._run, self._backend = run, run.annotator.backend
+        self._open = 0  # batches being awaited
+        self._ended_one = asyncio.Event()
 
     @cached_property
     def _provider(self) -> BatchProvider:
-        return self._backend.batches()  # imports the provider's library, a second that few runs need
+        return self._backend.batches()  # imports the provider's library, which takes a second and is seldom needed
 
     async def take_over(self, jobs: dict[str, Job]) -> None:
-        """Collect what processes that are gone left at the provider."""
+        """Collect the batches of dead processes from the provider."""
         run = self._run
         for intent, provider_id in await run.ledger.change(partial(_adopt, owner=run.ledger.owner, model=self._model)):
             members = await run.ledger.change(partial(_members, intent=intent))
@@ -99,28 +112,46 @@ class Batches:
                 await self._close(batch, "failed", "the provider never heard of it")
                 continue
             await self._move(batch, "submitted")
-            await self._collect(batch, jobs)
+            if full := await self._collect(batch, jobs):
+                await self._close(batch, "failed", full)  # releases its requests
 
     async def ask(self, jobs: Sequence[Job]) -> None:
-        """Submit jobs and wait for their answers; early batches are collected while later ones are submitted."""
+        """Submit jobs and wait for their answers; early batches are collected while later batches are submitted."""
         by_key, waits = {job.key: job for job in jobs}, []
         try:
             async for part, lines in self._slices(jobs):
                 batch = await self._submit(part, lines)
                 if batch is not None:
-                    waits.append(asyncio.create_task(self._collect(batch, by_key)))
+                    waits.append(asyncio.create_task(self._bring(batch, part, by_key)))
             await asyncio.gather(*waits)
         finally:
             for wait in waits:
                 wait.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
 
+    async def _bring(self, batch: Open | None, part: list[Job], jobs: dict[str, Job]) -> None:
+        """Collect a batch; if the account's queue had no room for it, submit it again after another batch ends."""
+        while batch is not None and (full := await self._collect(batch, jobs)):
+            LOG.warning("%s: a batch waits for those before it: %s", self._model, full)
+            await self._room()
+            await self._close(batch, "failed", full)
+            lines = [await asyncio.to_thread(self._provider.line, job.key, self._run.to_send(job)) for job in part]
+            batch = await self._submit(part, lines)
+
+    async def _room(self) -> None:
+        """Wait until another batch of this call ends; without another, wait for one poll interval."""
+        if self._open:
+            self._ended_one.clear()
+            await self._ended_one.wait()
+        else:
+            await asyncio.sleep(self._run.config.batch_poll_s)
+
     @property
     def _model(self) -> str:
         return self._run.config.annotator
 
     async def _slices(self, jobs: Sequence[Job]) -> AsyncIterator[tuple[list[Job], list[bytes]]]:
-        """Jobs and their lines, within the provider's limits of number and size."""
+        """Yield jobs and their lines, within the provider's limits of number and size."""
         config = self._run.config
         part: list[Job] = []
         lines: list[bytes] = []
@@ -163,7 +194,7 @@ class Batches:
         return batch
 
     async def _submitted(self, batch: Open, lines: list[bytes]) -> str:
-        """The provider's id; where a reply was lost, the batch is looked for before it is sent again."""
+        """Return the provider's id; after a lost reply, look the batch up before sending it again."""
 
         async def once() -> str:
             try:
@@ -176,7 +207,7 @@ class Batches:
         return await self._retried(once, self._run.config.retries)
 
     async def _find(self, intent: str, patience_s: float) -> str | None:
-        """Look for an intent at the provider, for as long as a new batch may take to be listed."""
+        """Look for an intent at the provider for `patience_s`, the time until a new batch is listed."""
         until = time.monotonic() + patience_s
         while True:
             try:
@@ -187,44 +218,80 @@ class Batches:
                 return found
             await asyncio.sleep(min(self._run.config.batch_poll_s, 2.0))
 
-    async def _collect(self, batch: Open, jobs: dict[str, Job]) -> None:
-        """Wait for a batch, record its answers, and bring the jobs among them to their outcomes."""
+    async def _collect(self, batch: Open, jobs: dict[str, Job]) -> str:
+        """Wait for a batch, record its answers, and settle its jobs.
+
+        Returns:
+            The provider's message if its queue had no room for the batch, which then stays open; else an empty string.
+
+        Raises:
+            StopRun: a line met a fault common to every further request; the answers are recorded.
+        """
         run = self._run
         if batch.provider_id is None:
             raise ValueError("a batch without the provider's id cannot be collected")
         run.meter.in_flight += len(batch.members)
+        self._open += 1
         try:
             state = await self._ended(batch.provider_id)
+            if state.full:
+                return state.detail or "the queue is full"
             results = await self._looked(partial(self._provider.results, state))
             answered = {key: raw for key, raw, _ in results if raw is not None and key in batch.members}
             numbers = await self._record(batch, answered)
+        except ModelMissing as error:
+            if await self._find(batch.intent, 0.0) is not None:
+                raise
+            await self._gone(batch, jobs, error)
+            return ""
         finally:
+            self._open -= 1
+            self._ended_one.set()
             run.meter.in_flight -= len(batch.members)
             run.annotator.budget.settle(batch.worst_usd, 0.0)
-        await self._close(batch, "done", state.word)
-        errors = {key: error or "no reason given" for key, raw, error in results if raw is None}
+        said = f"{state.word}: {state.detail}" if state.detail else state.word
+        await self._close(batch, "done", said)
+        faults = {key: fault for key, _, fault in results if fault is not None}
         run.meter.exchanges += len(answered)
-        for key in batch.members:
-            job = jobs.get(key)
-            if job is None:
-                continue
-            job.held, job.attempts = Held(batch.members[key]), numbers.get(key, job.attempts)
+        for key, job in self._members_of(batch, jobs, numbers):
             if key in answered:
                 run.take_raw(job, numbers[key], answered[key], queue=False)
             elif results:
-                run.fail(job, ServerError(f"in a batch: {errors.get(key, 'no line came back')}"))
+                run.fail(job, faults.get(key) or ServerError("in a batch: no line came back"))
             else:
-                run.fail(job, BatchFailed(f"the batch ended as '{state.word}' without results"))
+                run.fail(job, BatchFailed(f"the batch ended without results, as '{said}'"))
+        if stop := next((fault for fault in faults.values() if isinstance(fault, StopRun)), None):
+            raise stop
+        return ""
+
+    async def _gone(self, batch: Open, jobs: dict[str, Job], error: ModelMissing) -> None:
+        """Close a batch missing from the account; its requests are asked again."""
+        LOG.warning(
+            "%s: batch %s is not in this account any more; its %d requests are asked anew", self._model,
+            batch.provider_id, len(batch.members),
+        )  # fmt: skip
+        await self._close(batch, "failed", f"gone: {error}")
+        for _, job in self._members_of(batch, jobs, {}):
+            self._run.fail(job, BatchGone(f"batch {batch.provider_id} is not in this account any more"))
+
+    def _members_of(self, batch: Open, jobs: dict[str, Job], numbers: dict[str, int]) -> Iterator[tuple[str, Job]]:
+        """Yield the jobs of this call in a batch, with their present state."""
+        for key, row in batch.members.items():
+            if job := jobs.get(key):
+                job.held, job.attempts = Held(row), numbers.get(key, job.attempts)
+                yield key, job
 
     async def _ended(self, provider_id: str) -> BatchState:
+        late = 0
         while True:
             state = await self._looked(partial(self._provider.state, provider_id))
-            if state.ended:
+            late += state.late
+            if state.ended and (not state.late or late > MOST_LOOKS):
                 return state
             await asyncio.sleep(self._run.config.batch_poll_s)
 
     async def _looked(self, call: Callable[[], Awaitable[Got]]) -> Got:
-        """A call that only reads, until it succeeds: the answers are paid for and wait at the provider."""
+        """Repeat a read-only call until it succeeds: the answers are paid for and wait at the provider."""
         try:
             return await self._retried(call, max(self._run.config.retries, MOST_LOOKS))
         except Retriable as error:
@@ -243,7 +310,7 @@ class Batches:
                 await asyncio.sleep(backoff(tries, config.retry_base_s, config.retry_longest_s, least_s=least))
 
     async def _record(self, batch: Open, answered: dict[str, str]) -> dict[str, int]:
-        """Keep raw answers, each once however often they are collected; returns their attempt numbers."""
+        """Record raw answers, each once even if collected again; return their attempt numbers."""
         numbers: dict[str, int] = {}
         rows = [(key, batch.members[key], raw) for key, raw in answered.items()]
         for start in range(0, len(rows), RECORD_AT_ONCE):
@@ -255,7 +322,7 @@ class Batches:
         await self._run.ledger.change(partial(_move, batch=batch, state=state, detail=detail))
 
     async def _close(self, batch: Open, state: str, detail: str) -> None:
-        """End a batch in the ledger: its requests are free again, with their answers recorded."""
+        """End a batch in the ledger: release its requests, with their answers recorded."""
         await self._run.ledger.change(partial(_close, batch=batch, state=state, detail=detail))
 
 

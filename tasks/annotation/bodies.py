@@ -1,4 +1,4 @@
-"""Bodies of requests as JSON. Media are spliced in: a megabyte of base64 is not looked through for what to escape."""
+"""Encode request bodies as JSON. Media are spliced in: a megabyte of base64 is not searched for escapes."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from binascii import b2a_base64
 from dataclasses import dataclass
 from typing import Any
 
-_MARK = secrets.token_hex(16)  # drawn anew by each process and never sent: no text of a request can hold it
+_MARK = secrets.token_hex(16)  # drawn by each process and never sent: no text of a request can hold it
 
 
 @dataclass(frozen=True, slots=True)
 class Base64:
-    """Media in a body, in the place of the string of their base64; `head` stands before it."""
+    """Media in a body, in the place of their base64 string; `head` precedes it."""
 
     data: bytes
     head: str = ""
 
 
 def json_bytes(body: Any) -> bytes:
-    """A body as JSON, the same bytes as if each `Base64` in it were that string.
+    """Encode a body as JSON, with the base64 string for each `Base64` in it.
 
     Raises:
-        TypeError: it holds what JSON has no form for.
+        TypeError: a value has no form in JSON.
     """
     held: list[bytes] = []
 

@@ -1,4 +1,4 @@
-"""What requests cost, and a cap that is never passed: the worst case of what is in flight counts as spent."""
+"""Count the cost of requests under a firm cap: the worst case of requests in flight counts as spent."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from earmark.tasks.annotation.errors import BudgetExhausted
 from earmark.tasks.annotation.limits import ModelLimits, audio_tokens, text_tokens, tokens
 from earmark.tasks.annotation.request import Request
 
-NOTHING_USD = 1e-12  # sums of costs that differ by less are the same
+BATCH_DISCOUNT = 0.5  # share taken off in the batch APIs of OpenAI and Google
+NOTHING_USD = 1e-12  # smaller differences between sums of costs are rounding
 SAFETY = 1.5
-"""Factor on the estimated tokens in, for scripts with more tokens to a byte than English."""
+"""Factor on the estimated input tokens, for scripts with more tokens per byte than English."""
 
 
 class Bill(NamedTuple):
-    """What a response comes to: tokens in and out, US dollars; `odd` says why they are an estimate, if they are."""
+    """Cost of a response: tokens in and out, US dollars; `odd` gives the reason for an estimate, if any."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -26,29 +27,29 @@ class Bill(NamedTuple):
 
 
 class Budget:
-    """Counts the spend of one annotator, over all its calls."""
+    """Spending of one annotator, over all its calls."""
 
     def __init__(self, config: AnnotatorConfig, limits: ModelLimits) -> None:
         self.cap_usd = config.budget_usd
         self.spent_usd = 0.0
         self.reserved_usd = 0.0
-        self.doubtful_usd = 0.0  # worst cases of what was sent and never came back whole: it may have been charged
-        self.odd_answers = 0  # those whose token counts could not be believed
+        self.doubtful_usd = 0.0  # worst cases of requests without a complete answer, which may have been charged
+        self.odd_answers = 0  # answers with implausible token counts
         self._prices = config.charged
-        self._discount = self._prices.batch_discount if self._prices and config.batch else 0.0
+        self._discount = BATCH_DISCOUNT if self._prices and config.batch else 0.0
         self._limits = limits
         self._freed = asyncio.Event()
 
     def worst_usd(self, request: Request) -> float:
-        """Most that the request may cost, in US dollars: a generous estimate in, `max_tokens` out."""
+        """Return the highest cost of the request, in US dollars: a generous estimate in, `max_tokens` out."""
         heard = SAFETY * audio_tokens(request, self._limits)
         read = SAFETY * text_tokens(request, self._limits)
         return self._price(read, heard, request.sampling.max_tokens)
 
     def bill(self, request: Request, reply: Reply) -> Bill:
-        """What a response cost, by the tokens that it reports; the most that it may have, where these cannot be.
+        """Return a response's cost by its token counts, or its highest cost if they are implausible.
 
-        Where nothing is charged, as by builtin functions and many servers of one's own, nothing need be reported.
+        Without charges, as for builtin functions and many private servers, no counts are needed.
         """
         if reply.odd_usage == NO_USAGE and self._prices is None:
             return Bill()
@@ -59,7 +60,7 @@ class Budget:
         return Bill(reply.input_tokens, reply.output_tokens, cost)
 
     async def reserve(self, worst_usd: float) -> None:
-        """Set the worst case aside; waits while what is in flight may still turn out cheaper.
+        """Reserve the worst case; wait while requests in flight may still turn out cheaper.
 
         Raises:
             BudgetExhausted: nothing is in flight and the cap could be passed.
@@ -73,17 +74,17 @@ class Budget:
         self.reserved_usd += worst_usd
 
     def settle(self, worst_usd: float, cost_usd: float) -> None:
-        """Replace a reservation by what was spent."""
+        """Replace a reservation by the actual cost."""
         self.reserved_usd = max(0.0, self.reserved_usd - worst_usd)
         self.spent_usd += cost_usd
         self._freed.set()
 
     def doubt(self, request: Request) -> None:
-        """Count the worst case of a request whose answer was lost: nobody knows what it cost."""
+        """Count the worst case of a request with a lost answer: its cost is unknown."""
         self.doubtful_usd += self.worst_usd(request)
 
     def exhausted(self, spent_usd: float, doubtful_usd: float, worst_usd: float) -> BudgetExhausted:
-        """The error that says so."""
+        """Return the error of an exhausted budget."""
         return BudgetExhausted(
             f"budget_usd = {self.cap_usd:g}: spent {spent_usd:.4f}, up to {doubtful_usd:.4f} for "
             f"answers that were lost on the way, and the next request may cost {worst_usd:.4f}; "

@@ -1,8 +1,8 @@
-"""The backend without a model: functions of signal measurements and facts, weak, honest and always named as such.
+"""Answer without a model, by functions of signal measurements and facts: weak, honest and always named as such.
 
-A corpus's functions lie in its room, `tasks/<corpus>/builtin.py`, which exports `FUNCTIONS` by name. Another package
-adds one by an entry point of the group `earmark.builtins`, `lab-judge-1 = "lab.builtin:judge"`. A name carries its
-version: other rules are another name, so that their answers have other keys.
+A corpus's functions are in `tasks/<corpus>/builtin.py`, which exports `FUNCTIONS` by name. Another package adds a
+function by an entry point of the group `earmark.builtins`, `lab-judge-1 = "lab.builtin:judge"`. A name includes its
+version: other rules get another name, so that their answers have other keys.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -31,12 +31,12 @@ Measured: TypeAlias = Mapping[str, float]
 Span: TypeAlias = tuple[str, float | None, float | None, float | None, float | None]
 
 MOST_MEASURED = 50_000
-"""Clips whose measurements are kept in memory."""
+"""Number of clips with measurements kept in memory."""
 
 
 @cache
 def functions() -> Registry[FunctionType]:
-    """Every builtin function by its name with version; it takes a request's facts and its clips' measurements."""
+    """Return every builtin function by its name with version, for a request's facts and its clips' measurements."""
     own: dict[str, FunctionType | str] = {}
     for path in sorted(Path(__file__).parents[1].glob("*/builtin.py")):
         module = import_module(f"earmark.tasks.{path.parent.name}.builtin")
@@ -46,7 +46,7 @@ def functions() -> Registry[FunctionType]:
 
 
 class Builtin:
-    """Runs a registered function on a request's facts and the measurements of its clips."""
+    """Backend of a registered function on a request's facts and the measurements of its clips."""
 
     def __init__(self, config: AnnotatorConfig, media: Media) -> None:
         name = config.annotator.partition(":")[2]
@@ -59,10 +59,10 @@ class Builtin:
         self._by_span: dict[Span, Measured] = {}
 
     async def open(self) -> None:
-        """Nothing to open."""
+        """Open nothing."""
 
     async def send(self, request: Request) -> str:
-        """Measure and decide; the answer comes in the form of a chat completion."""
+        """Measure and decide; return the answer in the form of a chat completion."""
         audios = [part for part in request.parts() if isinstance(part, Audio)]
         measured = await asyncio.to_thread(lambda: [self._measured(audio) for audio in audios])
         answer = self._function(json.loads(request.facts) or {}, measured)
@@ -71,18 +71,18 @@ class Builtin:
         return json.dumps({"model": self._name, "choices": [{"message": message, "finish_reason": "stop"}]})
 
     def read(self, request: Request, raw: str) -> Reply:
-        """The function's answer."""
+        """Return the function's answer."""
         from earmark.tasks.annotation.openai_compatible import (
-            read_chat_completion,  # here: HTTP is not needed to look a name up
+            read_chat_completion,  # here: looking up a name needs no HTTP
         )
 
-        return read_chat_completion(raw)
+        return replace(read_chat_completion(raw), embedded=True)
 
     async def close(self) -> None:
-        """Nothing to close."""
+        """Close nothing."""
 
     def _measured(self, audio: Audio) -> Measured:
-        """Each clip once: it stands in several pairs, and in both orders of each."""
+        """Measure each clip once: it appears in several pairs, and in both orders of each."""
         if self._measure is None:
             raise ConfigError(f"annotator 'builtin:{self._name}' needs measurements; pass Media(measure=…)")
         span = (audio.sha256, audio.start_s, audio.end_s, audio.form.longest_s, audio.form.gain_db)
@@ -98,8 +98,8 @@ class Builtin:
 
 
 @dataclass
-class Fit:
-    """How a clip fits words: points, what speaks for and against it, and the words that it does not fit."""
+class TextMatch:
+    """Match of a clip with a text: points, notes for and against it, and the mismatched words."""
 
     points: float = 0.0
     notes: list[str] = field(default_factory=list)
@@ -112,9 +112,9 @@ class Fit:
         self.notes.append(f"{measured} {'fits' if fits else 'does not fit'} '{word}'")
 
 
-def alignment(text: str, clip: Measured, reference: Measured | None = None) -> Fit:
-    """How measured tempo, brightness and loudness fit the words of a text, and a reference clip if there is one."""
-    words, fit = set(re.findall(r"[a-z]+", text.lower())), Fit()
+def alignment(text: str, clip: Measured, reference: Measured | None = None) -> TextMatch:
+    """Match a clip's tempo, brightness and loudness with the words of a text, and with a reference clip if given."""
+    words, fit = set(re.findall(r"[a-z]+", text.lower())), TextMatch()
     pace = re.search(r"(\d{2,3})\s*bpm", text.lower())
     tempo = clip["tempo_bpm"]
     if pace and tempo:
@@ -139,11 +139,11 @@ TAG_WORDS: tuple[tuple[frozenset[str], str, str, float, float], ...] = (
     (frozenset({"loud", "aggressive", "heavy", "powerful"}), "loudness_lufs", "LUFS", -18, 99),
     (frozenset({"quiet", "soft", "gentle", "delicate"}), "loudness_lufs", "LUFS", -120, -19),
 )
-"""Words, the measurement that they speak of, and its range."""
+"""Words, their measurement, and its range."""
 
 
-def _like(fit: Fit, clip: Measured, reference: Measured) -> None:
-    """Likeness to a reference in tempo and brightness."""
+def _like(fit: TextMatch, clip: Measured, reference: Measured) -> None:
+    """Match tempo and brightness with a reference."""
     if clip["tempo_bpm"] and reference["tempo_bpm"]:
         near = abs(clip["tempo_bpm"] / reference["tempo_bpm"] - 1) < 0.08
         fit.see("the reference's tempo", fits=near, measured=f"{clip['tempo_bpm']:.0f} bpm")

@@ -1,4 +1,4 @@
-"""What can go wrong with a request, each with a word that tables keep and with what is done about it."""
+"""Define the faults of a request, each with a fixed word for tables and with its remedy."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Remedy = Literal["retry", "repair", "reject", "stop"]
 
 
 def one_line(text: str, most: int = 200) -> str:
-    """Text from outside as one line that every terminal and table takes: no control characters, no half surrogates.
+    """Return outside text as one printable line: no control characters, no lone surrogates.
 
     Args:
-        text: what somebody else wrote.
-        most: longest line, in characters; what is longer ends in three dots.
+        text: the outside text.
+        most: greatest length in characters; longer text ends in three dots.
     """
     line = " ".join(text[: 10 * most].split())
     if not line.isprintable():
@@ -25,31 +25,32 @@ def one_line(text: str, most: int = 200) -> str:
 
 
 class AskError(Exception):
-    """A fault of one exchange."""
+    """Fault of one exchange."""
 
-    reason: ClassVar[str] = "error"  # the fixed word that rejects, attempts and counts carry
-    # `retry` what may succeed later, `repair` an unusable answer by asking again, `reject` at once, `stop` the whole
-    # run
+    reason: ClassVar[str] = "error"  # fixed word in rejects, attempts and counts
+    # `retry` later, `repair` an unusable answer by asking again, `reject` at once, `stop` the whole run
     remedy: ClassVar[Remedy] = "reject"
-    # whether the ledger keeps the reject. A fault of the network or the server is asked anew by the next run; a refusal
-    # or an answer that never fits is an outcome that was paid for.
+    # True: the ledger keeps the reject, as the answer or refusal was paid for. False: the next run asks again, as after
+    # faults of the network or the server.
     final: ClassVar[bool] = False
-    charged: bool = False  # whether the provider may have answered and charged for it
+    charged: bool = False  # whether the provider may have answered and charged
+    way_out: ClassVar[str] = ""  # what a person can change where many questions have this fault
 
     def __init__(self, detail: str) -> None:
         super().__init__(one_line(detail, 1000))
 
 
 class Retriable(AskError):
-    """May succeed when tried again.
+    """Fault with at most `most_tries` tries in a run: each paid answer costs money.
 
     Args:
-        detail: one line.
-        retry_after_s: how long the server asks to wait, in seconds.
-        raw: what came back, if anything did.
+        detail: message in one line.
+        retry_after_s: wait requested by the server, in seconds.
+        raw: response, if any.
     """
 
     remedy = "retry"
+    most_tries: ClassVar[int] = 100
 
     def __init__(self, detail: str, *, retry_after_s: float | None = None, raw: str | None = None) -> None:
         super().__init__(detail)
@@ -58,65 +59,83 @@ class Retriable(AskError):
 
 
 class RateLimited(Retriable):
-    """429: the server asks for patience."""
+    """Rate limit of the server (HTTP 429)."""
 
     reason = "rate_limited"
 
 
 class ServerError(Retriable):
-    """5xx, or a success status that carries an error."""
+    """HTTP 5xx, or a success status with an error in its body."""
 
     reason = "server_error"
 
 
+class Unavailable(ServerError):
+    """HTTP 502, 503 or 529: the server or its upstream is busy, loading or away."""
+
+
 class Redirected(Retriable):
-    """3xx: the answer is said to be elsewhere. Nobody goes there: the key belongs to the host that was asked."""
+    """HTTP 3xx. Redirects are not followed: the key belongs to the requested host."""
 
     reason = "redirected"
 
 
 class ConnectionFailed(Retriable):
-    """Refused, reset, or closed before the announced end of the body."""
+    """Connection refused, reset, or closed before the announced end of the body.
+
+    Args:
+        detail: message in one line.
+        refused: no server listens, so nothing was asked.
+    """
 
     reason = "connection_failed"
-    charged = True
+
+    def __init__(self, detail: str, *, refused: bool = False) -> None:
+        super().__init__(detail)
+        self.refused, self.charged = refused, not refused
 
 
 class TimedOut(Retriable):
-    """No connection, a silent connection, or an exchange beyond its time.
+    """No connection, a silent connection, or an exchange over its time limit.
 
     Args:
         kind: `connect`, `read` or `total`.
-        seconds: the limit that passed.
+        seconds: the exceeded limit.
     """
 
     reason = "timed_out"
 
     def __init__(self, kind: Literal["connect", "read", "total"], seconds: float) -> None:
         super().__init__(f"{kind} took longer than {seconds:g} s")
-        self.kind = kind
+        self.kind, self.seconds = kind, seconds
         self.charged = kind != "connect"
 
 
 class WrongContentType(Retriable):
-    """A success status with something else than JSON, as proxies answer."""
+    """Success status with a body other than JSON, as from proxies."""
 
     reason = "wrong_content_type"
     charged = True
 
 
 class MalformedResponse(Retriable):
-    """JSON that is cut short, or a body of another protocol."""
+    """Truncated JSON, or a body of another protocol."""
 
     reason = "malformed_response"
 
 
+class Misshapen(MalformedResponse):
+    """Complete JSON of another protocol."""
+
+    most_tries = 2
+
+
 @contextmanager
 def shaped(what: str) -> Iterator[None]:
-    """Read what a server sent, which may have any shape.
+    """Read a server's response, which may have any shape.
 
     Raises:
-        MalformedResponse: it has not the shape that the block reads.
+        MalformedResponse: the block found another shape.
     """
     try:
         yield
@@ -124,8 +143,23 @@ def shaped(what: str) -> Iterator[None]:
         raise MalformedResponse(f"expected {what}, found something else") from None
 
 
+class BrokenOff(Retriable):
+    """Answer without a known end: the server broke it off, or does not report how it ended."""
+
+    reason = "interrupted"
+    charged = True
+    most_tries = 2
+
+
+class BatchGone(Retriable):
+    """Batch unknown to the account: deleted, expired, or in another project."""
+
+    reason = "batch_failed"
+    most_tries = 2
+
+
 class TooLarge(AskError):
-    """A response beyond `most_response_bytes`; reading it again would cost the same again."""
+    """Response over `most_response_bytes`; a second read would cost the same."""
 
     reason = "too_large"
     charged = True
@@ -134,7 +168,7 @@ class TooLarge(AskError):
 
 
 class BadAnswer(AskError):
-    """A complete answer that is not what was asked for."""
+    """Complete answer in another form than requested."""
 
     reason = "bad_answer"
     remedy = "repair"
@@ -142,25 +176,39 @@ class BadAnswer(AskError):
 
 
 class SchemaMismatch(BadAnswer):
-    """JSON that does not fit the schema, or no JSON."""
+    """Answer without JSON, or with JSON outside the schema."""
 
     reason = "schema_mismatch"
 
 
 class Empty(BadAnswer):
-    """No text at all."""
+    """Answer without text."""
 
     reason = "empty"
 
 
 class Truncated(BadAnswer):
-    """The answer ran into `max_tokens`."""
+    """Answer cut at `max_tokens`."""
 
     reason = "truncated"
 
 
+class LowShare(AskError):
+    """Requested words with too little of the first token's probability: the model was about to say something else.
+
+    The same question gets the same probabilities, so only a further run asks again.
+    """
+
+    reason = "low_share"
+    remedy = "reject"
+    way_out = (
+        "To go on: least_share of this annotator at such shares or below (kept answers are read again for nothing), "
+        "another model, or, for one that thinks first, extra_body.chat_template_kwargs = { enable_thinking = false }"
+    )
+
+
 class Refused(AskError):
-    """The model or the provider's filter declines. Asking again would press the point; it is an outcome."""
+    """Refusal by the model or the provider's filter. It is an outcome: nothing asks again."""
 
     reason = "refused"
     remedy = "reject"
@@ -168,68 +216,108 @@ class Refused(AskError):
 
 
 class BadRequest(AskError):
-    """400, 413, 422: this request cannot succeed as it is."""
+    """HTTP 400, 413 or 422: this request cannot succeed as it is."""
 
     reason = "bad_request"
 
 
+class RowRefused(BadRequest):
+    """Bad request about a single row: it is too long, or its media cannot be read."""
+
+
 class OverLimit(AskError):
-    """Beyond what the model can hear or hold, with `on_limit = "refuse"`; never sent."""
+    """Request beyond the model's limits, with `on_limit = "refuse"`; never sent."""
 
     reason = "over_limit"
 
 
 class BadMedia(AskError):
-    """A clip or image that cannot be read, or is not the one that was indexed; never sent."""
+    """Clip or image that cannot be read or differs from the indexed file; never sent."""
 
     reason = "bad_media"
 
 
 class BatchFailed(AskError):
-    """The provider dropped the request from a batch, or the batch expired."""
+    """Request dropped from a batch by the provider, or expired with its batch."""
 
     reason = "batch_failed"
 
 
 class StopRun(AskError, EarmarkError):
-    """A fault that every further request would meet. The run ends; what is answered is in the ledger."""
+    """Fault common to every further request. The run ends; the ledger keeps the answers."""
 
     remedy = "stop"
 
 
 class AuthFailed(StopRun):
-    """401, 403: no key, or one that is not accepted."""
+    """HTTP 401 or 403: no key, or a rejected key."""
 
     reason = "auth_failed"
 
 
 class ModelMissing(StopRun):
-    """404: no such model or path at this server."""
+    """HTTP 404: no such model or path at this server."""
 
     reason = "model_missing"
 
 
+class Unsupported(StopRun):
+    """Parameter or kind of input unsupported by the model."""
+
+    reason = "unsupported_option"
+
+
+class AllAlike(StopRun):
+    """Same fault in the first requests, or in many in a row: every further request would meet it."""
+
+    reason = "all_alike"
+
+
+class ServerGone(StopRun):
+    """Server without an answer for `patience_s`."""
+
+    reason = "server_gone"
+
+
+class KeptRefused(StopRun):
+    """Kept answers invalid by today's rules. The next run asks again, now that their number is known."""
+
+    reason = "kept_refused"
+
+
 class BatchUnreachable(StopRun):
-    """The provider's batch API does not answer; what was submitted waits there."""
+    """Provider's batch API without a response; submitted batches wait there."""
 
     reason = "batch_unreachable"
 
 
 class QuotaExhausted(StopRun):
-    """The account has no money or quota left; waiting does not help."""
+    """Account without money or quota; waiting does not help."""
 
     reason = "quota_exhausted"
 
 
 class BudgetExhausted(StopRun):
-    """The next request could pass `budget_usd`. Raise it and run again: nothing is asked twice."""
+    """Next request may exceed `budget_usd`. Raise it and run again: nothing is asked twice."""
 
     reason = "budget_exhausted"
 
 
+class Stopped(StopRun):
+    """Stop of the caller: nothing more is sent, and requests in flight have ended."""
+
+    reason = "stopped"
+
+    def __init__(self) -> None:
+        super().__init__("stopped before its answers came; what came is kept")
+
+    def __reduce__(self) -> tuple[type[Stopped], tuple[()]]:
+        return type(self), ()
+
+
 class LedgerError(EarmarkError):
-    """A ledger that cannot be opened, read or written."""
+    """Ledger that cannot be opened, read or written."""
 
 
 class PromptError(EarmarkError):
-    """A prompt file that is missing, malformed, or not the one its lock names."""
+    """Prompt file that is missing, malformed, or different from its lock."""

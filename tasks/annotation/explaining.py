@@ -1,4 +1,4 @@
-"""A question asked once more with what was wrong with its last answer: `repair = "explain"` of an annotator."""
+"""Ask a question again with the fault of its last answer: `repair = "explain"` of an annotator."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from earmark.tasks.annotation.prompts import Rendering
 from earmark.tasks.annotation.request import Rating, Request, Text, YesNo
 
 MOST_CHARACTERS = 4_000
-"""Of the last answer that is shown: an answer without an end is a common fault, and would fill the context."""
+"""Length of the last answer as shown: endless answers are a common fault, and would fill the context."""
 
 
 def explained(request: Request, answer: str, fault: str) -> Request:
-    """The request with its last answer and that answer's fault below its own words, both fenced: a model wrote them.
+    """Return the request with its last answer and its fault below its own text, both fenced: a model wrote them.
 
-    Yes/no and ratings stay as they are: there the first token's probabilities are the answer.
+    Yes/no and ratings stay unchanged: there the first token's probabilities are the answer.
 
     Args:
         request: the question.
-        answer: the last answer; of a long one, its beginning is shown.
-        fault: what was expected and what was found.
+        answer: the last answer; only the start of a long answer is shown.
+        fault: expected and found.
     """
     if isinstance(request.ask, YesNo | Rating):
         return request

@@ -1,7 +1,7 @@
-"""What a model meant where its answer is almost JSON, or almost of the schema: form is forgiven, content never is.
+"""Repair answers close to JSON or to the schema: form is forgiven, content never is.
 
-Nothing is completed, guessed or left out: quotes, commas and marks of Markdown are made JSON's, names and words of the
-schema are recognised whatever their case, and a number in quotes is a number. What still does not fit is a fault.
+Nothing is completed, guessed or dropped: quotes, commas, line breaks in strings and Markdown marks become JSON's, names
+and words of the schema match in any case, and a number in quotes is a number. Any remaining misfit is a fault.
 """
 
 from __future__ import annotations
@@ -13,42 +13,48 @@ from typing import Any
 _MARKS = " \t\r\n*_`\"'“”‘’.:"
 _ALMOST = re.compile(
     r"""
-      (?P<string> "(?:[^"\\\n]|\\.)*" )                                       # JSON already: nothing in it is touched
-    | [“„«] (?P<typographic> [^“”„«»"\\\n]* ) [”“»]
-    | (?<=[{\[,:]) (?P<space>\s*) '(?P<single> [^'"\\\n]* )' (?=\s*[,:}\]])
+      (?P<string> "(?:[^"\\\n]|\\.)*" )                                       # JSON already, but for raw tabs
+    | (?<=[{\[,:｛［，：]) (?P<gap>\s*) (?P<lines> "(?:[^"\\]|\\.)*" ) (?=\s*[,:}\]｝］，：])  # over several lines
+    | [“„«] (?P<typographic> [^“”„«»"\\]* ) [”“»]
+    | (?<=[{\[,:｛［，：]) (?P<space>\s*) '(?P<single> [^'"\\]* )' (?=\s*[,:}\]｝］，：])
     | (?P<mark> \*\*|` )                                                      # around a key, or a fence
-    | (?P<comma> ,(?=\s*[}\]]) )
+    | (?P<comma> [,，](?=\s*[}\]｝］]) )
+    | (?P<wide> [｛｝［］：，] )                                                # full-width signs
     | \b(?P<word> True|False|None )\b                                         # as Python writes them
     """,
     re.VERBOSE,
 )
+_ESCAPED = {ord("\n"): r"\n", ord("\r"): r"\r", ord("\t"): r"\t"}
+_HEADING = re.compile(r"[\s#*_]*(?:\d{1,2}[.)]\s*)?")
 _WORDS = {"True": "true", "False": "false", "None": "null"}
 _NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?")
 
 
 def as_json(text: str) -> str:
-    """Text whose almost-JSON is JSON: typographic and single quotes, commas before a closing bracket, Markdown marks
-    and Python's words outside strings."""
+    """Turn almost-JSON into JSON: typographic and single quotes, commas before a closing bracket, Markdown marks,
+    full-width signs and Python's words outside strings, line breaks and tabs in strings."""
     return _ALMOST.sub(_plain, text)
 
 
 def _plain(part: re.Match[str]) -> str:
     match part.lastgroup:
-        case "string":
-            return part.group()
+        case "string" | "lines":
+            return (part["gap"] or "") + part[part.lastgroup].translate(_ESCAPED)
         case "typographic" | "single":
             return (part["space"] or "") + json.dumps(part[part.lastgroup], ensure_ascii=False)
         case "word":
             return _WORDS[part.group()]
+        case "wide":
+            return chr(ord(part.group()) - 0xFEE0)
     return ""
 
 
 def fitted(value: Any, schema: Any) -> Any:
-    """A value whose names and words are spelled as the schema has them; what is unknown to it stays as it is.
+    """Return a value with names and words spelled as in the schema; unknown names and words stay unchanged.
 
     Args:
         value: JSON.
-        schema: JSON schema; `properties`, `items`, `enum` and `type` are looked at.
+        schema: JSON schema, of which `properties`, `items`, `enum` and `type` are used.
     """
     if not isinstance(schema, dict):
         return value
@@ -67,17 +73,18 @@ def fitted(value: Any, schema: Any) -> Any:
 
 
 def _fitted_object(value: dict[str, Any], properties: dict[str, Any]) -> dict[str, Any]:
-    names = [_spelled(name, [*properties]) for name in value]
-    if len({*names}) < len(names):  # two spellings of one name have two answers
+    names = [_spelled(name, [*properties], _HEADING.sub("", name, count=1)) for name in value]
+    if len({*names}) < len(names):  # two spellings of a name have two answers
         return value
     return {name: fitted(one, properties.get(name)) for name, one in zip(names, value.values(), strict=True)}
 
 
-def _spelled(word: str, known: list[Any]) -> str:
-    """The word that is known and meant, if there is just one."""
+def _spelled(word: str, known: list[Any], bare: str = "") -> str:
+    """Return the known word meant, if there is just one; `bare` is the word without the marks of a heading."""
     if word in known:
         return word
-    meant = [one for one in known if isinstance(one, str) and one.casefold() == word.strip(_MARKS).casefold()]
+    plain = (bare or word).strip(_MARKS).casefold()
+    meant = [one for one in known if isinstance(one, str) and one.casefold() == plain]
     return meant[0] if len(meant) == 1 else word
 
 

@@ -1,4 +1,4 @@
-"""Google's Gemini API: generateContent with inline audio, the Files API for what is large, JSON schemas."""
+"""Ask Google's Gemini API: generateContent with inline audio, the Files API for large media, JSON schemas."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from earmark.schemas.errors import ConfigError
 from earmark.tasks.annotation.answers import NO_USAGE, Reply, model_name, token_counts
 from earmark.tasks.annotation.backend import Media
 from earmark.tasks.annotation.bodies import Base64, json_bytes
-from earmark.tasks.annotation.errors import MalformedResponse
+from earmark.tasks.annotation.errors import Misshapen
 from earmark.tasks.annotation.http import HttpBackend, parsed_reply
 from earmark.tasks.annotation.request import Audio, Image, Json, Message, Part, Rating, Request, Text, YesNo
 
@@ -24,13 +24,15 @@ if TYPE_CHECKING:
 GEMINI_URL = "https://generativelanguage.googleapis.com/v1beta"
 KEYS = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
 TOP_LOGPROBS = 5
-BLOCKED = frozenset({"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "LANGUAGE", "IMAGE_SAFETY"})
+BLOCKED = frozenset(
+    {"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "LANGUAGE", "IMAGE_SAFETY", "MODEL_ARMOR"}
+)
 
 
 class Gemini(HttpBackend):
-    """generateContent over HTTP. The key comes from GOOGLE_API_KEY or GEMINI_API_KEY, or where `api_key_env` says, and
-    goes to the servers that the environment binds it to (`tasks/annotation/keys.py`); Vertex AI gets a token of the
-    machine's application-default credentials."""
+    """Client of generateContent over HTTP; its key in GOOGLE_API_KEY or GEMINI_API_KEY, or in the variable
+    `api_key_env`, goes to the servers bound to it in the environment (`tasks/annotation/keys.py`); Vertex AI gets a
+    token of the machine's application-default credentials."""
 
     def __init__(self, config: AnnotatorConfig, media: Media) -> None:
         super().__init__(config, media, GEMINI_URL, KEYS, "x-goog-api-key", "{}", google=True)
@@ -39,7 +41,7 @@ class Gemini(HttpBackend):
         self._files: GoogleFiles | None = None
 
     async def send(self, request: Request) -> str:
-        """Ask once; large media are uploaded first, each once as long as the upload lives."""
+        """Ask once; upload large media first, each once for the upload's life."""
         media = await asyncio.to_thread(self._load, request) if _has_media(request) else {}
         if self.login is None and sum(map(len, media.values())) > self._config.files_api_bytes:
             files = self._uploads()
@@ -50,14 +52,14 @@ class Gemini(HttpBackend):
         return await self.http.post_json(self._url, body)
 
     def read(self, request: Request, raw: str) -> Reply:
-        """What a generateContent response says."""
+        """Read a generateContent response."""
         return read_generate_content(raw)
 
     def batches(self) -> GeminiBatches:
-        """The batch API of the same account.
+        """Return the batch API of the same account.
 
         Raises:
-            ConfigError: on Vertex AI, whose batches want files in Cloud Storage.
+            ConfigError: on Vertex AI, which needs files in Cloud Storage.
         """
         if self.login is not None:
             raise ConfigError("batch = true: Vertex AI reads batches from Cloud Storage alone; set batch = false")
@@ -72,7 +74,7 @@ class Gemini(HttpBackend):
         return self._files
 
     def body(self, request: Request) -> dict[str, Any]:
-        """The request's body with all media inline, as `Base64`."""
+        """Return the request's body with all media inline, as `Base64`."""
         media = self._load(request)
         return self._body(request, lambda part: _inline_part(media[part], _media_type(part)))
 
@@ -101,10 +103,11 @@ class Gemini(HttpBackend):
 
 
 def read_generate_content(raw: str) -> Reply:
-    """What a generateContent response says.
+    """Read a generateContent response.
 
     Raises:
-        MalformedResponse: not JSON, or not such a response.
+        MalformedResponse: not JSON.
+        Misshapen: not such a response.
     """
     body = parsed_reply(raw)
     try:
@@ -113,23 +116,24 @@ def read_generate_content(raw: str) -> Reply:
         if blocked:
             return Reply("", refusal=f"prompt blocked: {blocked}", **common)
         candidate = body["candidates"][0]
-        finish = candidate.get("finishReason")
+        finish = str(candidate.get("finishReason"))
         parts = (candidate.get("content") or {}).get("parts") or []
         text = "".join(str(part.get("text") or "") for part in parts if not part.get("thought"))
         return Reply(
             text,
             refusal=f"finish reason {finish}" if finish in BLOCKED else None,
             cut=finish == "MAX_TOKENS",
+            broken=None if finish in ("STOP", "MAX_TOKENS") or finish in BLOCKED else f"finishReason {finish}",
             first_token=_first_token(candidate.get("logprobsResult")),
             **common,
         )
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError):
         keys = ", ".join(sorted(map(str, body))[:8]) if isinstance(body, dict) else type(body).__name__
-        raise MalformedResponse(f"expected candidates with content, found {keys}") from None
+        raise Misshapen(f"expected candidates with content, found {keys}") from None
 
 
 def _usage(usage: Any) -> dict[str, Any]:
-    """Token counts; of those that are 0, Google's JSON says nothing."""
+    """Return the token counts; Google's JSON omits counts of 0."""
     if not isinstance(usage, dict):
         return {"odd_usage": NO_USAGE}
     details = usage.get("promptTokensDetails")

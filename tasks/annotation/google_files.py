@@ -1,4 +1,4 @@
-"""Google's Files and batch APIs, through its own client: what is too large for a request, and batches of requests."""
+"""Use Google's Files and batch APIs through its own client: large media, and batches of requests."""
 
 from __future__ import annotations
 
@@ -21,28 +21,34 @@ from earmark.tasks.annotation.errors import (
     BadRequest,
     MalformedResponse,
     ModelMissing,
+    ServerError,
     one_line,
     shaped,
 )
 from earmark.tasks.annotation.http import Http
 from earmark.tasks.annotation.request import Request
-from earmark.tasks.annotation.sdk import NO_KEY, client_over, first_with, result_of
+from earmark.tasks.annotation.sdk import NO_KEY, Result, client_over, first_with, read_lines, result_of
+from earmark.tasks.annotation.server_faults import fault_of
 
+RESOURCE_EXHAUSTED = 8
+RPC_STATUS = {3: 400, 5: 404, 7: 403, 8: 429, 9: 400, 13: 500, 14: 503, 16: 401} | {n: n for n in range(400, 600)}
+"""HTTP statuses of Google's error codes in a batch's lines."""
+DONE = ("SUCCEEDED", "PARTIALLY_SUCCEEDED")
 ENDED = ("SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED", "PARTIALLY_SUCCEEDED")
 LEAST_LEFT_S = 600.0
-"""A file that expires sooner is uploaded again: a request may take that long."""
+"""Least remaining life of a file in seconds: a request may take as long; else it is uploaded again."""
 FILE_READY_S = 60.0
 
 
 def google_client(http: Http, base_url: str) -> Any:
-    """Google's client over our connections; `base_url` ends with the API's version."""
+    """Return Google's client over Earmark's connections; `base_url` ends with the API's version."""
     root, _, version = base_url.rpartition("/")
     options = types.HttpOptions(base_url=root, api_version=version, httpx_async_client=client_over(http))
     return genai.Client(api_key=NO_KEY, vertexai=False, http_options=options).aio
 
 
 async def upload(client: Any, content: bytes, media_type: str, name: str | None = None) -> Any:
-    """Upload a file; returns the provider's record of it."""
+    """Upload a file; return the provider's record of it."""
     config = types.UploadFileConfig(mime_type=media_type, name=name)
     file = await result_of(client.files.upload(file=io.BytesIO(content), config=config), "a file's record")
     if not file.name:
@@ -51,8 +57,7 @@ async def upload(client: Any, content: bytes, media_type: str, name: str | None 
 
 
 class GoogleFiles:
-    """Uploads of media, each once as long as it lives. A name follows from the content, so that other processes find
-    it too.
+    """Uploads of media, each once for its life. A name follows from the content, so other processes find it too.
 
     Args:
         http, base_url: as `google_client`.
@@ -64,7 +69,7 @@ class GoogleFiles:
         self._uploading: dict[str, asyncio.Lock] = {}
 
     async def uri(self, content: bytes, media_type: str) -> str:
-        """Address of an uploaded file, reused while it lives."""
+        """Return the address of an uploaded file, reused while it exists."""
         digest = hashlib.sha256(content).hexdigest()
         async with self._uploading.setdefault(digest, asyncio.Lock()):
             uri, expires = self._files.get(digest, ("", 0.0))
@@ -92,16 +97,16 @@ class GoogleFiles:
     async def _named(self, name: str) -> Any:
         try:
             return await result_of(self._client.files.get(name=name), "a file's record")
-        except (ModelMissing, AuthFailed, BadRequest):  # Google answers 403 for a file that is not there
+        except (ModelMissing, AuthFailed, BadRequest):  # Google answers 403 for a missing file
             return None
 
 
 class GeminiBatches:
-    """One account's batches, of files of requests; a batch's display name is our intent.
+    """Batches of one account, from files of requests; a batch's display name is Earmark's intent.
 
     Args:
         http, base_url: as `google_client`.
-        body: a request's body, media in it as `Base64`.
+        body: makes a request's body, with media as `Base64`.
         model: the model's name.
     """
 
@@ -111,17 +116,17 @@ class GeminiBatches:
         self._model = model
 
     def line(self, key: str, request: Request) -> bytes:
-        """The request as a line of an input file, named by the key."""
+        """Return the request as a line of an input file, named by the key."""
         return json_bytes({"key": key, "request": self._body(request)})
 
     async def submit(self, intent: str, lines: Sequence[bytes]) -> str:
-        """Upload the lines and start a batch that is named by the intent."""
+        """Upload the lines and start a batch named by the intent."""
         file = await upload(self._client, b"\n".join(lines) + b"\n", "application/jsonl")
         create = self._client.batches.create(model=self._model, src=file.name, config={"display_name": intent})
         return _name(await result_of(create, "a batch"))
 
     async def find(self, intent: str) -> str | None:
-        """The batch that carries the intent, newest first."""
+        """Return the newest batch with the intent."""
 
         async def listed() -> AsyncIterator[tuple[Any, Any]]:
             async for batch in await self._client.batches.list(config={"page_size": 100}):
@@ -130,29 +135,37 @@ class GeminiBatches:
         return await first_with(intent, listed())
 
     async def state(self, provider_id: str) -> BatchState:
-        """How far a batch is."""
+        """Return the state of a batch."""
         batch = await result_of(self._client.batches.get(name=provider_id), "a batch with its state")
         with shaped("a batch with its state"):
             word = one_line(str(batch.state.value)).removeprefix("BATCH_STATE_").removeprefix("JOB_STATE_")
+            fault = getattr(batch, "error", None)
+            detail = one_line(str(getattr(fault, "message", "") or ""), 300)
+            full = getattr(fault, "code", None) == RESOURCE_EXHAUSTED
         file = batch.dest.file_name if batch.dest else None
-        return BatchState(provider_id, word in ENDED, word.lower(), (file,) if file else ())
+        late = word in DONE and not file
+        return BatchState(provider_id, word in ENDED, word.lower(), (file,) if file else (), detail, full, late)
 
-    async def results(self, state: BatchState) -> list[tuple[str, str | None, str | None]]:
-        """Key, raw response and error of each line of the files of results."""
+    async def results(self, state: BatchState) -> list[Result]:
+        """Return key, raw response and fault of each line of the result files."""
         results = []
         for name in state.outputs:
             content = await result_of(self._client.files.download(file=name), "a file's content")
-            results += [_result(line) for line in content.decode("utf-8", "replace").splitlines() if line.strip()]
+            results += read_lines(content.decode("utf-8", "replace"), _result)
         return results
 
 
-def _result(line: str) -> tuple[str, str | None, str | None]:
+def _result(line: str) -> Result:
     with shaped("a line with key and response"):
         record = json.loads(line)
-        key = str(record["key"])
+        key, error = str(record["key"]), record.get("error")
         if record.get("response"):
             return key, json.dumps(record["response"]), None
-        return key, None, one_line(str(record.get("error") or "neither response nor error"), 300)
+        status = RPC_STATUS.get(error.get("code", 0)) if isinstance(error, dict) else None
+        if status is not None:
+            text = json.dumps({"error": error})
+            return key, None, fault_of(status, text, {}, where="a line of a batch", advice="check the key")
+        return key, None, ServerError(f"in a batch: {one_line(str(error or 'neither response nor error'), 300)}")
 
 
 def _name(batch: Any) -> str:
@@ -162,5 +175,5 @@ def _name(batch: Any) -> str:
 
 
 def _expiry(file: Any) -> float:
-    """When a file is deleted, in seconds since 1970; 0 where its record does not say."""
+    """Return a file's time of deletion, in seconds since 1970; 0 if its record has none."""
     return file.expiration_time.timestamp() if file.expiration_time else 0.0

@@ -1,4 +1,4 @@
-"""Google's application-default credentials, for Gemini on Vertex AI: a token instead of a key."""
+"""Get Google's application-default credentials, for Gemini on Vertex AI: a token instead of a key."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 
 
 def logs_in(url: str) -> bool:
-    """Whether a server takes these credentials: Vertex AI's own, or what the environment binds them to."""
+    """Return whether a server takes these credentials: Vertex AI's own, or bound to them by the environment."""
     origin = origin_of(URL(url))
     if origin is None or origin in key_hosts().get(VARIABLE, ()):
         return origin is not None
@@ -38,7 +38,7 @@ class GoogleLogin:
         self._lock = threading.Lock()
 
     async def token(self, url: URL) -> str:
-        """A token that is valid, or none for another server.
+        """Return a valid token, or an empty string for another server.
 
         Raises:
             AuthFailed: this machine has no such credentials, or they are refused.

@@ -1,13 +1,10 @@
-"""HTTP with a type for everything that can go wrong. aiohttp bare: most of a client library's cost is its objects."""
+"""Exchange HTTP requests with a type for every fault. Plain aiohttp: a client library costs mostly its objects."""
 
 from __future__ import annotations
 
 import asyncio
-import email.utils
 import json
 import math
-import re
-import time
 import urllib.request
 import zlib
 from collections.abc import Mapping
@@ -16,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
-from multidict import CIMultiDictProxy
+from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from earmark.schemas.annotation import AnnotatorConfig
@@ -24,14 +21,9 @@ from earmark.tasks.annotation.backend import Media
 from earmark.tasks.annotation.errors import (
     AskError,
     AuthFailed,
-    BadRequest,
     ConnectionFailed,
     MalformedResponse,
-    ModelMissing,
-    QuotaExhausted,
-    RateLimited,
     Redirected,
-    ServerError,
     TimedOut,
     TooLarge,
     WrongContentType,
@@ -39,19 +31,19 @@ from earmark.tasks.annotation.errors import (
 )
 from earmark.tasks.annotation.google_login import GoogleLogin, logs_in
 from earmark.tasks.annotation.keys import Key, find_key, is_loopback
+from earmark.tasks.annotation.server_faults import fault_of
 
 CHUNK = 1 << 16
 ERROR_BYTES = 1 << 16
-"""Longest body of an error that is read: what is longer is a web page."""
+"""Longest body of an error to read: longer bodies are web pages."""
 PLAIN, PACKED = ("", "identity"), ("gzip", "x-gzip", "deflate")
-LONGEST_WAIT_S = 3600.0
+COST = "x-litellm-response-cost"
 JSON = {"Content-Type": "application/json"}
-SHORTEST_SECRET = 12  # what is shorter is no key but a placeholder such as EMPTY, and may be a word of an answer
+SHORTEST_SECRET = 12  # shorter values are placeholders such as EMPTY, and may be a word of an answer
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Connections that are used again only if nobody has written to them meanwhile: a second response to an earlier
-    request, late, would be taken for the answer to the next one."""
+    """Connections reused only without unread data: a late second response would pass for the next answer."""
 
     async def _get(self, *wanted: Any) -> Any:
         while (connection := await super()._get(*wanted)) and (last := connection.protocol) and last.should_close:
@@ -60,12 +52,12 @@ class _Connector(aiohttp.TCPConnector):
 
 
 class Http:
-    """A pool of connections to one server.
+    """Pool of connections to one server.
 
     Args:
         config: timeouts and sizes.
-        key: sent to the servers that it belongs to, and blotted out of everything that comes back.
-        key_header: the header that carries it.
+        key: sent only to its own servers, and redacted from all responses.
+        key_header: the key's header.
         key_words: the header's value, with `{}` for the key.
         login: gives tokens in place of a key.
     """
@@ -83,9 +75,10 @@ class Http:
         self._key_header = {key_header: key_words.format(key.value)}
         self._login, self._token = login, ""
         self._session: aiohttp.ClientSession | None = None
+        self.reported_usd = 0.0  # cost of the answers as reported by a gateway
 
     async def open(self, base_url: str) -> None:
-        """Make the pool; proxies of the environment are used except towards this machine.
+        """Open the pool; proxies of the environment are used except towards this machine.
 
         Raises:
             AuthFailed: the environment lacks the server's key.
@@ -101,7 +94,7 @@ class Http:
             timeout=aiohttp.ClientTimeout(
                 total=config.total_timeout_s, sock_connect=config.connect_timeout_s, sock_read=config.read_timeout_s
             ),
-            proxy=_proxy(URL(base_url)),  # with aiohttp's trust_env, passwords of ~/.netrc would be sent too
+            proxy=_proxy(URL(base_url)),  # aiohttp's trust_env would also send passwords of ~/.netrc
         )
 
     async def close(self) -> None:
@@ -128,13 +121,13 @@ class Http:
         any_type: bool = False,
         most_bytes: int | None = None,
     ) -> tuple[CIMultiDictProxy[str], str]:
-        """One exchange: response headers and text of a success.
+        """Make an exchange; return response headers and text of a success.
 
         Args:
             method: HTTP method.
             url: absolute address.
             body: bytes or an aiohttp form.
-            headers: beside the key's and those of all requests.
+            headers: added to the key's header and the common headers.
             any_type: accept other content types than JSON.
             most_bytes: longest response; the config's limit if None.
 
@@ -151,9 +144,12 @@ class Http:
                 if response.status >= 300:
                     raise self._fault(response, await self._error_text(response))
                 text = self._text(await _body(response, most_bytes or self._config.most_response_bytes))
-                if not any_type and not response.content_type.endswith("json"):
+                if not any_type and not response.content_type.endswith("json") and not _is_json(text):
                     kind = self.redacted(response.content_type)
                     raise WrongContentType(f"expected JSON, found {one_line(kind)}: {one_line(text)}")
+                if not any_type and (status := _error_within(text)):
+                    raise self._fault(response, text, status)
+                self._count_cost(response.headers)
                 return response.headers, text
         except aiohttp.ConnectionTimeoutError:
             raise TimedOut("connect", self._config.connect_timeout_s) from None
@@ -162,10 +158,12 @@ class Http:
         except TimeoutError:
             raise TimedOut("total", self._config.total_timeout_s) from None
         except (aiohttp.ClientError, ConnectionError, asyncio.IncompleteReadError) as error:
-            raise ConnectionFailed(f"{type(error).__name__}: {one_line(self.redacted(str(error)))}") from None
+            refused = isinstance(error, aiohttp.ClientConnectorError)
+            said = f"{type(error).__name__}: {one_line(self.redacted(str(error)))}"
+            raise ConnectionFailed(said, refused=refused) from None
 
     def redacted(self, text: str) -> str:
-        """The text without the key."""
+        """Return the text without the key."""
         for secret in (self._key.value, self._token):
             text = text.replace(secret, "[redacted]") if len(secret) >= SHORTEST_SECRET else text
         return text
@@ -173,34 +171,29 @@ class Http:
     def _text(self, body: bytes) -> str:
         return self.redacted(body.decode("utf-8", "replace").replace("\0", "\ufffd"))
 
+    def _count_cost(self, headers: Mapping[str, str]) -> None:
+        with suppress(ValueError):
+            cost = float(headers.get(COST, "0"))
+            self.reported_usd += cost if 0 <= cost < math.inf else 0.0
+
     async def _error_text(self, response: aiohttp.ClientResponse) -> str:
         try:
             return self._text(await _body(response, ERROR_BYTES))
-        except AskError:  # a page, or a packed body that cannot be read: the status says enough
+        except AskError:  # a page, or a damaged packed body: the status is enough
             return ""
 
-    def _fault(self, response: aiohttp.ClientResponse, text: str) -> AskError:
-        status = response.status
-        code, message = _error_in(text)
-        said = self.redacted(f"{status} {response.reason or ''}".strip() + (f": {message}" if message else ""))
-        if status == 429 and code in ("insufficient_quota", "billing_hard_limit_reached"):
-            return QuotaExhausted(f"{said}; add quota or change the account, then run again")
-        if status in (408, 409, 425, 429):
-            return RateLimited(said, retry_after_s=retry_after(response.headers) or _retry_delay(text), raw=text)
+    def _fault(self, response: aiohttp.ClientResponse, text: str, status: int | None = None) -> AskError:
+        status = status or response.status
         if status < 400:
-            return Redirected(self._whither(response, said))
-        if status >= 500:
-            return ServerError(said, retry_after_s=retry_after(response.headers), raw=text)
-        if status in (401, 403) or (status == 400 and "API key not valid" in message):
-            return AuthFailed(f"{response.url.origin()} answers {said}; {self._key.advice(response.url)}")
-        if status == 402:
-            return QuotaExhausted(f"{said}; add money to the account, then run again")
-        if status == 404:
-            return ModelMissing(f"{response.url} answers {said}; check annotator and base_url")
-        return BadRequest(said)
+            return Redirected(self._whither(response, f"{status} {self.redacted(response.reason or '')}".strip()))
+        if not text and response.reason:
+            text = json.dumps({"error": self.redacted(response.reason)})
+        headers = CIMultiDict((name, self.redacted(value)) for name, value in response.headers.items())
+        where = str(response.url if status == 404 else response.url.origin())
+        return fault_of(status, text, headers, where=where, advice=self._key.advice(response.url))
 
     def _whither(self, response: aiohttp.ClientResponse, said: str) -> str:
-        """What a redirect comes to; of where it leads, only the host: the rest may hold what was sent."""
+        """Return a message about a redirect; it names only the target's host: the rest may hold sent data."""
         with suppress(ValueError):
             host = urlsplit(self.redacted(response.headers.get("Location", ""))).hostname
             said += f", to {one_line(host)}" if host else ""
@@ -208,15 +201,15 @@ class Http:
 
 
 class HttpBackend:
-    """What backends behind HTTP share.
+    """Base of HTTP backends.
 
     Args:
-        config: names the server, unless it is the provider's own.
-        media: how to get at audio and images.
+        config: gives the server, unless it is the provider's own.
+        media: access to audio and images.
         url: the provider's own server.
-        keys: the variables that a key is in, where the config names none.
+        keys: variables of the key, if the config names none.
         key_header, key_words: as `Http`.
-        google: whether servers that take Google's application-default credentials get them.
+        google: whether to log in to Google's servers by application-default credentials.
     """
 
     def __init__(
@@ -237,8 +230,13 @@ class HttpBackend:
         key = find_key(self.base_url, config.api_key_env, keys, hosted=config.base_url is None)
         self.http = Http(config, key, key_header, key_words, self.login)
 
+    @property
+    def reported_usd(self) -> float:
+        """Return the cost of the answers so far as reported by a gateway, in US dollars."""
+        return self.http.reported_usd
+
     async def open(self) -> None:
-        """Make the connection pool; a server of one's own needs no key.
+        """Open the connection pool; a private server needs no key.
 
         Raises:
             AuthFailed: the environment holds no key.
@@ -250,11 +248,30 @@ class HttpBackend:
         await self.http.close()
 
 
+def _is_json(text: str) -> bool:
+    """Return whether a body is a JSON object, whatever its content type: some servers send none."""
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _error_within(text: str) -> int | None:
+    """Return the status of a gateway's error sent as a success: its own code, or 500; None without an error."""
+    if not text.lstrip()[:12].replace(" ", "").startswith('{"error"'):
+        return None
+    with suppress(ValueError, RecursionError, LookupError):
+        error = json.loads(text)["error"]
+        code = str(error.get("code")) if isinstance(error, dict) else ""
+        return (int(code) if code in map(str, range(400, 600)) else 500) if error else None
+    return None
+
+
 def parsed_reply(raw: str) -> Any:
-    """A raw response as JSON.
+    """Parse a raw response as JSON.
 
     Raises:
-        MalformedResponse: it is none.
+        MalformedResponse: it is not JSON.
     """
     try:
         return json.loads(raw)
@@ -263,12 +280,12 @@ def parsed_reply(raw: str) -> Any:
 
 
 async def _body(response: aiohttp.ClientResponse, most: int) -> bytes:
-    """The body, unpacked as it comes: neither what arrives nor what it becomes is held beyond `most` bytes.
+    """Read the body, unpacked in steps: neither packed nor unpacked data exceeds `most` bytes in memory.
 
     Raises:
         TooLarge: it is longer.
-        WrongContentType: it is packed in a way that was not asked for.
-        MalformedResponse: it cannot be unpacked, or ends before it should.
+        WrongContentType: its coding was not requested.
+        MalformedResponse: it cannot be unpacked, or ends early.
     """
     announced = response.content_length
     if announced is not None and announced > most:
@@ -276,14 +293,14 @@ async def _body(response: aiohttp.ClientResponse, most: int) -> bytes:
     coding = response.headers.get("Content-Encoding", "").strip().lower()
     if coding not in PLAIN + PACKED:
         raise WrongContentType(f"expected a body as it is, in gzip or deflate, found {one_line(coding)}")
-    unpack = zlib.decompressobj(zlib.MAX_WBITS | 32) if coding in PACKED else None  # tells gzip and zlib by themselves
+    unpack = zlib.decompressobj(zlib.MAX_WBITS | 32) if coding in PACKED else None  # detects gzip and zlib
     body, arrived = bytearray(), 0
     async for part in response.content.iter_chunked(CHUNK):
         arrived += len(part)
         try:
             if unpack is None:
                 body += part
-            elif not unpack.eof:  # what follows its end is let go
+            elif not unpack.eof:  # ignore data after its end
                 body += unpack.decompress(part, most + 1 - len(body))
         except zlib.error:
             raise MalformedResponse(f"expected a body in {coding}, found one that is damaged") from None
@@ -295,53 +312,8 @@ async def _body(response: aiohttp.ClientResponse, most: int) -> bytes:
 
 
 def _proxy(url: URL) -> str | None:
-    """The environment's proxy for a server; None for this machine and what `NO_PROXY` names."""
+    """Return the environment's proxy for a server; None for this machine and hosts in `NO_PROXY`."""
     host = url.host or ""
     if is_loopback(host) or urllib.request.proxy_bypass(host):
         return None
     return urllib.request.getproxies().get(url.scheme)
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that a response asks to wait: `retry-after-ms`, or `Retry-After` in seconds or as a date."""
-    milliseconds = headers.get("retry-after-ms")
-    if milliseconds:
-        with suppress(ValueError):
-            return _believable(float(milliseconds) / 1000)
-    said = headers.get("retry-after")
-    if not said:
-        return None
-    with suppress(ValueError):
-        return _believable(float(said))
-    with suppress(ValueError, OverflowError):
-        return _believable(email.utils.parsedate_to_datetime(said).timestamp() - time.time())
-    return None
-
-
-def _believable(seconds: float) -> float | None:
-    """A wait between nothing and an hour; a server that asks for longer is asked again after that."""
-    return min(max(0.0, seconds), LONGEST_WAIT_S) if math.isfinite(seconds) else None
-
-
-def _retry_delay(text: str) -> float | None:
-    """Seconds that Google's error details ask to wait (`"retryDelay": "12s"`)."""
-    found = re.search(r'"retryDelay":\s*"([0-9.]+)s"', text)
-    if found is None:
-        return None
-    with suppress(ValueError):
-        return _believable(float(found.group(1)))
-    return None
-
-
-def _error_in(text: str) -> tuple[str, str]:
-    """Code and message of an error body, as OpenAI, vLLM and Google write it."""
-    try:
-        held = json.loads(text)
-    except (ValueError, RecursionError):
-        return "", one_line(text)
-    if isinstance(held, list) and held:
-        held = held[0]
-    error = held.get("error", held) if isinstance(held, dict) else held
-    if not isinstance(error, dict):
-        return "", one_line(str(error))
-    return str(error.get("code") or error.get("type") or ""), one_line(str(error.get("message") or ""))

@@ -1,5 +1,4 @@
-"""What backends that run a model in this process share: requests are gathered and answered a few at a time, in a thread
-of their own, and answers take the form of chat completions."""
+"""Run a model in this process: gather requests, answer them in groups in a thread, and return chat completions."""
 
 from __future__ import annotations
 
@@ -24,11 +23,11 @@ from earmark.tasks.annotation.openai_compatible import read_chat_completion
 from earmark.tasks.annotation.request import Audio, Image, Part, Request, Text
 
 GATHER_S = 0.01
-"""How long the first request of a group waits for company."""
+"""Seconds a first request waits for others to join its group."""
 
 
 class InProcess(ABC):
-    """A model in this process. Subclasses load it and answer groups of requests; both run in one thread."""
+    """Model in this process. Subclasses load it and answer groups of requests; both run in one thread."""
 
     def __init__(self, config: AnnotatorConfig, media: Media) -> None:
         self.config = config
@@ -49,7 +48,7 @@ class InProcess(ABC):
 
     @abstractmethod
     def answer(self, requests: Sequence[Request]) -> list[str | AskError]:
-        """Raw answers of a group, in order; one that cannot be answered gets its fault."""
+        """Return the raw answers of a group, in order; a request without an answer gets its fault."""
 
     async def open(self) -> None:
         """Load the model in its thread."""
@@ -57,14 +56,14 @@ class InProcess(ABC):
         self._worker = asyncio.create_task(self._work())
 
     async def send(self, request: Request) -> str:
-        """Ask once, together with what else waits."""
+        """Ask once, together with other waiting requests."""
         future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._waiting.append((request, future))
         self._arrived.set()
         return await future
 
     def read(self, request: Request, raw: str) -> Reply:
-        """What an answer says."""
+        """Read an answer."""
         return read_chat_completion(raw)
 
     async def close(self) -> None:
@@ -88,7 +87,7 @@ class InProcess(ABC):
         held: list[str | AskError]
         try:
             held = await asyncio.get_running_loop().run_in_executor(self._thread, self.answer, requests)
-        except Exception as error:  # noqa: BLE001 - those who wait must hear of it, whatever it is
+        except Exception as error:  # noqa: BLE001 - any fault must reach the waiting callers
             for _, future in group:
                 if not future.done():
                     future.set_exception(error)
@@ -111,10 +110,10 @@ def completion(
     cut: bool = False,
     first_token: dict[str, float] | None = None,
 ) -> str:
-    """A chat completion as JSON.
+    """Return a chat completion as JSON.
 
     Args:
-        first_token: alternatives of the first token with natural log-probabilities; what is not finite is left out.
+        first_token: alternatives of the first token with natural log-probabilities; infinite values are dropped.
     """
     choice: dict[str, Any] = {
         "index": 0,
@@ -131,12 +130,12 @@ def completion(
 
 
 def chat(request: Request) -> list[dict[str, Any]]:
-    """The messages as chat templates take them, with a bare mark for each clip and image."""
+    """Return the messages for chat templates, with a bare mark for each clip and image."""
     return [{"role": m.role, "content": [_content(part) for part in m.parts]} for m in request.messages]
 
 
 def waveform(media: Media, part: Audio) -> tuple[npt.NDArray[np.float32], int]:
-    """Samples (frames,), full scale ±1, and rate of a clip in its form.
+    """Return samples (frames,), full scale ±1, and rate of a clip in its form.
 
     Raises:
         BadMedia: it cannot be read.

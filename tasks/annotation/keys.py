@@ -1,12 +1,12 @@
-"""Which key goes to which server: only to the one that it belongs to, whatever a config names.
+"""Choose the key for a server: a key goes only to its own servers, whatever a config names.
 
-A config may come from elsewhere, as the parameters of a deployment. So the environment alone says where a key belongs:
-a provider's key to the provider's own host, `OPENAI_API_KEY` to the host of `OPENAI_BASE_URL` too, and any key to what
-`EARMARK_KEY_HOSTS` binds it to:
+A config may come from elsewhere, as the parameters of a deployment. So only the environment binds keys to servers: a
+provider's key to the provider's own host, `OPENAI_API_KEY` also to the host of `OPENAI_BASE_URL`, and any key to its
+places in `EARMARK_KEY_HOSTS`:
 
     EARMARK_KEY_HOSTS="MY_KEY=llm.lab.example, OPENAI_API_KEY=http://10.0.0.5:8000"
 
-A place without a scheme is https, on this machine http too: no key travels unencrypted unless the environment says so.
+A place without a scheme is https, on this machine also http: no key travels unencrypted unless the environment says so.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PLACE = re.compile(r"(?:(https?)://)?((?:\[[0-9A-Fa-f:.]+\]|[^\s/@:\[\]?#\\%*=]
 
 
 class Origin(NamedTuple):
-    """A server as a connection reaches it: lower case, IDNA, the port always there."""
+    """Server as reached by a connection: lower case, IDNA, always with the port."""
 
     scheme: str
     host: str
@@ -46,28 +46,30 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key and where it may go."""
+    """Key and its servers."""
 
-    names: tuple[str, ...]  # the variables of the environment that are looked at, in this order
-    name: str = ""  # the one that holds it
+    names: tuple[str, ...]  # variables of the environment, in order of look-up
+    name: str = ""  # the key's variable
     value: str = field(default="", repr=False)  # the key; empty for none
-    origins: frozenset[Origin] = frozenset()  # the servers that it belongs to
-    missing: tuple[str, ...] = ()  # the variables that should hold a key for the server and do not
+    origins: frozenset[Origin] = frozenset()  # the key's servers
+    missing: tuple[str, ...] = ()  # empty variables bound to the server
 
     def fits(self, url: URL) -> bool:
-        """Whether it may be sent to an address."""
+        """Return whether the key may be sent to an address."""
         return bool(self.value) and origin_of(url) in self.origins
 
     def advice(self, url: URL) -> str:
-        """What to do about a server that wants a key, or another one."""
+        """Return advice about a server asking for a key, or for another key."""
         if self.fits(url):
             return f"check the key in {self.name}"
+        if not self.names:
+            return "no key was sent, since none is named for it"
         name, bind = self.names[0], f"{self.names[0]}={origin_of(url)}"
         return f'no key was sent: {name} is not set or not bound to this host; bind it with {VARIABLE}="{bind}"'
 
 
 def origin_of(url: URL) -> Origin | None:
-    """Where a request to an address would go; None where that is not http(s), or the address holds a user."""
+    """Return the server of an address; None unless it is http(s) without a user."""
     if url.scheme not in ("http", "https") or not url.raw_host or url.port is None or url.user or url.password:
         return None
     return Origin(url.scheme, url.raw_host.lower(), url.port)
@@ -81,17 +83,17 @@ def find_key(
     hosted: bool,
     environment: Mapping[str, str] = os.environ,
 ) -> Key:
-    """The key for a server, if the environment binds one to it.
+    """Return the key for a server, if the environment binds a key to it.
 
     Args:
-        server: the address that requests start from.
-        named: the variable that a config names; it must be a bound one.
-        usual: the variables that the backend's key is in, where a config names none.
-        hosted: whether it is the provider's own server, which answers nobody without a key.
+        server: the base address of requests.
+        named: the config's variable; it must be bound.
+        usual: the backend's usual variables, if the config names none.
+        hosted: whether it is the provider's own server, which always needs a key.
         environment: the process's.
 
     Raises:
-        ConfigError: the config names a variable that is bound to no host, or the environment's bindings are malformed.
+        ConfigError: the config names a variable bound to no host, or the environment's bindings are malformed.
     """
     bound = key_hosts(environment)
     if named is not None and named not in bound:
@@ -108,7 +110,7 @@ def find_key(
 
 
 def key_hosts(environment: Mapping[str, str] = os.environ) -> dict[str, frozenset[Origin]]:
-    """The servers that each key belongs to, by the variable that holds the key.
+    """Return each key's servers, by the key's variable.
 
     Raises:
         ConfigError: `EARMARK_KEY_HOSTS` or `OPENAI_BASE_URL` is malformed; the value is not repeated.
@@ -132,7 +134,7 @@ def key_hosts(environment: Mapping[str, str] = os.environ) -> dict[str, frozense
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host's name or address is this machine's own."""
+    """Return whether a host's name or address is this machine's own."""
     try:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -140,12 +142,12 @@ def is_loopback(host: str) -> bool:
 
 
 def _origins(place: str) -> frozenset[Origin] | None:
-    """What a place of the environment names; None if it is malformed."""
+    """Return the servers of a place in the environment; None if it is malformed."""
     found = _PLACE.fullmatch(place)
     try:
         https = origin_of(URL(f"https://{found[2]}")) if found else None
         http = origin_of(URL(f"http://{found[2]}")) if found else None
-    except ValueError:  # a port beyond 65535, a host that no name can be
+    except ValueError:  # a port beyond 65535, an impossible host name
         return None
     if found is None or https is None or http is None:
         return None

@@ -1,7 +1,7 @@
-"""The ledger: what was asked, what came back, what it cost. Durable, shared by all builds and processes.
+"""Keep a durable ledger of requests, responses and costs, shared by all builds and processes.
 
-Writes are grouped: all that arrives while one commit runs goes into the next. A write is acknowledged when its commit
-is on disk. One open ledger is one `owner`; its claims keep others from asking the same key and end with it, however it
+Writes are grouped: all writes arriving during a commit go into the next. A write is acknowledged when its commit is on
+disk. An open ledger has an `owner`; its claims keep others from asking the same key and end with the owner, however it
 ends.
 """
 
@@ -24,13 +24,14 @@ from earmark.tasks.annotation.ledger_rows import (
     Driver,
     Finished,
     Held,
-    Verdict,
+    ReadAttempt,
     claim,
     enlist,
     free,
     free_the_dead,
     judge,
     read_finished,
+    read_received,
     record,
     release,
     settle,
@@ -39,22 +40,23 @@ from earmark.tasks.annotation.ledger_rows import (
 
 SOON_S = 0.25
 SOON_AT_MOST = 1_000
-"""A write that nobody waits for is committed with the next awaited one, or after so many seconds or changes."""
+"""Seconds or number of changes until an unawaited write is committed, if no awaited write comes first."""
 SMALL_GROUP = 24
-"""Writes that go to the thread as a whole; more would fight the event loop for the interpreter at every statement."""
+"""Largest group sent to the thread as a whole; a larger group would compete with the event loop at every statement."""
 CONFLICTS = 20
-"""Times that a transaction is tried which the database undid in favour of another one."""
+"""Number of tries of a transaction undone by the database in favour of another."""
 
 Done = TypeVar("Done")
 Change: TypeAlias = Callable[[Driver], Any]
 
 
 class Ledger:
-    """A process's door to a ledger. Open it with `open_ledger`, inside the event loop that uses it."""
+    """Connection of a process to a ledger. Open it with `open_ledger`, inside the event loop of its use."""
 
-    def __init__(self, driver: Driver, address: str) -> None:
+    def __init__(self, driver: Driver, address: str, *, reading: bool = False) -> None:
         self.driver = driver
         self.address = address
+        self._reading = reading
         self.owner = uuid.uuid4().hex
         self._pending: list[tuple[Change, asyncio.Future[Any] | None]] = []
         self._wake = asyncio.Event()
@@ -64,6 +66,8 @@ class Ledger:
         self._broken: LedgerError | None = None
 
     async def __aenter__(self) -> Self:
+        if self._reading:
+            return self
         OPEN_HERE.add(self.owner)
         self._writer = asyncio.create_task(self._write())
         try:
@@ -78,7 +82,7 @@ class Ledger:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if self._broken is None:
+            if self._broken is None and not self._reading:
                 await self.change(partial(free, owner=self.owner))
         finally:
             await self._close()
@@ -96,20 +100,32 @@ class Ledger:
 
     @property
     def broken(self) -> bool:
-        """Whether a write failed; every further one fails too."""
+        """Return whether a write failed; every further write fails too."""
         return self._broken is not None
 
     # -- reading ----------------------------------------------------------------------------------------------
 
     async def finished(self, keys: Sequence[str]) -> dict[str, Finished]:
-        """Those of the keys that are settled; 260,000 take a second or two.
+        """Return the settled requests among the keys; 260,000 take a second or two.
 
         Raises:
             LedgerError: it cannot be read.
         """
-        await self.flush()
+        if not self._reading:
+            await self.flush()
         try:
             return await self._in_thread(partial(read_finished, self.driver, keys))
+        except Exception as error:
+            raise LedgerError(f"ledger {self.address}: cannot be read: {error}") from error
+
+    async def received(self, keys: Sequence[str]) -> dict[str, list[str]]:
+        """Return the raw responses of each key, oldest first.
+
+        Raises:
+            LedgerError: it cannot be read.
+        """
+        try:
+            return await self._in_thread(partial(read_received, self.driver, keys))
         except Exception as error:
             raise LedgerError(f"ledger {self.address}: cannot be read: {error}") from error
 
@@ -122,29 +138,29 @@ class Ledger:
 
         Args:
             wanted: key, model and canonical form of each.
-            texts: long texts by SHA-256 that the canonical forms name.
-            parser: version of the parser; what was settled by another one is opened again, to be read anew.
+            texts: long texts by SHA-256 in the canonical forms.
+            parser: version of the parser; requests settled by another version are opened again for reading.
 
         Returns:
-            The claimed ones by key. A key that is missing was settled or is held by another process.
+            The claimed requests by key. Missing keys were settled or are held by another process.
         """
 
         def enlisted(driver: Driver) -> dict[str, Held]:
-            enlist(driver, self.owner)  # a claim whose owner is not listed would never end
+            enlist(driver, self.owner)  # a claim of an unlisted owner would never end
             return claim(driver, self.owner, wanted, texts, parser)
 
         return await self.change(enlisted)
 
     async def record(self, attempt: Attempt) -> None:
-        """Keep an attempt; returns when it is durable."""
+        """Keep an attempt; return when it is durable."""
         await self.change(partial(record, attempt=attempt))
 
     def record_soon(self, attempt: Attempt) -> None:
         """Keep an attempt with the next commit, without waiting."""
         self._put(partial(record, attempt=attempt))
 
-    def judge_soon(self, verdict: Verdict) -> None:
-        """Keep what reading an attempt gave; after a crash it can be read again."""
+    def judge_soon(self, verdict: ReadAttempt) -> None:
+        """Keep the verdict on an attempt; after a crash it can be read again."""
         self._put(partial(judge, verdict=verdict))
 
     def settle_soon(self, request_id: int, finished: Finished) -> None:
@@ -152,7 +168,7 @@ class Ledger:
         self._put(partial(settle, request_id=request_id, finished=finished))
 
     def release_soon(self, request_ids: Sequence[int]) -> None:
-        """Give claims back unsettled."""
+        """Release claims without settling them."""
         self._put(partial(release, request_ids=request_ids))
 
     def change_soon(self, change: Change) -> None:
@@ -160,14 +176,14 @@ class Ledger:
         self._put(change)
 
     async def beat(self) -> None:
-        """Say that this process is alive."""
+        """Record a heartbeat of this process."""
         await self.change(partial(enlist, owner=self.owner))
 
     async def free_the_dead(self) -> int:
-        """End the claims of processes that are gone.
+        """End the claims of dead processes.
 
         Returns:
-            How many processes.
+            The number of processes.
         """
         return await self.change(free_the_dead)
 
@@ -182,12 +198,12 @@ class Ledger:
         return await future
 
     async def flush(self) -> None:
-        """Wait until all that was handed over is durable.
+        """Wait until all earlier changes are durable.
 
         Raises:
-            LedgerError: something could not be written.
+            LedgerError: a change could not be written.
         """
-        await self.change(lambda _: None)  # changes are committed in the order in which they came
+        await self.change(lambda _: None)  # changes are committed in order of arrival
 
     # -- the writer -------------------------------------------------------------------------------------------
 
@@ -197,7 +213,7 @@ class Ledger:
         self._pending.append((change, future))
         if future is not None or len(self._pending) >= SOON_AT_MOST:
             self._wake.set()
-        elif self._soon is None:  # what nobody waits for rides along, but not for ever
+        elif self._soon is None:  # unawaited writes go with the next commit, within a limit
             self._soon = asyncio.get_running_loop().call_later(SOON_S, self._wake.set)
 
     async def _write(self) -> None:
@@ -219,7 +235,7 @@ class Ledger:
                 await self._in_thread(self.driver.commit)
             else:
                 results = await self._in_thread(partial(_in_one_transaction, self.driver, group))
-        except Exception as error:  # noqa: BLE001 - whatever it is, those who wait must hear of it
+        except Exception as error:  # noqa: BLE001 - any fault must reach the waiting callers
             await self._fail(group, error)
             return
         for (_, future), result in zip(group, results, strict=True):
@@ -227,7 +243,7 @@ class Ledger:
                 future.set_result(result)
 
     async def _fail(self, group: list[tuple[Change, asyncio.Future[Any] | None]], error: Exception) -> None:
-        """A ledger that cannot write must end the run: going on would ask what nobody remembers."""
+        """Fail all waiting writes: a run without a working ledger would ask without a record."""
         self._broken = LedgerError(f"ledger {self.address}: cannot write: {error}")
         with suppress(Exception):
             await self._in_thread(self.driver.rollback)
@@ -240,27 +256,29 @@ class Ledger:
         return await asyncio.get_running_loop().run_in_executor(self._thread, call)
 
 
-def open_ledger(address: str | Path) -> Ledger:
-    """A ledger at a path (SQLite) or at a `postgresql://` URL; made or migrated where needed.
+def open_ledger(address: str | Path, *, reading: bool = False) -> Ledger:
+    """Open a ledger at a path (SQLite) or at a `postgresql://` URL; make or migrate it if needed.
+
+    With `reading`, the database stays unchanged: only `finished` and `received` may be called.
 
     Raises:
         LedgerError: it cannot be opened.
         MissingExtraError: PostgreSQL without the `scale` extra.
     """
-    return Ledger(connect(address), shown(address))
+    return Ledger(connect(address, reading=reading), shown(address), reading=reading)
 
 
-def connect(address: str | Path) -> Driver:
-    """The database itself, for reports; see `open_ledger`."""
+def connect(address: str | Path, *, reading: bool = False) -> Driver:
+    """Connect to the database itself, for reports; see `open_ledger`."""
     if str(address).startswith(("postgresql://", "postgres://")):
         from earmark.tasks.annotation.ledger_postgres import PostgresDriver
 
-        return PostgresDriver(str(address))
+        return PostgresDriver(str(address), reading=reading)
     if "://" in str(address):
         raise LedgerError(f"ledger {shown(address)}: expected a file path or a postgresql:// URL")
     from earmark.tasks.annotation.ledger_sqlite import SqliteDriver
 
-    return SqliteDriver(Path(address))
+    return SqliteDriver(Path(address), reading=reading)
 
 
 def _in_one_transaction(driver: Driver, group: list[tuple[Change, Any]]) -> list[Any]:
@@ -269,7 +287,7 @@ def _in_one_transaction(driver: Driver, group: list[tuple[Change, Any]]) -> list
             driver.begin()
             results = [change(driver) for change, _ in group]
             driver.commit()
-        except driver.conflicts:  # two transactions waited for each other's rows, and the other one went on
+        except driver.conflicts:  # a deadlock: the other transaction went on
             driver.rollback()
             if not left:
                 raise

@@ -1,4 +1,4 @@
-"""The ledger in PostgreSQL: for builds on several machines."""
+"""Keep the ledger in PostgreSQL, for builds on several machines."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from earmark.tasks.annotation.errors import LedgerError
 from earmark.tasks.annotation.ledger_rows import Row, migrations, shown
 
 MIGRATION_LOCK = 0x6561726D61726B
-"""Advisory lock under which migrations run; the letters of `earmark`."""
+"""Advisory lock for migrations; the letters of `earmark`."""
 
 
 class PostgresDriver:
-    """PostgreSQL through psycopg. Statements of one transaction go out as a pipeline, without a round trip each."""
+    """PostgreSQL through psycopg. Statements of a transaction go out as a pipeline, without a round trip each."""
 
     inline = False
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, reading: bool = False) -> None:
         try:
             import psycopg
         except ImportError:
@@ -31,6 +31,9 @@ class PostgresDriver:
         self._psycopg: Any = psycopg
         try:
             self._connection: Any = psycopg.connect(url, autocommit=True, application_name="earmark")
+            if reading:
+                self._begin_reading()
+                return
             self._connection.execute("SET synchronous_commit = on")
             self._migrate()
         except psycopg.Error as error:
@@ -44,12 +47,12 @@ class PostgresDriver:
         self._connection.execute("BEGIN")
 
     def commit(self) -> None:
-        """End both; returns when the server has made it durable."""
+        """End both; return when the server has made it durable."""
         self._connection.execute("COMMIT")
         self._open.close()
 
     def rollback(self) -> None:
-        """Undo it. The server has ended a transaction in which a statement failed, and refused what came after."""
+        """Undo it. The server has already ended a transaction with a failed statement, and refused later statements."""
         with suppress(self._psycopg.errors.PipelineAborted):
             self._open.close()
         self._connection.rollback()
@@ -61,23 +64,23 @@ class PostgresDriver:
         return list(self._connection.execute(_dialect(sql), values).fetchall())
 
     def rows_in(self, sql: str, values: Sequence[Any]) -> list[Row]:
-        """A query with `IN {values}`, as one array."""
+        """Return the rows of a query with `IN {values}`, as one array."""
         return self.rows(sql.replace("IN {values}", "= ANY(?)"), (list(values),)) if values else []
 
     def committed(self, sql: str) -> list[Row]:
-        """A query; all statements of this driver run in one thread, whole transactions at a time."""
+        """Return the rows of a query; all statements of this driver run in one thread, whole transactions at a time."""
         return self.rows(sql)
 
     def committed_in(self, sql: str, values: Sequence[Any]) -> list[Row]:
-        """A query with `IN {values}`, as one array."""
+        """Return the rows of a query with `IN {values}`, as one array."""
         return self.rows_in(sql, values)
 
     def now(self) -> float:
-        """Seconds since 1970 by the server's clock, which all machines share."""
+        """Return seconds since 1970 by the server's clock, shared by all machines."""
         return float(self.rows("SELECT extract(epoch FROM clock_timestamp())")[0][0])
 
     def size_bytes(self) -> int:
-        """Bytes of the ledger's tables and indexes."""
+        """Return the bytes of the ledger's tables and indexes."""
         tables = "('texts', 'runs', 'requests', 'attempts', 'batches', 'batch_requests')"
         query = f"SELECT coalesce(sum(pg_total_relation_size(oid)), 0) FROM pg_class WHERE relname IN {tables}"
         return int(self.rows(f"{query} AND relkind = 'r' AND pg_table_is_visible(oid)")[0][0])
@@ -88,6 +91,13 @@ class PostgresDriver:
 
     def close(self) -> None:
         self._connection.close()
+
+    def _begin_reading(self) -> None:
+        """Have the server refuse changes; without a ledger, read an empty temporary ledger of this connection."""
+        if self.rows("SELECT to_regclass('ledger_schema')")[0][0] is None:
+            self.run("SET search_path = pg_temp")
+            self._migrate()
+        self.run("SET default_transaction_read_only = on")
 
     def _migrate(self) -> None:
         with self._connection.transaction():

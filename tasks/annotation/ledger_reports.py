@@ -1,16 +1,16 @@
-"""What a person asks of a ledger: `earmark ledger stats`, `show`, `vacuum`, `export`."""
+"""Report on a ledger for a person: `earmark ledger stats`, `show`, `batches`, `vacuum`, `export`."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from earmark.tasks.annotation.errors import LedgerError
+from earmark.tasks.annotation.errors import LedgerError, one_line
 from earmark.tasks.annotation.ledger import connect
-from earmark.tasks.annotation.ledger_rows import Driver, shown
+from earmark.tasks.annotation.ledger_rows import Driver, free_the_dead, shown
 
 BY_MODEL = """
 SELECT r.model, r.state, count(*) FROM requests r GROUP BY r.model, r.state ORDER BY r.model, r.state
@@ -29,13 +29,17 @@ SELECT r.model, a.error_type, count(*) FROM attempts a JOIN requests r ON r.id =
 WHERE a.error_type IS NOT NULL GROUP BY r.model, a.error_type ORDER BY r.model, a.error_type
 """
 LATENCIES_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
-"""Upper bounds of the latencies that are counted together."""
+"""Upper bounds of the latency buckets."""
 WITHIN = ", ".join(f"sum(CASE WHEN a.latency_s <= {bound} THEN 1 ELSE 0 END)" for bound in LATENCIES_S)
 LATENCIES = f"""
 SELECT r.model, {WITHIN}, count(*), sum(a.latency_s) FROM attempts a JOIN requests r ON r.id = a.request_id
 GROUP BY r.model ORDER BY r.model
 """
 BATCHES = "SELECT state, count(*), sum(requests) FROM batches GROUP BY state ORDER BY state"
+BATCH_FIELDS = ("id", "provider_id", "model", "state", "requests", "created_at", "updated_at", "detail")
+EACH_BATCH = f"SELECT {', '.join(BATCH_FIELDS)} FROM batches ORDER BY created_at DESC"
+OPEN_BATCH = "SELECT id, owner FROM batches WHERE (id = ? OR provider_id = ?) AND state IN ('intended', 'submitted')"
+FREED = "UPDATE batches SET state = 'failed', owner = NULL, detail = 'freed by hand', updated_at = ? WHERE id = ?"
 REQUEST_FIELDS = ("key", "model", "body", "state", "answer", "reason", "detail", "parser", "reply_model")
 REQUEST = f"SELECT id, {', '.join(REQUEST_FIELDS)} FROM requests"
 ATTEMPT_FIELDS = (
@@ -43,11 +47,15 @@ ATTEMPT_FIELDS = (
     *("input_tokens", "output_tokens", "cost_usd", "latency_s", "started_at", "batch_id"),
 )
 ATTEMPTS = f"SELECT {', '.join(ATTEMPT_FIELDS)} FROM attempts WHERE request_id = ? ORDER BY number"
+RECEIVED = """
+SELECT r.model, r.body, a.raw FROM attempts a JOIN requests r ON r.id = a.request_id
+WHERE a.status <> 'failed' AND a.raw IS NOT NULL
+"""
 PAGE = 1_000
 
 
 def stats(address: str | Path) -> dict[str, Any]:
-    """Requests by state, attempts, tokens and cost of each model, rejects and faults by type, batches, and size.
+    """Return requests by state, attempts, tokens and cost per model, rejects and faults by type, batches, and size.
 
     Raises:
         LedgerError: there is no such ledger.
@@ -73,7 +81,7 @@ def stats(address: str | Path) -> dict[str, Any]:
 
 
 def latencies(address: str | Path) -> dict[str, tuple[list[int], float]]:
-    """Each model's exchanges: how many took at most each of `LATENCIES_S`, how many there were, and their seconds.
+    """Return each model's latencies: exchanges within each of `LATENCIES_S`, their number, and their total seconds.
 
     Raises:
         LedgerError: there is no such ledger.
@@ -83,14 +91,14 @@ def latencies(address: str | Path) -> dict[str, tuple[list[int], float]]:
 
 
 def show(address: str | Path, key: str) -> dict[str, Any]:
-    """One request with its texts and all its attempts.
+    """Return a request with its texts and all its attempts.
 
     Args:
         address: path or URL.
-        key: the request's key, or a beginning of it that is unique, in hexadecimal digits.
+        key: the request's key, or a unique prefix of it, in hexadecimal digits.
 
     Raises:
-        LedgerError: no such ledger or key, or several keys begin so.
+        LedgerError: no such ledger or key, or several keys with this prefix.
     """
     prefix = key.lower()
     if not prefix or len(prefix) > 64 or set(prefix) - set("0123456789abcdef"):
@@ -105,8 +113,66 @@ def show(address: str | Path, key: str) -> dict[str, Any]:
         return _request(driver, found[0])
 
 
+def batches(address: str | Path) -> list[dict[str, Any]]:
+    """Return every provider batch and its state, newest first.
+
+    Raises:
+        LedgerError: there is no such ledger.
+    """
+    with closing(_existing(address)) as driver:
+        return [dict(zip(BATCH_FIELDS, row, strict=True)) for row in driver.rows(EACH_BATCH)]
+
+
+def free_batch(address: str | Path, batch_id: str) -> int:
+    """Release a batch's requests, to be asked again; return their number.
+
+    Args:
+        address: path or URL.
+        batch_id: the batch's id, ours or the provider's.
+
+    Raises:
+        LedgerError: no such ledger, or no batch of this id is under way.
+    """
+    with closing(_existing(address)) as driver:
+        found = driver.rows(OPEN_BATCH, (batch_id, batch_id))
+        if not found:
+            raise LedgerError(
+                f"ledger batches: no batch '{one_line(batch_id, 80)}' is under way; run it without --free"
+            )
+        ((intent, owner),) = found
+        if owner is not None and free_the_dead(driver) == 0:
+            raise LedgerError("ledger batches: a process that runs collects this batch; stop it first")
+        (held,) = driver.rows("SELECT count(*) FROM requests WHERE owner = ?", (f"batch:{intent}",))
+        driver.begin()
+        driver.run("UPDATE requests SET owner = NULL WHERE owner = ?", (f"batch:{intent}",))
+        driver.run(FREED, (driver.now(), intent))
+        driver.commit()
+        return int(held[0])
+
+
+def received(
+    address: str | Path, models: Sequence[str], keys: Sequence[str] | None = None
+) -> list[tuple[str, str, str]]:
+    """Read the answers of models: model, body of the request and raw response of each exchange.
+
+    Args:
+        address: path or URL.
+        models: models of the answers.
+        keys: keys of the requests; None reads all.
+
+    Raises:
+        LedgerError: there is no such ledger.
+    """
+    with closing(_existing(address, reading=True)) as driver:
+        if keys is None:
+            rows = [row for model in models for row in driver.rows(f"{RECEIVED} AND r.model = ?", (model,))]
+        else:
+            rows = driver.committed_in(f"{RECEIVED} AND r.key IN {{values}}", [bytes.fromhex(key) for key in keys])
+        return [(model, body, raw) for model, body, raw in rows if model in models]
+
+
 def vacuum(address: str | Path) -> tuple[int, int]:
-    """Give free space back; bytes before and after.
+    """Release free space; return the bytes before and after.
 
     Raises:
         LedgerError: there is no such ledger.
@@ -118,7 +184,7 @@ def vacuum(address: str | Path) -> tuple[int, int]:
 
 
 def export(address: str | Path, *, model: str | None = None) -> Iterator[dict[str, Any]]:
-    """Every request with its texts and attempts, in the order of their first asking, as dicts for JSON lines.
+    """Yield every request with its texts and attempts, in the order of first asking, as dicts for JSON lines.
 
     Args:
         address: path or URL.
@@ -136,10 +202,10 @@ def export(address: str | Path, *, model: str | None = None) -> Iterator[dict[st
                     yield _request(driver, row)
 
 
-def _existing(address: str | Path) -> Driver:
+def _existing(address: str | Path, *, reading: bool = False) -> Driver:
     if "://" not in str(address) and not Path(address).is_file():
         raise LedgerError(f"ledger {address}: not found; a build makes it, and EARMARK_LEDGER names another")
-    return connect(address)
+    return connect(address, reading=reading)
 
 
 def _request(driver: Driver, row: tuple[Any, ...]) -> dict[str, Any]:
@@ -152,7 +218,7 @@ def _request(driver: Driver, row: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def _with_texts(driver: Driver, body: dict[str, Any]) -> dict[str, Any]:
-    """The canonical form with its long texts written out beside their digests."""
+    """Add the long texts to the canonical form, beside their digests."""
     for _, parts in body["messages"]:
         for part in parts:
             if "text_sha256" in part:

@@ -1,73 +1,73 @@
-"""What stands in a ledger, and the changes that are made to it: plain functions on a database."""
+"""Define the rows of a ledger and their changes: plain functions on a database."""
 
 from __future__ import annotations
 
 import os
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 ALIVE_S = 60.0
-"""A process that was not seen for so long is dead, even where its process id is in use (again)."""
+"""Seconds without a heartbeat after which a process is dead, even if its process id is in use (again)."""
 BUDGETS_KEPT_S = 30 * 86_400.0
-"""A shared budget that nobody has used for so long goes: no process of its build is at work any more."""
+"""Seconds after which an unused shared budget is removed: no process of its build is at work any more."""
 SCAN_FROM = 10_000
 OPEN_HERE: set[str] = set()
-"""Owners that live in this process: another run with our process id is from before a restart."""
+"""Owners in this process: other runs with the same process id are from before a restart."""
 
 Row: TypeAlias = tuple[Any, ...]
 
 
 class Driver(Protocol):
-    """A database. SQL is written with `?`; drivers translate. Not safe for threads: one caller at a time."""
+    """Database. SQL is written with `?`; drivers translate. Not thread-safe: one caller at a time."""
 
-    inline: bool  # statements are quick enough to run on the event loop, so that only begin and commit go to a thread
-    # errors of a transaction that was undone in favour of another one and may simply be tried again
+    inline: bool  # statements are quick enough for the event loop, so that only begin and commit go to a thread
+    # errors of a transaction undone in favour of another, which may be tried again
     conflicts: tuple[type[Exception], ...]
 
     def begin(self) -> None:
-        """Start a transaction that may write."""
+        """Start a transaction for writing."""
 
     def commit(self) -> None:
-        """End it; returns when it is durable."""
+        """End the transaction; return when it is durable."""
 
     def rollback(self) -> None:
-        """Undo it; nothing happens without one."""
+        """Undo the transaction; do nothing without a transaction."""
 
     def run(self, sql: str, values: Sequence[Any] = ()) -> None:
-        """A statement whose result is not wanted."""
+        """Run a statement without a result."""
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        """A statement and its rows."""
+        """Return the rows of a statement."""
 
     def rows_in(self, sql: str, values: Sequence[Any]) -> list[Row]:
-        """A query with `IN {values}`, for any number of values, as the open transaction sees it."""
+        """Return the rows of a query with `IN {values}`, for any number of values, in the open transaction."""
 
     def committed(self, sql: str) -> list[Row]:
-        """A query over durable state; may run beside a transaction of this driver."""
+        """Return the rows of a query over durable state; may run beside a transaction of this driver."""
 
     def committed_in(self, sql: str, values: Sequence[Any]) -> list[Row]:
-        """The same as `rows_in` over durable state."""
+        """Return the rows as `rows_in`, over durable state."""
 
     def now(self) -> float:
-        """Seconds since 1970, by the clock that all processes of this ledger share."""
+        """Return seconds since 1970, by the clock shared by all processes of this ledger."""
 
     def size_bytes(self) -> int:
-        """Bytes on disk."""
+        """Return the bytes on disk."""
 
     def vacuum(self) -> None:
-        """Give free space back."""
+        """Release free space."""
 
     def close(self) -> None:
         """Close the connections."""
 
 
 class Finished(NamedTuple):
-    """A settled request, as the ledger keeps it. `answer` is JSON text; `reason` is set for rejects only."""
+    """Settled request in the ledger. `answer` is JSON text; `reason` is set for rejects only."""
 
     answer: str | None
     reason: str | None
@@ -78,16 +78,23 @@ class Finished(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A claimed request."""
+    """Claimed request."""
 
     request_id: int  # its row
-    attempts: int = 0  # how many attempts it had before
-    # raw responses that were paid for and not settled, oldest first, with their attempt numbers
+    attempts: int = 0  # number of earlier attempts
+    # raw responses, paid for and not settled, oldest first, with their attempt numbers
     received: tuple[tuple[int, str], ...] = ()
+    settled: Finished | None = None  # result of an earlier parser
+    reopened: bool = False  # whether it had an earlier parser's answer, invalid by today's rules and reported as such
+
+    @property
+    def was_answered(self) -> bool:
+        """Return whether an earlier parser found an answer."""
+        return self.reopened or (self.settled is not None and self.settled.reason is None)
 
 
 class Attempt(NamedTuple):
-    """One exchange, as recorded before anybody reads the answer."""
+    """Exchange, recorded before its answer is read."""
 
     request_id: int
     number: int
@@ -100,8 +107,8 @@ class Attempt(NamedTuple):
     batch_id: str | None = None
 
 
-class Verdict(NamedTuple):
-    """What reading a recorded attempt gave."""
+class ReadAttempt(NamedTuple):
+    """Result of reading a recorded attempt."""
 
     request_id: int
     number: int
@@ -117,7 +124,8 @@ FINISHED = "SELECT key, answer, reason, detail, parser, reply_model FROM request
 CLAIM = """
 INSERT INTO requests (key, model, body, owner, created_at) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (key) DO UPDATE SET owner = excluded.owner, state = 'open'
-WHERE requests.owner IS NULL AND (requests.state = 'open' OR requests.parser <> ?) RETURNING id, created_at
+WHERE requests.owner IS NULL AND (requests.state = 'open' OR requests.parser <> ?)
+RETURNING id, created_at, answer, reason, detail, parser, reply_model
 """
 RECORD = """
 INSERT INTO attempts (request_id, number, status, started_at, latency_s, raw, error_type, detail, batch_id)
@@ -133,12 +141,12 @@ settled_at = ? WHERE id = ?
 """
 LOSE_SIGHT = """
 UPDATE budgets SET doubtful_usd = doubtful_usd + reserved_usd, reserved_usd = 0 WHERE owner = ? AND reserved_usd <> 0
-"""  # what was in flight when its process died may have been charged
+"""  # requests in flight at a process's death may have been charged
 FORGET = "DELETE FROM budgets WHERE name IN (SELECT name FROM budgets GROUP BY name HAVING max(used_at) < ?)"
 
 
 def shown(address: str | Path) -> str:
-    """An address without user, password and options: a file's path, or a server's host and database."""
+    """Return an address without user, password and options: a file's path, or a server's host and database."""
     if "://" not in str(address):
         return str(address)
     url = urlsplit(str(address))
@@ -146,15 +154,17 @@ def shown(address: str | Path) -> str:
 
 
 def migrations(kind: Literal["sqlite", "postgres"]) -> list[tuple[int, str]]:
-    """Number and SQL of every migration, in order."""
+    """Return the number and SQL of every migration, in order."""
     folder = resources.files("earmark.tasks.annotation") / "migrations" / kind
     files = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
     return [(int(file.name[:4]), file.read_text(encoding="utf-8")) for file in files]
 
 
 def read_finished(driver: Driver, keys: Sequence[str]) -> dict[str, Finished]:
-    """Those of the keys that are settled, by key. Where they are much of a ledger, reading it all is three times
-    faster than looking each one up."""
+    """Return the settled requests among the keys, by key.
+
+    For a large part of a ledger, a full scan is three times faster than single look-ups.
+    """
     wanted = {bytes.fromhex(key) for key in keys}
     if len(wanted) > SCAN_FROM and len(wanted) * 4 > driver.committed("SELECT count(*) FROM requests")[0][0]:
         rows = [row for row in driver.committed(FINISHED) if bytes(row[0]) in wanted]
@@ -164,7 +174,7 @@ def read_finished(driver: Driver, keys: Sequence[str]) -> dict[str, Finished]:
 
 
 def this_host() -> str:
-    """This machine and process namespace: where a process id can be looked up."""
+    """Return this machine and process namespace, in which a process id can be looked up."""
     try:
         namespace = str(Path("/proc/self/ns/pid").readlink())
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -183,9 +193,12 @@ def claim(
         driver.run("INSERT INTO texts (sha256, text) VALUES (?, ?) ON CONFLICT (sha256) DO NOTHING", (digest, clean))
     held: dict[str, Held] = {}
     older: dict[int, str] = {}
-    for key, model, body in sorted(wanted):  # in one order for all: row locks then do not cross
-        for request_id, created_at in driver.rows(CLAIM, (bytes.fromhex(key), model, body, owner, now, parser)):
-            held[key] = Held(request_id)
+    for key, model, body in sorted(wanted):  # a common order keeps row locks from crossing
+        for request_id, created_at, *settled in driver.rows(
+            CLAIM, (bytes.fromhex(key), model, body, owner, now, parser)
+        ):
+            kept = Finished._make(settled) if settled[3] is not None else None
+            held[key] = Held(request_id, settled=kept, reopened=kept is None and settled[0] is not None)
             if created_at != now:
                 older[request_id] = key
     if older:
@@ -194,7 +207,7 @@ def claim(
 
 
 def _add_history(driver: Driver, held: dict[str, Held], older: dict[int, str]) -> None:
-    """What earlier runs left: attempt numbers, and raw responses that only need reading."""
+    """Add the results of earlier runs: attempt numbers, and unread raw responses."""
     query = "SELECT request_id, number, CASE WHEN status <> 'failed' THEN raw END FROM attempts"
     counts: dict[int, int] = {}
     raws: dict[int, list[tuple[int, str]]] = {}
@@ -203,7 +216,8 @@ def _add_history(driver: Driver, held: dict[str, Held], older: dict[int, str]) -
         if raw is not None:
             raws.setdefault(request_id, []).append((number, raw))
     for request_id, count in counts.items():
-        held[older[request_id]] = Held(request_id, count, tuple(raws.get(request_id, ())))
+        key = older[request_id]
+        held[key] = replace(held[key], attempts=count, received=tuple(raws.get(request_id, ())))
 
 
 def record(driver: Driver, attempt: Attempt) -> None:
@@ -211,8 +225,8 @@ def record(driver: Driver, attempt: Attempt) -> None:
     driver.run(RECORD, attempt)
 
 
-def judge(driver: Driver, verdict: Verdict) -> None:
-    """Keep what reading an attempt gave."""
+def judge(driver: Driver, verdict: ReadAttempt) -> None:
+    """Keep the verdict on an attempt."""
     driver.run(JUDGE, (*verdict[2:], *verdict[:2]))
 
 
@@ -223,9 +237,24 @@ def settle(driver: Driver, request_id: int, finished: Finished) -> None:
 
 
 def release(driver: Driver, request_ids: Sequence[int]) -> None:
-    """Give claims back unsettled."""
+    """Release claims without settling them."""
     for request_id in request_ids:
         driver.run("UPDATE requests SET owner = NULL WHERE id = ? AND state = 'open'", (request_id,))
+
+
+def reopen(driver: Driver, request_id: int) -> None:
+    """Release a claim with a kept answer invalid by today's rules; its responses stay, and the next run asks."""
+    driver.run("UPDATE requests SET owner = NULL, parser = NULL WHERE id = ?", (request_id,))
+
+
+def read_received(driver: Driver, keys: Sequence[str]) -> dict[str, list[str]]:
+    """Return the raw responses of each key, oldest first."""
+    query = "SELECT r.key, a.number, a.raw FROM attempts a JOIN requests r ON r.id = a.request_id"
+    wanted = f"{query} WHERE a.status <> 'failed' AND a.raw IS NOT NULL AND r.key IN {{values}}"
+    raws: dict[str, list[str]] = {}
+    for key, _, raw in sorted(driver.committed_in(wanted, [bytes.fromhex(key) for key in keys])):
+        raws.setdefault(bytes(key).hex(), []).append(raw)
+    return raws
 
 
 def free(driver: Driver, owner: str) -> None:
@@ -237,7 +266,7 @@ def free(driver: Driver, owner: str) -> None:
 
 
 def free_the_dead(driver: Driver) -> int:
-    """End the claims of processes that are gone, and remove old budgets; returns how many processes."""
+    """End the claims of dead processes, and remove old budgets; return the number of processes."""
     now, here, freed = driver.now(), this_host(), 0
     driver.run(FORGET, (now - BUDGETS_KEPT_S,))
     for owner, host, pid, seen_at in driver.rows("SELECT owner, host, pid, seen_at FROM runs"):
@@ -255,13 +284,13 @@ def _running(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # somebody else's process, but a process
+    except PermissionError:  # another user's process, but alive
         return True
     return True
 
 
 def enlist(driver: Driver, owner: str) -> None:
-    """Say that the process behind an owner is alive."""
+    """Record a heartbeat of the process behind an owner."""
     now = driver.now()
     driver.run(
         "INSERT INTO runs (owner, host, pid, started_at, seen_at) VALUES (?, ?, ?, ?, ?)"

@@ -1,4 +1,4 @@
-"""The ledger in a SQLite file: the default, for any number of processes on one machine."""
+"""Keep the ledger in a SQLite file: the default, for any number of processes on one machine."""
 
 from __future__ import annotations
 
@@ -7,45 +7,53 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from earmark.schemas.files import close_to_others, keep_private
-from earmark.schemas.sqlite import BUSY_S, write_ahead
+from earmark.schemas.sqlite import BUSY_S, open_to_read, write_ahead
 from earmark.tasks.annotation.errors import LedgerError
+from earmark.tasks.annotation.ledger_health import file_fault, page_fault
 from earmark.tasks.annotation.ledger_rows import Row, migrations
 
 AT_ONCE = 2_000
-"""Values in one IN list."""
+"""Number of values in an IN list."""
 _TURNS: defaultdict[Path, threading.Lock] = defaultdict(threading.Lock)
-"""Ledgers of this process that are the same file take turns: waiting for a lock ends when it is free, while SQLite
-looks again after ever longer sleeps."""
+"""Turns of this process's ledgers on the same file: a lock wakes its waiter at once, while SQLite polls ever more
+slowly."""
 
 
 class SqliteDriver:
     """SQLite with a write-ahead log; `synchronous=FULL` makes every commit survive a power cut."""
 
     inline = True
-    conflicts: tuple[type[Exception], ...] = ()  # one transaction at a time
+    conflicts: tuple[type[Exception], ...] = ()  # transactions take turns
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, reading: bool = False) -> None:
         self._path = path
+        self._began = time.time() - time.monotonic()
         self._turn, self._has_turn = _TURNS[path.resolve()], False
         try:
-            keep_private(path)  # SQLite gives its log and index the same mode
-            self._connection = _connect(path)
+            if fault := file_fault(path):
+                raise LedgerError(f"ledger {path}: {fault}")
+            if reading:
+                self._connection = self._reader = self._opened_to_read()
+                return
+            _create(path)
+            self._connection = self._sound(_connect(path))
             write_ahead(self._connection)
             for setting in ("synchronous=FULL", "cache_size=-65536"):
                 self._connection.execute(f"PRAGMA {setting}")
             self._migrate()
-            self._reader = _connect(path)  # sees only what is durable
+            self._reader = _connect(path)  # sees only durable rows
             for made in self._files()[1:]:  # by an older Earmark
                 close_to_others(made)
         except (OSError, sqlite3.Error) as error:
             raise LedgerError(f"ledger {path}: cannot be opened: {error}") from None
 
     def begin(self) -> None:
-        """Start a transaction that may write, and take the lock at once.
+        """Start a transaction for writing, and take the lock at once.
 
         Raises:
             LedgerError: another ledger of this process holds the file for too long.
@@ -60,8 +68,8 @@ class SqliteDriver:
             raise
 
     def commit(self) -> None:
-        """End it; returns when the log is on disk."""
-        self._connection.execute("COMMIT")  # if that fails, `rollback` ends the turn
+        """End it; return when the log is on disk."""
+        self._connection.execute("COMMIT")  # if this fails, `rollback` ends the turn
         self._end_turn()
 
     def rollback(self) -> None:
@@ -76,23 +84,23 @@ class SqliteDriver:
         return self._connection.execute(sql, values).fetchall()
 
     def rows_in(self, sql: str, values: Sequence[Any]) -> list[Row]:
-        """A query with `IN {values}`, in slices."""
+        """Return the rows of a query with `IN {values}`, in slices."""
         return _rows_in(self._connection, sql, values)
 
     def committed(self, sql: str) -> list[Row]:
-        """A query on a connection of its own, which sees only what is durable."""
+        """Return the rows of a query on a separate connection, which sees only durable rows."""
         return self._reader.execute(sql).fetchall()
 
     def committed_in(self, sql: str, values: Sequence[Any]) -> list[Row]:
-        """The same on a connection of its own."""
+        """Return the rows of a query with `IN {values}` on the separate connection."""
         return _rows_in(self._reader, sql, values)
 
     def now(self) -> float:
-        """Seconds since 1970; one machine has one clock."""
-        return time.time()
+        """Return seconds since 1970; if the clock is set back, time continues, or requests would wait too long."""
+        return max(time.time(), self._began + time.monotonic())
 
     def size_bytes(self) -> int:
-        """Bytes of the file and its log."""
+        """Return the bytes of the file and its log."""
         return sum(file.stat().st_size for file in self._files() if not file.name.endswith("-shm"))
 
     def vacuum(self) -> None:
@@ -106,7 +114,7 @@ class SqliteDriver:
         self._end_turn()
 
     def _files(self) -> list[Path]:
-        """The file, its log and the log's index, as far as they are there."""
+        """Return the existing files among the ledger, its log and the log's index."""
         files = [self._path.with_name(self._path.name + ending) for ending in ("", "-wal", "-shm")]
         return [file for file in files if file.exists()]
 
@@ -114,6 +122,26 @@ class SqliteDriver:
         if self._has_turn:
             self._has_turn = False
             self._turn.release()
+
+    def _opened_to_read(self) -> sqlite3.Connection:
+        """Open a connection without side effects; without a file, or for an older schema, to a private copy."""
+        self._connection = _connect(Path())  # without a name: SQLite's own temporary file
+        if self._path.is_file():
+            connection = self._sound(open_to_read(self._path))
+            (applied,) = connection.execute("PRAGMA user_version").fetchone()
+            if applied == migrations("sqlite")[-1][0]:
+                return connection
+            with closing(connection):
+                connection.backup(self._connection)
+        self._migrate()
+        return self._connection
+
+    def _sound(self, connection: sqlite3.Connection) -> sqlite3.Connection:
+        """Return the connection, if the pages of its file are whole."""
+        if fault := page_fault(connection, self._path):
+            connection.close()
+            raise LedgerError(f"ledger {self._path}: {fault}")
+        return connection
 
     def _migrate(self) -> None:
         (applied,) = self._connection.execute("PRAGMA user_version").fetchone()
@@ -138,8 +166,16 @@ class SqliteDriver:
             raise
 
 
+def _create(path: Path) -> None:
+    """Make an empty ledger, unless it exists, as a complete file: a file without content is invalid."""
+    with closing(sqlite3.connect(":memory:")) as empty:
+        empty.execute("PRAGMA user_version = 0")
+        empty.execute("VACUUM")
+        keep_private(path, empty.serialize())
+
+
 def _connect(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+    return sqlite3.connect(path if path.name else "", timeout=BUSY_S, isolation_level=None, check_same_thread=False)
 
 
 def _rows_in(connection: sqlite3.Connection, sql: str, values: Sequence[Any]) -> list[Row]:
@@ -151,7 +187,7 @@ def _rows_in(connection: sqlite3.Connection, sql: str, values: Sequence[Any]) ->
 
 
 def _statements(sql: str) -> list[str]:
-    """The statements of a script, one by one: `executescript` would commit in between."""
+    """Return the statements of a script, one by one: `executescript` would commit in between."""
     found, current = [], ""
     for line in sql.splitlines(keepends=True):
         current += line

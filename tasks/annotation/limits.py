@@ -1,8 +1,9 @@
-"""What models can hear and hold, and what happens to requests beyond it.
+"""Fit requests to the limits of models.
 
-A model that gets more than it hears says nothing: Qwen2-Audio drops all after 30 s of a clip, in vLLM and transformers
-alike, so a judgment of a song would be one of its intro. The table says what is known from model cards; a config's
-`limits` override it, and a model that is not listed has no limits but those.
+A model with too long a clip gives no warning: Qwen2-Audio drops all after 30 s, in vLLM and transformers alike, so the
+judgment of a song would be of its intro. The table's values are from model cards; a config's `limits` override them,
+and
+an unlisted model has only the config's limits.
 """
 
 from __future__ import annotations
@@ -18,27 +19,27 @@ from earmark.tasks.annotation.request import Audio, Image, Part, Request, Text
 class ModelLimits:
     """Limits and measures of a model; None is no known limit."""
 
-    clip_s: float | None = None  # longest clip that is heard, in seconds
-    audio_s: float | None = None  # most audio in one request, in seconds
-    clips: int | None = None  # most clips in one request; 0 is a model without ears
-    images: int | None = None  # most images in one request; 0 is a model without eyes
-    context_tokens: int | None = None  # most tokens in and out together
-    audio_tokens_per_s: float = 32.0  # tokens that a second of audio costs
-    image_tokens: int = 1_500  # tokens that an image costs, roughly
+    clip_s: float | None = None  # longest audible clip, in seconds
+    audio_s: float | None = None  # most audio in a request, in seconds
+    clips: int | None = None  # most clips in a request; 0 without audio input
+    images: int | None = None  # most images in a request; 0 without image input
+    context_tokens: int | None = None  # most tokens, in and out together
+    audio_tokens_per_s: float = 32.0  # tokens per second of audio
+    image_tokens: int = 1_500  # approximate tokens per image
 
     @property
     def boundless(self) -> bool:
-        """Whether nothing is known that a request could go beyond."""
+        """Return whether the model has no known limit."""
         return self.clip_s is self.audio_s is self.clips is self.images is self.context_tokens is None
 
 
 KNOWN: tuple[tuple[str, ModelLimits], ...] = (
-    # The first part of a name that occurs in the model's, lower case, decides.
+    # The first entry with a name inside the model's name, in lower case, applies.
     ("qwen2-audio", ModelLimits(clip_s=30, images=0, context_tokens=8_192, audio_tokens_per_s=25)),
-    # Its processor pads to 300 s and drops what is beyond; Qwen3-Omni's does not.
+    # The processor pads to 300 s and drops the rest; Qwen3-Omni's does not.
     ("qwen2.5-omni", ModelLimits(clip_s=300, context_tokens=32_768, audio_tokens_per_s=25)),
     ("qwen3-omni", ModelLimits(context_tokens=65_536, audio_tokens_per_s=12.5)),
-    # 20 and 40 windows of 30 s, beyond which their processors drop the rest; 25 tokens/s after pooling.
+    # 20 and 40 windows of 30 s, after which the processors drop the rest; 25 tokens/s after pooling.
     ("audio-flamingo-3", ModelLimits(clip_s=600, images=0, context_tokens=32_768, audio_tokens_per_s=25)),
     ("music-flamingo", ModelLimits(clip_s=1_200, images=0, context_tokens=32_768, audio_tokens_per_s=25)),
     ("kimi-audio", ModelLimits(images=0, context_tokens=8_192, audio_tokens_per_s=12.5)),
@@ -54,19 +55,19 @@ KNOWN: tuple[tuple[str, ModelLimits], ...] = (
 
 
 def limits_of(config: AnnotatorConfig) -> ModelLimits:
-    """The limits of the configured model: the table's, with what the config sets in their place."""
+    """Return the limits of the configured model: the table's values, overridden by the config."""
     name = config.annotator.partition(":")[2].lower()
     known = next((limits for part, limits in KNOWN if part in name), ModelLimits())
     return replace(known, **config.limits.model_dump(exclude_none=True))
 
 
 def within(request: Request, limits: ModelLimits, *, cut: bool) -> tuple[Request, tuple[str, ...]]:
-    """The request as the model can take it, with a note on each cut.
+    """Return the request within the model's limits, with a note on each cut.
 
-    A cut changes the audio form, so a cut request has another key than the whole one.
+    A cut changes the audio form, so a cut request has another key than the whole.
 
     Raises:
-        OverLimit: beyond the limits, and cutting is not allowed or cannot help.
+        OverLimit: the request exceeds a limit, and cutting is not allowed or cannot help.
     """
     if limits.boundless:
         return request, ()
@@ -94,12 +95,12 @@ def within(request: Request, limits: ModelLimits, *, cut: bool) -> tuple[Request
 
 
 def tokens(request: Request, limits: ModelLimits) -> int:
-    """Estimate of the tokens in: a token for 3 bytes of text (English has about 4), and what media cost."""
+    """Estimate the input tokens: a token for 3 bytes of text (English has about 4), and the media."""
     return text_tokens(request, limits) + audio_tokens(request, limits)
 
 
 def text_tokens(request: Request, limits: ModelLimits) -> int:
-    """Estimate of text and image tokens, each message's frame among them."""
+    """Estimate text and image tokens, including each message's frame."""
     count = 8 * len(request.messages)
     for part in request.parts():
         if isinstance(part, Text):
@@ -110,7 +111,7 @@ def text_tokens(request: Request, limits: ModelLimits) -> int:
 
 
 def audio_tokens(request: Request, limits: ModelLimits) -> int:
-    """Estimate of audio tokens; a clip of unknown length counts as the longest that the model hears, or 30 s."""
+    """Estimate audio tokens; a clip of unknown length counts as the longest audible clip, or 30 s."""
     unknown = limits.clip_s or 30.0
     lengths = [unknown if a.length_s is None else a.length_s for a in request.parts() if isinstance(a, Audio)]
     return sum(int(length * limits.audio_tokens_per_s) + 2 for length in lengths)

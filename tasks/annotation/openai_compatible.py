@@ -1,9 +1,12 @@
-"""Servers that speak OpenAI's chat completions: OpenAI itself, vLLM's server, and many others."""
+"""Ask servers of OpenAI's chat completions: OpenAI itself, vLLM's server, and many others."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from yarl import URL
@@ -12,7 +15,8 @@ from earmark.schemas.annotation import AnnotatorConfig
 from earmark.tasks.annotation.answers import NO_USAGE, Reply, model_name, token_counts
 from earmark.tasks.annotation.backend import Media
 from earmark.tasks.annotation.bodies import Base64, json_bytes
-from earmark.tasks.annotation.errors import MalformedResponse
+from earmark.tasks.annotation.choices import Choices
+from earmark.tasks.annotation.errors import AskError, BadRequest, Misshapen, RowRefused, Unsupported
 from earmark.tasks.annotation.http import HttpBackend, parsed_reply
 from earmark.tasks.annotation.request import (
     Ask,
@@ -35,45 +39,86 @@ if TYPE_CHECKING:
 
 OPENAI_URL = "https://api.openai.com/v1"
 TOP_LOGPROBS = 20
-"""The most alternatives that OpenAI lists."""
+"""Greatest number of alternatives listed by OpenAI."""
+LEAST_LISTED = 5
+"""Smallest number of alternatives to ask for instead."""
+
+
+ENDS = frozenset({"stop", "eos", "eos_token", "stop_sequence", "end_turn", "STOP"})
+"""Servers' words for the end of a complete answer."""
+CUT = frozenset({"length", "max_tokens", "MAX_TOKENS", "model_length"})
+FILTERED = frozenset({"content_filter", "refusal", "SAFETY"})
+THOUGHTS = frozenset({"thinking", "reasoning", "redacted_thinking"})
+"""Message parts outside the answer."""
+TOO_MANY = re.compile(r"logprobs\D{0,80}?(\d{1,3})\b|(\d{1,3})\D{0,40}logprobs", re.IGNORECASE)
 
 
 class OpenAICompatible(HttpBackend):
-    """Chat completions over HTTP. The key comes from `OPENAI_API_KEY`, or from where `api_key_env` says, and goes to
-    the servers that the environment binds it to (`tasks/annotation/keys.py`)."""
+    """Client of chat completions over HTTP; its key in `OPENAI_API_KEY`, or in the variable `api_key_env`, goes to the
+    servers bound to it in the environment (`tasks/annotation/keys.py`)."""
 
     def __init__(self, config: AnnotatorConfig, media: Media) -> None:
         super().__init__(config, media, OPENAI_URL, ("OPENAI_API_KEY",), "Authorization", "Bearer {}")
         self._url = URL(f"{self.base_url}/chat/completions")
+        self._most_listed = TOP_LOGPROBS  # number of alternatives of the first token listed by the server
+        self._choices = Choices(self.http, self.base_url, held=not is_openai(self._url.host or ""))
 
     async def send(self, request: Request) -> str:
-        """Ask once; returns the response's body."""
+        """Ask once and return the response's body; after a refusal of the number of alternatives, ask for fewer; after
+        one of a constrained choice, ask without the constraint."""
+        listed, constraint = self._most_listed, await self._choices.fields(request)
+        try:
+            raw = await self._send(request, constraint)
+        except (BadRequest, Unsupported) as error:
+            if constraint and not self._choices.proved and not isinstance(error, RowRefused):
+                raw = await self._send(request)
+                self._choices.drop(f"refuses a constraint ({error})")
+                return raw
+            if not isinstance(request.ask, YesNo | Rating) or not self._lists_fewer(listed, str(error)):
+                raise
+            return await self._send(request)
+        with suppress(AskError):  # the engine reads it again
+            if constraint:
+                self._choices.heard(request, self.read(request, raw))
+        return raw
+
+    def _lists_fewer(self, asked: int, said: str) -> bool:
+        """Return whether a refusal is about the number of alternatives; note its number, or 5."""
+        if "logprobs" not in said or asked <= LEAST_LISTED:
+            return False
+        if self._most_listed < asked:  # another request noted it before
+            return True
+        numbers = [int(one or other) for one, other in TOO_MANY.findall(said)]
+        self._most_listed = max([n for n in numbers if LEAST_LISTED <= n < self._most_listed], default=LEAST_LISTED)
+        return True
+
+    async def _send(self, request: Request, constraint: Mapping[str, Any] | None = None) -> str:
         if all(map(self._media.at_hand, request.parts())):
-            body = self.encoded(request)
+            body = self.encoded(request, constraint)
         else:
-            body = await asyncio.to_thread(self.encoded, request)
+            body = await asyncio.to_thread(self.encoded, request, constraint)
         return await self.http.post_json(self._url, body)
 
     def read(self, request: Request, raw: str) -> Reply:
-        """What a chat completion says."""
+        """Read a chat completion."""
         return read_chat_completion(raw)
 
     def batches(self) -> OpenAIBatches:
-        """The batch API of the same account."""
+        """Return the batch API of the same account."""
         from earmark.tasks.annotation.batch_openai import OpenAIBatches
 
         return OpenAIBatches(self.http, self.base_url, self.body)
 
-    def encoded(self, request: Request) -> bytes:
-        """The request's body, media included.
+    def encoded(self, request: Request, constraint: Mapping[str, Any] | None = None) -> bytes:
+        """Return the request's body, including media and the fields of a constraint.
 
         Raises:
             BadMedia: a clip or image cannot be read.
         """
-        return json_bytes(self.body(request))
+        return json_bytes(self.body(request) | dict(constraint or {}))
 
     def body(self, request: Request) -> dict[str, Any]:
-        """The request's body before it is encoded; media stand in it as `Base64`."""
+        """Return the request's body before encoding, with media as `Base64`."""
         sampling = request.sampling
         body: dict[str, Any] = {
             "model": request.model.partition(":")[2],
@@ -84,17 +129,17 @@ class OpenAICompatible(HttpBackend):
         if sampling.extra != "{}":
             body.update(json.loads(sampling.extra))
         narrow = is_openai(self._url.host or "")
-        _constrain(body, request.ask, sampling, self._config.max_tokens_field, narrow=narrow)
+        constrain(body, request.ask, sampling, self._config.max_tokens_field, self._most_listed, narrow=narrow)
         return body
 
 
 def is_openai(host: str) -> bool:
-    """Whether a host is OpenAI's own, or Azure's for it."""
+    """Return whether a host is OpenAI's own, or Azure's for it."""
     return any(host == known or host.endswith(f".{known}") for known in HOSTS)
 
 
 def sampled(request: Request) -> dict[str, Any]:
-    """The sampling parameters that are set, beside the most tokens, by the names of chat completions."""
+    """Return the set sampling parameters, except the token cap, by the names of chat completions."""
     sampling = request.sampling
     values = {"temperature": request.temperature, "top_p": sampling.top_p, "seed": request.seed}
     stop = {"stop": list(sampling.stop)} if sampling.stop else {}
@@ -102,7 +147,7 @@ def sampled(request: Request) -> dict[str, Any]:
 
 
 def message_body(message: Message, media: Media) -> dict[str, Any]:
-    """A turn as chat completions take it; media stand in it as `Base64`."""
+    """Return a turn as a chat-completion message, with media as `Base64`."""
     if len(message.parts) == 1 and isinstance(message.parts[0], Text):
         return {"role": message.role, "content": message.parts[0].text}
     return {"role": message.role, "content": [_part_body(part, media) for part in message.parts]}
@@ -121,30 +166,55 @@ def _part_body(part: Part, media: Media) -> dict[str, Any]:
 
 
 def read_chat_completion(raw: str) -> Reply:
-    """What a chat completion says.
+    """Read a chat completion.
 
     Raises:
-        MalformedResponse: not JSON, or not a chat completion.
+        MalformedResponse: not JSON.
+        Misshapen: not a chat completion.
     """
     body = parsed_reply(raw)
     try:
         choice = body["choices"][0]
         message = choice["message"]
-        content = message.get("content") or ""
-        finish = choice.get("finish_reason")
-        refusal = message.get("refusal") or ("content filter" if finish == "content_filter" else None)
-        if not isinstance(content, str):
-            raise TypeError("content")
+        content, ended = message.get("content"), choice.get("finish_reason")
+        finish = ended if isinstance(ended, str) else None
+        refusal = message.get("refusal") or ("content filter" if finish in FILTERED else None)
+        text, unreadable = _text(content)
         return Reply(
-            text=content,
+            text=text,
             refusal=None if refusal is None else str(refusal),
-            cut=finish == "length",
+            cut=finish in CUT,
+            broken=None if finish in ENDS | CUT | FILTERED else _broken(ended, choice),
+            unreadable=unreadable,
             model=model_name(body.get("model")),
             **_usage(body.get("usage")),
             first_token=_first_token(choice.get("logprobs")),
         )
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError):
-        raise MalformedResponse(_misshapen(body)) from None
+        raise Misshapen(_misshapen(body)) from None
+
+
+def _text(content: Any) -> tuple[str, str | None]:
+    """Return the text of a message without thoughts, or the kind of content in its place."""
+    if content is None or isinstance(content, str):
+        return content or "", None
+    if not isinstance(content, list):
+        return "", type(content).__name__
+    said = []
+    for part in content:
+        kind = part.get("type") if isinstance(part, dict) else type(part).__name__
+        if kind in ("text", "output_text") and isinstance(part.get("text"), str):
+            said.append(part["text"])
+        elif kind not in THOUGHTS:
+            return "", f"a part '{kind}'"
+    return "".join(said), None
+
+
+def _broken(finish: Any, choice: Any) -> str:
+    """Return the unknown end of an answer, with a gateway's message about it."""
+    error = choice.get("error")
+    said = f": {error.get('message')}" if isinstance(error, dict) else ""
+    return f"finish_reason {json.dumps(finish)[:100]}{said}"
 
 
 def _usage(usage: Any) -> dict[str, Any]:
@@ -172,24 +242,24 @@ def _first_token(logprobs: Any) -> tuple[tuple[str, float], ...]:
     return tuple(pairs.items())
 
 
-def _constrain(body: dict[str, Any], ask: Ask, sampling: Sampling, cap: str, *, narrow: bool) -> None:
-    """Tell the server what form the answer must have, as far as it takes such things.
+def constrain(body: dict[str, Any], ask: Ask, sampling: Sampling, cap: str, most_listed: int, *, narrow: bool) -> None:
+    """Constrain the form of the answer as far as the server can.
 
-    A `narrow` one, OpenAI's own, refuses schemas with keywords that other servers need, lest an answer never ends.
+    A `narrow` server, OpenAI's own, refuses schema keywords needed by other servers against endless answers.
     """
     structured = sampling.structured
     match ask:
         case YesNo() | Rating():
             body[cap] = 1
             body["logprobs"] = True
-            body["top_logprobs"] = TOP_LOGPROBS
-            # vLLM: the full vocabulary's log-probabilities of exactly these
+            body.setdefault("top_logprobs", most_listed)
+            # vLLM: the full vocabulary's log-probabilities of these words alone
             if isinstance(ask, YesNo) and sampling.yes_no_token_ids:
                 body["logprob_token_ids"] = list(sampling.yes_no_token_ids)
         case Json(schema, name) if structured == "response_format":
             asked = json.loads(schema)
             if narrow and asked.get("type") != "object":
-                return  # it takes no list as an answer's form; the prompt says what is asked for
+                return  # it takes no list as a form of answer; the prompt asks for it
             taken = strict_schema(asked) if narrow else asked
             form = {"name": name, "schema": asked if taken is None else taken, "strict": taken is not None}
             body["response_format"] = {"type": "json_schema", "json_schema": form}

@@ -1,4 +1,4 @@
-"""How a request ends: with an answer, or as a reject with a typed reason. Nothing else."""
+"""Type the end of a request: an answer, or a reject with a typed reason."""
 
 from __future__ import annotations
 
@@ -9,60 +9,63 @@ from typing import Any, TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer that fits what was asked."""
+    """Answer in the requested form."""
 
     key: str  # the request's key
     value: Any  # text, a choice, JSON, or for yes/no a dict with `p_yes`
-    model: str | None = None  # the model's name as the server reports it
-    notes: tuple[str, ...] = ()  # what was done to the request to fit the model's limits, such as cut audio
-    from_ledger: bool = field(default=False, compare=False)  # whether it was there already; says nothing of the answer
+    model: str | None = None  # model name reported by the server
+    notes: tuple[str, ...] = ()  # changes to fit the model's limits, such as cut audio
+    from_ledger: bool = field(default=False, compare=False)  # whether an earlier run left it; no part of the answer
 
 
 @dataclass(frozen=True, slots=True)
-class Reject:
-    """A request without a usable answer."""
+class Unanswered:
+    """Request without a usable answer."""
 
     key: str  # the request's key
-    reason: str  # a fixed word; see `errors.py`
-    detail: str  # what was expected and what was found, in one line
-    final: bool = False  # whether the ledger keeps it; others are asked anew by the next run
+    reason: str  # fixed word; see `errors.py`
+    detail: str  # expected and found, in one line
+    final: bool = False  # whether the ledger keeps it; the next run asks others again
     notes: tuple[str, ...] = ()
-    from_ledger: bool = field(default=False, compare=False)  # whether it was there already
+    from_ledger: bool = field(default=False, compare=False)  # whether an earlier run left it
 
 
-Outcome: TypeAlias = Answer | Reject
+Outcome: TypeAlias = Answer | Unanswered
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one call to `Annotator.ask` came to."""
+    """Result of a call to `Annotator.ask`."""
 
-    outcomes: list[Outcome]  # one for each request, in the order given
-    distinct: int  # how many different requests there were; the counts below are of these
-    answered: int  # how many have an answer
-    rejected: int  # how many have none; `answered + rejected = distinct`
-    from_ledger: int  # how many of both were in the ledger already
-    exchanges: int  # how often the model was asked
+    outcomes: list[Outcome]  # outcomes in the order of the requests
+    distinct: int  # number of distinct requests; the counts below are of these
+    answered: int  # requests with an answer
+    rejected: int  # requests without; `answered + rejected = distinct`
+    from_ledger: int  # answered or rejected requests already in the ledger
+    exchanges: int  # exchanges with the model
     input_tokens: int  # tokens in
     output_tokens: int  # tokens out
-    spent_usd: float  # what this call cost, in US dollars; 0 without prices
-    # how many answers came with token counts that cannot be; the most that they may be counts for them
+    spent_usd: float  # cost of this call in US dollars; 0 without prices
+    # answers with impossible token counts; their greatest possible counts stand in
     odd_usage: int = 0
 
     def reasons(self) -> dict[str, int]:
-        """Rejects by reason, counted over the outcomes."""
-        return dict(sorted(Counter(o.reason for o in self.outcomes if isinstance(o, Reject)).items()))
+        """Count the rejects among the outcomes by reason."""
+        return dict(sorted(Counter(o.reason for o in self.outcomes if isinstance(o, Unanswered)).items()))
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What asking would come to; nothing was asked."""
+    """Estimate of a call to `Annotator.ask`; nothing is asked."""
 
-    requests: int  # all that were given
-    distinct: int  # how many different ones
-    from_ledger: int  # how many of these are finished already
-    over_limit: int  # how many of these the model cannot take
+    requests: int  # number of requests
+    distinct: int  # number of distinct requests
+    from_ledger: int  # distinct requests finished already
+    over_limit: int  # distinct requests beyond the model's limits
     to_ask: int  # calls to make, without retries
     input_tokens: int  # estimate for those calls
-    most_output_tokens: int  # if every answer ran to its cap
+    most_output_tokens: int  # greatest number, with every answer at its cap
     most_usd: float  # upper estimate of the cost in US dollars; 0 without prices
+    refused: int = 0  # calls for kept answers invalid by today's rules
+    priced: bool = True  # whether the annotator has prices, or costs nothing
+    refused_usd: float = 0.0  # their part of the cost

@@ -1,4 +1,4 @@
-"""How fast to ask: additive increase, multiplicative decrease, Retry-After; and a quota where there is one."""
+"""Set the request rate: additive increase, multiplicative decrease, Retry-After, and an optional quota."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from earmark.tasks.annotation.quota import Quota
 CUT = 0.7
 """Factor on the limit when the server pushes back."""
 ROUND = 8
-"""About how many of the last exchanges say whether faults are frequent."""
+"""Approximate number of recent exchanges for the share of faults."""
 FREQUENT = 0.25
-"""Share of them that failed from which on faults that nobody calls an overload are taken for one."""
+"""Share of failed exchanges above which faults other than 429 count as overload."""
 RECENT = 32
-"""About how many of the last exchanges say whether the server refuses for its load (429) more than now and then."""
+"""Approximate number of recent exchanges for the share of refusals for load (429)."""
 OVERLOADED = 1.5 / RECENT
-"""Share of them from which on it does: two of them. A server that is full refuses again at once."""
+"""Share of 429 above which the server is overloaded: two of them. A full server refuses again at once."""
 REGAINED = 0.9
-"""Up to this share of the limit at which the server pushed back, the limit is raised by a tenth a round."""
+"""Share of the limit at the last cut, up to which the limit rises by a tenth a round."""
 LONGEST_WAIT_S = 3600.0
-"""A Retry-After beyond this is not believed."""
+"""Longest Retry-After accepted, in seconds."""
 
 
 class Pace:
-    """Admits requests: at most `limit` in flight, where the limit follows the server.
+    """Gate with at most `limit` requests in flight; the limit follows the server.
 
     Args:
-        most: highest concurrency; also where it starts, since most servers take it.
-        quota: requests and tokens a minute; None is no cap.
+        most: highest concurrency; also the start, as most servers take it.
+        quota: requests and tokens per minute; None is no cap.
     """
 
     def __init__(self, most: int, quota: Quota | None = None) -> None:
@@ -81,12 +81,12 @@ class Pace:
                 room -= 1
 
     def allow(self, most: int) -> None:
-        """Change the highest concurrency; a limit that the server has lowered stays lower."""
+        """Change the highest concurrency; a limit lowered by the server stays lower."""
         self.limit = min(self.limit, float(most)) if self.limit < self.most else float(most)
         self.most = most
 
     def succeeded(self) -> None:
-        """A response came: raise the limit by one a round, or by a tenth where the server has taken more before."""
+        """Raise the limit after a response: by one a round, or by a tenth below the last cut."""
         self._failing -= self._failing / ROUND
         self._refusing -= self._refusing / RECENT
         if self.limit < self.most:
@@ -94,15 +94,14 @@ class Pace:
             self.limit = min(float(self.most), self.limit + step)
 
     def failed(self, error: AskError, started: float) -> None:
-        """A fault came: lower the limit if it is one of load, and pause for Retry-After.
+        """Lower the limit after a fault of load, and pause for Retry-After.
 
-        A server that refuses for its load (429) twice within some exchanges is overloaded; timeouts, broken connections
-        and its errors are a sign of load only where they are frequent. Else one fault in a hundred keeps the limit at a
-        third of the places.
+        A server with two refusals for load (429) within some exchanges is overloaded; timeouts, broken connections and
+        server errors are a sign of load only if frequent. Else one fault in a hundred keeps the limit at a third.
 
         Args:
             error: the fault.
-            started: monotonic time of sending; one overload cuts once, however many requests it met.
+            started: monotonic time of sending; one overload cuts once, whatever the number of its requests.
         """
         now = time.monotonic()
         if isinstance(error, Retriable) and error.retry_after_s:
@@ -117,7 +116,7 @@ class Pace:
             self._last_cut = now
 
     async def _pause(self) -> bool:
-        """Wait as long as the server asked for; whether it did."""
+        """Wait for the pause requested by the server; return whether there was a pause."""
         paused = False
         while (wait := self.paused_until - time.monotonic()) > 0:
             paused = True
@@ -126,6 +125,6 @@ class Pace:
 
 
 def backoff(tries: int, base_s: float, longest_s: float, *, least_s: float = 0.0) -> float:
-    """Seconds until the next try: exponential with full jitter, and never before `least_s` (Retry-After)."""
+    """Return the seconds until the next try: exponential with full jitter, at least `least_s` (Retry-After)."""
     reach = min(longest_s, base_s * 2.0 ** min(tries, 30))
     return least_s + random.uniform(0.1, 1.0) * reach

@@ -1,8 +1,8 @@
-"""Requests and tokens a minute, shared by all processes that ask through one ledger.
+"""Limit requests and tokens a minute, over all processes with the same ledger.
 
-The ledger keeps one clock for each quota: when the next request may leave. Whoever wants to ask moves it on by what the
-request takes, and leaves at the moment that it showed. Nothing is held, so a process that is killed blocks nobody: what
-it had reserved, half a second's worth or one request, passes unused.
+The ledger keeps a clock for each quota: the time of the next request. A process advances it by the request's share, and
+sends at the time shown before. Nothing is held, so a killed process blocks no other: its reservation, half a second's
+worth or one request, passes unused.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from earmark.tasks.annotation.ledger import Ledger
 from earmark.tasks.annotation.ledger_rows import Driver
 
 AHEAD_S = 0.5
-"""How far ahead a process reserves. Its next request it may always reserve, so that at low rates all take turns."""
+"""Reservation horizon of a process, in seconds. Its next request is always granted, so all take turns at low rates."""
 
 KNOW = """
 INSERT INTO quotas (name, next_request_at, next_token_at) VALUES (?, 0, 0)
 ON CONFLICT (name) DO UPDATE SET name = excluded.name
-"""  # the update locks the row where rows are locked one by one
+"""  # the update locks the row in databases with row locks
 LOOK = "SELECT next_request_at, next_token_at FROM quotas WHERE name = ?"
 MOVE = "UPDATE quotas SET next_request_at = ?, next_token_at = ? WHERE name = ?"
 
 
 def quota_name(config: AnnotatorConfig) -> str:
-    """Who shares a cap: annotators that name the same quota, else those of one model at one server."""
+    """Return the name of a shared cap: the config's quota, else the model and its server."""
     return f"quota {config.quota}" if config.quota else f"{config.annotator} at {config.base_url or 'its provider'}"
 
 
@@ -41,12 +41,12 @@ def reserve(driver: Driver, name: str, request_s: float, token_s: float, wanted:
     Args:
         driver: the ledger's database, in a transaction.
         name: the quota.
-        request_s: seconds that a request takes of it; 0 where requests are not capped.
-        token_s: seconds that a token takes of it; 0 where tokens are not capped.
-        wanted: tokens of each request, in the order in which they want to leave.
+        request_s: seconds of the quota per request; 0 without a cap on requests.
+        token_s: seconds of the quota per token; 0 without a cap on tokens.
+        wanted: tokens of each request, in the order of sending.
 
     Returns:
-        Seconds from now at which the first few may leave: at least one, more if they leave within `AHEAD_S`.
+        Seconds from now until the first few may be sent: at least one request, more within `AHEAD_S`.
     """
     driver.run(KNOW, (name,))
     [(next_request, next_token)] = driver.rows(LOOK, (name,))
@@ -63,11 +63,11 @@ def reserve(driver: Driver, name: str, request_s: float, token_s: float, wanted:
 
 
 class Quota:
-    """A process's share of a quota; reserves for all who wait in one transaction.
+    """Share of a process in a quota; reserves for all waiting requests in one transaction.
 
     Args:
-        ledger: an open ledger, by whose clock all go.
-        config: has the caps; without any, nobody waits.
+        ledger: an open ledger with the common clock.
+        config: has the caps; without any, requests do not wait.
     """
 
     def __init__(self, ledger: Ledger, config: AnnotatorConfig) -> None:
@@ -104,7 +104,7 @@ class Quota:
                 await self._reserving
 
     async def _reserve(self) -> None:
-        """Reserve until nobody waits; whoever gave up meanwhile is left out."""
+        """Reserve until no request waits; skip cancelled requests."""
         while wanted := [(tokens, told) for tokens, told in self._waiting if not told.done()]:
             self._waiting.clear()
             ahead = [tokens for tokens, _ in wanted]
@@ -118,7 +118,7 @@ class Quota:
                 self._waiting.clear()
                 return
             now = time.monotonic()
-            for (_, told), wait in zip(wanted, waits, strict=False):  # those behind wait on
+            for (_, told), wait in zip(wanted, waits, strict=False):  # the rest keep waiting
                 if not told.done():
                     told.set_result(now + wait)
             self._waiting.extendleft(reversed(wanted[len(waits) :]))

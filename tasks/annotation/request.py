@@ -1,14 +1,15 @@
-"""A request to a model, and its key: the digest of everything that can change the answer.
+"""Define a request to a model, and its key: the digest of everything that can change the answer.
 
-Not in the key: the host, paths on this machine, the time, prices, pace, timeouts, the order of requests.
+Not in the key: the host, local paths, the time, prices, pace, timeouts, the order of requests.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii
 from typing import Any, Literal, TypeAlias
@@ -16,43 +17,46 @@ from typing import Any, Literal, TypeAlias
 from earmark.schemas.annotation import AGAIN_TEMPERATURE
 
 KEY_VERSION = 1
+_FENCE = re.compile(r"</?[a-zA-Z][a-zA-Z0-9_-]*-([0-9a-f]{10})>")
 LONG_TEXT = 160
-"""Texts of more characters stand in the canonical form by their SHA-256 and are kept once in the ledger."""
+"""The canonical form holds longer texts by their SHA-256; the ledger keeps each once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Words, as the model reads them."""
+    """Text in a message."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class AudioForm:
-    """The form in which a model gets audio."""
+    """Form of audio sent to a model."""
 
     sample_rate_hz: int | None = 16_000  # rate after resampling; None keeps the file's
     channels: int | None = 1  # 1 mixes down; None keeps the file's
     codec: Literal["wav", "flac"] = "wav"  # container of the bytes that are sent
-    longest_s: float | None = None  # what lies beyond is cut; None sends all
-    gain_db: float | None = None  # by how much the level is changed before; None leaves it
+    longest_s: float | None = None  # the rest is cut; None sends all
+    gain_db: float | None = None  # gain before sending; None keeps the level
 
 
 @dataclass(frozen=True, slots=True)
 class Audio:
-    """A clip, or a span of one."""
+    """Clip, or a span of a clip."""
 
-    sha256: str  # the clip's identity: SHA-256 of its file, 64 hexadecimal digits
-    path: str  # where the file lies on this machine; not part of the key
+    sha256: str  # SHA-256 of the clip's file, 64 hexadecimal digits
+    path: str  # local path of the file; not part of the key
     start_s: float | None = None  # begin of the span in seconds; None is the clip's begin
     end_s: float | None = None  # end of the span in seconds; None is the clip's end
     # length of the whole clip, for the model's limits; not part of the key, since sha256 fixes it
     duration_s: float | None = None
-    form: AudioForm = AudioForm()  # what the model gets
+    form: AudioForm = AudioForm()  # form of the sent audio
+    # True for a clip decoded in part by Earmark 1.0.0: an answer about the part has another key
+    redecoded: bool = False
 
     @property
     def length_s(self) -> float | None:
-        """Seconds that the model gets; None where the clip's duration is not known."""
+        """Return the length of the sent audio in seconds; None if the clip's duration is unknown."""
         end = self.end_s if self.end_s is not None else self.duration_s
         length = None if end is None else max(0.0, end - (self.start_s or 0.0))
         longest = self.form.longest_s
@@ -63,10 +67,10 @@ class Audio:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A picture."""
+    """Image in a message."""
 
     sha256: str  # SHA-256 of the file, 64 hexadecimal digits
-    path: str  # where it lies on this machine; not part of the key
+    path: str  # local path; not part of the key
     media_type: str = "image/png"  # such as `image/png`
 
 
@@ -76,14 +80,14 @@ Role: TypeAlias = Literal["system", "user", "assistant"]
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn: parts in the order in which the model meets them."""
+    """Turn of a conversation: parts in their order."""
 
     role: Role
     parts: tuple[Part, ...]
 
     @classmethod
     def of(cls, role: Role, *parts: Part | str) -> Message:
-        """A message from parts and plain strings."""
+        """Make a message from parts and plain strings."""
         return cls(role, tuple(Text(part) if isinstance(part, str) else part for part in parts))
 
 
@@ -92,34 +96,36 @@ class Sampling:
     """Sampling parameters; None leaves a value to the server."""
 
     temperature: float | None = 0.0
-    # stands in for a temperature of 0 in whatever is not the first try of the first draw
+    # replaces a temperature of 0 after the first try of the first draw
     again_temperature: float = AGAIN_TEMPERATURE
     top_p: float | None = None
     max_tokens: int = 1024
     seed: int | None = None
     stop: tuple[str, ...] = ()
-    extra: str = "{}"  # further fields of the body, as canonical JSON (`canonical`), so that the whole stays hashable
+    extra: str = "{}"  # further fields of the body, as canonical JSON (`canonical`), to stay hashable
     structured: str = "response_format"  # how a schema reaches the server; constrained decoding can change an answer
-    # the tokens whose log-probabilities are asked for, where the server takes ids
+    # tokens for log-probabilities, if the server takes ids
     yes_no_token_ids: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class FreeText:
-    """Any text that is not empty."""
+    """Any nonempty text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Json:
-    """JSON that fits a schema."""
+    """JSON in a schema."""
 
-    schema: str  # the JSON schema as canonical JSON; make it with `Json.of`
-    name: str = "answer"  # how the provider is told to call it
+    schema: str  # JSON schema as sent; make it with `Json.of`
+    name: str = "answer"  # the answer's name for the provider
+    ordered: bool = False  # whether keys keep their declared order, then held by the request's key; else sorted
 
     @classmethod
-    def of(cls, schema: Mapping[str, Any], name: str = "answer") -> Json:
-        """An ask for JSON of this schema. Bound lengths (`maxLength`, `maxItems`), or answers may never end."""
-        return cls(canonical(schema), name)
+    def of(cls, schema: Mapping[str, Any], name: str = "answer", *, ordered: bool = False) -> Json:
+        """Return an ask for JSON of this schema. Bound lengths (`maxLength`, `maxItems`), or answers may never end."""
+        text = json.dumps(schema, separators=(",", ":"), allow_nan=False) if ordered else canonical(schema)
+        return cls(text, name, ordered)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,27 +137,27 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class YesNo:
-    """The probability of yes against no, from the first token's log-probabilities."""
+    """Probability of yes against no, from the first token's log-probabilities."""
 
     yes: str = "Yes"
     no: str = "No"
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words whose log-probabilities are read."""
+        """Return the words for the log-probabilities."""
         return self.yes, self.no
 
 
 @dataclass(frozen=True, slots=True)
 class Rating:
-    """A number on a scale of digits, 0 to 9: their mean, weighed by the first token's log-probabilities."""
+    """Rating on a scale of digits, 0 to 9: their mean, weighted by the first token's log-probabilities."""
 
     lowest: int = 1
     highest: int = 5
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The digits whose log-probabilities are read."""
+        """Return the digits for the log-probabilities."""
         return tuple(str(digit) for digit in range(self.lowest, self.highest + 1))
 
 
@@ -160,21 +166,21 @@ Ask: TypeAlias = FreeText | Json | Choice | YesNo | Rating
 
 @dataclass(frozen=True)
 class Request:
-    """One question to one model."""
+    """Question to a model."""
 
     model: str  # the spec, such as `openai:gpt-4.1-mini`
-    messages: tuple[Message, ...]  # what the model is told, in order
+    messages: tuple[Message, ...]  # messages in order
     ask: Ask = FreeText()  # the form of the answer
     sampling: Sampling = Sampling()  # sampling parameters
-    sample: int = 0  # number of the draw, where one question is asked several times
-    # what a `builtin:` function needs besides the media, as canonical JSON; other models never see it and their keys do
-    # not hold it
+    sample: int = 0  # number of the draw of a repeated question
+    # input of a `builtin:` function besides the media, as canonical JSON; hidden from other models and absent from
+    # their keys
     facts: str = field(default="null")
-    repair: int = 0  # how many answers to this very draw could not be used; not part of the key
+    repair: int = 0  # number of unusable answers to this draw; not part of the key
 
     @property
     def key(self) -> str:
-        """SHA-256 of the canonical form, 64 hexadecimal digits."""
+        """Return the SHA-256 of the canonical form, 64 hexadecimal digits."""
         held: str | None = self.__dict__.get("_key")  # by hand: `cached_property` takes a lock at each first use
         if held is None:
             held = self.__dict__["_key"] = hashlib.sha256(self.canonical.encode()).hexdigest()
@@ -182,18 +188,18 @@ class Request:
 
     @property
     def temperature(self) -> float | None:
-        """The temperature that a server gets: at 0 it would give the same answer to each draw."""
+        """Return the temperature for the server: at 0, every draw would get the same answer."""
         sampling, again = self.sampling, self.sample > 0 or self.repair > 0
         return sampling.again_temperature if again and sampling.temperature == 0 else sampling.temperature
 
     @property
     def seed(self) -> int | None:
-        """The seed that a server gets: each draw and repair its own, for one seed would give one answer."""
+        """Return the seed for the server: each draw and repair gets another, as equal seeds give equal answers."""
         return None if self.sampling.seed is None else self.sampling.seed + self.sample + 100_003 * self.repair
 
     @property
     def canonical(self) -> str:
-        """Canonical JSON of all that can change the answer; long texts stand by their SHA-256."""
+        """Return canonical JSON of everything that can change the answer; long texts appear by their SHA-256."""
         facts = self.facts if self.model.startswith("builtin:") else "null"
         messages = ",".join([f'["{m.role}",[{",".join(map(_part_json, m.parts))}]]' for m in self.messages])
         head = _head_json(self.model, self.ask, self.sampling)
@@ -202,25 +208,49 @@ class Request:
 
     @property
     def _again_counts(self) -> bool:
-        """Whether the key of a later draw names its temperature: not where it is the default, as in keys of before."""
+        """Return whether the key of a later draw holds its temperature: old keys omit the default."""
         sampling = self.sampling
         return self.sample > 0 and sampling.temperature == 0 and sampling.again_temperature != AGAIN_TEMPERATURE
 
+    def redecoding(self, clips: frozenset[str]) -> Request:
+        """Return this request with these clips marked as decoded in part by Earmark 1.0.0 (`Audio.redecoded`)."""
+        if not any(isinstance(part, Audio) and part.sha256 in clips for part in self.parts()):
+            return self
+        messages = tuple(
+            replace(
+                message,
+                parts=tuple(
+                    replace(part, redecoded=part.sha256 in clips) if isinstance(part, Audio) else part
+                    for part in message.parts
+                ),
+            )
+            for message in self.messages
+        )
+        return replace(self, messages=messages)
+
     def long_texts(self) -> dict[str, str]:
-        """SHA-256 → text, for every text that the canonical form holds by digest."""
+        """Return SHA-256 → text for every text held by digest in the canonical form."""
         texts = [part.text for message in self.messages for part in message.parts if isinstance(part, Text)]
         return {_text_digest(text): text for text in texts if len(text) > LONG_TEXT}
 
+    def fences(self) -> frozenset[str]:
+        """Return the tags of the fences around text from outside (`tasks/annotation/prompts.py`).
+
+        The first mark of a part is its rendering's own: text from outside comes after it.
+        """
+        marks = (_FENCE.search(part.text) for part in self.parts() if isinstance(part, Text))
+        return frozenset(mark[1] for mark in marks if mark)
+
     def parts(self) -> tuple[Part, ...]:
-        """All parts of all messages, in order."""
+        """Return all parts of all messages, in order."""
         return tuple(part for message in self.messages for part in message.parts)
 
 
 def canonical(value: Any) -> str:
-    """JSON with sorted keys, no spaces and ASCII only: equal values give equal text.
+    """Return JSON with sorted keys, no spaces and ASCII only: equal values give equal text.
 
     Raises:
-        ValueError: NaN or infinity, which JSON does not have.
+        ValueError: NaN or infinity, which JSON lacks.
     """
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
@@ -232,9 +262,11 @@ def _text_digest(text: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _head_json(model: str, ask: Ask, sampling: Sampling) -> str:
-    """The part of the canonical form that most requests of a run share."""
+    """Return the part of the canonical form shared by most requests of a run."""
     asked: dict[str, Any]
     match ask:
+        case Json(ordered=True):
+            asked = {"schema": ask.schema, "name": ask.name}
         case Json():
             asked = {"json": json.loads(ask.schema), "name": ask.name}
         case Choice():
@@ -270,16 +302,17 @@ def _part_json(part: Part) -> str:
 
 
 def _audio_json(audio: Audio) -> str:
-    """Written by hand: a run holds hundreds of thousands, and a dictionary for each would be most of the key's cost."""
+    """Write the JSON by hand: a run holds hundreds of thousands, and dictionaries would dominate the key's cost."""
     start = "null" if not audio.start_s else repr(float(audio.start_s))
     end = "null" if audio.end_s is None else repr(float(audio.end_s))
-    return f'{{"audio":"{audio.sha256}","start_s":{start},"end_s":{end},{_form_json(audio.form)}}}'
+    decoder = ',"decoder":"ffmpeg"' if audio.redecoded else ""
+    return f'{{"audio":"{audio.sha256}","start_s":{start},"end_s":{end},{_form_json(audio.form)}{decoder}}}'
 
 
 @lru_cache(maxsize=256)
 def _form_json(form: AudioForm) -> str:
     longest = None if form.longest_s is None else float(form.longest_s)
     held = {"rate": form.sample_rate_hz, "channels": form.channels, "codec": form.codec, "longest_s": longest}
-    if form.gain_db is not None:  # keys from before it was there do not name it
+    if form.gain_db is not None:  # keys from before this field omit it
         held["gain_db"] = float(form.gain_db)
     return canonical(held)[1:-1]

@@ -1,4 +1,4 @@
-"""One call's machinery: a fixed pool of workers pulls jobs, asks, records, reads, and settles each exactly once."""
+"""Run one call: a fixed pool of workers takes jobs, asks, records, reads, and settles each exactly once."""
 
 from __future__ import annotations
 
@@ -10,20 +10,23 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from earmark.schemas.errors import EarmarkError
-from earmark.tasks.annotation.answers import PARSER, answer_value
+from earmark.tasks.annotation.answers import PARSER, answer_value, low_share
 from earmark.tasks.annotation.backend import Batching
 from earmark.tasks.annotation.budget import Bill
-from earmark.tasks.annotation.errors import AskError, Retriable, StopRun
+from earmark.tasks.annotation.errors import AskError, KeptRefused, LowShare, Retriable, StopRun
 from earmark.tasks.annotation.explaining import explained
-from earmark.tasks.annotation.ledger_rows import Attempt, Finished, Held, Verdict
+from earmark.tasks.annotation.ledger_rows import Attempt, Finished, Held, ReadAttempt, reopen
 from earmark.tasks.annotation.limits import tokens
-from earmark.tasks.annotation.outcome import Answer, Outcome, Reject
+from earmark.tasks.annotation.outcome import Answer, Outcome, Unanswered
 from earmark.tasks.annotation.pace import backoff
+from earmark.tasks.annotation.patience import AGAIN_S
 from earmark.tasks.annotation.progress import Meter
 from earmark.tasks.annotation.request import Request
+from earmark.tasks.annotation.streaks import Sent
 
 if TYPE_CHECKING:
     from earmark.tasks.annotation.engine import Annotator
@@ -31,9 +34,9 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("earmark.annotation")
 CLAIM_AT_ONCE = 256
 ODD_USAGE = "odd_usage"
-"""The word that the ledger keeps with an answer whose token counts could not be believed."""
+"""Word in the ledger for an answer with implausible token counts."""
 OTHERS_POLL_S = 0.5
-"""How often a key that another process holds is looked for."""
+"""Interval of polls for a key held by another process, in seconds."""
 
 
 NOT_HELD = Held(0)
@@ -41,37 +44,50 @@ NOT_HELD = Held(0)
 
 @dataclass(slots=True)
 class Job:
-    """A request on its way."""
+    """Request on its way."""
 
     request: Request
     notes: tuple[str, ...] = ()
     held: Held = NOT_HELD
     attempts: int = 0  # number of its last attempt, over all runs
     failures: int = 0  # failed exchanges in this run
-    unusable: int = 0  # answers that could not be used, over all runs: they were paid for
-    misread: tuple[str, str] | None = None  # text and fault of the last of them, where there is one
+    unusable: int = 0  # unusable answers, over all runs: they were paid for
+    misread: tuple[str, str] | None = None  # text and fault of the last unusable answer, if any
+    refused: str = ""  # fault of the last unusable response
     sent_at: float = 0.0
+    place: Sent | None = (
+        None  # place among the questions of its kind; None for a retry of an earlier run's, if the server answers
+    )
+    waits: int = 0  # faults of this run about the server alone
+    waits_since: float = 0.0  # monotonic time of the first such fault
 
     @property
     def key(self) -> str:
-        """The request's key."""
+        """Return the request's key."""
         return self.request.key
 
     @property
     def row(self) -> int:
-        """The request's row in the ledger."""
+        """Return the request's row in the ledger."""
         return self.held.request_id
 
 
-def from_ledger(key: str, finished: Finished, notes: tuple[str, ...]) -> Outcome:
-    """The outcome that the ledger keeps."""
+def from_ledger(key: str, finished: Finished, notes: tuple[str, ...], least_share: float) -> Outcome:
+    """Return the outcome kept in the ledger; an answer with a share below `least_share` is a reject."""
     if finished.reason is not None:
-        return Reject(key, finished.reason, finished.detail or "", final=True, notes=notes, from_ledger=True)
-    return Answer(key, json.loads(finished.answer or "null"), finished.reply_model, notes, from_ledger=True)
+        return Unanswered(key, finished.reason, finished.detail or "", final=True, notes=notes, from_ledger=True)
+    value = json.loads(finished.answer or "null")
+    if (
+        isinstance(value, dict)
+        and (share := value.get("share", 1.0)) < least_share
+        and {"p_yes", "score"} & value.keys()
+    ):
+        return Unanswered(key, LowShare.reason, low_share(share, least_share), notes=notes, from_ledger=True)
+    return Answer(key, value, finished.reply_model, notes, from_ledger=True)
 
 
-class Run:
-    """Brings the jobs of one call to their outcomes."""
+class WorkerPool:
+    """Worker pool for the jobs of one call."""
 
     def __init__(
         self,
@@ -99,6 +115,8 @@ class Run:
         self._left = 0
         self._stop: EarmarkError | None = None
         self._workers = 0
+        self._held_back = 0  # claimed, and waiting for the first question of their kind
+        self._vanguard = annotator.vanguard
 
     # -- the whole call ---------------------------------------------------------------------------------------
 
@@ -106,8 +124,8 @@ class Run:
         """Bring all jobs to an outcome.
 
         Args:
-            jobs: what is there already.
-            arriving: brings further ones by `add`, and ends when there are no more.
+            jobs: the first jobs.
+            arriving: adds further jobs by `add`, and ends after the last.
 
         Raises:
             StopRun: as `Annotator.ask`.
@@ -119,6 +137,7 @@ class Run:
             if self.config.batch:
                 from earmark.tasks.annotation.batches import ask_in_batches
 
+                await self.annotator.open_backend()
                 jobs = await ask_in_batches(self, jobs)
             if jobs or arriving is not None:
                 await self._ask_live(jobs, arriving)
@@ -130,9 +149,10 @@ class Run:
         await self.ledger.flush()
 
     def add(self, jobs: Sequence[Job]) -> None:
-        """Take further jobs."""
+        """Add jobs; further draws of a question go first, so their row ends soon."""
         self._left += len(jobs)
-        self._unclaimed.extend(jobs)
+        self._unclaimed.extendleft(job for job in reversed(jobs) if job.request.sample)
+        self._unclaimed.extend(job for job in jobs if not job.request.sample)
         self._hungry.set()
 
     async def _until_closed(self, arriving: Coroutine[Any, Any, None]) -> None:
@@ -165,7 +185,7 @@ class Run:
     # -- claiming ---------------------------------------------------------------------------------------------
 
     async def claim(self, jobs: Sequence[Job]) -> list[Job]:
-        """Claim jobs in the ledger; returns those that are ours now, with their history."""
+        """Claim jobs in the ledger; return the claimed jobs with their history."""
         texts: dict[str, str] = {}
         for job in jobs:
             texts.update(job.request.long_texts())
@@ -175,19 +195,19 @@ class Run:
         for job in ours:
             job.held = held[job.key]
             job.attempts = job.held.attempts
-            job.unusable, job.misread = 0, None  # `replay` counts and reads again what was unusable
+            job.unusable, job.misread = 0, None  # `replay` counts and reads the unusable answers again
             self._claimed[job.key] = job
         return ours
 
     async def _feed(self) -> None:
-        """Keep the workers supplied, first with what nobody holds, then with what others leave undone."""
+        """Supply the workers, first with unclaimed jobs, then with jobs left undone by other processes."""
         while (self._left or self._open) and not self._stop:
-            if self._unclaimed and self._queue.qsize() < self._workers:
+            if self._unclaimed and self._queue.qsize() + self._held_back < self._workers:
                 count = min(len(self._unclaimed), max(16, min(CLAIM_AT_ONCE, self._workers)))
                 await self._take([self._unclaimed.popleft() for _ in range(count)])
                 continue
             self._hungry.clear()
-            with suppress(TimeoutError):  # not `wait_for`, which forgets that it was cancelled once the event is set
+            with suppress(TimeoutError):  # `wait_for` would forget its cancellation once the event is set
                 async with asyncio.timeout(OTHERS_POLL_S if self._others else 60.0):
                     await self._hungry.wait()
             if self._others and not self._unclaimed:
@@ -203,11 +223,11 @@ class Run:
             self._others.update({job.key: job for job in jobs if job.key not in taken})
 
     async def _look_at_others(self) -> None:
-        """Keys that another process holds: take its outcome, or its place if it is gone."""
+        """Look up keys held by another process: take its outcome, or its claim if the process is gone."""
         for key, finished in (await self.ledger.finished(list(self._others))).items():
             if finished.parser == PARSER:
                 job = self._others.pop(key)
-                self.end(job, from_ledger(key, finished, job.notes), was_there=True)
+                self.end(job, from_ledger(key, finished, job.notes, self.config.least_share), was_there=True)
         if self._others:
             await self.ledger.free_the_dead()
             await self._take_over_batches()
@@ -215,10 +235,11 @@ class Run:
             await self._take(jobs)
 
     async def _take_over_batches(self) -> None:
-        """Keys may be held by a provider batch whose process is gone."""
+        """Take over keys held by a provider batch without a live process."""
         if isinstance(self.annotator.backend, Batching):
             from earmark.tasks.annotation.batches import Batches
 
+            await self.annotator.open_backend()
             await Batches(self).take_over(self._others)
             self._others = {key: job for key, job in self._others.items() if key not in self.outcomes}
 
@@ -228,13 +249,17 @@ class Run:
         while not self._stop and (job := await self._queue.get()) is not None:
             if self._queue.qsize() < self._workers:
                 self._hungry.set()
+            if self._vanguard and not self._vanguard.admits(self, job, partial(self._go, job)):
+                self._held_back += 1
+                continue
             try:
                 await self._exchange(job)
             except EarmarkError as error:
-                self._end_run(error)
+                self.stop(error)
 
     async def _exchange(self, job: Job) -> None:
         annotator, request = self.annotator, self.to_send(job)
+        await annotator.open_backend()
         worst = annotator.budget.worst_usd(request) if self.config.charged else 0.0
         await annotator.budget.reserve(worst)
         try:
@@ -244,24 +269,29 @@ class Run:
             finally:
                 annotator.pace.leave()
             if raw is not None:
-                self.take_raw(job, job.attempts, raw)  # what it cost is counted there
+                self.take_raw(job, job.attempts, raw)  # this counts its cost
         finally:
             annotator.budget.settle(worst, 0.0)
 
     def to_send(self, job: Job) -> Request:
-        """The question as the model gets it now: after an answer that could not be used, another draw."""
+        """Return the question in its present form: after an unusable answer, another draw."""
         request = replace(job.request, repair=job.unusable)
         return explained(request, *job.misread) if job.misread and self.config.repair == "explain" else request
 
     def _weight(self, request: Request) -> int:
-        """Tokens that count against the cap a minute; counted only where there is one."""
+        """Return the tokens to count against the cap per minute; 0 without a cap."""
         if self.config.tokens_per_minute is None:
             return 0
         return tokens(request, self.annotator.limits) + request.sampling.max_tokens
 
     async def _send(self, job: Job, request: Request) -> str | None:
-        """One exchange, recorded. The place in flight is kept until the record is durable: what a kill can make us
-        ask again is never more than what was in flight."""
+        """Send a request and record the exchange.
+
+        The place in flight is kept until the record is durable, so a kill repeats at most the requests in flight.
+        """
+        new = job.attempts == 0 or not self.annotator.streaks.is_answered(job.request)
+        if job.place is None and new:
+            job.place = self.annotator.streaks.place(job.request)
         job.attempts += 1
         started_at, started = time.time(), time.monotonic()
         job.sent_at = started
@@ -285,6 +315,8 @@ class Run:
             self._sending.discard(asyncio.current_task())
             del self._sent[job.key]
         self.annotator.pace.succeeded()
+        if self.annotator.patience.answered():
+            self._wake_waiting()
         return raw
 
     def _record_failure(self, job: Job, error: AskError, started_at: float, latency_s: float) -> None:
@@ -297,14 +329,14 @@ class Run:
     # -- reading ----------------------------------------------------------------------------------------------
 
     def take_raw(self, job: Job, number: int, raw: str, *, again: bool = False, queue: bool = True) -> bool:
-        """Read a recorded response; ends the job or sees to what comes next.
+        """Read a recorded response; end the job or choose its next step.
 
         Args:
-            job: whose response it is.
-            number: which attempt.
+            job: the job of the response.
+            number: number of the attempt.
             raw: the response.
-            again: it was recorded by an earlier run: nothing is spent, and nothing is asked from here.
-            queue: whether an unusable answer is asked again by the workers.
+            again: an earlier run recorded it: nothing is spent or asked.
+            queue: whether the workers ask again after an unusable answer.
 
         Returns:
             Whether the job has its outcome.
@@ -314,17 +346,18 @@ class Run:
         try:
             reply = backend.read(job.request, raw)
             bill = budget.bill(job.request, reply)
-            value = answer_value(job.request.ask, reply)
+            value = answer_value(job.request.ask, reply, self.config.least_share, self.to_send(job).fences())
         except AskError as error:
             if not again:
                 LOG.info("%s: %s", error.reason, error, extra={"request": job.key, "model": job.request.model})
             if reply is None and not again:
                 budget.doubt(job.request)
             job.misread = (reply.text, str(error)) if reply else None
-            self.ledger.judge_soon(Verdict(job.row, number, "unusable", error.reason, str(error), *bill[:3]))
+            job.refused = f"{error.reason}: {error}"
+            self.ledger.judge_soon(ReadAttempt(job.row, number, "unusable", error.reason, str(error), *bill[:3]))
             self._count(bill, again=again)
             return self._after(job, error, again=again, queue=queue and not again)
-        self.ledger.judge_soon(Verdict(job.row, number, "ok", bill.odd and ODD_USAGE, bill.odd, *bill[:3]))
+        self.ledger.judge_soon(ReadAttempt(job.row, number, "ok", bill.odd and ODD_USAGE, bill.odd, *bill[:3]))
         self._count(bill, again=again)
         answer = Answer(job.key, value, reply.model, job.notes, from_ledger=again)
         self.ledger.settle_soon(job.row, Finished(json.dumps(value), None, None, PARSER, reply.model))
@@ -332,8 +365,26 @@ class Run:
         return True
 
     def replay(self, job: Job) -> bool:
-        """Read what earlier runs received and did not settle; whether that gave an outcome."""
-        return any(self.take_raw(job, number, raw, again=True) for number, raw in job.held.received)
+        """Read the unsettled responses of earlier runs; return whether the job ended.
+
+        Answers of an earlier parser are asked again only by a later run, after their number was shown.
+        """
+        if any(self.take_raw(job, number, raw, again=True) for number, raw in job.held.received):
+            return True
+        settled = job.held.settled
+        if settled is None:
+            if job.held.reopened:  # its draws begin again
+                job.unusable, job.misread = 0, None
+            return False
+        if settled.reason is None and job.held.received:
+            self.ledger.change_soon(partial(reopen, request_id=job.row))
+            self.annotator.refused.append(self.annotator.budget.worst_usd(job.request))
+            detail = f"an answer that was kept is none by today's rules: {job.refused}"
+            self.end(job, Unanswered(job.key, KeptRefused.reason, detail, notes=job.notes))
+        else:  # a reject, or an answer without a recorded response
+            self.ledger.settle_soon(job.row, settled._replace(parser=PARSER))
+            self.end(job, from_ledger(job.key, settled, job.notes, self.config.least_share), was_there=True)
+        return True
 
     def _count(self, bill: Bill, *, again: bool) -> None:
         if not again:
@@ -343,20 +394,29 @@ class Run:
             self.annotator.budget.odd_answers += bill.odd is not None
 
     def _after(self, job: Job, error: AskError, *, again: bool = False, queue: bool = True) -> bool:
-        """What follows a fault: another try, another answer, a reject, or the run's end. Whether the job ended."""
+        """Handle a fault: another try, another answer, a reject, or the run's end. Return whether the job ended."""
         match error.remedy:
             case "stop" if isinstance(error, StopRun):
-                self._end_run(error)
+                if not again:  # the fault of an earlier run may be mended by now
+                    self.stop(error)
+                return False
+            case "reject" if again and not error.final:
+                return False
+            case "retry" if not again and self._waits(job, error):
                 return False
             case "retry":
                 job.failures += not again
-                if again or job.failures <= self.config.retries:
+                if self._vanguard and not again and (alike := self._vanguard.failed(job, error)):
+                    self.stop(alike)
+                    return False
+                most = min(self.config.retries, error.most_tries) if isinstance(error, Retriable) else 0
+                if again or job.failures <= most:
                     if queue:
                         self._try_later(job, error)
                     return False
             case "repair":
                 job.unusable += 1
-                if job.unusable <= self.config.repairs:
+                if job.unusable <= self.config.repairs or (again and job.held.was_answered):
                     if queue:
                         self._queue.put_nowait(job)
                     return False
@@ -364,40 +424,79 @@ class Run:
             self.ledger.settle_soon(job.row, Finished(None, error.reason, str(error), PARSER, None))
         else:
             self.ledger.release_soon([job.row])
-        self.end(job, Reject(job.key, error.reason, str(error), error.final, job.notes, again), was_there=again)
+            if job.place and (alike := self.annotator.streaks.failed(job.place, error)):
+                self.stop(alike)
+                return False
+        self.end(job, Unanswered(job.key, error.reason, str(error), error.final, job.notes, again), was_there=again)
+        return True
+
+    def _waits(self, job: Job, error: AskError) -> bool:
+        """Return whether to wait for the server; try the job later, or stop the run after too long a wait."""
+        now, patience = time.monotonic(), self.annotator.patience
+        if not self.config.retries and patience.unreached:
+            return False
+        job.waits_since = job.waits_since or now
+        try:
+            if not patience.covers(error, now - job.waits_since):
+                return False
+        except StopRun as gone:
+            self.stop(gone)
+            return True
+        job.waits += 1
+        self._try_later(job, error)
         return True
 
     def _try_later(self, job: Job, error: AskError) -> None:
-        least = error.retry_after_s if isinstance(error, Retriable) else None
-        wait = backoff(job.failures - 1, self.config.retry_base_s, self.config.retry_longest_s, least_s=least or 0.0)
+        least, tries = error.retry_after_s if isinstance(error, Retriable) else None, job.failures + job.waits
+        wait = backoff(tries - 1, self.config.retry_base_s, self.config.retry_longest_s, least_s=least or 0.0)
+        if self.annotator.patience.unreached:
+            wait = min(wait, AGAIN_S)
+        timer = asyncio.get_running_loop().call_later(wait, self._try_now, job)
+        self._later[job.key] = (job, timer)
 
-        def now() -> None:
-            del self._later[job.key]
-            self._queue.put_nowait(job)
+    def _try_now(self, job: Job) -> None:
+        _, timer = self._later.pop(job.key)
+        timer.cancel()
+        self._queue.put_nowait(job)
 
-        self._later[job.key] = (job, asyncio.get_running_loop().call_later(wait, now))
+    def _wake_waiting(self) -> None:
+        """Try the waiting jobs at once: the server is back."""
+        for job in [job for job, _ in self._later.values() if job.waits]:
+            self._try_now(job)
 
     def fail(self, job: Job, error: AskError) -> None:
-        """A provider batch gave no answer for this job, or cannot hold it."""
+        """Handle a job without an answer from a provider batch."""
         self._after(job, error, queue=False)
 
+    def _go(self, job: Job) -> None:
+        """Queue a job held back for the first question of its kind."""
+        self._held_back -= 1
+        self._queue.put_nowait(job)
+        self._hungry.set()
+
     def hand_over(self, jobs: Sequence[Job]) -> None:
-        """A provider batch holds these now, beyond the life of this process."""
+        """Drop jobs held by a provider batch beyond the life of this process."""
         for job in jobs:
             self._claimed.pop(job.key, None)
 
     async def let_go(self, jobs: Sequence[Job]) -> None:
-        """Give claims back, to be claimed anew with all that was recorded since."""
+        """Release claims, so that a new claim reads the records made since."""
         self.ledger.release_soon([job.row for job in jobs])
         for job in jobs:
             self._claimed.pop(job.key, None)
         await self.ledger.flush()
 
     def end(self, job: Job, outcome: Outcome, *, was_there: bool = False) -> None:
-        """A job has its outcome."""
+        """Record a job's outcome."""
+        if isinstance(outcome, Answer):
+            self.annotator.streaks.answered(job.request)
+            if self._vanguard:
+                self._vanguard.answered(job.request)
+        elif self._vanguard:
+            self._vanguard.unanswered(job)
         self.outcomes[job.key] = outcome
         self._claimed.pop(job.key, None)
-        self.meter.finished(failed=isinstance(outcome, Reject), from_ledger=was_there)
+        self.meter.finished(failed=isinstance(outcome, Unanswered), from_ledger=was_there)
         self._left -= 1
         self._hand_on(job.key)
         if self._left == 0 and not self._open:
@@ -405,8 +504,8 @@ class Run:
 
     # -- ending -----------------------------------------------------------------------------------------------
 
-    def _end_run(self, error: EarmarkError) -> None:
-        """End the call: what is at the model comes home and is kept, all else is let go."""
+    def stop(self, error: EarmarkError) -> None:
+        """End the call: record requests in flight; release the rest."""
         self._stop = self._stop or error
         for task in self._tasks:
             if task not in self._sending and task is not asyncio.current_task():
@@ -419,9 +518,11 @@ class Run:
             self._queue.put_nowait(None)
 
     def _release(self) -> None:
-        """Give back what was claimed and not finished, so that others need not wait for our end."""
+        """Release the unfinished claims, so that others need not wait for the end of this process."""
         for _, timer in self._later.values():
             timer.cancel()
+        if self._vanguard:
+            self._vanguard.forget(self)
         if self._claimed and not self.ledger.broken:
             self.ledger.release_soon([job.row for job in self._claimed.values()])
 

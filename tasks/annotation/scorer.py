@@ -1,6 +1,6 @@
-"""Clips scored by something that gives numbers: a callable of a package, an ONNX file, or a server.
+"""Score clips by a callable of a package, an ONNX file, or a server.
 
-It is asked as every annotator is, through the ledger. `tasks/evaluation/scorers.py` makes the requests.
+Scorers are asked through the ledger like annotators. `tasks/evaluation/scorers.py` makes the requests.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ from earmark.tasks.annotation.request import Audio, Request
 
 Waveform: TypeAlias = npt.NDArray[np.float32]
 Function: TypeAlias = Callable[[Waveform, int], object]
-"""Samples (frames,), full scale ±1, and their rate in Hz, to numbers by name."""
+"""Function from samples (frames,), full scale ±1, and their rate in Hz, to numbers by name."""
 
 
 def make_scorer(config: AnnotatorConfig, media: Media) -> Backend:
-    """The backend of a scorer.
+    """Make the backend of a scorer.
 
     Raises:
-        ConfigError: it is to be asked something else than for scores.
+        ConfigError: the config asks for answers, not for scores.
     """
     if not isinstance(config, Scorer):
         raise ConfigError(
             f"annotator '{config.annotator}': a scorer gives clips numbers and answers no questions; name its file "
-            "with `earmark score --scorer`"
+            "with `earmark eval score --scorer`"
         )
     return ServedScorer(config, media) if config.form == "server" else LocalScorer(config, media)
 
 
 def identity(config: Scorer) -> str:
-    """What requests call a scorer: of a file the digest, of others the name with the version.
+    """Return a scorer's name in requests: the digest of a file, else the name with the version.
 
     Raises:
         ConfigError: the file cannot be read.
@@ -61,7 +61,7 @@ def identity(config: Scorer) -> str:
 
 
 def check_scorer(config: Scorer) -> None:
-    """Refuse what cannot be called, before anything is measured; raises as `function_of`."""
+    """Refuse an unusable scorer before any measurement; raises as `function_of`."""
     if config.form == "onnx":
         onnx_function(config)
     elif config.form == "callable":
@@ -69,7 +69,7 @@ def check_scorer(config: Scorer) -> None:
 
 
 def function_of(config: Scorer) -> Function:
-    """What a scorer in this process calls for each clip; a class is made into an object first, without arguments.
+    """Return the function of a scorer in this process; a class is first called without arguments.
 
     Raises:
         ConfigError: the module cannot be imported, has no such callable, or the file is no model of waveforms.
@@ -82,7 +82,7 @@ def function_of(config: Scorer) -> Function:
         return named
     try:
         made: Function = named()
-    except Exception as error:  # noqa: BLE001 - a stranger's package raises whatever it likes
+    except Exception as error:  # noqa: BLE001 - a third-party package may raise anything
         raise ConfigError(f"annotator '{config.annotator}': {one_line(f'{type(error).__name__}: {error}')}") from None
     return made
 
@@ -93,7 +93,7 @@ def _imported(config: Scorer) -> Function:
         named: Any = import_module(module)
         for part in name.split("."):
             named = getattr(named, part)
-    except Exception as error:  # noqa: BLE001 - a stranger's package raises whatever it likes
+    except Exception as error:  # noqa: BLE001 - a third-party package may raise anything
         what = one_line(f"{type(error).__name__}: {error}")
         raise ConfigError(f"annotator '{config.annotator}': {what}; is the package installed here?") from None
     if not callable(named):
@@ -102,21 +102,21 @@ def _imported(config: Scorer) -> Function:
 
 
 def onnx_function(config: Scorer) -> Function:
-    """A model of onnxruntime: one input of samples, (frames,) or (1, frames); each score an output of that name, or
-    one output with all scores in the config's order.
+    """Load a model in onnxruntime: one input of samples, (frames,) or (1, frames); each score an output of its name, or
+    a single output with all scores in the config's order.
 
     Raises:
-        ConfigError: the file is none, or takes something else.
+        ConfigError: the file is no model, or has another input.
         MissingExtraError: onnxruntime is missing.
     """
     try:
         import onnxruntime
     except ImportError:
-        raise MissingExtraError(f"annotator '{config.annotator}'", "audio") from None
+        raise MissingExtraError(f"annotator '{config.annotator}'", "models") from None
     content = _file(config)
     try:
         session = onnxruntime.InferenceSession(content, providers=onnxruntime.get_available_providers())
-    except Exception as error:  # noqa: BLE001 - onnxruntime's own kinds share no base
+    except Exception as error:  # noqa: BLE001 - onnxruntime's errors share no base
         raise ConfigError(f"{config.model}: not a model of onnxruntime: {one_line(str(error))}") from None
     takes = session.get_inputs()
     if len(takes) != 1 or takes[0].type != "tensor(float)" or len(takes[0].shape) not in (1, 2):
@@ -138,7 +138,7 @@ def onnx_function(config: Scorer) -> Function:
 
 
 class LocalScorer(InProcess):
-    """A callable or an ONNX file, in this process."""
+    """Callable or ONNX file, in this process."""
 
     config: Scorer
 
@@ -147,11 +147,11 @@ class LocalScorer(InProcess):
         self._score = function_of(self.config)
 
     def answer(self, requests: Sequence[Request]) -> list[str | AskError]:
-        """One clip after the other."""
+        """Score the clips one by one."""
         return [self._one(request) for request in requests]
 
     def read(self, request: Request, raw: str) -> Reply:
-        """The numbers as JSON."""
+        """Return the scores as JSON."""
         return Reply(raw)
 
     def _one(self, request: Request) -> str | AskError:
@@ -160,24 +160,24 @@ class LocalScorer(InProcess):
             return as_json(self._score(samples, rate), self.config.scores)
         except AskError as fault:
             return fault
-        except Exception as error:  # noqa: BLE001 - a stranger's code: its fault is that of this clip
+        except Exception as error:  # noqa: BLE001 - a fault of third-party code belongs to its clip
             return BadRequest(f"{self.config.annotator} raised {type(error).__name__}: {one_line(str(error))}")
 
 
 class ServedScorer(HttpBackend):
-    """A server: POST `<base_url>/score` of `model`, `scores` and `audio` (`data` in base64, `format`); the answer is
-    an object of numbers by name. A key goes where the environment binds `api_key_env` to."""
+    """Scoring server: POST `<base_url>/score` of `model`, `scores` and `audio` (`data` in base64, `format`); the answer
+    is an object of numbers by name. A key goes to the servers bound to `api_key_env` in the environment."""
 
     def __init__(self, config: Scorer, media: Media) -> None:
         super().__init__(config, media, "", (), "Authorization", "Bearer {}")
         self._scores, self._model = config.scores, config.model
 
     async def send(self, request: Request) -> str:
-        """Ask once; returns the response's body."""
+        """Ask once and return the response's body."""
         return await self.http.post_json(URL(f"{self.base_url}/score"), await asyncio.to_thread(self._body, request))
 
     def read(self, request: Request, raw: str) -> Reply:
-        """The numbers as JSON."""
+        """Return the scores as JSON."""
         return Reply(raw)
 
     def _body(self, request: Request) -> bytes:
@@ -187,7 +187,7 @@ class ServedScorer(HttpBackend):
 
 
 def as_json(given: object, names: Sequence[str]) -> str:
-    """The scores of these names, finite numbers, as JSON; what else is given is left out.
+    """Return the scores of these names, finite numbers, as JSON; drop other values.
 
     Raises:
         BadAnswer: no mapping, a name is missing, or its value is no finite number.
@@ -202,7 +202,7 @@ def _number(given: Mapping[Any, Any], name: str) -> float:
         raise BadAnswer(f"expected the score '{name}', found {one_line(', '.join(map(str, given))) or 'none'}")
     value = given[name]
     try:
-        number = float(value.item() if hasattr(value, "item") else value)  # of arrays and tensors of one number
+        number = float(value.item() if hasattr(value, "item") else value)  # also arrays of one number
     except (TypeError, ValueError, RuntimeError):
         number = None
     if number is None or isinstance(value, str):

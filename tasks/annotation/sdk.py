@@ -1,40 +1,44 @@
-"""The providers' own clients, for what needs no speed: their batches and files.
+"""Use the providers' own clients for batches and files, which need no speed.
 
-Each exchange of theirs goes through our connections, and so under the same rules: a key reaches only the servers that
-it is bound to, redirects are not followed, answers have a size limit, nothing that comes back holds the key, and every
-failure has its type."""
+Their exchanges use Earmark's connections, and so the same rules: a key reaches only its own servers, redirects are not
+followed, answers have a size limit, no response holds the key, and every failure has its type.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Awaitable, Iterator
+import logging
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import httpx2
 from yarl import URL
 
-from earmark.tasks.annotation.errors import AskError, shaped
+from earmark.tasks.annotation.errors import AskError, MalformedResponse, shaped
 from earmark.tasks.annotation.http import Http
 
 MOST_RESULT_BYTES = 1 << 31
 MOST_LISTED = 5_000
-"""Batches of a list that are looked through."""
+"""Number of listed batches searched."""
 NO_KEY = "not-here"
-"""What a client is given for a key: the connections add the true one, where it belongs."""
+"""Placeholder for a client's key: the connections add the true key for its own servers."""
 OURS = frozenset({"host", "connection", "content-length", "accept-encoding", "user-agent"})
 KEYS = frozenset({"authorization", "api-key", "x-goog-api-key"})
 Got = TypeVar("Got")
+LOG = logging.getLogger("earmark.annotation")
+Result: TypeAlias = tuple[str, str | None, AskError | None]
+"""Key, raw response and fault of a line of a batch's results; one of the last two is None."""
 
 
 class Connections(httpx2.AsyncBaseTransport):
-    """Exchanges of a provider's client over our connections."""
+    """Transport of a provider's client over Earmark's connections."""
 
     def __init__(self, http: Http) -> None:
         self._http = http
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """One exchange; only a success comes back as a response.
+        """Make one exchange; only a success returns a response.
 
         Raises:
             AskError: by status and transport.
@@ -50,15 +54,15 @@ class Connections(httpx2.AsyncBaseTransport):
 
 
 def client_over(http: Http) -> httpx2.AsyncClient:
-    """The HTTP client that a provider's client is made with."""
+    """Return the HTTP client for a provider's client."""
     return httpx2.AsyncClient(transport=Connections(http), follow_redirects=False)
 
 
 async def result_of(call: Awaitable[Got], what: str) -> Got:
-    """What a call of a provider's client gives.
+    """Return the result of a call of a provider's client.
 
     Raises:
-        AskError: by status, transport or shape; clients wrap what their connection raises.
+        AskError: by status, transport or shape; clients wrap their connection's faults.
     """
     with typed(what):
         return await call
@@ -66,7 +70,7 @@ async def result_of(call: Awaitable[Got], what: str) -> Got:
 
 @contextmanager
 def typed(what: str) -> Iterator[None]:
-    """Faults of a provider's client as ours: what its connection raised, or a shape that it cannot read."""
+    """Convert a client's faults to Earmark's: the connection's own fault, or an unreadable shape."""
     try:
         with shaped(what):
             yield
@@ -80,7 +84,7 @@ def typed(what: str) -> Iterator[None]:
 
 
 async def first_with(intent: str, batches: AsyncIterable[tuple[Any, Any]]) -> str | None:
-    """The id of the first batch of a list, newest first, that carries an intent."""
+    """Return the id of the first listed batch with an intent, newest first."""
     looked = 0
     with typed("a list of batches"):
         async for carried, name in batches:
@@ -90,3 +94,14 @@ async def first_with(intent: str, batches: AsyncIterable[tuple[Any, Any]]) -> st
             if looked == MOST_LISTED:
                 break
     return None
+
+
+def read_lines(text: str, read: Callable[[str], Result]) -> list[Result]:
+    """Read each line. Lines end at a line feed alone, as JSON may hold other separators; drop unreadable lines."""
+    results = []
+    for line in filter(str.strip, text.split("\n")):
+        try:
+            results.append(read(line))
+        except MalformedResponse as error:
+            LOG.warning("a line of a batch's results: %s", error)
+    return results

@@ -1,7 +1,7 @@
-"""A budget that processes share: what each has spent, and what it may still owe, stands in their ledger.
+"""Share a budget between processes: the ledger holds each one's spending and possible debts.
 
-A process that is killed leaves its reservation. Nobody knows what became of it, so it counts as spent for good. A
-budget whose session has ended stays for a while, closed: other processes may still be at work, and get no more of it.
+A killed process leaves its reservation. Its cost is unknown, so it counts as spent for good. The budget of an ended
+session stays for a while, closed: other processes may still be at work, and get no more of it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from earmark.tasks.annotation.limits import ModelLimits
 from earmark.tasks.annotation.request import Request
 
 LOOK_AGAIN_S = 1.0
-ALL = ""  # the owner of the row that everyone changes first, so that rows are locked in one order
+ALL = ""  # owner of the row changed first by everyone, so that rows are locked in one order
 
 KNOW = """
 INSERT INTO budgets (name, owner, spent_usd, doubtful_usd, reserved_usd, used_at) VALUES (?, ?, 0, 0, 0, ?)
@@ -32,29 +32,29 @@ WHERE name = ? AND owner = ?
 """
 
 
-class Standing(NamedTuple):
-    """What all processes together have spent, lost from sight and set aside."""
+class BudgetSums(NamedTuple):
+    """Sums of all processes: spent, of unknown cost, and reserved."""
 
     spent_usd: float
     doubtful_usd: float
     reserved_usd: float
-    granted: bool  # whether a reservation was
+    granted: bool  # whether a reservation was granted
     closed: bool  # whether the budget's session has ended
 
 
-def reserve(driver: Driver, name: str, owner: str, worst_usd: float, cap_usd: float) -> Standing:
-    """Set the worst case of a request aside if the cap allows; a change of the ledger."""
+def reserve(driver: Driver, name: str, owner: str, worst_usd: float, cap_usd: float) -> BudgetSums:
+    """Reserve the worst case of a request if the cap allows; a change of the ledger."""
     driver.run(KNOW, (name, ALL, driver.now()))
     [(spent, doubtful, reserved, closed)] = driver.rows(LOOK, (name,))
     granted = not closed and spent + doubtful + reserved + worst_usd <= cap_usd
     if granted:
         driver.run(KNOW, (name, owner, driver.now()))
         driver.run(ADD, (0.0, 0.0, worst_usd, name, owner))
-    return Standing(spent, doubtful, reserved, granted, bool(closed))
+    return BudgetSums(spent, doubtful, reserved, granted, bool(closed))
 
 
 def add(driver: Driver, name: str, owner: str, spent_usd: float, doubtful_usd: float, reserved_usd: float) -> None:
-    """Count on; a change of the ledger."""
+    """Add to the amounts of an owner; a change of the ledger."""
     driver.run(KNOW, (name, owner, driver.now()))
     driver.run(ADD, (spent_usd, doubtful_usd, reserved_usd, name, owner))
 
@@ -66,12 +66,12 @@ def close(driver: Driver, name: str) -> None:
 
 
 class SharedBudget(Budget):
-    """One process's part in a budget.
+    """Part of one process in a budget.
 
     Args:
         config: has cap and prices.
         limits: of the model.
-        ledger: an open ledger, which all processes share.
+        ledger: an open ledger, shared by all processes.
         name: of the budget.
     """
 
@@ -81,7 +81,7 @@ class SharedBudget(Budget):
         self._name = name
 
     async def reserve(self, worst_usd: float) -> None:
-        """As `Budget.reserve`, for all processes together.
+        """Reserve as `Budget.reserve`, for all processes together.
 
         Raises:
             BudgetExhausted: nothing is in flight anywhere and the cap could be passed, or the session has ended.
@@ -90,7 +90,7 @@ class SharedBudget(Budget):
         if self.cap_usd is not None:
             cap_usd = self.cap_usd
 
-            def change(driver: Driver) -> Standing:
+            def change(driver: Driver) -> BudgetSums:
                 return reserve(driver, self._name, self._ledger.owner, worst_usd, cap_usd)
 
             while not (standing := await self._ledger.change(change)).granted:
@@ -106,12 +106,12 @@ class SharedBudget(Budget):
         self.reserved_usd += worst_usd
 
     def settle(self, worst_usd: float, cost_usd: float) -> None:
-        """As `Budget.settle`."""
+        """Settle as `Budget.settle`."""
         self._add(cost_usd, 0.0, -min(worst_usd, self.reserved_usd))
         super().settle(worst_usd, cost_usd)
 
     def doubt(self, request: Request) -> None:
-        """As `Budget.doubt`."""
+        """Count as `Budget.doubt`."""
         self._add(0.0, self.worst_usd(request), 0.0)
         super().doubt(request)
 

@@ -1,4 +1,4 @@
-"""What OpenAI's strict structured outputs take of a JSON schema (its guide on them, "supported schemas")."""
+"""Reduce a JSON schema to OpenAI's strict structured outputs (its guide on them, "supported schemas")."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ HOSTS = ("openai.com", "openai.azure.com")
 
 
 def strict_schema(schema: dict[str, Any]) -> dict[str, Any] | None:
-    """The schema without keywords that are refused, such as `maxLength`; answers are checked against all of it here.
+    """Return the schema without refused keywords, such as `maxLength`; answers are checked against the whole schema.
 
     Returns:
-        A schema that allows every answer that the given one allows; None where strict mode cannot express it: an
-        object whose fields are not all required, or that takes fields of any name, or a reference.
+        A schema at least as permissive; None if strict mode cannot express it: an object with optional fields, or with
+        fields of any name, or a reference.
     """
     if "$ref" in schema or "$defs" in schema:
         return None

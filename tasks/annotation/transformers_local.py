@@ -1,7 +1,7 @@
-"""A model of transformers in this process: Qwen2-Audio and others that take audio and text.
+"""Run a transformers model in this process: Qwen2-Audio and other audio models, or a text-only language model.
 
-Yes/no comes from the logits of the first token, over the full vocabulary. Schemas are not enforced while decoding;
-answers are checked against them as everywhere.
+Yes/no comes from the logits of the first token, over the full vocabulary. Schemas do not constrain decoding; answers
+are checked against them as everywhere.
 """
 
 from __future__ import annotations
@@ -10,14 +10,19 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from earmark.schemas.errors import ConfigError, MissingExtraError
-from earmark.tasks.annotation.errors import AskError, BadRequest
+from jinja2 import TemplateError
+
+from earmark.schemas.errors import ConfigError, MissingExtraError, model_fault
+from earmark.tasks.annotation.errors import AskError, BadRequest, Unsupported
 from earmark.tasks.annotation.inprocess import InProcess, chat, completion, waveform
-from earmark.tasks.annotation.request import Audio, Image, Rating, Request, YesNo
+from earmark.tasks.annotation.request import Audio, Image, Part, Rating, Request, Text, YesNo
+
+TEMPLATE_OPTIONS = "chat_template_kwargs"
+"""Key in `extra_body` of options of the chat template, such as `enable_thinking`; the rest goes to `generate`."""
 
 
 class TransformersLocal(InProcess):
-    """`transformers:<name or folder>`; on a GPU if there is one."""
+    """`transformers:<name or folder>`; on a GPU if available."""
 
     def load(self) -> None:
         """Load processor and model.
@@ -28,21 +33,40 @@ class TransformersLocal(InProcess):
         """
         try:
             import torch
-            from transformers import AutoModelForMultimodalLM, AutoProcessor
+            from transformers import (
+                AutoConfig,
+                AutoModelForCausalLM,
+                AutoModelForMultimodalLM,
+                AutoProcessor,
+                AutoTokenizer,
+            )
+            from transformers.models.auto.modeling_auto import MODEL_FOR_MULTIMODAL_LM_MAPPING
         except ImportError:
-            raise MissingExtraError("a transformers: annotator", "audio") from None
+            raise MissingExtraError("a transformers: annotator", "models") from None
         self._torch: Any = torch
         device = "cuda" if torch.cuda.is_available() else "cpu"
         kind = torch.bfloat16 if device == "cuda" else torch.float32
         try:
-            self._processor: Any = AutoProcessor.from_pretrained(self.model_name)
-            self._model: Any = AutoModelForMultimodalLM.from_pretrained(self.model_name, dtype=kind).to(device).eval()
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"annotator 'transformers:{self.model_name}': {' '.join(str(error).split())}") from None
+            safe = {"trust_remote_code": False}
+            shape = AutoConfig.from_pretrained(self.model_name, **safe)
+            self._text_alone = type(shape) not in MODEL_FOR_MULTIMODAL_LM_MAPPING
+            made = AutoModelForCausalLM if self._text_alone else AutoModelForMultimodalLM
+            words = AutoTokenizer if self._text_alone else AutoProcessor
+            self._processor: Any = words.from_pretrained(self.model_name, **safe)
+            model: Any = made.from_pretrained(self.model_name, dtype=kind, **safe)
+            self._model = model.to(device).eval()
+        except Exception as error:  # noqa: BLE001 - pickle, safetensors and transformers share no base of errors
+            raise ConfigError(f"annotator 'transformers:{self.model_name}': {model_fault(error)}") from None
+        self._tokenizer: Any = getattr(self._processor, "tokenizer", self._processor)
+        if self._text_alone and self._tokenizer.chat_template is None:
+            raise ConfigError(
+                f"annotator 'transformers:{self.model_name}': has no chat template, so that it cannot be asked; name a "
+                "model that is tuned to instructions"
+            )
         self._rate: int | None = getattr(getattr(self._processor, "feature_extractor", None), "sampling_rate", None)
 
     def answer(self, requests: Sequence[Request]) -> list[str | AskError]:
-        """One by one: padding changes the numbers of small models, and answers must not depend on their company."""
+        """Answer one by one: padding changes the numbers of small models, and batches must not matter."""
         return [self._one(request) for request in requests]
 
     def _one(self, request: Request) -> str | AskError:
@@ -56,6 +80,8 @@ class TransformersLocal(InProcess):
             return self._text(request, inputs)
 
     def _inputs(self, request: Request) -> Any:
+        if self._text_alone:
+            return self._text_inputs(request)
         if any(isinstance(part, Image) for part in request.parts()):
             raise BadRequest("transformers: annotators take audio and text, found an image")
         clips = []
@@ -65,14 +91,31 @@ class TransformersLocal(InProcess):
                 if self._rate is not None and rate != self._rate:
                     raise BadRequest(f"the model hears {self._rate} Hz, found a form of {rate} Hz; set the audio form")
                 clips.append(samples)
-        prompt = self._processor.apply_chat_template(chat(request), add_generation_prompt=True, tokenize=False)
+        prompt = self._templated(request, chat(request))
         held = {"audio": clips, "sampling_rate": self._rate} if clips else {}
         return self._processor(text=prompt, return_tensors="pt", **held).to(self._model.device)
+
+    def _text_inputs(self, request: Request) -> Any:
+        if not all(isinstance(part, Text) for part in request.parts()):
+            raise Unsupported(f"transformers:{self.model_name} reads text alone, found a clip or an image")
+        turns = [{"role": one.role, "content": "\n".join(map(_written, one.parts))} for one in request.messages]
+        try:
+            prompt = self._templated(request, turns)
+        except TemplateError:
+            if [turn["role"] for turn in turns[:2]] != ["system", "user"]:
+                raise
+            first = {"role": "user", "content": f"{turns[0]['content']}\n\n{turns[1]['content']}"}
+            prompt = self._templated(request, [first, *turns[2:]])  # its template has no system turn, as Gemma's
+        return self._tokenizer(prompt, add_special_tokens=False, return_tensors="pt").to(self._model.device)
+
+    def _templated(self, request: Request, turns: list[dict[str, Any]]) -> str:
+        options = _extra(request).get(TEMPLATE_OPTIONS, {})
+        return str(self._processor.apply_chat_template(turns, add_generation_prompt=True, tokenize=False, **options))
 
     def _first_token(self, ask: YesNo | Rating, inputs: Any) -> str | AskError:
         logits = self._model(**inputs).logits[0, -1]
         logprobs = self._torch.log_softmax(logits.float(), dim=-1)
-        tokenizer = self._processor.tokenizer
+        tokenizer = self._tokenizer
         listed: dict[str, float] = {}
         for word in ask.words:
             ids = {
@@ -97,14 +140,23 @@ class TransformersLocal(InProcess):
         if request.temperature:
             options |= {"temperature": request.temperature, "top_p": sampling.top_p or 1.0}
             self._torch.manual_seed((sampling.seed or 0) * 100_003 + request.sample + 1_009 * request.repair)
-        made = self._model.generate(**inputs, **options | json.loads(sampling.extra))
+        further = {name: value for name, value in _extra(request).items() if name != TEMPLATE_OPTIONS}
+        made = self._model.generate(**inputs, **options | further)
         tokens_in = inputs["input_ids"].shape[1]
         new = made[0, tokens_in:]
-        text = self._processor.tokenizer.decode(new, skip_special_tokens=True)
+        text = self._tokenizer.decode(new, skip_special_tokens=True)
         for stop in sampling.stop:
             text = text.partition(stop)[0]
         cut = len(new) >= sampling.max_tokens
         return completion(self.model_name, text, tokens_in=tokens_in, tokens_out=len(new), cut=cut)
+
+
+def _extra(request: Request) -> dict[str, Any]:
+    return dict(json.loads(request.sampling.extra))
+
+
+def _written(part: Part) -> str:
+    return part.text if isinstance(part, Text) else ""
 
 
 def _one(tokenizer: Any, word: str) -> bool:

@@ -1,1 +1,1 @@
-"""Audio files: what they are (probe), their samples (decode), and what was measured once and remembered (index)."""
+"""Probe audio files, decode their samples, and cache measurements (index)."""

@@ -1,7 +1,5 @@
-"""Samples out of audio files: decoded, averaged to mono, resampled; the same bytes from one run to the next.
-
-soundfile and soxr let other threads run while they work: two threads on two cores decode twice as much.
-"""
+"""Decode audio files, average to mono, resample, with the same bytes in every run. soundfile and soxr release other
+threads: two threads on two cores decode twice as much."""
 
 from __future__ import annotations
 
@@ -17,14 +15,14 @@ from earmark.tasks.audio.sound import Samples, open_sound
 
 
 def decode(path: Path, *, first_s: float | None = None) -> tuple[Samples, int]:
-    """Samples (frames, channels), full scale ±1, and the rate in Hz of a whole file.
+    """Return samples (frames, channels), full scale ±1, and the rate in Hz of a whole file.
 
     Args:
         path: WAV, FLAC, MP3, OGG (Vorbis or Opus), or M4A.
-        first_s: only so much from the start; what lies beyond is not decoded.
+        first_s: seconds to decode from the start; default: all.
 
     Raises:
-        BadAudio: there is nothing to decode, or it cannot be.
+        BadAudio: the file has no samples, or cannot be decoded.
     """
     with open_sound(path) as sound:
         rate, wanted = sound.sample_rate_hz, None if first_s is None else round(first_s * sound.sample_rate_hz)
@@ -49,16 +47,16 @@ def decode_mono(path: Path, sample_rate_hz: int) -> Samples:
         Samples of shape (frames,), nominally within [-1, 1]. Channels are averaged.
 
     Raises:
-        BadAudio: there is nothing to decode, or it cannot be.
+        BadAudio: the file has no samples, or cannot be decoded.
     """
     return joined(list(mono_blocks(path, sample_rate_hz)))
 
 
 def mono_blocks(path: Path, sample_rate_hz: int, *, longest_s: float = LONGEST_S) -> Iterator[Samples]:
-    """What `decode_mono` returns, in parts of a few hundred kilobytes, however long the file.
+    """Yield the samples of `decode_mono` in parts of a few hundred kilobytes, for files of any length.
 
     Raises:
-        BadAudio: as `decode_mono`, when the fault is met.
+        BadAudio: as `decode_mono`, on reaching the fault.
     """
     with open_sound(path, longest_s) as sound:
         rate, empty = sound.sample_rate_hz, True
@@ -84,7 +82,7 @@ def convert(source: Path, target: Path, sample_rate_hz: int) -> None:
 
 
 def average(samples: Samples) -> Samples:
-    """The mean over channels, (frames,), by summing columns: many times faster than `mean(axis=1)` on few channels."""
+    """Return the mean over channels, (frames,), by summing columns: far faster than `mean(axis=1)` on few channels."""
     total = samples[:, 0].copy()
     for channel in range(1, samples.shape[1]):
         total += samples[:, channel]
@@ -94,5 +92,5 @@ def average(samples: Samples) -> Samples:
 
 
 def joined(parts: list[Samples]) -> Samples:
-    """Parts end to end; a single one is not copied."""
+    """Return parts concatenated, without a copy of a single one."""
     return parts[0] if len(parts) == 1 else np.concatenate(parts)

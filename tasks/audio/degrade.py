@@ -1,4 +1,4 @@
-"""A clip made worse by a known amount, so that of two clips it is known which is better."""
+"""Degrade a clip by a known amount, to know the better of two clips."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Fault = Literal["noise", "clipping", "lowpass", "silence"]
 
 
 def degrade(samples: Samples, rate: int, fault: Fault, amount: float, *, seed: int = 0) -> Samples:
-    """The clip with one fault; its peak stays within full scale.
+    """Return the clip with a fault; its peak stays within full scale.
 
     Args:
         samples: (frames, channels), full scale ±1.

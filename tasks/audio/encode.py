@@ -1,4 +1,4 @@
-"""A clip, or a span of one, as the bytes that a model gets: always the same bytes for the same clip and form."""
+"""Encode clips and spans for models, always as the same bytes for the same clip and form."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from earmark.tasks.audio.faults import BadAudio
 from earmark.tasks.audio.sound import open_file, open_sound
 
 Samples = npt.NDArray[np.float32]
-CACHED_BYTES = 128 << 20  # decoded audio that is kept, for other spans and measurements of a clip
+CACHED_BYTES = 128 << 20  # decoded audio kept for other spans and measurements of a clip
 KEPT_BYTES = min(1 << 30, psutil.virtual_memory().total // 16)
-"""Encoded parts that are kept, for several annotators of a clip, and once more for several pairs of it, in both orders.
-1 GiB holds nine hours at 16 kHz, mono, 16 bits; to decode a clip again takes longer than to ask about it."""
+"""Bytes of encoded parts kept for several annotators of a clip, and again for several pairs of it, in both orders.
+1 GiB holds nine hours at 16 kHz, mono, 16 bits; decoding a clip again takes longer than its request."""
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
-LARGEST = np.float32(2**31 - 128)  # the largest single-precision number that fits in 32 bits
+LARGEST = np.float32(2**31 - 128)  # the largest single-precision number within 32 bits
 
 
 class Form(Protocol):
-    """The form of the bytes; `tasks/annotation/request.py` has one."""
+    """Form of the bytes; implemented in `tasks/annotation/request.py`."""
 
     @property
     def sample_rate_hz(self) -> int | None: ...
@@ -57,8 +57,8 @@ class Form(Protocol):
     def gain_db(self) -> float | None: ...
 
 
-class Part(Protocol):
-    """What to encode: a clip by path and SHA-256, a span of it, and the form."""
+class ClipPart(Protocol):
+    """A part to encode: a clip by path and SHA-256, a span of it, and the form."""
 
     @property
     def sha256(self) -> str: ...
@@ -77,7 +77,7 @@ class Part(Protocol):
 
 
 class _Recent(Generic[Key, Value]):
-    """The values that were used last, up to `most_bytes` in all; at least one value stays."""
+    """Cache of recently used values, up to `most_bytes` in all, but at least one value."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most, self._size = most_bytes, 0
@@ -87,14 +87,14 @@ class _Recent(Generic[Key, Value]):
         return len(self._entries)
 
     def get(self, key: Key) -> Value | None:
-        """The value of a key; None where it is no longer here."""
+        """Return the value of a key; None if it is not cached."""
         if key not in self._entries:
             return None
         self._entries.move_to_end(key)
         return self._entries[key][0]
 
     def keep(self, key: Key, value: Value, size: int) -> None:
-        """Keep a value of `size` bytes; the values that were used longest ago make room."""
+        """Cache a value of `size` bytes; drop the least recently used values."""
         self.drop(key)
         self._entries[key] = value, size
         self._size += size
@@ -102,46 +102,47 @@ class _Recent(Generic[Key, Value]):
             self.drop(next(iter(self._entries)))
 
     def clear(self) -> None:
-        """Remove all."""
+        """Remove all values."""
         self._entries.clear()
         self._size = 0
 
     def drop(self, key: Key) -> None:
-        """Remove a key and its value, if they are here."""
+        """Remove a key and its value, if cached."""
         _, size = self._entries.pop(key, (None, 0))
         self._size -= size
 
 
 class Encoder:
-    """Encodes parts, each once as long as it stays in the cache, and so decodes its clip. Safe for threads.
+    """Encoder of parts, with caches of encoded parts and decoded clips. Safe for threads.
 
-    Handed to another process, it is one encoder there too, however often it comes, with a cache of its own.
+    Pickled to another process, it becomes a single encoder there too, with a cache of its own.
 
     Args:
-        cached_bytes: most bytes of decoded audio that are kept.
-        kept_bytes: most encoded bytes of expected parts that are kept, besides those of the clip at hand; a clip whose
-            bytes are gone is decoded again.
+        cached_bytes: most bytes of decoded audio to keep.
+        kept_bytes: most encoded bytes of expected parts to keep, besides the current clip's; a clip dropped from the
+            cache is decoded again.
     """
 
     def __init__(self, cached_bytes: int = CACHED_BYTES, kept_bytes: int = KEPT_BYTES) -> None:
         self.name = uuid.uuid4().hex
-        self.given = self.decoded_clips = 0  # calls, and how often a clip was decoded for them
+        self.given = self.decoded_clips = 0  # numbers of calls, and of decoded clips
         self._most = cached_bytes, kept_bytes
         self._clips = _Recent[str, tuple[Samples, int]](cached_bytes)
-        self._parts = _Recent[Part, bytes](KEPT_BYTES)
-        self._encoded = _Recent[str, dict[Part, bytes]](kept_bytes)
-        self._expected: dict[str, list[Part]] = {}
+        self._parts = _Recent[ClipPart, bytes](KEPT_BYTES)
+        self._encoded = _Recent[str, dict[ClipPart, bytes]](kept_bytes)
+        self._expected: dict[str, list[ClipPart]] = {}
         self._lock = threading.Lock()
-        self._turns = [threading.Lock() for _ in range(64)]  # a clip has one of them: two threads do not decode it both
+        self._turns = [threading.Lock() for _ in range(64)]  # by clip: two threads do not decode it both
 
     def __reduce__(self) -> tuple[Any, ...]:
         return encoder_here, (self.name, *self._most)
 
-    def __call__(self, part: Part) -> bytes:
-        """The part's bytes in its form. The first call for an expected part encodes all expected parts of its clip.
+    def __call__(self, part: ClipPart) -> bytes:
+        """Return the part's bytes in its form. The first call for an expected part encodes all expected parts of its
+        clip.
 
         Raises:
-            InputError: the file cannot be read, is not the indexed one, or the span holds nothing.
+            InputError: the file cannot be read, differs from the indexed file, or the span holds no sound.
         """
         with self._lock:
             self.given += 1
@@ -160,17 +161,17 @@ class Encoder:
                     self._parts.keep(part, sound, len(sound))
         return sound
 
-    def at_hand(self, part: Part) -> bytes | None:
-        """The part's bytes if they need not be made."""
+    def at_hand(self, part: ClipPart) -> bytes | None:
+        """Return the part's bytes if cached."""
         with self._lock:
             encoded = self._encoded.get(part.sha256) or {}
             return encoded.get(part) or self._parts.get(part)
 
     @contextmanager
-    def expecting(self, parts: Iterable[Part]) -> Iterator[None]:
-        """Decode each of these parts' clips once for all of them, and keep their bytes, until the block ends. No one
-        else expects the same clips meanwhile."""
-        expected: dict[str, list[Part]] = {}
+    def expecting(self, parts: Iterable[ClipPart]) -> Iterator[None]:
+        """Decode each clip of `parts` only once, and keep all its parts' bytes until the block ends. Two blocks must
+        not expect the same clips at a time."""
+        expected: dict[str, list[ClipPart]] = {}
         for part in dict.fromkeys(parts):
             expected.setdefault(part.sha256, []).append(part)
         with self._lock:
@@ -184,12 +185,12 @@ class Encoder:
                     self._encoded.drop(sha256)
 
     def forget(self) -> None:
-        """Give back the memory of all that is kept; what is asked for again is made again."""
+        """Free the memory of all caches; later calls decode and encode again."""
         with self._lock:
             for kept in (self._clips, self._parts, self._encoded):
                 kept.clear()
 
-    def _of_expected(self, part: Part, expected: list[Part]) -> bytes:
+    def _of_expected(self, part: ClipPart, expected: list[ClipPart]) -> bytes:
         with self._lock:
             encoded = self._encoded.get(part.sha256)
         if encoded is None:
@@ -201,8 +202,8 @@ class Encoder:
             raise InputError(f"clip {Path(part.path).name}: expected sound from {part.start_s or 0:g} s on, found none")
         return encoded[part]
 
-    def span(self, part: Part) -> tuple[Samples, int]:
-        """Samples (frames, channels) and rate of the part's span, in the file's own rate and channels.
+    def span(self, part: ClipPart) -> tuple[Samples, int]:
+        """Return samples (frames, channels) and rate of the part's span, in the file's own rate and channels.
 
         Raises:
             InputError: as for a call.
@@ -211,7 +212,7 @@ class Encoder:
         return levelled(span(samples, rate, part), part.form), rate
 
     def decoded(self, path: str, sha256: str) -> tuple[Samples, int]:
-        """Samples (frames, channels), full scale ±1, and rate of a whole clip."""
+        """Return samples (frames, channels), full scale ±1, and rate of a whole clip."""
         with self._lock:
             clip = self._clips.get(sha256)
         if clip is None:
@@ -227,7 +228,7 @@ _MEETING = threading.Lock()
 
 
 def encoder_here(name: str, cached_bytes: int, kept_bytes: int) -> Encoder:
-    """This process's encoder of a name."""
+    """Return this process's encoder of a name."""
     with _MEETING:
         encoder = _HERE.get(name)
         if encoder is None:
@@ -235,23 +236,24 @@ def encoder_here(name: str, cached_bytes: int, kept_bytes: int) -> Encoder:
         return encoder
 
 
-def encode_parts(path: str, sha256: str, parts: Iterable[Part]) -> dict[Part, bytes]:
-    """Bytes of several parts of one clip, which is decoded once and block by block: a film needs no more memory than
-    the parts that overlap at one moment.
+def encode_parts(path: str, sha256: str, parts: Iterable[ClipPart]) -> dict[ClipPart, bytes]:
+    """Encode several parts of a clip, decoding it once, block by block.
+
+    Even a film needs only the memory of its overlapping parts.
 
     Returns:
-        What `Encoder` gives for each; a part that holds no frame is left out.
+        Bytes by part, as from `Encoder`; parts without a frame are left out.
 
     Raises:
         InputError: the file cannot be read or decoded, or has another hash.
     """
-    done: dict[Part, bytes] = {}
+    done: dict[ClipPart, bytes] = {}
     with _readable(path, sha256), open_sound(Path(path)) as sound:
         rate, at = sound.sample_rate_hz, 0
         bounds = {part: frames_of(part, rate) for part in parts}
-        pieces_of: dict[Part, list[Samples]] = {part: [] for part in bounds}
+        pieces_of: dict[ClipPart, list[Samples]] = {part: [] for part in bounds}
 
-        def finish(part: Part, pieces: list[Samples]) -> None:
+        def finish(part: ClipPart, pieces: list[Samples]) -> None:
             if pieces:
                 done[part] = encode(joined(pieces), rate, part.form)
 
@@ -272,10 +274,10 @@ def encode_parts(path: str, sha256: str, parts: Iterable[Part]) -> dict[Part, by
 
 
 def decode(path: str, sha256: str) -> tuple[Samples, int]:
-    """Samples (frames, channels), full scale ±1, and rate of the file that has this hash.
+    """Return samples (frames, channels), full scale ±1, and rate of the file with this hash.
 
     Raises:
-        InputError: it cannot be read or decoded, or has another hash.
+        InputError: the file cannot be read or decoded, or has another hash.
     """
     with _readable(path, sha256):
         return decode_file(Path(path))
@@ -283,8 +285,8 @@ def decode(path: str, sha256: str) -> tuple[Samples, int]:
 
 @contextmanager
 def _readable(path: str, sha256: str) -> Iterator[None]:
-    """Check the file's hash; what is wrong with its audio within the block is an `InputError` that names it."""
-    name = Path(path).name  # where it lies on this machine is nobody's business: rejects keep these words
+    """Check the file's hash; turn faults of its audio within the block into an `InputError` with its name."""
+    name = Path(path).name  # without its folder, since rejects publish the message
     try:
         with open_file(Path(path)) as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -297,8 +299,9 @@ def _readable(path: str, sha256: str) -> Iterator[None]:
         raise InputError(f"clip {name}: {bad.detail}") from None
 
 
-def frames_of(part: Part, rate: int) -> tuple[int, int | None]:
-    """First frame of the part's span, and the one behind its last, no later than its form allows; None is the end."""
+def frames_of(part: ClipPart, rate: int) -> tuple[int, int | None]:
+    """Return the first frame of the part's span and the frame after its last (None: the file's end), within its form's
+    limit."""
     start = round((part.start_s or 0.0) * rate)
     end = None if part.end_s is None else round(part.end_s * rate)
     if part.form.longest_s is not None:
@@ -307,8 +310,8 @@ def frames_of(part: Part, rate: int) -> tuple[int, int | None]:
     return start, end
 
 
-def span(samples: Samples, rate: int, part: Part) -> Samples:
-    """The frames of the part's span, no longer than its form allows.
+def span(samples: Samples, rate: int, part: ClipPart) -> Samples:
+    """Return the frames of the part's span, within its form's limit.
 
     Raises:
         InputError: the span holds no frame.
@@ -325,12 +328,12 @@ def span(samples: Samples, rate: int, part: Part) -> Samples:
 
 
 def levelled(samples: Samples, form: Form) -> Samples:
-    """Samples with the form's gain."""
+    """Return samples with the form's gain applied."""
     return samples if form.gain_db is None else samples * np.float32(10 ** (form.gain_db / 20))
 
 
 def encode(samples: Samples, rate: int, form: Form) -> bytes:
-    """Samples (frames, channels) as 16-bit WAV or FLAC bytes in the form's rate, channels and level."""
+    """Encode samples (frames, channels) as 16-bit WAV or FLAC bytes in the form's rate, channels and level."""
     samples = levelled(samples, form)
     if form.channels == 1 and samples.shape[1] > 1:
         samples = average(samples)[:, None]
@@ -348,8 +351,8 @@ def encode(samples: Samples, rate: int, form: Form) -> bytes:
 
 
 def _wav(samples: Samples, rate: int) -> bytes:
-    """What soundfile writes, to the byte, in less than half the time: it calls back into Python for every few samples,
-    where threads then wait for one another."""
+    """Return the bytes that soundfile would write, in less than half the time. soundfile calls back into Python for
+    every few samples, with threads waiting for each other."""
     frames, channels = samples.shape
     size = 2 * frames * channels
     about = (16, 1, channels, rate, 2 * rate * channels, 2 * channels, 16)

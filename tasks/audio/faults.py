@@ -1,4 +1,4 @@
-"""Why an audio file cannot be used, and the bounds that decide it."""
+"""Define faults of audio files, and the limits that decide them."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import numpy as np
 import numpy.typing as npt
 
 LONGEST_S = 12 * 3600.0
-"""Longest file that is read where nothing else is said; beyond, a header is taken for a mistake or a trap."""
+"""Default limit of a file's length; a longer length in a header is taken for a mistake or a trap."""
 MOST_CHANNELS = 64
 RATES_HZ = (1_000, 768_000)
 MOST_AMPLITUDE = 2.0**31
-"""Files of floats may pass full scale (±1); 2^31 is what integers written as floats reach, and nothing passes it."""
+"""Files of floats may exceed full scale (±1); integers written as floats reach 2^31, the limit."""
 
 
 class BadAudio(Exception):
-    """An audio file that cannot be used."""
+    """Raised for an unusable audio file."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
-        self.reason = reason  # one of `schemas/reasons.py`, `audio_…`
-        self.detail = detail  # what was expected and what was found; without the file's path
+        self.reason = reason  # from `schemas/reasons.py`, `audio_…`
+        self.detail = detail  # expected and found values, without the file's path
 
 
 def check_form(sample_rate_hz: int, channels: int) -> None:
-    """Refuse rates and channels that no recording has: blocks of such files would be huge, or seconds of nothing.
+    """Refuse implausible rates and channels: blocks of such files would be huge, or seconds of nothing.
 
     Raises:
         BadAudio: `audio_odd_format`.
@@ -37,7 +37,7 @@ def check_form(sample_rate_hz: int, channels: int) -> None:
 
 
 def check_length(duration_s: float, longest_s: float) -> None:
-    """Refuse what is longer than a build reads.
+    """Refuse files longer than the limit.
 
     Raises:
         BadAudio: `audio_too_long`.
@@ -47,7 +47,7 @@ def check_length(duration_s: float, longest_s: float) -> None:
 
 
 def check_finite(block: npt.NDArray[np.float32]) -> None:
-    """Refuse samples that are no numbers, or far beyond any recording, which files of floats can hold.
+    """Refuse samples either not finite or far beyond any recording, possible in files of floats.
 
     Raises:
         BadAudio: `audio_not_finite` or `audio_odd_format`.

@@ -1,4 +1,4 @@
-"""Measurements of audio files, remembered by path, size and time of change, so that a second look costs a `stat`."""
+"""Cache measurements of audio files by path, size and time of change, so that a second look costs a `stat`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from earmark.tasks.audio.faults import LONGEST_S
 from earmark.tasks.audio.measure import LONGEST_S as LOUDNESS_OF_S
 from earmark.tasks.audio.measure import filtered_loudness_lufs
 from earmark.tasks.audio.probe import AudioFault, Probe, probe, within
+from earmark.tasks.audio.sound import was_cut
 
-FORMAT = 2  # of the table; one of another format is dropped: it holds nothing that cannot be measured again
+FORMAT = 3  # of the table; a table of another format is dropped, since all can be measured again
 ASKED_AT_ONCE = 4096  # paths in one query
-KEPT_AT_ONCE = 256  # new measurements in one transaction: what a kill may cost
+KEPT_AT_ONCE = 256  # new measurements in a transaction: the loss by a kill
 _SCHEMA = f"""CREATE TABLE media (
     path TEXT PRIMARY KEY, size INTEGER NOT NULL, changed_ns INTEGER NOT NULL,
     clip_sha256 TEXT NOT NULL, duration_s REAL NOT NULL, sample_rate_hz INTEGER NOT NULL, channels INTEGER NOT NULL,
@@ -31,6 +32,7 @@ _KNOWN = f"""SELECT path, size, changed_ns, {", ".join(Probe._fields)} FROM medi
     WHERE path IN (SELECT value FROM json_each(?))"""
 _KEEP = f"INSERT OR REPLACE INTO media VALUES ({', '.join('?' * (3 + len(Probe._fields)))})"
 
+_REDECODED = "CREATE TABLE IF NOT EXISTS redecoded (clip_sha256 TEXT PRIMARY KEY) WITHOUT ROWID"
 _KNOWN_LOUDNESS = "SELECT * FROM loudness WHERE clip_sha256 IN (SELECT value FROM json_each(?))"
 _LOUDNESS = """CREATE TABLE IF NOT EXISTS loudness (
     clip_sha256 TEXT, first_s REAL, lufs REAL NOT NULL, PRIMARY KEY (clip_sha256, first_s)
@@ -39,8 +41,23 @@ _LOUDNESS = """CREATE TABLE IF NOT EXISTS loudness (
 Stamp = tuple[int, int]
 
 
+def decoded_in_part(path: Path) -> frozenset[str] | None:
+    """Return the clips 1.0.0 decoded in part; None if it measured MP3 or Ogg files not checked since.
+
+    Args:
+        path: a media index, opened without changes.
+    """
+    if not path.is_file():
+        return frozenset()
+    with connected(path) as connection:
+        if connection.execute("PRAGMA user_version").fetchone()[0] == FORMAT:
+            return frozenset(clip for (clip,) in connection.execute("SELECT clip_sha256 FROM redecoded"))
+        lossy = "SELECT 1 FROM media WHERE codec IN ('mp3', 'mp2', 'vorbis', 'opus') LIMIT 1"
+        return None if connection.execute(lossy).fetchone() else frozenset()
+
+
 class Beginning(NamedTuple):
-    """The first seconds of a clip, by its hash; `path` is where it lies now."""
+    """The first seconds of a clip, by its hash; `path` is its present file."""
 
     clip_sha256: str
     path: Path
@@ -48,10 +65,10 @@ class Beginning(NamedTuple):
 
 
 class MediaIndex:
-    """A file that remembers the results of `probe`. Faults are not remembered: their causes may pass.
+    """Cache of the results of `probe`. Faults are not cached: their causes may pass.
 
     Args:
-        path: the SQLite file; created when missing. Several processes may share it.
+        path: the SQLite file, created if missing. Several processes may share it.
 
     Raises:
         DiskError: the file cannot be read or written; so do the methods.
@@ -67,6 +84,7 @@ class MediaIndex:
                 for statement in ("DROP TABLE IF EXISTS media", *_SCHEMA.split("; ")):
                     connection.execute(statement)
             connection.execute(_LOUDNESS)
+            connection.execute(_REDECODED)
 
     def look(
         self,
@@ -76,16 +94,16 @@ class MediaIndex:
         longest_s: float = LONGEST_S,
         seen: Callable[[int], None] = lambda count: None,
     ) -> list[Probe | AudioFault]:
-        """Probe files, each only if it is new or has changed.
+        """Probe files, each only if new or changed.
 
         Args:
-            paths: absolute paths; in place of one that may not be opened, why.
-            threads: files read at once; without it, one for each processor, and two more that wait for the disk.
+            paths: absolute paths; a fault in place of a path closed to reading.
+            threads: files read at once; default: the number of processors and two more to wait for the disk.
             longest_s: longer files are faults.
-            seen: told how many more files are done, for progress.
+            seen: called with the number of further files done, for progress.
 
         Returns:
-            One result a path, in order. A file with a fault is looked at again each time.
+            A result for each path, in order. Files with faults are probed again each time.
         """
         results: list[Probe | AudioFault | None] = []
         stamps: list[Stamp | None] = []
@@ -96,7 +114,7 @@ class MediaIndex:
             for place, path in enumerate(batch):
                 if isinstance(path, AudioFault):
                     known[place] = path
-                elif stamps[start + place] is None:  # there is no such file: no work for a thread
+                elif stamps[start + place] is None:  # a missing file: no work for a thread
                     known[place] = probe(path, longest_s)
             results += known
             seen(sum(found is not None for found in known))
@@ -108,8 +126,16 @@ class MediaIndex:
             seen(1)
         return [within(result, longest_s) for result in results if result is not None]
 
+    def known(self, paths: Sequence[Path]) -> list[Probe | None]:
+        """Return cached results of files in order; None for new and changed files."""
+        found: list[Probe | None] = []
+        for start in range(0, len(paths), ASKED_AT_ONCE):
+            batch = paths[start : start + ASKED_AT_ONCE]
+            found += self._known(batch, [_stamp(path) for path in batch])
+        return found
+
     def places(self, sha256s: Collection[str]) -> dict[str, list[Path]]:
-        """Where clips were seen, by SHA-256; whoever reads a file there checks that it is still the clip."""
+        """Return the paths of clips by SHA-256; readers must check the hash again."""
         by_clip: dict[str, list[Path]] = {}
         with connected(self.path) as connection:
             for clip_sha256, path in connection.execute("SELECT clip_sha256, path FROM media ORDER BY path"):
@@ -118,22 +144,26 @@ class MediaIndex:
         return by_clip
 
     def measured(self, sha256s: Collection[str]) -> dict[str, Probe]:
-        """What was measured of clips, by SHA-256: it holds wherever they lie now."""
+        """Return the cached results of clips by SHA-256, valid for any present path."""
         with connected(self.path) as connection:
             rows = connection.execute(f"SELECT {', '.join(Probe._fields)} FROM media").fetchall()
         return {row[0]: Probe._make(row) for row in rows if row[0] in sha256s}
 
+    def redecoded(self) -> frozenset[str]:
+        """Return the clips 1.0.0 decoded in part, by SHA-256; answers about the part do not count for the clip."""
+        return decoded_in_part(self.path) or frozenset()
+
     def loudness(
         self, beginnings: Sequence[Beginning], *, seen: Callable[[int], None] = lambda count: None
     ) -> list[float]:
-        """Gated loudness in LUFS of clips' beginnings, each measured once, rounded to 0.01; -120 for silence.
+        """Return gated loudness in LUFS of clips' beginnings, rounded to 0.01, -120 for silence; measure each once.
 
         Args:
-            beginnings: of each no more than three minutes are measured.
-            seen: told how many more are done, for progress.
+            beginnings: at most three minutes of each are measured.
+            seen: called with the number of further clips done, for progress.
 
         Raises:
-            InputError: a file is not the clip that it was, or cannot be decoded.
+            InputError: a file's hash has changed, or it cannot be decoded.
         """
         keys = [(one.clip_sha256, round(min(one.first_s, LOUDNESS_OF_S), 3)) for one in beginnings]
         known: dict[tuple[str, float], float] = {}
@@ -168,24 +198,28 @@ class MediaIndex:
     def _measure(
         self, files: Sequence[tuple[Path, Stamp | None]], threads: int, longest_s: float
     ) -> Iterator[Probe | AudioFault]:
-        """Probe each file; results are stored now and then, and at the end, also after an exception."""
+        """Probe each file; store results in batches, and at the end, also after an exception."""
         rows: list[tuple[object, ...]] = []
+        cut: list[tuple[str]] = []
         pool = ThreadPoolExecutor(threads)
         try:
             waiting = pool.map(lambda file: probe(file[0], longest_s), files)
             for (path, stamp), probed in zip(files, waiting, strict=True):
                 if isinstance(probed, Probe) and stamp is not None:
                     rows.append((str(path), *stamp, *probed))
+                    cut += [(probed.clip_sha256,)] if was_cut(path, probed.codec) else []
                 if len(rows) >= KEPT_AT_ONCE:
-                    self._keep(rows)
-                    rows = []
+                    self._keep(rows, cut)
+                    rows, cut = [], []
                 yield probed
         finally:
             pool.shutdown(cancel_futures=True)
-            self._keep(rows)
+            self._keep(rows, cut)
 
-    def _keep(self, rows: list[tuple[object, ...]]) -> None:
-        with connected(self.path) as connection:
+    def _keep(self, rows: list[tuple[object, ...]], cut: list[tuple[str]]) -> None:
+        with connected(self.path) as connection, connection:
+            connection.executemany("INSERT OR IGNORE INTO redecoded VALUES (?)", cut)
+            connection.executemany("DELETE FROM loudness WHERE clip_sha256 = ?", cut)
             connection.executemany(_KEEP, rows)
 
 
@@ -195,7 +229,7 @@ def _stamp(path: Path | AudioFault) -> Stamp | None:
     try:
         status = path.stat()
     except (OSError, ValueError):
-        return None  # probe says why
+        return None  # probe gives the reason
     return status.st_size, status.st_mtime_ns
 
 

@@ -1,4 +1,4 @@
-"""The key of a clip: a pure function on an array."""
+"""Estimate the musical key of a clip, by a pure function on an array."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import numpy.typing as npt
 
 Samples = npt.NDArray[np.floating]
 
-LEAST_FIT = 0.5  # correlation with the nearest key's profile below which a clip has none
+LEAST_FIT = 0.5  # least correlation with the nearest key's profile; below, a clip has no key
 LONGEST_S = 180.0
 _MAJOR = (6.35, 2.23, 3.48, 2.33, 4.38, 4.09, 2.52, 5.19, 2.39, 3.66, 2.29, 2.88)
 _MINOR = (6.33, 2.68, 3.52, 5.38, 2.60, 3.53, 2.54, 4.75, 3.98, 2.69, 3.34, 3.17)
 
 
 def key_of(samples: Samples, sample_rate_hz: int) -> int:
-    """The key whose profile fits the clip's pitch classes best (Krumhansl and Kessler 1982, by correlation).
+    """Return the key with the best-fitting profile of pitch classes (Krumhansl and Kessler 1982, by correlation).
 
     Args:
         samples: (frames,) or (frames, channels), full scale ±1.
@@ -34,10 +34,8 @@ def key_of(samples: Samples, sample_rate_hz: int) -> int:
 
 
 def pitch_classes(mono: Samples, sample_rate_hz: int) -> Samples:
-    """How strong each pitch class is from C upwards, (12,), summing to 1; next to nothing for silence.
-
-    Magnitudes from 100 to 2000 Hz of frames of about 0.4 s, which tell semitones apart from 100 Hz on up.
-    """
+    """Return the strength of each pitch class from C upwards, (12,), summing to 1; almost 0 for silence. Magnitudes
+    from 100 to 2000 Hz of frames of about 0.4 s, enough to resolve semitones from 100 Hz on up."""
     size = 1 << round(np.log2(0.4 * sample_rate_hz))
     padded = np.pad(mono, (0, max(0, size - len(mono))))
     window = np.hanning(size)

@@ -1,7 +1,5 @@
-"""Signal measurements of a clip: what can be said of it without any model. Pure functions on arrays.
-
-Shapes: `samples` is float, (frames,) or (frames, channels), full scale ±1. Levels are in dB relative to full scale.
-"""
+"""Measure the signal of a clip without any model, by pure functions on arrays. Shapes: `samples` is float, (frames,) or
+(frames, channels), full scale ±1. Levels are in dB relative to full scale."""
 
 from __future__ import annotations
 
@@ -17,22 +15,22 @@ Samples = npt.NDArray[np.floating]
 
 FLOOR_DB = -120.0  # level of digital silence
 FRAME_S = 0.05
-CLIP_RUN = 3  # equal samples at the peak that make a clipped one: a single peak is only a peak
-LONGEST_S = 180.0  # what lies beyond is not measured: spectra of long files cost memory and say the same
+CLIP_RUN = 3  # equal samples at the peak counted as clipping; fewer are ordinary peaks
+LONGEST_S = 180.0  # the rest is not measured: spectra of long files cost memory without new information
 
 
 @dataclass(frozen=True, slots=True)
 class Measurements:
-    """What was measured."""
+    """Measurements of a clip's signal."""
 
     duration_s: float  # length in seconds
     peak_db: float  # highest absolute sample, dB full scale, -120 to 0 and above for float files
     level_db: float  # root mean square, dB full scale
     loudness_lufs: float  # gated loudness after ITU-R BS.1770, of the mix-down
-    clipped_share: float  # share of samples that lie in clipped runs, 0 to 1
-    noise_floor_db: float  # level below which lies the quietest twentieth of frames, dropouts left out, dB full scale
+    clipped_share: float  # share of samples in clipped runs, 0 to 1
+    noise_floor_db: float  # 5th percentile of the frames' levels without dropouts, dB full scale
     dynamics_db: float  # 95th over 10th percentile of the frames' levels
-    bandwidth_hz: float  # frequency below which lies 99.5 % of the spectrum's energy
+    bandwidth_hz: float  # 99.5 % of the spectrum's energy is below this frequency
     dropouts_per_min: float  # sudden gaps of 3 to 400 ms within sound, a minute
     silent_share: float  # share of frames below -60 dB, 0 to 1
     centroid_hz: float  # the spectrum's centre of gravity: brightness
@@ -40,22 +38,22 @@ class Measurements:
     mid_share: float  # energy from 250 Hz to 4 kHz, 0 to 1
     high_share: float  # energy above 4 kHz, 0 to 1
     flatness: float  # spectral flatness, 0 (tones) to 1 (white noise)
-    tempo_bpm: float  # strongest periodicity of onsets, 40 to 220 beats a minute; 0 where there is none
-    pulse: float  # how clear that periodicity is, 0 to 1
+    tempo_bpm: float  # strongest periodicity of onsets, 40 to 220 beats a minute; 0 for none
+    pulse: float  # clearness of this periodicity, 0 to 1
 
     def as_dict(self) -> dict[str, float]:
-        """The measurements by name."""
+        """Return the measurements by name."""
         return asdict(self)
 
 
 def measure(samples: Samples, sample_rate_hz: int) -> Measurements:
-    """All measurements of a clip.
+    """Return all measurements of a clip.
 
     Args:
         samples: (frames,) or (frames, channels), full scale ±1.
 
     Raises:
-        ValueError: no samples, or samples that are not finite.
+        ValueError: there are no samples, or some are not finite.
     """
     if samples.size == 0:
         raise ValueError("expected samples, found none")
@@ -91,12 +89,12 @@ def measure(samples: Samples, sample_rate_hz: int) -> Measurements:
 
 
 def decibels(amplitude: float) -> float:
-    """An amplitude (1 is full scale) in dB, never below -120."""
+    """Return an amplitude (1 is full scale) in dB, at least -120."""
     return max(FLOOR_DB, 20.0 * float(np.log10(max(amplitude, 1e-12))))
 
 
 def frame_levels_db(mono: Samples, sample_rate_hz: int) -> Samples:
-    """Root-mean-square levels of frames of 50 ms, (frames / 50 ms,), dB full scale; at least one."""
+    """Return the root-mean-square levels of frames of 50 ms, (frames / 50 ms,), dB full scale; at least one."""
     frame = max(1, int(FRAME_S * sample_rate_hz))
     whole = mono[: len(mono) // frame * frame].reshape(-1, frame) if len(mono) >= frame else mono.reshape(1, -1)
     levels: Samples = np.maximum(20 * np.log10(np.sqrt(np.mean(whole**2, axis=1)) + 1e-12), FLOOR_DB)
@@ -104,10 +102,8 @@ def frame_levels_db(mono: Samples, sample_rate_hz: int) -> Samples:
 
 
 def clipped_share(samples: Samples) -> float:
-    """Share of samples, 0 to 1, in runs of at least three that stand at the clip's own peak, if that is above -12 dB.
-
-    A clip that was clipped and then turned down still shows the runs.
-    """
+    """Return the share of samples, 0 to 1, in runs of at least three at the clip's own peak, if above -12 dB. A clip
+    turned down after clipping still shows the runs."""
     columns = samples.reshape(len(samples), -1)
     peak = float(np.abs(columns).max())
     if peak < 0.25:
@@ -122,7 +118,7 @@ def clipped_share(samples: Samples) -> float:
 
 
 def spectrum(mono: Samples, sample_rate_hz: int) -> tuple[Samples, Samples]:
-    """Mean power spectrum over frames of 2048 samples: frequencies in Hz and power, each (1025,)."""
+    """Return the mean power spectrum over frames of 2048 samples: frequencies in Hz and power, each (1025,)."""
     size = 2048
     padded = np.pad(mono, (0, max(0, size - len(mono))))
     starts = range(0, len(padded) - size + 1, size)
@@ -134,7 +130,7 @@ def spectrum(mono: Samples, sample_rate_hz: int) -> tuple[Samples, Samples]:
 
 
 def bandwidth_hz(frequencies: Samples, power: Samples) -> float:
-    """Frequency below which lies 99.5 % of the energy, in Hz; 0 for silence."""
+    """Return the frequency in Hz with 99.5 % of the energy below it; 0 for silence."""
     total = float(power.sum())
     if total <= 1e-12:
         return 0.0
@@ -142,14 +138,14 @@ def bandwidth_hz(frequencies: Samples, power: Samples) -> float:
 
 
 def centroid_hz(frequencies: Samples, power: Samples) -> float:
-    """The spectrum's centre of gravity in Hz, by amplitude; 0 for silence."""
+    """Return the spectrum's centre of gravity in Hz, by amplitude; 0 for silence."""
     amplitude = np.sqrt(power)
     total = float(amplitude.sum())
     return float((frequencies * amplitude).sum() / total) if total > 1e-9 else 0.0
 
 
 def band_shares(frequencies: Samples, power: Samples) -> tuple[float, float, float]:
-    """Shares of the energy below 250 Hz, to 4 kHz, and above; zeros for silence."""
+    """Return the shares of the energy below 250 Hz, to 4 kHz, and above; zeros for silence."""
     total = float(power.sum())
     if total <= 1e-12:
         return 0.0, 0.0, 0.0
@@ -159,16 +155,14 @@ def band_shares(frequencies: Samples, power: Samples) -> tuple[float, float, flo
 
 
 def flatness(power: Samples) -> float:
-    """Geometric over arithmetic mean of the power, 0 to 1."""
+    """Return the geometric over the arithmetic mean of the power, 0 to 1."""
     positive = power + 1e-12
     return float(np.exp(np.mean(np.log(positive))) / np.mean(positive))
 
 
 def noise_floor_db(levels: Samples, gaps: Sequence[tuple[float, float]]) -> float:
-    """The fifth percentile of frame levels, dB full scale.
-
-    Digital silence between notes counts: nothing is quieter. That of a dropout does not, since it hides the floor.
-    """
+    """Return the fifth percentile of frame levels, dB full scale. Digital silence between notes counts: nothing is
+    quieter. A dropout does not, since it hides the floor."""
     kept = np.ones(len(levels), bool)
     for start_s, end_s in gaps:
         kept[int(start_s / FRAME_S) : math.ceil(end_s / FRAME_S)] = False
@@ -176,12 +170,13 @@ def noise_floor_db(levels: Samples, gaps: Sequence[tuple[float, float]]) -> floa
 
 
 def dropouts(mono: Samples, sample_rate_hz: int) -> list[tuple[float, float]]:
-    """Start and end in seconds of gaps of 3 to 400 ms, below -70 dB, whose neighbours of 20 ms sound above -45 dB."""
+    """Return start and end in seconds of gaps of 3 to 400 ms below -70 dB, with sound above -45 dB within 20 ms on both
+    sides."""
     step = max(1, int(0.001 * sample_rate_hz))
     whole = np.abs(mono[: len(mono) // step * step]).reshape(-1, step)
     if len(whole) < 50:
         return []
-    peaks = whole.max(axis=1)  # one value a millisecond
+    peaks = whole.max(axis=1)  # a value for each millisecond
     edges = np.flatnonzero(np.diff(np.concatenate(([0], (peaks < 10 ** (-70 / 20)).astype(np.int8), [0]))))
     loud, gaps = 10 ** (-45 / 20), []
     for start, end in zip(edges[::2], edges[1::2], strict=True):
@@ -192,10 +187,8 @@ def dropouts(mono: Samples, sample_rate_hz: int) -> list[tuple[float, float]]:
 
 
 def tempo_bpm(mono: Samples, sample_rate_hz: int) -> tuple[float, float]:
-    """Strongest periodicity of onsets: beats a minute (40 to 220, 0 for none) and its clearness, 0 to 1.
-
-    Spectral flux, autocorrelated, weighted towards 120 beats a minute as listeners are.
-    """
+    """Return the strongest periodicity of onsets in beats a minute (40 to 220, 0 for none) and its clearness, 0 to 1.
+    Computed from the autocorrelated spectral flux, weighted towards 120 beats a minute as by listeners."""
     hop, size = max(1, sample_rate_hz // 100), 1024
     if len(mono) < sample_rate_hz * 2:
         return 0.0, 0.0
@@ -222,21 +215,17 @@ def tempo_bpm(mono: Samples, sample_rate_hz: int) -> tuple[float, float]:
 
 
 def loudness_lufs(mono: Samples, sample_rate_hz: int) -> float:
-    """Gated loudness after ITU-R BS.1770-4 of one channel, in LUFS; -120 for silence. What builtin judges answer by.
-
-    The K-weighting is applied as a gain over frequency, which leaves out the filters' phase: power is all that counts.
-    """
+    """Return the gated loudness of a channel after ITU-R BS.1770-4 in LUFS, for builtin judges; -120 for silence. The
+    K-weighting is applied as a gain over frequency, without the filters' phase, irrelevant to power."""
     mono = _block_at_least(mono, sample_rate_hz)
     spectrum_ = np.fft.rfft(mono)
     return _gated(np.fft.irfft(spectrum_ * _k_gain(len(mono), sample_rate_hz), len(mono)), sample_rate_hz)
 
 
 def filtered_loudness_lufs(mono: Samples, sample_rate_hz: int) -> float:
-    """The same by the filters themselves, designed anew for the sample rate as libebur128 does; seven times as fast.
-
-    At 44.1 kHz and above both agree within 0.03 LU; at 8 kHz the filters bend by up to 0.4 LU.
-    """
-    from scipy.signal import sosfilt  # here: loading it takes longer than most commands
+    """Return the same by the filters themselves, designed for the sample rate like libebur128's; seven times as fast.
+    At 44.1 kHz and above both agree within 0.03 LU; at 8 kHz the filters bend by up to 0.4 LU."""
+    from scipy.signal import sosfilt  # imported here: loading takes longer than most commands
 
     mono = _block_at_least(mono, sample_rate_hz)
     return _gated(sosfilt(_k_filters(sample_rate_hz), mono), sample_rate_hz)
@@ -260,7 +249,7 @@ def _gated(weighted: Samples, sample_rate_hz: int) -> float:
 
 @cache
 def _k_filters(sample_rate_hz: int) -> Samples:
-    """BS.1770's shelf and high pass as second-order sections, by the analogue filters behind its table for 48 kHz."""
+    """Return BS.1770's shelf and high pass as second-order sections, from the analogue filters of its 48 kHz table."""
     k, q = np.tan(np.pi * 1681.974450955533 / sample_rate_hz), 0.7071752369554196
     high = 10 ** (3.999843853973347 / 20)
     middle, a0 = high**0.4996667741545416, 1 + k / q + k * k
@@ -272,7 +261,8 @@ def _k_filters(sample_rate_hz: int) -> Samples:
 
 
 def _k_gain(frames: int, sample_rate_hz: int) -> Samples:
-    """Amplitude gain of BS.1770's two filters at a spectrum's frequencies, from their coefficients at 48 kHz."""
+    """Return the amplitude gain of BS.1770's two filters at a spectrum's frequencies, from their coefficients at 48
+    kHz."""
     frequencies = np.fft.rfftfreq(frames, 1 / sample_rate_hz)
     z = np.exp(-2j * np.pi * np.minimum(frequencies, 23_999) / 48_000)
     shelf = (1.53512485958697 - 2.69169618940638 * z + 1.19839281085285 * z**2) / (

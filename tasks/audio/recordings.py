@@ -1,8 +1,8 @@
-"""Which clips are one recording, by acoustic fingerprints: copies, other encodings, excerpts.
+"""Group clips of one recording by acoustic fingerprints: copies, other encodings, excerpts.
 
-Chromaprint (through pyacoustid) writes eight 32-bit numbers a second, each a picture of how pitch classes move. Two
-clips are compared where they agree best: the likeness is the share of equal bits over what they have in common. Clips
-of the same recording have 0.85 and more, others about 0.5.
+Chromaprint (through pyacoustid) writes eight 32-bit numbers a second, each an image of moving pitch classes. Two clips
+are compared at their best alignment: the likeness is the share of equal bits over their overlap. Clips of the same
+recording have 0.85 and more, others about 0.5.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from earmark.tasks.audio.faults import LONGEST_S
 
 Print: TypeAlias = npt.NDArray[np.uint32]
 
-RATE_HZ = 11_025  # the rate at which Chromaprint listens
+RATE_HZ = 11_025  # Chromaprint's sample rate
 LEAST_NUMBERS = 16
-"""Numbers that two clips must have in common, about two seconds; shorter clips, below about four and a half seconds,
-have no usable fingerprint."""
-LEAST_DISTINCT = 8  # different numbers that a fingerprint must have: silence and steady tones all look alike
-NEIGHBOURS = 32  # clips with a number in common are candidates with as many of their neighbours in order
-PLACES = 3  # alignments of two clips that are tried, those with the most numbers in common first
+"""Least overlap of two clips in numbers, about two seconds; clips below about four and a half seconds have no usable
+fingerprint."""
+LEAST_DISTINCT = 8  # least different numbers of a fingerprint: silence and steady tones all look alike
+NEIGHBOURS = 32  # neighbours, in order of number and clip, paired as candidates if they share the number
+PLACES = 3  # alignments tried for two clips, starting from the most common numbers
 
 
 class Alike(NamedTuple):
     """Two clips that sound like one recording."""
 
-    first: int  # first, second: their places, first < second
+    first: int  # first, second: their indices, first < second
     second: int
     likeness: float  # share of equal bits, 0 to 1
 
 
 def fingerprint(path: Path, *, longest_s: float = LONGEST_S) -> Print:
-    """A clip's fingerprint, (numbers,), about eight a second; empty where the clip is too short or too uniform.
+    """Return a clip's fingerprint, (numbers,), about eight a second; empty for clips too short or too uniform.
 
     Raises:
         BadAudio: the clip cannot be decoded.
@@ -57,22 +57,23 @@ def fingerprint(path: Path, *, longest_s: float = LONGEST_S) -> Print:
 
 
 def alike(prints: Sequence[Print], threshold: float) -> list[Alike]:
-    """Pairs of clips that sound like one recording, each once, in order.
+    """Return pairs of clips that sound like one recording, each once, in order.
 
-    Candidates have a number in common; they are then compared bit by bit. Of many clips that are alike, not every pair
-    is compared, but enough that they hang together.
+    Candidates have a number in common; they are then compared bit by bit. In large groups of similar clips not every
+    pair is compared, but enough to connect the group.
 
     Args:
-        prints: fingerprints in a stable order; an empty one is like nothing.
-        threshold: least likeness, 0.5 to 1; 0.85 tells other encodings from other recordings.
+        prints: fingerprints in a stable order; an empty fingerprint matches nothing.
+        threshold: least likeness, 0.5 to 1; 0.85 separates other encodings from other recordings.
     """
     pairs = (Alike(first, second, _likeness(prints, first, second, places)) for first, second, places in _near(prints))
     return [pair for pair in pairs if pair.likeness >= threshold]
 
 
 def recordings(prints: Sequence[Print], threshold: float) -> list[int]:
-    """For each clip the first clip that sounds like it, directly or over others: its own place if there is none."""
-    from scipy.sparse import coo_array  # here: loading it takes longer than most commands
+    """Return for each clip the index of the first clip of its recording, found directly or over others: its own if
+    alone."""
+    from scipy.sparse import coo_array  # imported here: loading takes longer than most commands
     from scipy.sparse.csgraph import connected_components
 
     pairs = np.array([(pair.first, pair.second) for pair in alike(prints, threshold)], np.int64).reshape(-1, 2).T
@@ -82,7 +83,7 @@ def recordings(prints: Sequence[Print], threshold: float) -> list[int]:
 
 
 def _near(prints: Sequence[Print]) -> Iterator[tuple[int, int, list[int]]]:
-    """Candidates, and the alignments at which most numbers are equal: how far the second is to be shifted."""
+    """Yield candidate pairs, and the shifts of the second clip with the most equal numbers."""
     lengths = np.array([len(one) for one in prints], dtype=np.int64)
     if not lengths.sum():
         return
@@ -110,14 +111,14 @@ def _near(prints: Sequence[Print]) -> Iterator[tuple[int, int, list[int]]]:
 def _first_of_runs(
     numbers: Print, clips: npt.NDArray[np.int64], places: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.bool_]:
-    """Where a number does not repeat the one before it in its clip."""
+    """Return a mask of numbers different from the preceding number of their clip."""
     repeats = np.zeros(len(numbers), dtype=bool)
     repeats[1:] = (numbers[1:] == numbers[:-1]) & (clips[1:] == clips[:-1]) & (places[1:] > 0)
     return ~repeats
 
 
 def _likeness(prints: Sequence[Print], first: int, second: int, shifts: Sequence[int]) -> float:
-    """Share of equal bits at the best of some alignments; 0 where too little is in common."""
+    """Return the share of equal bits at the best of some alignments; 0 if the overlap is too short."""
     a, b, best = prints[first], prints[second], 0.0
     for shift in shifts:
         begin, end = max(0, shift), min(len(a), len(b) + shift)
@@ -128,7 +129,7 @@ def _likeness(prints: Sequence[Print], first: int, second: int, shifts: Sequence
 
 
 def require_chromaprint() -> ModuleType:
-    """Chromaprint's binding.
+    """Import Chromaprint's binding.
 
     Raises:
         ConfigError: the library is not installed.

@@ -1,7 +1,5 @@
-"""Long recordings cut into segments of about a minute: where, by a pure rule over levels; and their files.
-
-The paper (AnyAudio-Judge) has one-minute segments of films and does not say how they were cut; the rule is ours.
-"""
+"""Cut long recordings into segments of about a minute, by a pure rule over levels; write their files. The paper
+(AnyAudio-Judge) has one-minute segments of films, without a method of cutting them; the rule is ours."""
 
 from __future__ import annotations
 
@@ -22,32 +20,33 @@ Levels = npt.NDArray[np.float64]
 Lost = Literal["segment_silent", "segment_fades", "segment_too_short"]
 
 FRAME_S = 0.1
-BLOCK = 5  # frames over which a fade is followed, and a quiet place looked for: half a second
-FADE_STEP_DB = 0.5  # at least what a block of a fade is louder than the one before, seen from the silence
-FADE_RISE_DB = 10.0  # at least what a fade gains in all; less is an ordinary beginning or end
+BLOCK = 5  # frames: half a second, the unit for fades and quiet places
+FADE_STEP_DB = 0.5  # least rise from block to block of a fade, away from the silence
+FADE_RISE_DB = 10.0  # least rise of a whole fade; below, it is an ordinary beginning or end
 
 
-class Rule(NamedTuple):
-    """How a recording is cut."""
+class CutRule(NamedTuple):
+    """Parameters of cutting a recording."""
 
-    least_s: float  # least_s, most_s: of a segment; the first above 0 and not above the second
+    least_s: float  # least_s, most_s: lengths of a segment, 0 < least_s <= most_s
     most_s: float
     silent_below_dbfs: float  # frames below it are silent
-    longest_silence_s: float  # silence of this length, at least, is in no segment
+    longest_silence_s: float  # silence of at least this length is left out of segments
 
 
 class Piece(NamedTuple):
-    """A part of a recording: a segment, or what is in none."""
+    """A part of a recording: a segment, or a part outside of any segment."""
 
     start: int  # start, end: frames of `FRAME_S`, the end not included
     end: int
-    lost: Lost | None = None  # why it is in no segment; None for a segment
+    lost: Lost | None = None  # reason for leaving it out; None for a segment
 
 
 def levels_of(path: Path, longest_s: float = LONGEST_S) -> tuple[Levels, float]:
-    """The levels of a file's frames of 0.1 s: root mean squares over samples and channels, dB full scale, (frames,).
+    """Return the levels of a file's frames of 0.1 s, (frames,), and the length of a frame in seconds.
 
-    A last part of a frame counts as one. Beside them the length of a frame in seconds: whole samples.
+    Levels are root mean squares over samples and channels in dB full scale. A partial last frame counts as a frame; a
+    frame has a whole number of samples.
 
     Raises:
         BadAudio: the file cannot be decoded.
@@ -60,15 +59,15 @@ def levels_of(path: Path, longest_s: float = LONGEST_S) -> tuple[Levels, float]:
     return np.maximum(np.array(levels), FLOOR_DB), frame_s
 
 
-def pieces_of(levels: Levels, rule: Rule) -> list[Piece]:
-    """Cut a recording: long silence out of it, then the fades beside that, then what is left into segments.
+def pieces_of(levels: Levels, rule: CutRule) -> list[Piece]:
+    """Cut long silence out of a recording, then adjacent fades, then divide the rest into segments.
 
-    A fade is what grows louder with every half second away from silence, or from the recording's end. A segment ends
-    in the middle of the longest silence that its lengths allow, else in the quietest half second; of equal ones in that
-    nearest to the middle of the allowed lengths. What is left is lost only where no number of segments can fill it.
+    A fade grows louder with every half second away from silence, or from the recording's end. A segment ends in the
+    middle of the longest silence within its allowed lengths, else in the quietest half second; of equal candidates,
+    nearest to the middle of the allowed lengths. A rest is lost only if no number of segments can fill it.
 
     Returns:
-        Pieces in order that cover every frame once.
+        Pieces in order, covering every frame once.
     """
     pieces: list[Piece] = []
     silent = levels < rule.silent_below_dbfs
@@ -82,12 +81,12 @@ def pieces_of(levels: Levels, rule: Rule) -> list[Piece]:
 
 
 def write_segments(source: Path, ends: Sequence[int], targets: Sequence[Path | None], longest_s: float) -> None:
-    """Write the parts of a recording as 16-bit FLAC: one or two channels as they are, more of them averaged.
+    """Write the parts of a recording as 16-bit FLAC: one or two channels unchanged, more of them averaged.
 
     Args:
         source: the recording.
-        ends: the frame at which each part ends, in order; the last is the recording's.
-        targets: the file of each part; None for one that is not written.
+        ends: end frames of the parts, in order; the last is the recording's.
+        targets: the file of each part; None to skip it.
         longest_s: as `levels_of`.
 
     Raises:
@@ -111,7 +110,7 @@ def write_segments(source: Path, ends: Sequence[int], targets: Sequence[Path | N
 
 
 def _up_to(frames: Iterator[tuple[int, Samples]], end: int) -> Iterator[tuple[int, Samples]]:
-    """Frames up to one that is the last before `end`; what follows stays in the iterator."""
+    """Yield frames up to the last before `end`; the rest stays in the iterator."""
     for number, samples in frames:
         yield number, samples
         if number + 1 == end:
@@ -119,7 +118,7 @@ def _up_to(frames: Iterator[tuple[int, Samples]], end: int) -> Iterator[tuple[in
 
 
 def _in_parts(blocks: Iterator[Samples], size: int) -> Iterator[Samples]:
-    """Samples in parts of one size; the last may be shorter."""
+    """Yield samples in parts of `size` frames; the last may be shorter."""
     rest: Samples | None = None
     for block in blocks:
         whole = block if rest is None else np.concatenate((rest, block))
@@ -139,13 +138,13 @@ def _frames(seconds: float) -> int:
 
 
 def _runs(marks: npt.NDArray[np.bool_], least: int) -> list[tuple[int, int]]:
-    """Where `least` marks or more follow each other: starts, and ends that are not included."""
+    """Return starts and exclusive ends of runs of at least `least` marks."""
     edges = np.flatnonzero(np.diff(np.concatenate(([0], marks.astype(np.int8), [0]))))
     return [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True) if b - a >= least]
 
 
-def _scene(levels: Levels, silent: npt.NDArray[np.bool_], start: int, end: int, rule: Rule) -> Iterator[Piece]:
-    """The pieces of what lies between two silences."""
+def _scene(levels: Levels, silent: npt.NDArray[np.bool_], start: int, end: int, rule: CutRule) -> Iterator[Piece]:
+    """Yield the pieces between two silences."""
     if start == end:
         return
     first = min(end, start + _fade(levels[start:end]))
@@ -158,7 +157,7 @@ def _scene(levels: Levels, silent: npt.NDArray[np.bool_], start: int, end: int, 
 
 
 def _fade(levels: Levels) -> int:
-    """How many frames a fade at the beginning has; 0 where there is none."""
+    """Return the number of frames of a fade at the beginning; 0 for none."""
     blocks = len(levels) // BLOCK
     means = 10 * np.log10((10 ** (levels[: blocks * BLOCK] / 10)).reshape(blocks, BLOCK).mean(axis=1))
     rising = 0
@@ -167,11 +166,11 @@ def _fade(levels: Levels) -> int:
     return rising * BLOCK if rising and means[rising] - means[0] >= FADE_RISE_DB else 0
 
 
-def _segments(levels: Levels, silent: npt.NDArray[np.bool_], start: int, end: int, rule: Rule) -> Iterator[Piece]:
+def _segments(levels: Levels, silent: npt.NDArray[np.bool_], start: int, end: int, rule: CutRule) -> Iterator[Piece]:
     shortest, longest = _frames(rule.least_s), _frames(rule.most_s)
     while end - start > longest:
         cuts = np.arange(start + shortest, start + longest + 1)
-        fits = end - cuts <= (end - cuts) // shortest * longest  # some number of segments fills what is left
+        fits = end - cuts <= (end - cuts) // shortest * longest  # some number of segments fills the rest
         cut = _best(levels, silent, cuts[fits] if fits.any() else cuts, start + (shortest + longest) / 2)
         yield Piece(start, cut)
         start = cut
@@ -180,7 +179,7 @@ def _segments(levels: Levels, silent: npt.NDArray[np.bool_], start: int, end: in
 
 
 def _best(levels: Levels, silent: npt.NDArray[np.bool_], cuts: npt.NDArray[np.int64], middle: float) -> int:
-    """Of the frames before which may be cut the best one."""
+    """Return the best of the allowed cuts."""
     low, high = int(cuts[0]), int(cuts[-1])
     allowed = set(cuts.tolist())
     pauses = [(low + (a + b) // 2, b - a) for a, b in _runs(silent[low:high], 1)]

@@ -1,9 +1,9 @@
-"""What a CLAP model of `transformers` makes of audio: embeddings, and how well a clip fits a text, the cosine of both.
+"""Compute CLAP embeddings of audio with `transformers`, and the cosine of clip and text.
 
 Both are measured once and kept, by clip and model, for every corpus and evaluation of a store.
 
-A clip longer than the model's window (10 s) is heard in consecutive windows, whose embeddings are averaged: the
-model's own way, random crops, would give another number each time.
+A clip longer than the model's window (10 s) is split into consecutive windows, with their embeddings averaged: the
+model's own way, random crops, would differ from run to run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from earmark.schemas.errors import ConfigError, InputError, MissingExtraError
+from earmark.schemas.errors import ConfigError, InputError, MissingExtraError, model_fault
 from earmark.schemas.files import open_regular
 from earmark.schemas.sqlite import connected, write_ahead
 from earmark.tasks.audio.decode import decode_mono
@@ -29,9 +29,9 @@ from earmark.tasks.audio.faults import BadAudio
 Vector: TypeAlias = npt.NDArray[np.float32]
 _Clap: TypeAlias = tuple[Any, Any]
 
-BATCH = 8  # windows or texts that go through the model together
-MOST_WINDOWS = 30  # of a clip; what lies beyond, after five minutes of a ten-second window, is not used
-DECIMALS = 4  # scores are rounded: further digits change with the company in a batch
+BATCH = 8  # windows or texts in a batch of the model
+MOST_WINDOWS = 30  # of a clip; the rest, after five minutes for windows of ten seconds, is not used
+DECIMALS = 4  # scores are rounded: further digits depend on the batch
 _WEIGHED = ("*.json", "*.txt", "*.model", "*.safetensors", "*.bin")
 _SCHEMA = (
     """CREATE TABLE IF NOT EXISTS similarities (
@@ -45,39 +45,40 @@ _SCHEMA = (
 )
 
 
-class Said(NamedTuple):
-    """A clip and what may be said of it."""
+class ClipText(NamedTuple):
+    """A clip and a text about it."""
 
     clip_sha256: str  # SHA-256 of the clip's file
-    path: Path  # where it lies
-    text: str  # in a language that the model knows; most know English alone
+    path: Path  # its file
+    text: str  # in a language of the model; most have English alone
 
 
 class Similarity:
-    """A CLAP model and what it said before.
+    """A CLAP model with its cache of results.
 
     Args:
-        model: a folder, or a name on the Hub; with the folder no network is needed.
-        kept: the SQLite file of earlier embeddings and scores; created when missing.
+        model: a folder (no network is needed), or a name on the Hub.
+        kept: the SQLite file of earlier embeddings and scores, created if missing.
+        redecoded: clips, by SHA-256, decoded in part by Earmark 1.0.0 (`MediaIndex.redecoded`).
     """
 
-    def __init__(self, model: str, kept: Path) -> None:
-        self.model = model
+    def __init__(self, model: str, kept: Path, redecoded: frozenset[str] = frozenset()) -> None:
+        self.model, self._redecoded = model, redecoded
         kept.parent.mkdir(parents=True, exist_ok=True)
         self._kept = kept
 
-    def cosines(self, pairs: Sequence[Said], seen: Callable[[int], None] = lambda count: None) -> list[float]:
-        """The cosine similarity of each clip with its text, -1 to 1, to four decimals.
+    def cosines(self, pairs: Sequence[ClipText], seen: Callable[[int], None] = lambda count: None) -> list[float]:
+        """Return the cosine similarity of each clip with its text, -1 to 1, to four decimals.
 
-        A text goes through the model once a call, a clip once ever, both only if the pair was not met before; results
-        are stored batch by batch, so that a kill costs one batch.
+        The model runs once a call for a text and once ever for a clip, both only for new pairs; results are stored
+        batch by batch, so that a kill costs a single batch.
 
         Raises:
             MissingExtraError: transformers or torch is missing.
             ConfigError: the model cannot be loaded.
             InputError: a clip cannot be decoded.
         """
-        keys = [(one.clip_sha256, hashlib.sha256(one.text.encode()).hexdigest()) for one in pairs]
+        keys = [(self._name(one.clip_sha256), hashlib.sha256(one.text.encode()).hexdigest()) for one in pairs]
         with self._open() as connection:
             query = "SELECT cosine FROM similarities WHERE model_sha256 = ? AND clip_sha256 = ? AND text_sha256 = ?"
             rows = ((key, connection.execute(query, (self.digest, *key)).fetchone()) for key in set(keys))
@@ -102,8 +103,8 @@ class Similarity:
     def embeddings(
         self, paths: Mapping[str, Path | None], seen: Callable[[int], None] = lambda count: None
     ) -> dict[str, Vector]:
-        """The embedding of each clip, (dimensions,), of length 1, by SHA-256; a clip goes through the model once ever.
-        One that lies nowhere is left out, unless its embedding is kept. It raises as `cosines`."""
+        """Return the embedding of each clip, (dimensions,), of length 1, by SHA-256; raise errors as `cosines`. The
+        model runs once ever for a clip. Clips without path and stored embedding are left out."""
         vector_of = {}
         with self._open() as connection:
             for clip, vector in self._vectors(connection, paths):
@@ -112,16 +113,20 @@ class Similarity:
         return vector_of
 
     def load(self) -> None:
-        """Load the model, so that its faults come before the work of finding clips.
+        """Load the model, so that its errors appear before clips are searched.
 
         Raises:
             MissingExtraError, ConfigError: as `cosines`.
         """
         _ = self._clap
 
+    def _name(self, clip: str) -> str:
+        """Return the key of a clip's stored results."""
+        return f"{clip}/ffmpeg" if clip in self._redecoded else clip
+
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over the names and contents of the model's files."""
+        """Return the SHA-256 over the names and contents of the model's files."""
         whole = hashlib.sha256()
         for path in sorted({path for pattern in _WEIGHED for path in self._folder.glob(pattern)}):
             with open_regular(path) as file:
@@ -150,19 +155,18 @@ class Similarity:
             import torch
             from transformers import AutoProcessor, ClapModel
         except ImportError:
-            raise MissingExtraError("a similarity model", "audio") from None
+            raise MissingExtraError("a similarity model", "models") from None
         try:
-            processor = AutoProcessor.from_pretrained(self._folder)
-            model = ClapModel.from_pretrained(self._folder, dtype=torch.float32).eval()
-        except (OSError, ValueError, KeyError) as error:
-            what = " ".join(str(error).split())[:200]
+            processor = AutoProcessor.from_pretrained(self._folder, trust_remote_code=False)
+            model = ClapModel.from_pretrained(self._folder, dtype=torch.float32, trust_remote_code=False).eval()
+        except Exception as error:  # noqa: BLE001 - errors of pickle, safetensors and transformers share no base
             raise ConfigError(
-                f"similarity model '{self.model}': expected a CLAP model of transformers: {what}"
+                f"similarity model '{self.model}': expected a CLAP model of transformers: {model_fault(error)}"
             ) from None
         return processor, model.to("cuda" if torch.cuda.is_available() else "cpu")
 
     def _texts(self, texts: dict[str, str]) -> dict[str, Vector]:
-        """Embeddings, by SHA-256 of the text."""
+        """Return embeddings by SHA-256 of the text."""
         if not texts:
             return {}
         processor, model = self._clap
@@ -180,23 +184,24 @@ class Similarity:
     def _vectors(
         self, connection: sqlite3.Connection, paths: Mapping[str, Path | None]
     ) -> Iterator[tuple[str, Vector]]:
-        """Clips' embeddings one by one: those that are kept, then those that are measured now and kept."""
+        """Yield clips' embeddings: first stored ones, then new ones, stored as they come."""
         query = "SELECT vector FROM embeddings WHERE model_sha256 = ? AND clip_sha256 = ?"
         new = {}
         for clip, path in paths.items():
-            row = connection.execute(query, (self.digest, clip)).fetchone()
+            row = connection.execute(query, (self.digest, self._name(clip))).fetchone()
             if row is not None:
                 yield clip, np.frombuffer(row[0], "<f4")
             elif path is not None:
                 new[clip] = path
         for clip, vector in self._clips(new):
             content = np.asarray(vector, "<f4").tobytes()
-            connection.execute("INSERT OR IGNORE INTO embeddings VALUES (?, ?, ?)", (self.digest, clip, content))
+            key = (self.digest, self._name(clip), content)
+            connection.execute("INSERT OR IGNORE INTO embeddings VALUES (?, ?, ?)", key)
             connection.commit()
             yield clip, vector
 
     def _clips(self, paths: Mapping[str, Path]) -> Iterator[tuple[str, Vector]]:
-        """Clips' embeddings one by one: the mean over a clip's windows, of length 1."""
+        """Yield clips' embeddings: the mean over a clip's windows, scaled to length 1."""
         if not paths:
             return
         processor, model = self._clap
@@ -216,7 +221,7 @@ class Similarity:
                 signals = [window for _, window in batch]
                 inputs = listener(signals, sampling_rate=rate, return_tensors="pt").to(model.device)
                 if "is_longer" in inputs:
-                    inputs["is_longer"] = inputs["is_longer"] & False  # the extractor marks one of a batch by lot
+                    inputs["is_longer"] = inputs["is_longer"] & False  # the extractor marks a random clip of a batch
                 clips = [clip for clip, _ in batch]
                 yield from zip(clips, self._embedded(model.get_audio_features, inputs), strict=True)
 
@@ -241,7 +246,7 @@ class Similarity:
 
 
 def _windows(samples: npt.NDArray[np.floating], length: int, rate: int) -> Iterator[npt.NDArray[np.floating]]:
-    """Consecutive windows; a rest of less than a second is left out where there is another window."""
+    """Yield consecutive windows; skip a rest below a second after another window."""
     for start in range(0, min(len(samples), MOST_WINDOWS * length), length):
         window = samples[start : start + length]
         if start == 0 or len(window) >= rate:

@@ -1,8 +1,9 @@
-"""An audio file as a stream of blocks, whatever it is packed in: told by its content, never by its name.
+"""Read an audio file of any container as a stream of blocks, detecting the format by content, never by name.
 
-libsndfile reads WAV, FLAC, MP3, Ogg (Vorbis, Opus) and more, the `ffmpeg` command M4A. Whatever is wrong with a file is
-a `BadAudio` with a fixed reason. How long a file says it is, is looked at before a sample is decoded, and how long it
-proves to be, while it is decoded: no file costs more than the longest one that is allowed.
+libsndfile reads WAV, FLAC, MP3, Ogg (Vorbis, Opus) and more. FFmpeg reads formats refused by libsndfile (M4A, AAC,
+WebM, WMA, WavPack) and, whole, files read by it only in part. Any fault of a file is a `BadAudio` with a fixed reason.
+The header's length is checked before decoding, and the actual length during decoding: no file costs more than the
+longest allowed.
 """
 
 from __future__ import annotations
@@ -19,15 +20,17 @@ import numpy.typing as npt
 import soundfile
 
 from earmark.schemas.files import NotAFile, open_regular
+from earmark.tasks.audio.extent import cut_by_estimate, is_unknown, wav_data_unknown
 from earmark.tasks.audio.faults import LONGEST_S, BadAudio, check_finite, check_form, check_length
-from earmark.tasks.audio.mp4 import Mp4Sound, is_mp4
+from earmark.tasks.audio.ffmpeg import FfmpegSound
 
 Samples = npt.NDArray[np.float32]
 
-BLOCK_VALUES = 1 << 17  # samples over all channels that are decoded at once: half a megabyte
-SLACK_FRAMES = 4608  # an MP3 may end up to four of its own frames before its header says so
+BLOCK_VALUES = 1 << 17  # samples over all channels decoded at once: half a megabyte
+SLACK_FRAMES = 4608  # an MP3 may end up to four of its own frames before its header's length
 
-_NO_LENGTH = 1 << 60  # at least this, libsndfile says where a FLAC stream leaves its length open
+_NO_LENGTH = 1 << 60  # libsndfile's count, or more, for FLAC streams without a length
+LOSSY_STREAMS = {"mp3", "mp2", "mp1", "vorbis", "opus"}
 _CODECS = {"MPEG_LAYER_III": "mp3", "MPEG_LAYER_II": "mp2", "MPEG_LAYER_I": "mp1"}
 
 
@@ -36,13 +39,13 @@ class Sound(Protocol):
 
     sample_rate_hz: int
     channels: int
-    codec: str  # `flac`, `mp3`, `vorbis`, `opus`, `aac`; for plain samples their form: `pcm_16`, `float`
+    codec: str  # `flac`, `mp3`, `vorbis`, `opus`, `aac`, …; for plain samples their form: `pcm_16`, `float`
 
     def blocks(self) -> Iterator[Samples]:
-        """Samples (frames, channels), full scale ±1, in order. A block's memory may be used again for the next.
+        """Yield samples (frames, channels), full scale ±1, in order. A block's memory may be reused for the next.
 
         Raises:
-            BadAudio: the file ends too soon, cannot be decoded, holds NaN, or goes on for longer than is allowed.
+            BadAudio: the file ends too soon, cannot be decoded, holds NaN, or is longer than the limit.
         """
         ...
 
@@ -52,12 +55,12 @@ def open_sound(path: Path, longest_s: float = LONGEST_S) -> Iterator[Sound]:
     """Open an audio file.
 
     Args:
-        longest_s: a file that says it is longer is refused before it is decoded; one that proves longer, then.
+        longest_s: limit of the length in the header, checked before decoding, and of the decoded length.
 
     Raises:
-        BadAudio: it is not there, no audio, empty, or too long.
+        BadAudio: the file is missing, not audio, empty, or too long.
     """
-    with open_file(path) as file, sound_of(file, path, longest_s) as sound:
+    with open_file(path) as file, sound_of(file, longest_s) as sound:
         yield sound
 
 
@@ -66,17 +69,17 @@ def open_file(path: Path) -> Iterator[FileIO]:
     """Open an audio file as bytes.
 
     Raises:
-        BadAudio: it is not there, no file, cannot be read, or is empty.
+        BadAudio: the file is missing, not a file, unreadable, or empty.
     """
     try:
-        file = open_regular(path)  # libsndfile moves the handle, which a buffer would not see
+        file = open_regular(path)  # unbuffered: libsndfile moves the handle
     except FileNotFoundError:
         raise BadAudio("audio_missing", f"expected an audio file, found nothing at {path.name}") from None
     except IsADirectoryError:
         raise BadAudio("audio_not_a_file", "expected an audio file, found a folder") from None
     except NotAFile as error:
         raise BadAudio("audio_not_a_file", str(error.strerror)) from None
-    except (OSError, ValueError) as error:  # ValueError: a path that no file can have
+    except (OSError, ValueError) as error:  # ValueError: an impossible path
         what = getattr(error, "strerror", None) or str(error)
         raise BadAudio("audio_unreadable", f"expected an audio file: {what}") from None
     with file:
@@ -86,18 +89,47 @@ def open_file(path: Path) -> Iterator[FileIO]:
 
 
 @contextmanager
-def sound_of(file: FileIO, path: Path, longest_s: float) -> Iterator[Sound]:
-    """The audio in an open file.
+def sound_of(file: FileIO, longest_s: float) -> Iterator[Sound]:
+    """Yield the audio in an open file.
 
     Raises:
-        BadAudio: it is no audio, or too long.
+        BadAudio: the file is not audio, or too long.
     """
-    with Mp4Sound(path, longest_s) if is_mp4(file) else _Sndfile(file, longest_s) as sound:
+    with _open(file, longest_s) as sound:
         yield sound
 
 
+def was_cut(path: Path, codec: str) -> bool:
+    """Return whether Earmark 1.0.0, with libsndfile alone, silently read only a part of this file."""
+    if codec not in LOSSY_STREAMS:
+        return False
+    try:
+        with open_file(path) as file, _Sndfile(file, LONGEST_S) as sound:
+            return sound.stops_early()
+    except BadAudio:  # libsndfile refuses it: nothing was read at all
+        return False
+
+
+def _open(file: FileIO, longest_s: float) -> _Sndfile | FfmpegSound:
+    if wav_data_unknown(file):
+        return FfmpegSound(file, longest_s)
+    try:
+        sound = _Sndfile(file, longest_s)
+    except BadAudio as refused:
+        if refused.reason != "audio_unreadable":
+            raise
+        try:
+            return FfmpegSound(file, longest_s)
+        except BadAudio as bad:
+            raise (refused if bad.reason == "audio_unreadable" else bad) from None
+    if not sound.stops_early():
+        return sound
+    sound.close()
+    return FfmpegSound(file, longest_s)
+
+
 class _Sndfile:
-    """Audio that libsndfile reads. It gets a handle, so that a name's ending decides nothing."""
+    """Audio read by libsndfile through a handle, so that a name's ending decides nothing."""
 
     def __init__(self, file: FileIO, longest_s: float) -> None:
         self._file, self._longest_s = file, longest_s
@@ -119,11 +151,23 @@ class _Sndfile:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free libsndfile's resources; the file stays open."""
         self._sound.close()
 
+    def stops_early(self) -> bool:
+        """Return whether libsndfile stops before the end: at its estimate, a tag's count or the first Ogg link."""
+        at = self._file.tell()
+        try:
+            return (self.codec in LOSSY_STREAMS) and cut_by_estimate(self._file, self._sound.frames)
+        finally:
+            self._file.seek(at)  # libsndfile continues from its old position
+
     def blocks(self) -> Iterator[Samples]:
-        """See `Sound`."""
-        # Not by soundfile's own blocks(): where a file ends early, those go on with whatever the memory held.
+        """Yield samples as specified by `Sound`."""
+        # Not by soundfile's own blocks(): after an early end it continues with uninitialised memory.
         buffer = np.empty((BLOCK_VALUES // self.channels, self.channels), np.float32)
         done, claimed = 0, self._sound.frames
         while True:
@@ -147,13 +191,13 @@ class _Sndfile:
             raise BadAudio("audio_truncated", f"expected more, found {done / self.sample_rate_hz:.1f} s and no end")
 
     def _cut_short(self) -> bool:
-        """Whether a WAV or Ogg file stops before its container ends, which libsndfile passes over in silence."""
+        """Return whether a WAV or Ogg file ends before its container does, an error ignored by libsndfile."""
         size = os.fstat(self._file.fileno()).st_size
         self._file.seek(0)
         head = self._file.read(8)
         if head[:4] == b"RIFF":
-            promised = int.from_bytes(head[4:], "little")  # the largest numbers stand for "not known" in streams
-            return promised < 0xFFFF_FF00 and promised + 8 > size + 1
+            promised = int.from_bytes(head[4:], "little")
+            return not is_unknown(promised) and promised + 8 > size + 1
         if head[:4] == b"OggS":
             self._file.seek(max(0, size - (1 << 16)))
             tail = self._file.read()

@@ -1,4 +1,4 @@
-"""`captions`: which seconds of a track are heard, and what every stage of a pipeline is asked."""
+"""Choose the seconds of a track to hear, and word the requests of every stage of a caption pipeline."""
 
 from __future__ import annotations
 
@@ -6,44 +6,36 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from earmark.schemas.caption_checks import Checks
+from earmark.schemas.caption_checks import CaptionChecks
 from earmark.schemas.captions import Captions, Listening, Pipeline, role_of
-from earmark.tasks.annotation.prompts import Prompt, prompt_named
 from earmark.tasks.annotation.request import Audio, AudioForm, YesNo
-from earmark.tasks.build.ask import Ask, Posed, Row, pose
-from earmark.tasks.build.checks import Fault
-from earmark.tasks.build.forecast import imagined
 from earmark.tasks.captions.checks import find_faults
 from earmark.tasks.importers.jamendo import MARK, Tag
-from earmark.tasks.text.tag_words import vocal_tags, written
+from earmark.tasks.pipeline.ask import Ask, Row, Values
+from earmark.tasks.pipeline.checks import Fault
+from earmark.tasks.text.tag_words import written
+from earmark.tasks.text.voices import calls_for_voices
 
 MERGING, JUDGING = "caption-merge", "caption-voices"
 Span = tuple[float, float]
 TRACKS_A_SHARD = 50
 HEARD_A_SHARD_S = 6_000.0  # encoded, it is in memory at once: about 1 MB for each half minute at 16 kHz
+LEAST_YES = 0.5  # probability of yes from which a caption speaks of voices: yes is the likelier answer
 LISTENING = {"direct": "caption-direct", "describe": "caption-describe", "mix": "caption-mix"}
 
 
-def listening_prompt(pipeline: Pipeline) -> Prompt:
-    """The prompt that the stage that hears is asked with."""
-    return prompt_named(LISTENING[pipeline.listen.ask])
+def listening_prompt(config: Captions, row: Row) -> str:
+    """Return the name of the prompt of the listening stage."""
+    return LISTENING[pipeline_of(config, row).listen.ask]
 
 
-def refining_prompt(pipeline: Pipeline) -> Prompt:
-    """The prompt that the stage that refines is asked with."""
-    return prompt_named(MERGING if pipeline.listen.spans > 1 else "caption-refine")
-
-
-def prompt_digests(config: Captions) -> dict[str, str]:
-    """SHA-256 of the prompts that ask, by name and version."""
-    prompts = [listening_prompt(pipeline) for pipeline in config.pipelines]
-    prompts += [refining_prompt(pipeline) for pipeline in config.pipelines if pipeline.refine]
-    prompts += [prompt_named(JUDGING) for pipeline in config.pipelines if pipeline.judge]
-    return {prompt.id: prompt.sha256 for prompt in prompts}
+def refining_prompt(config: Captions, row: Row) -> str:
+    """Return the name of the prompt of the refining stage."""
+    return MERGING if pipeline_of(config, row).listen.spans > 1 else "caption-refine"
 
 
 def cut(duration_s: float, listen: Listening) -> list[list[Span]]:
-    """Which seconds of a track are heard: for each segment its spans, in order, none longer than the model hears."""
+    """Return the spans to hear of each segment of a track, in order, none longer than the model's limit."""
     parts = max(1, math.ceil(round(duration_s / listen.hears_s, 6)))
     if listen.segments:
         length = duration_s / parts
@@ -64,10 +56,10 @@ def _span(start_s: float, end_s: float) -> Span:
 
 
 def shard_sizes(config: Captions, durations_s: Sequence[float]) -> list[int]:
-    """How many tracks each shard has: no more than a number of them, and no more sound than fits in memory.
+    """Return the number of tracks in each shard, limited by count and by the sound fitting in memory.
 
-    A track that is longer by itself is a shard of its own. With a provider's batch API a shard fills a batch; what is
-    heard of it is then encoded as it is sent.
+    A longer track is a shard of its own. With a provider's batch API a shard fills a batch; its spans
+    are then encoded as they are sent.
     """
     batch = max((role.batch_requests for role in config.asked().values() if role.batch), default=0)
     most, most_s = max(TRACKS_A_SHARD, batch), math.inf if batch else HEARD_A_SHARD_S
@@ -89,12 +81,12 @@ def shard_sizes(config: Captions, durations_s: Sequence[float]) -> list[int]:
 
 
 def pipeline_of(config: Captions, row: Row) -> Pipeline:
-    """The pipeline that a row is on its way through."""
+    """Return the pipeline of a row."""
     return next(pipeline for pipeline in config.pipelines if pipeline.name == row["pipeline"])
 
 
 def spans_of(pipeline: Pipeline, track: Row) -> list[list[Row]]:
-    """What a pipeline hears of a track (a row of `pool.sql`): for each segment a row a span."""
+    """Return the spans a pipeline hears of a track (a row of `pool.sql`): for each segment a row per span."""
     return [
         [
             {**track, "pipeline": pipeline.name, "segment": segment, "span": number, "start_s": start_s, "end_s": end_s}
@@ -105,7 +97,7 @@ def spans_of(pipeline: Pipeline, track: Row) -> list[list[Row]]:
 
 
 def audio_of(config: Captions, span: Row) -> Audio:
-    """The audio of a span, in the form that its pipeline's model gets."""
+    """Return the audio of a span, in the form for its pipeline's model."""
     duration_s = span["duration_s"]
     return Audio(
         span["clip_sha256"],
@@ -113,44 +105,34 @@ def audio_of(config: Captions, span: Row) -> Audio:
         start_s=span["start_s"] or None,
         end_s=span["end_s"] if span["end_s"] < duration_s - 0.001 else None,
         duration_s=duration_s,
-        form=AudioForm(**pipeline_of(config, span).listen.hearing.model_dump()),
+        form=AudioForm(pipeline_of(config, span).listen.hearing.sample_rate_hz),
     )
 
 
-def listening_request(config: Captions, span: Row) -> Posed:
-    """What is in a span. Nothing but its audio reaches a model; builtin ones get the track's tags too."""
-    pipeline = pipeline_of(config, span)
+def listening_values(config: Captions, span: Row) -> Values:
+    """Show a span's audio alone to a model; builtin ones get the track's tags too."""
     tags = [Tag(category, name) for category, _, name in (mark.partition(MARK) for mark in span["tags"])]
-    words = [written(tag) for tag in tags if tag not in vocal_tags()]
-    return pose(pipeline.listen, listening_prompt(pipeline), {"tags": words}, clip=audio_of(config, span))
+    words = [written(tag) for tag in tags if not calls_for_voices(tag)]
+    return Values({"clip": audio_of(config, span)}, {"tags": words})
 
 
-def refining_request(config: Captions, segment: Row) -> Posed:
-    """A caption from the `texts` of a segment's spans."""
-    pipeline, texts = pipeline_of(config, segment), segment["texts"]
-    assert pipeline.refine is not None
-    prompt = refining_prompt(pipeline)
-    values = {"descriptions": texts} if prompt.name == MERGING else {"description": texts[0]}
-    return pose(pipeline.refine, prompt, {"texts": texts}, **values)
+def refining_values(config: Captions, segment: Row) -> Values:
+    """Show the `texts` of a segment's spans."""
+    texts = segment["texts"]
+    merging = refining_prompt(config, segment) == MERGING
+    return Values({"descriptions": texts} if merging else {"description": texts[0]}, {"texts": texts})
 
 
-def judging_request(config: Captions, segment: Row) -> Posed:
-    """Whether a caption speaks of voices."""
-    judge = pipeline_of(config, segment).judge
-    assert judge is not None
-    return pose(judge, prompt_named(JUDGING), None, YesNo(), caption=segment["text"])
-
-
-def checks_of(pipeline: Pipeline, stage: str) -> Checks:
-    """The checks of a stage that writes."""
+def checks_of(pipeline: Pipeline, stage: str) -> CaptionChecks:
+    """Return the checks of a writing stage."""
     return pipeline.refine.checks if stage == "refine" and pipeline.refine else pipeline.listen.text_checks
 
 
 def flags_of(pipeline: Pipeline, stage: str, value: Any) -> list[str]:
-    """What an answer does not pass and the config only notes."""
+    """Return an answer's faults that the config only flags."""
     if stage == "judge":
         judge = pipeline.judge
-        return ["implies_vocals"] if judge and judge.action == "flag" and value["p_yes"] >= judge.least else []
+        return ["implies_vocals"] if judge and judge.action == "flag" and value["p_yes"] >= LEAST_YES else []
     checks, text = checks_of(pipeline, stage), value.strip()
     if not (checks.flag and text):
         return []
@@ -158,7 +140,7 @@ def flags_of(pipeline: Pipeline, stage: str, value: Any) -> list[str]:
 
 
 def check_text(stage: str) -> Callable[[Captions, Row, Any], Fault | None]:
-    """The first fault of a stage's text that is not only noted."""
+    """Return a check for the first fault of a stage's text not merely flagged."""
 
     def check(config: Captions, row: Row, text: Any) -> Fault | None:
         checks = checks_of(pipeline_of(config, row), stage)
@@ -168,42 +150,34 @@ def check_text(stage: str) -> Callable[[Captions, Row, Any], Fault | None]:
 
 
 def check_voices(config: Captions, segment: Row, value: Any) -> Fault | None:
-    """Whether a caption is refused because a judge finds voices in it."""
+    """Return a fault for a caption with voices by the judge's answer."""
     judge = pipeline_of(config, segment).judge
-    if judge is None or judge.action == "flag" or value["p_yes"] < judge.least:
+    if judge is None or judge.action == "flag" or value["p_yes"] < LEAST_YES:
         return None
     probability = f"with a probability of {value['p_yes']:.3f}"
     return Fault("implies_vocals", f"expected no word of voices, found one by {judge.annotator}, {probability}")
 
 
-def _role(stage: str) -> Callable[[Captions, Row], str]:
-    return lambda config, row: role_of(row["pipeline"], stage)
+def _stage_ask(stage: str, **declared: Any) -> Ask[Captions]:
+    """Declare the ask of a stage of every pipeline that has it."""
+    return Ask(
+        stage,
+        annotator=lambda config, row: role_of(row["pipeline"], stage),
+        kinds=lambda config: [{"pipeline": pipeline.name} for pipeline in config.pipelines],
+        **declared,
+    )
 
 
-LISTEN = Ask(
-    "listen",
-    annotator=_role("listen"),
-    label=_role("listen"),
-    request=listening_request,
-    imagine=lambda config, span: imagined(60),
-    check=check_text("listen"),
-    about="spans of tracks",
+LISTEN = _stage_ask(
+    "listen", prompt=listening_prompt, values=listening_values, check=check_text("listen"), about="spans of tracks"
 )
-REFINE = Ask(
-    "refine",
-    annotator=_role("refine"),
-    label=_role("refine"),
-    request=refining_request,
-    imagine=lambda config, segment: imagined(60),
-    check=check_text("refine"),
-    about="texts about them",
+REFINE = _stage_ask(
+    "refine", prompt=refining_prompt, values=refining_values, check=check_text("refine"), about="texts about them"
 )
-JUDGE = Ask(
+JUDGE = _stage_ask(
     "judge",
-    annotator=_role("judge"),
-    label=_role("judge"),
-    request=judging_request,
-    imagine=lambda config, segment: {"p_yes": 0.0},
+    prompt=JUDGING,
+    values=lambda config, segment: Values({"caption": segment["text"]}, None, YesNo()),
     check=check_voices,
     about="captions",
 )

@@ -1,4 +1,4 @@
-"""Captions without a model: what was measured of a clip and the tags of its track, in sentences with blanks."""
+"""Caption clips without a model: put measurements of a clip and tags of its track in fixed sentences."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 
 
 def music_caption(facts: Mapping[str, Any], clips: list[Mapping[str, float]]) -> str:
-    """Say a clip's tags, tempo, key, brightness and level.
+    """Describe a clip's tags, tempo, key, brightness and level.
 
     Args:
-        facts: `tags`: words, as a sentence has them; may be empty.
+        facts: `tags`: words in sentence form; may be empty.
         clips: one clip's measurements, with `key` (0 to 11 major, 12 to 23 minor, -1 none).
 
     Raises:

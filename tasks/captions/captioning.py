@@ -1,4 +1,4 @@
-"""`captions`: every track goes through every pipeline: its spans are heard, what was heard is refined, then judged."""
+"""Run every track through every caption pipeline: listen to spans, refine the texts, judge them."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from earmark.schemas.captions import Captions, Pipeline
 from earmark.schemas.errors import InputError
 from earmark.tasks.annotation.backend import Media
 from earmark.tasks.audio.encode import Encoder
-from earmark.tasks.build.ask import Asker, Row, side_by_side
-from earmark.tasks.build.walk import walk
 from earmark.tasks.captions.asking import JUDGE, LISTEN, REFINE, audio_of, spans_of
+from earmark.tasks.pipeline.ask import Asker, Row, side_by_side
+from earmark.tasks.pipeline.walk import walk
 from earmark.tasks.store.staging import Stage
 
 
 @contextmanager
 def decoded_once(stage: Stage, config: Captions, tracks: list[Row], media: Media | None) -> Iterator[list[Row]]:
-    """Have each track decoded once for all that is heard of it, by whichever pipeline.
+    """Decode each track once for all pipelines.
 
     Raises:
-        InputError: an instrumental's file is not there.
+        InputError: an instrumental's file is missing.
     """
     if media is None or not isinstance(media.load_audio, Encoder):
         yield tracks
@@ -51,13 +51,13 @@ def decoded_once(stage: Stage, config: Captions, tracks: list[Row], media: Media
     opened=decoded_once,
 )
 async def caption_tracks(asker: Asker[Captions], track: Row) -> None:
-    """Have a track captioned by every pipeline, segment by segment; any of them may stay without a caption."""
+    """Caption a track by every pipeline, segment by segment; any of them may stay without a caption."""
     segments = [(pipeline, spans) for pipeline in asker.config.pipelines for spans in spans_of(pipeline, track)]
     await side_by_side(*(_caption(asker, pipeline, spans) for pipeline, spans in segments))
 
 
 async def _caption(asker: Asker[Captions], pipeline: Pipeline, spans: list[Row]) -> None:
-    """Hear a segment's spans, refine what was heard, and have the outcome judged, as far as the pipeline goes."""
+    """Listen to a segment's spans, refine the texts, and judge the result, as far as the pipeline goes."""
     replies = await side_by_side(*(asker.reply(LISTEN, span) for span in spans))
     if any(reply.failure for reply in replies):
         return

@@ -1,4 +1,4 @@
-"""Whether a caption can stand: pure rules over its words."""
+"""Check captions by pure rules over their words."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Callable
 from functools import cache
 
-from earmark.schemas.caption_checks import Checks
-from earmark.tasks.build.checks import Fault
-from earmark.tasks.text.tag_words import names_voices
+from earmark.schemas.caption_checks import CaptionChecks
+from earmark.tasks.pipeline.checks import Fault
+from earmark.tasks.text.voices import names_voices
 
 PHRASE_WORDS, PHRASE_TIMES = 4, 3
 LATIN_SHARE, ENGLISH_SHARE = 0.9, 0.05
@@ -21,9 +21,17 @@ _COUNT = (
     r"(?:\d+(?:[.,]\d+)?|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty|forty|"
     r"fifty|sixty|ninety|few|several|many|couple of|half an?)"
 )
-_DURATION = re.compile(
-    rf"\b{_COUNT}[\s-]*(?:seconds?|secs?|minutes?|mins?|hours?|hrs?)\b|\b\d+(?:\.\d+)? s\b|"
-    r"\b(?:seconds?|minutes?|hours?)[\s-]long\b|\b\d{1,2}:\d{2}\b",
+_UNIT = r"(?:seconds?|secs?|minutes?|mins?|hours?|hrs?)"
+_ABOUT = r"(?:about|after|almost|around|exactly|for|in|just over|just under|nearly|over|roughly|under|within)"
+_SPAN = (
+    r"(?:clip|cut|cue|excerpt|fade|fragment|ident|intro|jingle|loop|outro|preview|recording|sample|segment|snippet|"
+    r"spot)"
+)
+_DURATION = re.compile(  # "10s" to "40s" before a clip's name are seconds, "80s track" is a decade
+    rf"\b(?:{_COUNT}|half)[\s-]*{_UNIT}\b|\b(?:\d?[1-9]|1[1-9]0|[2-9]\d0)s\b|\b\d+(?:\.\d+)? s\b|"
+    rf"\b[1-4]0s[\s-]+{_SPAN}s?\b|"
+    rf"\b\d+s[\s-](?:long|in length)\b|\b\d+ ?(?:m|min) ?\d+ ?s?\b|\b\d+['′]\s?\d{{2}}\b|"
+    rf"\b{_ABOUT} (?:an? |the )?(?:full |whole )?(?:minute|hour)\b|\b{_UNIT}[\s-]long\b|\b\d{{1,2}}:\d{{2}}\b",
     re.IGNORECASE,
 )
 _OPENING = re.compile(
@@ -33,6 +41,7 @@ _OPENING = re.compile(
     re.IGNORECASE,
 )
 _ASIDE = re.compile(r"\bas an ai\b|\blanguage model\b|let me know if|```", re.IGNORECASE)
+SHORTEST_WORDS = 5  # fewer are no caption
 _ENGLISH = frozenset(
     re.findall(
         "[a-z]+",
@@ -42,32 +51,32 @@ _ENGLISH = frozenset(
 )
 
 
-def find_faults(text: str, checks: Checks) -> list[Fault]:
-    """One fault a rule that a caption breaks, in the order of `checks.look_for`; an empty text has that fault only."""
-    if detail := _empty(text, checks):
+def find_faults(text: str, checks: CaptionChecks) -> list[Fault]:
+    """Return a fault for each broken rule, in the order of `checks.look_for`; for an empty text only this fault."""
+    if detail := _empty(text):
         return [Fault("empty", detail)] if "empty" in checks.look_for else []
     details = {name: _RULES[name](text, checks) for name in checks.look_for if name != "empty"}
     return [Fault(name, detail) for name, detail in details.items() if detail]
 
 
-def _empty(text: str, checks: Checks) -> str | None:
+def _empty(text: str) -> str | None:
     count = len(_WORD.findall(text))
-    return f"expected at least {checks.shortest_words} words, found {count}" if count < checks.shortest_words else None
+    return f"expected at least {SHORTEST_WORDS} words, found {count}" if count < SHORTEST_WORDS else None
 
 
-def _truncated(text: str, checks: Checks) -> str | None:
+def _truncated(text: str, checks: CaptionChecks) -> str | None:
     end = text.rstrip().rstrip("\"'”’)]*_")
     ended = end.endswith((".", "!", "?", "…", "。"))
     return None if ended else f"expected a sentence's end, found '{text.rstrip()[-20:]}'"
 
 
-def _too_long(text: str, checks: Checks) -> str | None:
+def _too_long(text: str, checks: CaptionChecks) -> str | None:
     count = len(_WORD.findall(text))
     return f"expected at most {checks.longest_words} words, found {count}" if count > checks.longest_words else None
 
 
-def _not_english(text: str, checks: Checks) -> str | None:
-    """Latin letters, and English function words among them: a caption of a dozen words has one at least."""
+def _not_english(text: str, checks: CaptionChecks) -> str | None:
+    """Require Latin letters, and English function words: a caption of a dozen words has at least one."""
     letters = [sign for sign in text if sign.isalpha()]
     latin = sum(map(_is_latin, letters))
     if latin < LATIN_SHARE * len(letters):
@@ -84,7 +93,7 @@ def _is_latin(sign: str) -> bool:
     return unicodedata.name(sign, "").startswith("LATIN")
 
 
-def _repeated_phrases(text: str, checks: Checks) -> str | None:
+def _repeated_phrases(text: str, checks: CaptionChecks) -> str | None:
     words = [word.lower() for word in _WORD.findall(text)]
     phrases = Counter(tuple(words[at : at + PHRASE_WORDS]) for at in range(len(words) - PHRASE_WORDS + 1))
     phrase, times = max(phrases.items(), key=lambda item: item[1], default=((), 0))
@@ -95,22 +104,22 @@ def _repeated_phrases(text: str, checks: Checks) -> str | None:
     return f"expected each sentence once, found '{twice[0][:40]}' twice" if twice else None
 
 
-def _mentions_vocals(text: str, checks: Checks) -> str | None:
+def _mentions_vocals(text: str, checks: CaptionChecks) -> str | None:
     word = names_voices(text)
     return f"expected no word of voices, singing or lyrics, found '{word}'" if word else None
 
 
-def _mentions_duration(text: str, checks: Checks) -> str | None:
+def _mentions_duration(text: str, checks: CaptionChecks) -> str | None:
     found = _DURATION.search(text)
     return f"expected no length of time, found '{found[0]}'" if found else None
 
 
-def _boilerplate(text: str, checks: Checks) -> str | None:
+def _boilerplate(text: str, checks: CaptionChecks) -> str | None:
     found = _OPENING.search(text) or _ASIDE.search(text)
     return f"expected the caption alone, found '{found[0].strip()[:40]}'" if found else None
 
 
-_RULES: dict[str, Callable[[str, Checks], str | None]] = {
+_RULES: dict[str, Callable[[str, CaptionChecks], str | None]] = {
     "truncated": _truncated,
     "too_long": _too_long,
     "not_english": _not_english,

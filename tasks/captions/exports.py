@@ -1,4 +1,4 @@
-"""Captions in the two forms that the text-to-music baseline reads; `tasks/importers/captions.py` reads both back.
+"""Export captions in both forms of the text-to-music baseline; `tasks/importers/captions.py` reads both back.
 
 The baseline finds a caption's audio by its file: `00/1085700.mp3` in JSON; `1085700` as the id in a TSV, beside which
 it has `audios/1085700.mp3`.
@@ -19,7 +19,7 @@ _BREAK = re.compile(r"\s+")
 
 
 def write_json(batches: Iterator[pa.RecordBatch], path: Path) -> None:
-    """One array of `{"path", "caption"}`, with the path of the audio as the list names it.
+    """Write an array of `{"path", "caption"}`, with the path of the audio as the list names it.
 
     Raises:
         StoreError: a track has several captions.
@@ -33,7 +33,7 @@ def write_json(batches: Iterator[pa.RecordBatch], path: Path) -> None:
 
 
 def write_tsv(batches: Iterator[pa.RecordBatch], path: Path) -> None:
-    """`id<tab>caption` lines below that header, without quoting: breaks within a caption become spaces.
+    """Write `id<tab>caption` lines below this header, without quoting: breaks within a caption become spaces.
 
     The id is the audio file's name without folder and ending.
 
@@ -51,7 +51,7 @@ def write_tsv(batches: Iterator[pa.RecordBatch], path: Path) -> None:
 
 
 def _captions(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, str]]:
-    """Path and caption; a track must have one caption alone."""
+    """Yield path and caption; require a single caption per track."""
     seen: set[str] = set()
     for batch in batches:
         for row in batch.to_pylist():

@@ -8,6 +8,8 @@ SELECT
     draws.start_s,
     draws.end_s,
     draws.text,
+    draws.share,
+    draws.bounded,
     draws.annotator AS model,
     draws.prompt,
     draws.request_key,

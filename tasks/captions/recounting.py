@@ -1,4 +1,4 @@
-"""`captions`: tags are counted again after captions were withdrawn. No Prefect."""
+"""Count tags again after captions were withdrawn; no Prefect."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ TRACKS = row_schema("row int64, tags string[]")
 def recount(stage: Stage, config: Captions) -> tuple[Step, ...]:
     """Write `tag_coverage` again from the published captions.
 
-    A tag that the table did not hold was in no caption, so the tags in it are all that a text may name.
+    A tag missing from the table was in no caption, so the table's tags are all the tags a text may name.
     """
-    lexicon = Lexicon(Tag(row["category"], row["tag"]) for row in stage.rows(TAG_COVERAGE.name, ["category", "tag"]))
-    rows = stage.rows(CAPTIONS.name, ["pipeline", "segment", "text", "tags"])
+    lexicon = Lexicon(Tag(row["category"], row["tag"]) for row in stage.rows(TAG_COVERAGE, ["category", "tag"]))
+    rows = stage.rows(CAPTIONS, ["pipeline", "segment", "text", "tags"])
     texts = [
         {**row, "row": number, "named": sorted(tag.marked for tag in lexicon.named(row["text"]))}
         for number, row in enumerate(rows)

@@ -1,13 +1,13 @@
-"""What the report of `captions` shows: how each pipeline fared, which tags are named, and the captions to listen to."""
+"""Build the report sections of `captions`: results of each pipeline, named tags, and the captions to listen to."""
 
 from __future__ import annotations
 
-from earmark.tasks.build.report import Material, count, histogram, sample
-from earmark.tasks.store.figures import Browser, Clip, Grid, Row, Section
+from earmark.tasks.pipeline.report import Material, count, histogram, sample
+from earmark.tasks.store.figures import AudioPlayer, Browser, Grid, Row, Section
 
 
 def sections(material: Material) -> list[Section]:
-    """The report's own sections."""
+    """Return the report's own sections."""
     db = material.db
     db.execute(
         """CREATE VIEW shown_captions AS
@@ -35,7 +35,7 @@ def sections(material: Material) -> list[Section]:
                 "tags": ", ".join(row["tags"]) or "none",
             },
             {"caption": row["text"]},
-            clips=(Clip("what was heard", row["heard_sha256"]),),
+            clips=(AudioPlayer("what was heard", row["heard_sha256"]),),
         )
         for row in sample(db, "shown_captions", "name", by="pipeline")
     )

@@ -1,4 +1,4 @@
-"""`captions`: long recordings, such as films, become tracks of about a minute; what is in none of them is a reject."""
+"""Cut long recordings, such as films, into tracks of about a minute; reject the pieces left over."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ import pyarrow.parquet as pq
 from earmark.schemas.captions import CAPTIONS, SEGMENTS, Captions, Segments
 from earmark.schemas.errors import InputError
 from earmark.tasks.audio.faults import BadAudio
-from earmark.tasks.audio.segments import Rule, levels_of, pieces_of, write_segments
-from earmark.tasks.build.media import MEASURED, measure
-from earmark.tasks.build.progress import working
-from earmark.tasks.build.rows import Rows, keep_rows, read_rows
-from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.audio.segments import CutRule, levels_of, pieces_of, write_segments
 from earmark.tasks.captions.asking import shard_sizes
 from earmark.tasks.importers.rows import Reject
+from earmark.tasks.pipeline.media import MEASURED, measure
+from earmark.tasks.pipeline.progress import working
+from earmark.tasks.pipeline.rows import Rows, keep_rows, read_rows
+from earmark.tasks.pipeline.step import Account, Done, step
 from earmark.tasks.store.files import place, sha256_file, write_text
 from earmark.tasks.store.manifest import digest_of
 from earmark.tasks.store.parquet import row_schema
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store
 
-FORMAT = 1  # of what is kept: raised when the same rule would write other files
+FORMAT = 1  # of the kept files: raised when the same rule would write other files
 FOLDER = "segments"
 OWN = row_schema("recording string, recording_sha256 string, recording_start_s float64, recording_end_s float64")
 WHY = {
@@ -43,43 +43,46 @@ class Cut:
 
     start_s: float  # start_s, end_s: within the recording
     end_s: float
-    lost: str | None  # why it is in no segment; None for a segment
+    lost: str | None  # reason for leaving it out; None for a segment
     sha256: str | None  # of a segment's file
 
 
 @dataclass(frozen=True)
-class Kept:
+class SegmentFiles:
     """The segments of a store, by rule and recording: `<store>/segments/<key>/<aa>/<SHA-256>-<number>.flac`.
 
-    They count once the list of a recording's pieces lies beside them (`.json`), which is written last.
+    They count once the list of a recording's pieces lies beside them (`.json`), written last.
     """
 
     store: Store
     segments: Segments
 
     def path(self, recording_sha256: str, ending: str) -> Path:
-        """Where a recording's list, or one of its segments, is or will be."""
+        """Return the path of a recording's list, or of a segment."""
         key = digest_of([FORMAT, self.segments.model_dump()])[:32]
         return self.store.root / FOLDER / key / recording_sha256[:2] / f"{recording_sha256}{ending}"
 
     def segment(self, recording_sha256: str, number: int) -> Path:
-        """The file of one piece."""
+        """Return the path of a piece."""
         return self.path(recording_sha256, f"-{number:04d}.flac")
 
-    def cut(self, recording_sha256: str, path: Path, longest_s: float) -> list[Cut]:
-        """A recording's pieces, cut now unless they are kept already.
+    def cut(self, recording_sha256: str, path: Path, duration_s: float, longest_s: float) -> list[Cut]:
+        """Return a recording's pieces up to its end; cut them unless kept already (1.0.0 decoded some in part).
 
         Raises:
-            BadAudio: it cannot be decoded.
+            BadAudio: the recording cannot be decoded.
             InputError: it changed since it was measured.
         """
         note = self.path(recording_sha256, ".json")
         if note.is_file():
             cuts = [Cut(**one) for one in json.loads(note.read_bytes())]
-            if all(self.segment(recording_sha256, number).is_file() for number, one in enumerate(cuts) if one.sha256):
+            whole = bool(cuts) and cuts[-1].end_s > duration_s - 1.0
+            if whole and all(
+                self.segment(recording_sha256, number).is_file() for number, one in enumerate(cuts) if one.sha256
+            ):
                 return cuts
         levels, frame_s = levels_of(path, longest_s)
-        pieces = pieces_of(levels, Rule(**self.segments.model_dump()))
+        pieces = pieces_of(levels, CutRule(**self.segments.model_dump()))
         files = [None if piece.lost else self.segment(recording_sha256, number) for number, piece in enumerate(pieces)]
         write_segments(path, [piece.end for piece in pieces], files, longest_s)
         if sha256_file(path) != recording_sha256:
@@ -92,11 +95,11 @@ class Kept:
 
 @step("segment", unit="segments", label="")
 def cut_recordings(stage: Stage, config: Captions, pool: Rows) -> Done[Rows]:
-    """Cut recordings into segments where the config says so; each is a track from here on.
+    """Cut recordings into segments if configured; each is a track from here on.
 
     Returns:
-        The segments, rows as `track_pool.sql` gives them with columns `OWN`; without `[segments]` the tracks as they
-        are. A dry run takes a segment a minute: nothing is decoded.
+        The segments, rows of `track_pool.sql` with columns `OWN`; without `[segments]` the unchanged
+        tracks. A dry run assumes a segment a minute: nothing is decoded.
 
     Raises:
         InputError: a recording changed since it was measured.
@@ -135,10 +138,10 @@ def cut_recordings(stage: Stage, config: Captions, pool: Rows) -> Done[Rows]:
 def _segments(
     stage: Stage, config: Captions, segments: Segments, recording: dict[str, Any]
 ) -> tuple[list[dict[str, Any]], list[Reject]]:
-    """The segments of a recording, and a reject for every other piece of it."""
-    store, sha256 = Kept(stage.store, segments), recording["clip_sha256"]
+    """Return the segments of a recording, and a reject for every other piece of it."""
+    store, sha256 = SegmentFiles(stage.store, segments), recording["clip_sha256"]
     try:
-        cuts = store.cut(sha256, Path(recording["path"]), config.tracks.longest_s)
+        cuts = store.cut(sha256, Path(recording["path"]), recording["duration_s"], config.tracks.longest_s)
     except BadAudio as bad:
         return [], [_reject(recording, bad.reason, str(bad))]
     files = [store.segment(sha256, number) for number, cut in enumerate(cuts) if cut.lost is None]
@@ -158,7 +161,7 @@ def _segments(
 
 
 def _imagined(segments: Segments, recording: dict[str, Any]) -> list[dict[str, Any]]:
-    """As many segments as a recording has about, for a dry run."""
+    """Return about as many segments as a recording has, for a dry run."""
     count = int(recording["duration_s"] // ((segments.least_s + segments.most_s) / 2))
     length = recording["duration_s"] / max(1, count)
     return [

@@ -1,4 +1,4 @@
-"""`captions`: what a build is made from, and the tracks that can be captioned. No Prefect."""
+"""Plan `captions` builds, and import and index their tracks; no Prefect."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import pyarrow.parquet as pq
 
 from earmark.schemas.captions import CAPTIONS, CORPUS, Captions
 from earmark.schemas.errors import ConfigError
-from earmark.tasks.build.fingerprint import file_digests
-from earmark.tasks.build.media import MEASURED, clip_below
-from earmark.tasks.build.plan import Plan, make_plan
-from earmark.tasks.build.preflight import Peek
-from earmark.tasks.build.references import measure_apart
-from earmark.tasks.build.rows import Rows, keep_rows
-from earmark.tasks.build.step import Done, step
-from earmark.tasks.build.tracks import audio_root, choose_pool, import_list, input_digests, peek, read_list
-from earmark.tasks.captions.asking import prompt_digests, shard_sizes
+from earmark.tasks.captions.asking import JUDGE, LISTEN, REFINE, shard_sizes
+from earmark.tasks.pipeline.fingerprint import file_digests
+from earmark.tasks.pipeline.media import MEASURED, clip_below
+from earmark.tasks.pipeline.plan import Plan, make_plan
+from earmark.tasks.pipeline.preflight import Peek
+from earmark.tasks.pipeline.references import measure_apart
+from earmark.tasks.pipeline.rows import Rows, keep_rows
+from earmark.tasks.pipeline.step import Done, step
+from earmark.tasks.pipeline.tracks import audio_root, choose_pool, import_list, input_digests, peek, read_list
 from earmark.tasks.store.files import replacing
 from earmark.tasks.store.licences import require_terms
 from earmark.tasks.store.parquet import row_schema, write_rows
@@ -32,7 +32,7 @@ MEDIA = row_schema(f"row int64, heard string, path string, {MEASURED}")
 
 
 class Instrumental(NamedTuple):
-    """A track's instrumental in a version: its hash, its length, and its file; None where the table embeds it."""
+    """A track's instrumental in a version: hash, length, and file; None if the table embeds it."""
 
     clip_sha256: str
     duration_s: float
@@ -40,21 +40,21 @@ class Instrumental(NamedTuple):
 
 
 def plan_build(config: Captions, store: Store, inputs: dict[str, str] | None = None) -> Plan:
-    """What a version would be made from; says whether there is anything to build.
+    """Plan a version from its inputs; report whether there is anything to build.
 
     Raises:
-        ConfigError: `instrumentals` names another corpus, or one whose licence would not be known by the source's name.
-        StoreError: the version that it names is not in the store.
+        ConfigError: `instrumentals` names another corpus, or a version of unknown licence by the source's name.
+        StoreError: its version is not in the store.
     """
     version = instrumentals_version(config, store)
     if version is not None:
         require_terms(version, store, config.source.name, "source.name")
     digest = partial(digest_inputs, config, store)
-    return make_plan(CORPUS, config, store, digest, inputs=inputs, prompts=prompt_digests(config))
+    return make_plan(CORPUS, config, store, digest, inputs=inputs, asks=[LISTEN, REFINE, JUDGE])
 
 
 def instrumentals_version(config: Captions, store: Store) -> Version | None:
-    """The version of `instrumentals` whose audio is heard, if the config names one."""
+    """Return the configured version of `instrumentals` to hear, if any."""
     if config.instrumentals is None:
         return None
     if config.instrumentals.partition("@")[0] != "instrumentals":
@@ -64,7 +64,7 @@ def instrumentals_version(config: Captions, store: Store) -> Version | None:
 
 
 def instrumentals_of(version: Version | None) -> dict[str, Instrumental]:
-    """The instrumentals of a version by track id."""
+    """Return the instrumentals of a version by track id."""
     if version is None:
         return {}
     names = ["track_id", "clip_sha256", "duration_s", "instrumental"]
@@ -78,25 +78,25 @@ def instrumentals_of(version: Version | None) -> dict[str, Instrumental]:
 
 
 def digest_inputs(config: Captions, store: Store) -> dict[str, str]:
-    """SHA-256 of the list, of its synonyms, of the word lists, and of the audio that is heard as the list names it."""
+    """Return the SHA-256 of the list, its synonyms, the word lists, and the audio to hear."""
     separated = instrumentals_of(instrumentals_version(config, store))
     return file_digests(list_files()) | input_digests(config, store, partial(read_list, config), separated)
 
 
 def peeks(config: Captions) -> Iterator[Peek]:
-    """What is looked at before a build starts: the list, and its first clips where none is heard without its voice."""
+    """Return the inputs read before a build starts: the list, and its first clips unless instrumentals are heard."""
     yield peek(config, partial(read_list, config), audio=not config.instrumentals)
 
 
 @step("import", unit="tracks", label="import tracks")
 def import_tracks(stage: Stage, config: Captions) -> Done[Path]:
-    """Read the list; what cannot be read is a reject."""
+    """Read the list; reject unreadable rows."""
     return import_list(stage, config, read_list(config), CAPTIONS.name)
 
 
 @step("index", unit="tracks", follows="import", label="")
 def index_tracks(stage: Stage, config: Captions, tracks: Path) -> Done[Rows]:
-    """Hash and measure what is heard of every track; the tracks that can be captioned, rows of `track_pool.sql`.
+    """Hash and measure the audio to hear of every track; keep usable tracks, rows of `track_pool.sql`.
 
     In a dry run embedded instrumentals have no file.
     """
@@ -116,7 +116,7 @@ def index_tracks(stage: Stage, config: Captions, tracks: Path) -> Done[Rows]:
     measured = measure_apart(stage, config, "index audio", paths, config.tracks.longest_s)
     rows = [(row, kind, str(path), *each) for (row, kind, path), each in zip(files, measured, strict=True)]
     for row, (kind, file) in enumerate(sounds):
-        if file is None:  # embedded, and only the plan is wanted: its silence is not known yet
+        if file is None:  # embedded, and a dry run: its silence is not known yet
             instrumental = separated[listing[row]["track_id"]]
             known = (instrumental.clip_sha256, instrumental.duration_s, None, None, 0.0, None, None, None, None, None)
             rows.append((row, kind, "", *known))
@@ -132,7 +132,7 @@ def index_tracks(stage: Stage, config: Captions, tracks: Path) -> Done[Rows]:
 
 
 def _extract(stage: Stage, version: Version) -> dict[str, Path]:
-    """The embedded instrumentals of a version as files, by SHA-256."""
+    """Extract the embedded instrumentals of a version to files, by SHA-256."""
     files: dict[str, Path] = {}
     for path in version.files("tracks"):
         with pq.ParquetFile(path) as file:

@@ -1,4 +1,4 @@
-"""`captions`: the published tables, and what the card tells of them."""
+"""Write the published tables of `captions`, and their card sections."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import pyarrow.parquet as pq
 
 from earmark.schemas.captions import CAPTIONS, RAW, TAG_COVERAGE, Captions
 from earmark.schemas.tables import UNSPLIT
-from earmark.tasks.build.references import references_of
-from earmark.tasks.build.rows import Rows
-from earmark.tasks.build.step import Account, Done, step
-from earmark.tasks.build.walk import DRAW, Walked
 from earmark.tasks.captions.asking import flags_of, pipeline_of
 from earmark.tasks.captions.captioning import caption_tracks
 from earmark.tasks.captions.segments import write_segment_rows
 from earmark.tasks.importers.jamendo import Tag
+from earmark.tasks.pipeline.references import references_of
+from earmark.tasks.pipeline.rows import Rows
+from earmark.tasks.pipeline.step import Account, Done, step
+from earmark.tasks.pipeline.walk import DRAW, Walked
+from earmark.tasks.store.card import markdown_cell
 from earmark.tasks.store.files import replacing
 from earmark.tasks.store.parquet import row_schema, write_rows
 from earmark.tasks.store.sql import by_split, connect, query, view_parquet
@@ -26,13 +27,14 @@ from earmark.tasks.store.staging import Stage
 from earmark.tasks.text.near_texts import near_duplicates
 from earmark.tasks.text.tag_words import Lexicon
 
+REPEATED = 0.9  # Jaccard similarity of runs of three words: repeats differ in a word or two
 TEXTS = row_schema("row int64, pipeline string, segment int64, text string, repeats_row int64, named string[]")
-WRITTEN = row_schema("text string, flags string[]")
+WRITTEN = row_schema("text string, flags string[], share float64, bounded bool")
 
 
 @step("captions", unit="captions", table=CAPTIONS.name, label="write captions", final=True)
 def write_captions(stage: Stage, config: Captions, pool: Rows, captioned: Walked) -> Done[None]:
-    """Write `captions`, `raw` and `tag_coverage`; a piece of a track without a caption is a reject."""
+    """Write `captions`, `raw` and `tag_coverage`; reject pieces of tracks without a caption."""
     if config.segments:
         write_segment_rows(stage, config, pool)
     with connect(stage.work / "spill") as connection:
@@ -60,9 +62,9 @@ def _open(connection: duckdb.DuckDBPyConnection, stage: Stage, config: Captions,
 
 
 def _with_texts(stage: Stage, config: Captions, draws: Path) -> Path:
-    """A file of draws, with what each wrote (of a judge, its probability of yes) and its flags. Leaves it in `work`.
+    """Add text (for a judge, its probability of yes) and flags to a file of draws; write it to `work`.
 
-    A text that the config keeps out is taken out, and its reason stands in its place.
+    A text excluded by the config is removed, and its reason stands in its place.
     """
     table = pq.read_table(draws)
     references = references_of(config, stage.store)
@@ -72,9 +74,11 @@ def _with_texts(stage: Stage, config: Captions, draws: Path) -> Path:
         if references and isinstance(value, str) and (fault := references.fault_of(value.strip())):
             draw |= {"reason": draw["reason"] or "decontaminated", "detail": draw["detail"] or fault}
             value = None
-        draw |= {"text": None, "flags": []}
+        draw |= {"text": None, "flags": [], "share": None, "bounded": None}
         if value is not None:
-            draw["text"] = f"{value['p_yes']:.6f}" if draw["ask"] == "judge" else value.strip()
+            judged = draw["ask"] == "judge"
+            draw["text"] = f"{value['p_yes']:.6f}" if judged else value.strip()
+            draw |= {name: value[name] for name in ("share", "bounded") if judged}
             draw["flags"] = flags_of(pipeline_of(config, draw), draw["ask"], value)
     path = stage.work / "written" / draws.name
     with replacing(path) as temporary:
@@ -83,7 +87,7 @@ def _with_texts(stage: Stage, config: Captions, draws: Path) -> Path:
 
 
 def _write_texts(stage: Stage, connection: duckdb.DuckDBPyConnection, config: Captions, pool: Rows) -> None:
-    """Leave `work/texts.parquet`: every accepted text, the earlier row that it repeats, and the tags that it names."""
+    """Write `work/texts.parquet`: every accepted text, the earlier row it repeats, and its named tags."""
     texts = connection.sql(query("captions/texts")).to_arrow_table().to_pylist()
     marked = {tag for tags in pq.read_table(pool.path, columns=["tags"])["tags"] for tag in tags.as_py()}
     lexicon = Lexicon(map(Tag.of, marked))
@@ -91,7 +95,7 @@ def _write_texts(stage: Stage, connection: duckdb.DuckDBPyConnection, config: Ca
     for pipeline in config.pipelines:
         own = [text for text in texts if text["pipeline"] == pipeline.name]
         written = [text["text"] for text in own]
-        repeated = near_duplicates(written, config.repeats.threshold) if config.repeats else [None] * len(own)
+        repeated = near_duplicates(written, REPEATED) if config.repeats else [None] * len(own)
         for text, earlier in zip(own, repeated, strict=True):
             named = sorted(tag.marked for tag in lexicon.named(text["text"]))
             first = None if earlier is None else own[earlier]["row"]
@@ -102,8 +106,8 @@ def _write_texts(stage: Stage, connection: duckdb.DuckDBPyConnection, config: Ca
 
 
 def sections(stage: Stage) -> dict[str, str]:
-    """What the card tells of each pipeline: how many captions it gave, how long they are, what is flagged."""
-    rows = stage.rows(CAPTIONS.name, ["pipeline", "model", "text", "flags", "repeats", "sample"])
+    """Write the card's section on each pipeline: its captions, their length and flags."""
+    rows = stage.rows(CAPTIONS, ["pipeline", "model", "text", "flags", "repeats", "sample"])
     if not rows:
         return {"What was written": "No caption was written."}
     lines = [
@@ -115,7 +119,7 @@ def sections(stage: Stage) -> dict[str, str]:
         words = sum(len(row["text"].split()) for row in own) / len(own)
         again, flagged = sum(row["sample"] > 0 for row in own), sum(bool(row["flags"]) for row in own)
         repeats = sum(row["repeats"] is not None for row in own)
-        lines.append(
-            f"| {name} | `{own[0]['model']}` | {len(own):,} | {words:.1f} | {again:,} | {flagged:,} | {repeats:,} |"
-        )
+        model = markdown_cell(own[0]["model"])
+        counts = f"{len(own):,} | {words:.1f} | {again:,} | {flagged:,} | {repeats:,}"
+        lines.append(f"| {markdown_cell(name)} | `{model}` | {counts} |")
     return {"What was written": "\n".join(lines)}

@@ -1,1 +1,1 @@
-"""Models measured: asked about samples with known answers, or scored elsewhere; what comes of it is counted."""
+"""Measure models on samples with known answers, asked here or scored elsewhere."""

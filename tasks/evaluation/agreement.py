@@ -1,8 +1,8 @@
-"""How far annotators agree: the rate over pairs of votes, and Krippendorff's alpha for nominal data, with intervals.
+"""Compute the agreement of annotators: rates over pairs of votes, and Krippendorff's nominal alpha, with intervals.
 
-Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability", section D: any number of observers, missing data.
-A unit with m votes adds, for each ordered pair of its votes, 1 / (m - 1) to the coincidences. Alpha is
-1 - (n - 1) * sum of o_ck (c differs from k) / sum of n_c * n_k (c differs from k).
+Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability", section D: any number of observers, missing data. A
+unit with m votes adds, for each ordered pair of its votes, 1 / (m - 1) to the coincidences. Alpha is 1 - (n - 1) * sum
+of o_ck (c differs from k) / sum of n_c * n_k (c differs from k).
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Agreement:
 def agreement(
     counts: npt.ArrayLike, annotator_counts: npt.ArrayLike | None = None, *, draws: int = 1000, seed: int = 0
 ) -> Agreement | None:
-    """Rate and alpha of comparisons with two votes or more; None if there is none.
+    """Compute rate and alpha of the comparisons with at least two votes; None without any.
 
     Args:
         counts: votes by comparison and choice, shape (comparisons, choices).
-        annotator_counts: of each comparison, one annotator's votes by choice: the rate is then over pairs of one vote
-            of theirs and one of another's; alpha stays that of the comparisons.
+        annotator_counts: one annotator's votes by comparison and choice; the rate is then over pairs of a vote of this
+            annotator and a vote of another; alpha stays over all votes.
     """
     votes = np.asarray(counts, float)
     enough = votes.sum(axis=1) >= 2
@@ -54,7 +54,7 @@ def agreement(
     else:
         theirs = np.asarray(annotator_counts, float)[enough]
         pairs, same = theirs.sum(axis=1) * (votes - theirs).sum(axis=1), (theirs * (votes - theirs)).sum(axis=1)
-    # for each comparison: vote pairs, those that agree, disagreement, and the votes by choice
+    # per comparison: vote pairs, agreeing pairs, disagreement, and the votes by choice
     parts = np.column_stack([pairs, same, (sizes**2 - (votes**2).sum(axis=1)) / (sizes - 1), votes])
     (rate,), (alpha,) = _figures(parts.sum(axis=0)[None])
     rates, alphas = _figures(_resampled(parts, draws, seed) if len(votes) > 1 else parts[:0])
@@ -71,7 +71,7 @@ def agreement(
 
 
 def alpha(counts: npt.ArrayLike) -> float | None:
-    """Krippendorff's nominal alpha of votes by unit and value; None where it is not defined."""
+    """Return Krippendorff's nominal alpha of votes by unit and value; None if undefined."""
     votes = np.asarray(counts, float)
     votes = votes[votes.sum(axis=1) >= 2]
     sizes = votes.sum(axis=1)
@@ -81,7 +81,7 @@ def alpha(counts: npt.ArrayLike) -> float | None:
 
 
 def _figures(sums: Counts) -> tuple[Counts, Counts]:
-    """Rates and alphas, from sums of the parts of comparisons."""
+    """Return rates and alphas from summed parts of comparisons."""
     by_choice = sums[:, 3:]
     total = by_choice.sum(axis=1)
     expected = total**2 - (by_choice**2).sum(axis=1)
@@ -90,7 +90,7 @@ def _figures(sums: Counts) -> tuple[Counts, Counts]:
 
 
 def _resampled(parts: Counts, draws: int, seed: int) -> Counts:
-    """Sums of resamples: comparisons that look alike are drawn as one kind, which is the same and fast."""
+    """Return sums of resamples; equal comparisons are drawn as one kind, which is equivalent and fast."""
     kinds, count = np.unique(parts, axis=0, return_counts=True)
     source = np.random.default_rng(seed)
     step = max(1, _AT_ONCE // len(kinds))

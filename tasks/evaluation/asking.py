@@ -1,8 +1,9 @@
-"""What a model is asked about a sample, and what its answers say. Nothing is sent from here."""
+"""Make the questions to a model about a sample, and read its answers. Sends nothing."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,11 +13,10 @@ from typing import Any
 from earmark.schemas.errors import ConfigError, StoreError
 from earmark.schemas.evaluations import Answer as AnswerKind
 from earmark.schemas.evaluations import Blind, Evaluation, Examinee, Mode, names_image
-from earmark.schemas.rewards import final_scores
 from earmark.schemas.views import names_clip
 from earmark.tasks.annotation.backend import question
-from earmark.tasks.annotation.errors import PromptError
-from earmark.tasks.annotation.outcome import Outcome, Reject
+from earmark.tasks.annotation.errors import PromptError, one_line
+from earmark.tasks.annotation.outcome import Outcome, Unanswered
 from earmark.tasks.annotation.prompts import Prompt, prompt_named
 from earmark.tasks.annotation.request import (
     Ask,
@@ -25,14 +25,16 @@ from earmark.tasks.annotation.request import (
     Choice,
     FreeText,
     Image,
+    Json,
     Message,
     Rating,
     Request,
     Text,
     YesNo,
 )
+from earmark.tasks.annotation.scores import FORM, read_scores
 from earmark.tasks.evaluation.samples import LETTERS
-from earmark.tasks.exports.clips import Clip
+from earmark.tasks.exports.clips import ClipFile
 
 YES_NO = ("Yes", "No")
 SIDES = ("A", "B", "tie")
@@ -42,10 +44,10 @@ NO_TEXT = "(not given)"
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One request about a sample: of one item or clip, in one order; `swapped` where the second side is shown first.
+class SampleRequest:
+    """A request about a sample: one item or clip in one order; `swapped` if the second side is shown first.
 
-    `members` names the items that one request asks together.
+    `members` names the items of a joint request.
     """
 
     item: str
@@ -57,41 +59,41 @@ class Asked:
 
 @dataclass
 class Prediction:
-    """What a model, or a file of scores, says of a sample."""
+    """Prediction for a sample, by a model or a file of scores."""
 
     id: str
-    score: float | None = None  # what it scores; None where a choice is asked for, or there is no answer
-    choice: str | None = None  # what it chooses
-    reason: str | None = None  # why there is no answer; None where there is one
-    detail: str | None = None  # more about that
-    items: list[dict[str, Any]] = field(default_factory=list)  # the score of each item, where a mode has items
+    score: float | None = None  # the score; None for choices and without an answer
+    choice: str | None = None  # the choice
+    reason: str | None = None  # reason for a missing answer; else None
+    detail: str | None = None  # details of the reason
+    items: list[dict[str, Any]] = field(default_factory=list)  # the score of each item, if the mode has items
     requests: list[str] = field(default_factory=list)
 
     @property
     def answered(self) -> bool:
-        """Whether it says anything."""
+        """Return whether the prediction has a score or choice."""
         return self.score is not None or self.choice is not None
 
 
 class Unreadable(ValueError):
-    """An answer of the right form that does not say what was asked."""
+    """Answer of the right form without the requested content."""
 
 
 class NoMedia(StoreError):
-    """A sample cannot be asked about: its source withholds a clip, or the version was built without media."""
+    """Sample that cannot be asked about: its source withholds a clip, or the version was built without media."""
 
 
 class Questioner:
-    """Makes the requests of samples and reads their answers.
+    """Maker of samples' requests and reader of their answers.
 
     Args:
-        drawn: whether samples say which side is shown first, in `swapped`.
-        both: whether a preference is asked in both orders.
-        draws: how often each question is asked. Numbers are averaged, of choices the commonest counts.
-        blind: what of a sample is withheld, as a control.
+        drawn: whether samples have `swapped`, the side to show first.
+        both: whether to ask preferences in both orders.
+        draws: draws per question; numbers are averaged, and the most common choice counts.
+        blind: the part of a sample to withhold, as a control.
 
     Raises:
-        ConfigError: both orders of what is no comparison; several draws at temperature 0; nothing left to ask about.
+        ConfigError: both orders without a comparison; several draws at temperature 0; nothing left to ask about.
     """
 
     def __init__(
@@ -99,7 +101,7 @@ class Questioner:
         evaluation: Evaluation,
         mode: Mode,
         config: Examinee,
-        clips: Mapping[str, Clip],
+        clips: Mapping[str, ClipFile],
         folder: Path,
         drawn: bool = False,
         both: bool = False,
@@ -122,17 +124,17 @@ class Questioner:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What is read of a sample."""
+        """Return the columns to read of a sample."""
         extra = [self._mode.options] if self.answer == "choice" else []
         extra += ["swapped"] if self._drawn and self._compares else []
         extra += ["language"] if "{language}" in self._mode.prompt else []
         return tuple(dict.fromkeys(["id", *self._mode.columns, *extra]))
 
-    def requests(self, row: Mapping[str, Any]) -> list[Asked]:
-        """The requests about a sample; none for a sample without items.
+    def requests(self, row: Mapping[str, Any]) -> list[SampleRequest]:
+        """Return the requests about a sample; none for a sample without items.
 
         Raises:
-            NoMedia: the prompt shows a clip or picture that the version does not hold.
+            NoMedia: the prompt shows a clip or picture that the version lacks.
         """
         prompt = prompt_named(self._mode.prompt.format(language=row.get("language")))
         self.prompts[prompt.id] = prompt.sha256
@@ -144,15 +146,15 @@ class Questioner:
                 placed = swapped_sides({**shown, **more}) if swapped else {**shown, **more}
                 facts = {k: v for k, v in placed.items() if not isinstance(v, Audio | Image)}
                 messages = self._rendered(prompt, row, placed)
-                ask = self._ask(prompt, row)
+                ask = self._ask(prompt, row, placed, len(members))
                 for draw in range(self._draws):
                     about = {**facts, **self._mode.facts}
                     request = question(self._config, messages, ask, sample=draw, facts=about)
-                    questions.append(Asked(name, order, swapped, request, members))
+                    questions.append(SampleRequest(name, order, swapped, request, members))
         return questions
 
     def _questions(self, row: Mapping[str, Any]) -> list[tuple[str, dict[str, Any], tuple[str, ...]]]:
-        """The item or side of each question about a sample, what the prompt gets for it, and the items it asks of."""
+        """Return the item or side of each question about a sample, its values for the prompt, and its joint items."""
         if self._mode.each is not None:
             sides = zip(self._evaluation.sides, ("a_audio", "b_audio"), strict=True)
             return [(side, {self._mode.each: self._part(name, row[name])}, ()) for side, name in sides]
@@ -164,8 +166,8 @@ class Questioner:
         numbered = [{"id": place, "question": text} for place, (_, text) in enumerate(members, 1)]
         return [("", {"items": numbered}, tuple(name for name, _ in members))] if members else []
 
-    def read(self, sample: str, questions: Sequence[Asked], outcomes: Sequence[Outcome]) -> Prediction:
-        """What the answers say of a sample; one without a readable draw of any of its questions has no answer."""
+    def read(self, sample: str, questions: Sequence[SampleRequest], outcomes: Sequence[Outcome]) -> Prediction:
+        """Read the answers about a sample; without a readable draw of every question it has no answer."""
         prediction = Prediction(sample, requests=[one.request.key for one in questions])
         if not questions:
             prediction.reason, prediction.detail = "no_items", f"the list '{self._mode.items}' of the sample is empty"
@@ -175,7 +177,7 @@ class Questioner:
         for one, outcome in zip(questions, outcomes, strict=True):
             place = (one.item, one.order)
             readable = values.setdefault(place, [])
-            if isinstance(outcome, Reject):
+            if isinstance(outcome, Unanswered):
                 faults[place] = (outcome.reason, outcome.detail)
                 continue
             try:
@@ -212,7 +214,7 @@ class Questioner:
             found.score = _mean(scores)
 
     def _check_blind(self) -> None:
-        """Refuse a control that would leave nothing to ask about, or ask what is no control."""
+        """Refuse a control that would leave nothing to ask about, or withhold nothing."""
         if self._blind is None:
             return
         columns = self._mode.columns
@@ -243,11 +245,12 @@ class Questioner:
                 raise
             raise NoMedia(f"the version does not hold {', '.join(missing)}: {error}") from None
 
-    def _ask(self, prompt: Prompt, row: Mapping[str, Any]) -> Ask:
+    def _ask(self, prompt: Prompt, row: Mapping[str, Any], placed: Mapping[str, Any], members: int) -> Ask:
         if prompt.schema is not None:
             if self._mode.json_field is None and not self._mode.together:
                 raise ConfigError(f"mode '{self._mode.name}': {prompt.id} answers in JSON; name a json_field")
-            return prompt.ask
+            ask = prompt.ask(**placed)
+            return _as_long(ask, members) if self._mode.together else ask
         words = self._config.yes_no == "words" or self._config.annotator.startswith("builtin:")
         match self.answer:
             case "yes_no":
@@ -263,14 +266,15 @@ class Questioner:
                 return Choice(tuple(LETTERS[: len(row[self._mode.options])]))
         raise ConfigError(f"mode '{self._mode.name}': no answer '{self.answer}'")
 
-    def _value(self, value: Any, one: Asked) -> Any:
-        """An answer as a number, as one a member, as how much the first side leads, as a side, or as a letter."""
+    def _value(self, value: Any, one: SampleRequest) -> Any:
+        """Return an answer as a number, a number per member, the first side's lead, a side, or a letter."""
         if one.members:
             return _answers(value, len(one.members))
         if self.answer == "scores":
-            scores = final_scores(value)
+            scores = read_scores(value)
             if scores is None:
-                raise Unreadable("expected the last line 'Final Scores: [[x, y]]'")
+                last = str(value).strip().rpartition("\n")[2]
+                raise Unreadable(f"expected the last line {FORM}, found {one_line(last, 80)!r}")
             return float(scores[1] - scores[0] if one.swapped else scores[0] - scores[1])
         if self._mode.json_field is not None:
             value = value[self._mode.json_field]
@@ -278,7 +282,7 @@ class Questioner:
             return float(value["p_yes"]) if isinstance(value, dict) else float(str(value).casefold() == "yes")
         if self.answer == "scalar":
             return float(value["score"] if isinstance(value, dict) else value)
-        if self.answer == "preference":  # in the evaluation's own words: swapped, A of the prompt is the second side
+        if self.answer == "preference":  # in the evaluation's own words: if swapped, A of the prompt is the second side
             sides = reversed(self._evaluation.sides) if one.swapped else self._evaluation.sides
             return dict(zip("AB", sides, strict=True)).get(str(value), str(value))
         return str(value)
@@ -307,15 +311,25 @@ class Questioner:
 
 
 def _members(items: Sequence[Any] | None) -> list[tuple[str, str | None]]:
-    """Id and text of each item; a plain text is named by its place."""
+    """Return id and text of each item; a plain text's id is its place."""
     return [
         (item["id"], item["text"]) if isinstance(item, Mapping) else (str(place), item)
         for place, item in enumerate(items or [], 1)
     ]
 
 
+def _as_long(ask: Json, members: int) -> Json:
+    """Extend the ask for an array to this number of answers; keep a long enough ask, and its request keys."""
+    schema = json.loads(ask.schema)
+    if schema.get("maxItems", members) >= members:
+        return ask
+    number = schema["items"]["properties"]["id"]
+    schema["maxItems"] = number["maximum"] = members
+    return Json.of(schema, ask.name, ordered=ask.ordered)
+
+
 def _answers(rows: Sequence[Mapping[str, Any]], members: int) -> list[float]:
-    """Of a JSON array, 1 for each item that is answered yes and 0 for no, in order."""
+    """Return a JSON array's answers in order, 1 for yes and 0 for no."""
     found = {row["id"]: float(row["answer"] == "yes") for row in rows}
     if len(found) != len(rows) or found.keys() != set(range(1, members + 1)):
         listed = ", ".join(str(row["id"]) for row in rows)
@@ -324,13 +338,13 @@ def _answers(rows: Sequence[Mapping[str, Any]], members: int) -> list[float]:
 
 
 def _commonest(chosen: Sequence[str]) -> str:
-    """What most draws chose; a tie where no choice leads."""
+    """Return the most common choice; a tie without a single most common choice."""
     (first, count), *others = Counter(chosen).most_common(2)
     return "tie" if others and others[0][1] == count else first
 
 
 def leader(evaluation: Evaluation, lead: float) -> str:
-    """Which side scores higher, by how much the first leads."""
+    """Return the side with the higher score, by the first side's lead."""
     first, second = evaluation.sides
     return first if lead > 0 else second if lead < 0 else "tie"
 
@@ -340,7 +354,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def swapped_sides(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What is shown as a stands as b, and the other way round; so do first and second."""
+    """Exchange the values of sides a and b, and of first and second."""
     other = {"a": "b", "b": "a", "first": "second", "second": "first"}
 
     def partner(name: str) -> str:

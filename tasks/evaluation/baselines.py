@@ -1,4 +1,4 @@
-"""What a table is read against: who knows the truth, who knows nothing, and who looks at length or level alone."""
+"""Make baselines for a table: the truth, chance, and rules of length or level alone."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ Row = Mapping[str, Any]
 def baselines(
     evaluation: Evaluation, rows: Sequence[Row], clips: Mapping[str, Probe]
 ) -> tuple[dict[str, dict[str, Prediction]], list[str]]:
-    """Predictions of each baseline, by id.
+    """Predict each sample by each baseline, by id.
 
     Args:
-        rows: a row a sample: `id`, `target`, and where there are such `swapped`, `audio` or `a_audio` and `b_audio`,
-            and `options`, how many there are.
-        clips: what was measured of clips, by SHA-256.
+        rows: one row per sample: `id`, `target`, and if present `swapped`, `audio` or `a_audio` and `b_audio`, and
+            `options`, their number.
+        clips: measures of clips, by SHA-256.
 
     Returns:
-        By baseline; and a sentence where one could not be made.
+        Predictions by baseline; and a sentence for each missing baseline.
     """
     rules: dict[str, Callable[[Row], Any]] = {"oracle": lambda row: row["target"]}
     if evaluation.kind == "preference":
@@ -50,7 +50,7 @@ def baselines(
 def _measured(
     evaluation: Evaluation, rows: Sequence[Row], clips: Mapping[str, Probe]
 ) -> tuple[dict[str, Callable[[Row], Any]], list[str]]:
-    """The rules that look at what was measured of clips, where every clip was."""
+    """Return the rules of clips' measures, if every clip was measured."""
     columns = {"preference": ("a_audio", "b_audio"), "scalar": ("audio",)}.get(evaluation.kind, ())
     if not columns or not set(columns) <= rows[0].keys():
         return {}, []
@@ -72,7 +72,7 @@ def _measured(
 
 
 def _coin(evaluation: Evaluation, row: Row) -> Any:
-    """A draw by hash of the id, so that a table can be made again."""
+    """Draw a prediction by hash of the id, so that tables are reproducible."""
     drawn = int.from_bytes(hashlib.sha256(f"coin {row['id']}".encode()).digest()[:6], "big") / 2**48
     match evaluation.kind:
         case "preference":

@@ -1,4 +1,4 @@
-"""A file with one score a clip, or one a clip and dimension: what a reward model writes. It feeds many evaluations."""
+"""Read a reward model's file of scores per clip, or per clip and dimension, for many evaluations."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from earmark.tasks.evaluation.samples import Samples
 from earmark.tasks.evaluation.scores import empty, number, preferred, read_table
 
 ANY = "score"
-BESIDE = ("file", "clip_sha256")  # columns that a template has beside the clip's id
+BESIDE = ("file", "clip_sha256")  # columns of a template beside the clip's id
 _WAYS = ("id", "clip_sha256", "file")
 
 
 class ClipScores(NamedTuple):
-    """The file's rows: names of clips, and scores by column (empty cells as None)."""
+    """Rows of the file: names of clips, and scores by column (empty cells as None)."""
 
     path: Path
     names: Sequence[str]
@@ -30,11 +30,11 @@ def read_clip_scores(path: Path, dimensions: Collection[str]) -> ClipScores:
     """Read the file.
 
     Args:
-        path: CSV, JSON lines or Parquet with `clip`, and `score` or one column a dimension.
-        dimensions: all that the corpus has; those that are not measured are left alone.
+        path: CSV, JSON lines or Parquet with `clip`, and `score` or one column per dimension.
+        dimensions: all dimensions of the corpus; unmeasured ones are ignored.
 
     Raises:
-        InputError: the file cannot be read, has other columns, or holds something that is no number.
+        InputError: the file cannot be read, has other columns, or holds a value other than a number.
     """
     table = read_table(path)
     columns = [name for name in table.column_names if name not in ("clip", *BESIDE)]
@@ -57,13 +57,13 @@ def read_clip_scores(path: Path, dimensions: Collection[str]) -> ClipScores:
 
 
 def _clip_rows(scores: ClipScores, clips: Mapping[str, Mapping[str, Any]], table: str, key: str) -> dict[str, int]:
-    """The file's row of each clip of the version that it names: by id, by SHA-256, or by file as published.
+    """Return the file's row of each clip of the version, found by id, by SHA-256, or by published file name.
 
     Args:
-        clips: by id, those of the table, whose ids are in the column `key`.
+        clips: the clips of the table, by id from the column `key`.
 
     Raises:
-        InputError: it names a clip that is unknown, one twice, or a file that several different clips have.
+        InputError: the file names an unknown clip, a clip twice, or a file of several different clips.
     """
     ways: dict[str, dict[str, list[str]]] = {way: {} for way in _WAYS}
     for clip in clips.values():
@@ -89,10 +89,10 @@ def _clip_rows(scores: ClipScores, clips: Mapping[str, Mapping[str, Any]], table
 
 
 def clip_predictions(scores: ClipScores, samples: Samples) -> tuple[dict[str, Prediction], Reachable | None] | None:
-    """What the file says of an evaluation's samples, and how many preferences any scores of clips could meet.
+    """Predict an evaluation's samples from the file, and bound the preferences that any clip scores could meet.
 
     Returns:
-        None where the file speaks of none of the evaluation's clips, or not of its dimension.
+        None if the file has none of the evaluation's clips, or not its dimension.
 
     Raises:
         InputError: as `_clip_rows`; or clips of the evaluation are missing.

@@ -1,4 +1,4 @@
-"""`earmark judge --compare`: models, files of scores and earlier runs measured side by side on a version."""
+"""Compare models, files of scores and earlier runs on a version: `earmark eval compare`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from earmark.schemas.errors import InputError
 from earmark.schemas.evaluations import Evaluation
 from earmark.tasks.evaluation.comparison import TEST, as_markdown, as_svg, compare, ranking
 from earmark.tasks.evaluation.judging import examinee, judge
-from earmark.tasks.evaluation.reading import read, read_clips
+from earmark.tasks.evaluation.reading import measure_file
 from earmark.tasks.evaluation.recording import RECORD as EVALUATION
 from earmark.tasks.evaluation.results import Threshold, source_of
-from earmark.tasks.evaluation.samples import NoSamples, Wish, find_evaluation
-from earmark.tasks.evaluation.scores import read_table
+from earmark.tasks.evaluation.samples import MeasurementOptions, NoSamples, find_evaluation
 from earmark.tasks.exports.folder import file_word, records_of, version_facts, write_record
 from earmark.tasks.store.versions import Store, Version
 
@@ -30,42 +29,43 @@ RECORD, PLOT = "comparison.json", "intervals.svg"
 
 @dataclass(frozen=True)
 class Measure:
-    """Where models are measured: on what, and how those that are asked are reached."""
+    """Target of measurement, and access to the models."""
 
     version: Version
     corpus: Corpus
     store: Store
-    wish: Wish
+    wish: MeasurementOptions
     base_url: str | None = None
     settings: Path | None = None
 
 
 def compare_models(measure: Measure, entrants: Sequence[str], out: Path | None) -> tuple[dict[str, Any], Path]:
-    """Measure each that is no earlier run, and write the comparison: tables, tests, ranks and a plot;
-    the facts of `comparison.json`, and the folder.
+    """Measure all entrants without an earlier run, and write the comparison: tables, tests, ranks and a plot.
+
+    Return the facts of `comparison.json`, and the folder.
 
     Args:
-        entrants: two or more: a model (`backend:model`), a file with a score a sample or a clip, or the folder of an
+        entrants: two or more: a model (`backend:model`), a file with a score per sample or clip, or the folder of an
             earlier run, or of several.
-        out: where the comparison goes; a folder of the store by default. Runs of their own go to the store.
+        out: the comparison's folder, by default in the store. New runs go to the store.
 
     Raises:
-        InputError: fewer than two, one twice, one that is nothing of these or of another version, no evaluation in
-            common, or other samples.
-        EarmarkError: as `judge`, `read` and `read_clips`.
+        InputError: fewer than two entrants, a repeated or unknown one, a run of another version, no shared evaluation,
+            or other samples.
+        EarmarkError: as `judge` and `measure_file`.
     """
     named = {one: _name(one) for one in entrants}
     if len(entrants) < 2:
-        raise InputError("--compare: expected two models or more: repeat the option, --compare A --compare B")
+        raise InputError(f"expected two models or more to compare, found {len(entrants)}")
     listed = [named[one] for one in entrants]
     if twice := next((one for one in listed if listed.count(one) > 1), None):
-        raise InputError(f"--compare: '{twice}' stands there twice: a comparison needs a name for each; rename a file")
+        raise InputError(f"'{twice}' stands there twice: a comparison needs a name for each; rename a file")
     runs = {named[one]: _runs(measure, one) for one in entrants}
     known = [one for one in measure.corpus.evaluations if any(one.name in folders for folders in runs.values())]
     shared = [one for one in known if all(one.name in folders for folders in runs.values())]
     if not shared:
         each = "; ".join(f"{name}: {', '.join(folders) or 'none'}" for name, folders in runs.items())
-        raise InputError(f"--compare: no evaluation that every model was measured on ({each})")
+        raise InputError(f"no evaluation that every model was measured on ({each})")
     tables = [_compared(one, {name: folders[one.name] for name, folders in runs.items()}) for one in shared]
     facts = {
         **version_facts(measure.version),
@@ -81,7 +81,7 @@ def compare_models(measure: Measure, entrants: Sequence[str], out: Path | None) 
 
 
 def _name(entrant: str) -> str:
-    """What a model is called in the tables."""
+    """Return a model's name in the tables."""
     path = Path(entrant)
     if not path.is_dir():
         return path.stem if path.is_file() else entrant
@@ -93,15 +93,15 @@ def _name(entrant: str) -> str:
 
 
 def _records(folder: Path) -> list[Path]:
-    """The records of a run, or of the runs in a folder."""
+    """Return the records of a run, or of the runs in a folder."""
     found = [folder / EVALUATION] if (folder / EVALUATION).is_file() else sorted(folder.glob(f"*/{EVALUATION}"))
     if not found:
-        raise InputError(f"--compare {folder}: expected the folder of an earlier run, with {EVALUATION}; found none")
+        raise InputError(f"{folder}: expected the folder of an earlier run, with {EVALUATION}; found none")
     return found
 
 
 def _runs(measure: Measure, entrant: str) -> dict[str, Path]:
-    """The folders of an entrant's evaluations, by their names; what was not measured yet is."""
+    """Return the folders of an entrant's evaluations by name; measure missing ones."""
     path, wish = Path(entrant), measure.wish
     place = (measure.version, measure.corpus, measure.store)
     if path.is_dir():
@@ -110,20 +110,17 @@ def _runs(measure: Measure, entrant: str) -> dict[str, Path]:
             facts = json.loads(record.read_bytes())
             if facts["manifest_sha256"] != measure.version.manifest.digest():
                 raise InputError(
-                    f"--compare {path}: measured on {facts['corpus']}@{facts['version']} with other content than "
+                    f"{path}: measured on {facts['corpus']}@{facts['version']} with other content than "
                     f"{measure.version.corpus}@{measure.version.name} has here: measure it again"
                 )
             if wish.evaluation in (None, facts["evaluation"]):
                 folders[facts["evaluation"]] = record.parent
         return folders
     if path.is_file():
-        if {"clip", "id"} & set(read_table(path).column_names) == {"clip"}:
-            return {facts["evaluation"]: folder for facts, folder in read_clips(*place, path, wish, None)[0]}
-        facts, folder = read(*place, path, wish, None)
-        return {facts["evaluation"]: folder}
+        return {facts["evaluation"]: folder for facts, folder in measure_file(*place, path, wish, None)[0]}
     if ":" not in entrant:
         raise InputError(
-            f"--compare {entrant}: expected backend:model, a file of scores or the folder of an earlier run; no such "
+            f"{entrant}: expected backend:model, a file of scores or the folder of an earlier run; no such "
             "file or folder"
         )
     config = examinee(entrant, measure.base_url, measure.settings)
@@ -141,7 +138,7 @@ def _compared(evaluation: Evaluation, folders: dict[str, Path]) -> dict[str, Any
     for name, folder in folders.items():
         table = pq.read_table(folder / "predictions.parquet")
         if "cluster" not in table.column_names:
-            raise InputError(f"--compare {folder}: an earlier Earmark wrote this run, without clusters: run it again")
+            raise InputError(f"{folder}: an earlier Earmark wrote this run, without clusters: run it again")
         rows[name] = {row["id"]: row for row in table.to_pylist()}
         threshold = json.loads((folder / EVALUATION).read_bytes()).get("threshold")
         thresholds[name] = threshold and Threshold(**threshold)

@@ -1,4 +1,4 @@
-"""Several models on the same samples: one table, a paired test of each difference, ranks, a plot. Pure functions."""
+"""Compare models on the same samples: one table, paired tests of differences, ranks, a plot. Pure functions."""
 
 from __future__ import annotations
 
@@ -29,22 +29,21 @@ TEST = (
     "by Holm over the pairs"
 )
 HEADLINE = {"yes_no": "accuracy", "preference": "accuracy", "choice": "accuracy", "scalar": "srcc"}
-"""The metric that models are ranked by."""
+"""Metric for ranking models."""
 
-Rows = Mapping[str, Mapping[str, Any]]  # what an evaluation wrote of each sample (`predictions.parquet`), by id
+Rows = Mapping[str, Mapping[str, Any]]  # rows of an evaluation's `predictions.parquet`, by id
 
 
 def compare(
     evaluation: Evaluation, runs: Mapping[str, Rows], thresholds: Mapping[str, Threshold | None]
 ) -> dict[str, Any]:
-    """Models on an evaluation's samples; `runs` and `thresholds` are by model, and the runs of the same samples.
+    """Compare models on an evaluation's samples; `runs` and `thresholds` are by model, with runs of the same samples.
 
-    A sample that left the evaluation of one model leaves those of all. Correlations and AUROC are over the samples that
-    every model answered.
+    A sample left out for one model is left out for all. Correlations and AUROC use the samples answered by every model.
 
     Returns:
-        `rows`: one a model; `differences`: of each pair and metric, first less second; `left_out` and `unanswered`:
-        how many samples.
+        `rows`: one per model; `differences`: of each pair and metric, first minus second; `left_out` and `unanswered`:
+        numbers of samples.
 
     Raises:
         InputError: models were measured on other samples than the first, or no sample is left for all of them.
@@ -53,7 +52,7 @@ def compare(
     for name, rows in others:
         if odd := sorted(first.keys() ^ rows.keys()):
             raise InputError(
-                f"--compare: '{name}' was measured on {len(rows):,} samples of '{evaluation.name}', '{first_name}' on "
+                f"'{name}' was measured on {len(rows):,} samples of '{evaluation.name}', '{first_name}' on "
                 f"{len(first):,}; the first that only one of them has is '{odd[0]}': measure both with the same "
                 "--split, --language and --limit"
             )
@@ -62,11 +61,11 @@ def compare(
     answered = [one for one in ids if all(by_id[one].answered for by_id in predictions.values())]
     used = answered if evaluation.kind == "scalar" else ids
     if not used:
-        raise InputError(f"--compare: expected samples of '{evaluation.name}' that every model answered, found none")
+        raise InputError(f"expected samples of '{evaluation.name}' that every model answered, found none")
     everyone = np.flatnonzero(np.isin(used, answered))
     truth = [_sample(evaluation, first[one]) for one in used]
     table = []
-    by_metric: dict[str, dict[str, tuple[float | None, Any]]] = {}  # by metric and model: its value, and over resamples
+    by_metric: dict[str, dict[str, tuple[float | None, Any]]] = {}  # by metric and model: value, and resampled values
     for name, by_id in predictions.items():
         measured = Measured(evaluation, truth, [by_id[one] for one in used], thresholds[name])
         table.append(measured.row(None, name, range(len(used))))
@@ -103,10 +102,10 @@ def _prediction(row: Mapping[str, Any]) -> Prediction:
 
 
 def ranking(names: Sequence[str], tables: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Models by the mean of their ranks over the evaluations, 1 being best, equal ones sharing theirs.
+    """Rank models by the mean of their ranks over the evaluations, 1 being best; equal values share their mean rank.
 
-    Borda's count is of the models that each is better than, equal ones counting one half, summed over the evaluations.
-    A metric that is not defined ranks last.
+    Borda's count adds up, over the evaluations, the number of worse models, equal models counting one half. An
+    undefined metric ranks last.
     """
     ranks = []
     for table in tables:
@@ -128,7 +127,7 @@ def ranking(names: Sequence[str], tables: Sequence[Mapping[str, Any]]) -> list[d
 
 
 def grids(facts: Mapping[str, Any]) -> Iterator[tuple[str, list[str], list[list[str]]]]:
-    """The tables: of each evaluation its models and their differences, and the ranks. Title, headings, rows."""
+    """Yield the tables: each evaluation's models and their differences, then the ranks, as title, headings, rows."""
     for table in facts["evaluations"]:
         labels = ["model", *headings(table)[1:]]
         yield f"{table['evaluation']}", labels, [list(row) for row in cells(table)]
@@ -149,7 +148,7 @@ DIFFERENCES = ["first − second", "metric", "difference", "p", "p (Holm)"]
 
 
 def difference_rows(differences: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """Differences of pairs as text, below `DIFFERENCES`."""
+    """Format differences of pairs as rows below `DIFFERENCES`."""
     return [
         [
             f"{one['first']} − {one['second']}",
@@ -167,7 +166,7 @@ def _p(value: float | None) -> str:
 
 
 def notes(facts: Mapping[str, Any]) -> list[str]:
-    """What a reader of the tables must know, a sentence each."""
+    """Return notes for readers of the tables, a sentence each."""
     lines = []
     for table in facts["evaluations"]:
         if table["left_out"]:
@@ -183,7 +182,7 @@ def notes(facts: Mapping[str, Any]) -> list[str]:
 
 
 def as_markdown(facts: Mapping[str, Any], plot: str) -> str:
-    """The tables as a page, with the plot beside it."""
+    """Render the tables as a page, with the plot beside it."""
     lines = [f"# {facts['corpus']} {facts['version']}: {len(facts['models'])} models side by side", ""]
     lines += [f"![Values with intervals of 95 %]({plot})", ""]
     for title, head, rows in grids(facts):
@@ -193,10 +192,15 @@ def as_markdown(facts: Mapping[str, Any], plot: str) -> str:
 
 
 WIDTH, NAMES, STEP = 760, 260, 22
+CHANCE = {"accuracy": 0.5, "auroc": 0.5, "lcc": 0.0, "srcc": 0.0, "ktau": 0.0}
+"""Chance level by metric; the accuracy of choices depends on the number of options."""
 
 
 def as_svg(facts: Mapping[str, Any]) -> str:
-    """Each model's headline value and interval, a block an evaluation, on one axis: 0 to 1, or what the values need."""
+    """Draw each model's headline value and interval, a block per evaluation, on one axis: 0 to 1, or wider if needed.
+
+    A dashed line below each evaluation's name and sample count marks the chance level.
+    """
     metrics = [row["metrics"][table["headline"]] for table in facts["evaluations"] for row in table["rows"]]
     ends: list[float] = [one[name] for one in metrics for name in ("value", "low", "high") if one[name] is not None]
     low = -1.0 if any(table["headline"] == "srcc" for table in facts["evaluations"]) else min([0.0, *ends])
@@ -205,17 +209,24 @@ def as_svg(facts: Mapping[str, Any]) -> str:
     def across(value: float) -> float:
         return NAMES + (WIDTH - NAMES - 20) * (value - low) / (high - low)
 
-    shapes, y = [], 10
+    title = escape(f"{facts['corpus']} {facts['version']}: values with intervals of 95 %")
+    shapes, y = [f'<text x="8" y="20" class="h">{title}</text>'], 24
     for table in facts["evaluations"]:
         y += STEP
-        shapes.append(
-            f'<text x="8" y="{y}" class="b">{escape(table["evaluation"])}, '
-            f"{escape(LABELS.get(table['headline'], table['headline']))}</text>"
-        )
+        headline, counts = table["headline"], {row["samples"] for row in table["rows"]}
+        of = f", n = {counts.copy().pop():,}" if len(counts) == 1 else ""
+        name = escape(f"{table['evaluation']}, {LABELS.get(headline, headline)}{of}")
+        shapes.append(f'<text x="8" y="{y}" class="b">{name}</text>')
+        chance = None if table.get("kind", "choice") == "choice" else CHANCE.get(headline)
+        if chance is not None and low <= chance <= high:
+            at, foot = across(chance), y + STEP * len(table["rows"]) + 4
+            shapes.append(f'<text x="{at:.1f}" y="{y}" text-anchor="middle" class="c">chance</text>')
+            shapes.append(f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{y + 4}" y2="{foot}" class="g"/>')
         for row in table["rows"]:
             y += STEP
-            metric = row["metrics"][table["headline"]]
-            shapes.append(f'<text x="20" y="{y}">{escape(row["value"])}</text>')
+            metric = row["metrics"][headline]
+            of = "" if len(counts) == 1 else f", n = {row['samples']:,}"
+            shapes.append(f'<text x="20" y="{y}">{escape(row["value"] + of)}</text>')
             if metric["low"] is not None:
                 span = f'x1="{across(metric["low"]):.1f}" x2="{across(metric["high"]):.1f}"'
                 shapes.append(f'<line {span} y1="{y - 4}" y2="{y - 4}" class="i"/>')
@@ -225,11 +236,13 @@ def as_svg(facts: Mapping[str, Any]) -> str:
                     f"<title>{escape(row['value'])}: {metric['value']:.3f}</title></circle>"
                 )
     for tick in np.linspace(low, high, 5):
-        shapes.append(f'<line x1="{across(tick):.1f}" x2="{across(tick):.1f}" y1="12" y2="{y + 10}" class="t"/>')
+        shapes.append(f'<line x1="{across(tick):.1f}" x2="{across(tick):.1f}" y1="32" y2="{y + 10}" class="t"/>')
         shapes.append(f'<text x="{across(tick):.1f}" y="{y + 26}" text-anchor="middle">{tick:.3g}</text>')
     style = (
-        "text{font:13px sans-serif}.b{font-weight:bold}.i{stroke:#246;stroke-width:2}circle{fill:#246}.t{stroke:#ccc}"
+        "text{font:13px sans-serif}.b{font-weight:bold}.h{font-size:15px;font-weight:bold}.c{fill:#a33;font-size:11px}"
+        ".i{stroke:#246;stroke-width:2}circle{fill:#246}.t{stroke:#ccc}.g{stroke:#a33;stroke-dasharray:4 3}"
     )
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y + 36}" width="{WIDTH}" role="img">'
+    head += f"<title>{title}</title>"
     ground = '<rect width="100%" height="100%" fill="#fff"/>'
     return "\n".join([head, f"<style>{style}</style>", ground, *reversed(shapes), "</svg>"]) + "\n"

@@ -1,4 +1,4 @@
-"""Questions about two clips whose answer is known: of a table of gold, or made of a build's own rows.
+"""Make questions about two clips with known answers from a build's own rows.
 
 Rows name their clips as `a_sha256`, `a_file`, `a_duration_s` and the same for b; a path may be absolute.
 """
@@ -17,28 +17,31 @@ from earmark.schemas.judges import DEGRADED, Control, Qualify
 from earmark.tasks.annotation.request import AudioForm
 from earmark.tasks.audio.degrade import Samples, degrade
 from earmark.tasks.audio.encode import decode, encode
-from earmark.tasks.build.ask import Row
+from earmark.tasks.pipeline.ask import Row
 from earmark.tasks.store.files import replacing
 
+AMOUNTS = {"noise": 0.0, "clipping": 24.0, "lowpass": 1000.0, "silence": 0.5}
+"""Faults that no listener misses: dB of the clip above the noise; dB of gain before full scale cuts; the highest
+frequency left, in Hz; the silent share of the clip, from its start."""
 AS_IT_IS = AudioForm(sample_rate_hz=None, channels=None, codec="wav")
 CLIP = ("sha256", "file", "duration_s")
 LEAST_CHANGE = 0.003
-"""How much of a clip's level its degraded copy differs by at least, as a ratio of amplitudes (−50 dB)."""
+"""Least difference between a clip and its degraded copy, as a ratio of amplitudes (−50 dB)."""
 
 
 class Sides(NamedTuple):
-    """What a corpus says of its rows."""
+    """A corpus's description of its rows."""
 
-    item: str  # the column that names a row
-    prompt: str  # the column that names what its clips were made from
-    domain: str  # the column by whose values figures are told apart
-    degraded: tuple[str, ...]  # dimensions in which a degraded clip is the worse
-    swapped: tuple[str, ...]  # dimensions in which a clip of another prompt is the worse
-    path: Callable[[str], Path]  # where a clip lies, by its file in a row
+    item: str  # column of the row's id
+    prompt: str  # column of the prompt of its clips
+    domain: str  # column whose values group the figures
+    degraded: tuple[str, ...]  # dimensions in which a degraded clip is worse
+    swapped: tuple[str, ...]  # dimensions in which a clip of another prompt is worse
+    path: Callable[[str], Path]  # finds a clip by its file in a row
 
 
 def make_controls(folder: Path, rows: Sequence[Row], qualify: Qualify, sides: Sides, seed: int) -> Iterator[Row]:
-    """The controls of `qualify`, made of rows that seeded hash draws; which of two clips is a goes by hash too.
+    """Yield the controls of `qualify`, made of rows drawn by seeded hash; hash also decides the clip on side a.
 
     Degraded clips are written to the folder.
     """
@@ -68,11 +71,11 @@ def make_controls(folder: Path, rows: Sequence[Row], qualify: Qualify, sides: Si
 def _beside(
     folder: Path, row: Row, others: Sequence[Row], control: Control, qualify: Qualify, sides: Sides
 ) -> tuple[tuple[Any, ...] | None, tuple[str, ...]]:
-    """The clip that is put beside a row's own, and the dimensions in which it is known to be the worse."""
+    """Return the clip to pair with a row's own, and the dimensions in which it is known to be worse."""
     if control == "same":
         return tuple(row[f"a_{name}"] for name in CLIP), ()
     if control in DEGRADED:
-        return degraded_clip(folder, row, control, qualify, sides.path), sides.degraded
+        return degraded_clip(folder, row, control, sides.path), sides.degraded
     here = next(place for place, one in enumerate(others) if one is row)
     following = chain(others[here + 1 :], others[:here])
     other = next((one for one in following if one[sides.prompt] != row[sides.prompt]), None)
@@ -80,27 +83,21 @@ def _beside(
 
 
 def degraded_clip(
-    folder: Path, row: Row, control: Control, qualify: Qualify, path: Callable[[str], Path]
+    folder: Path, row: Row, control: Control, path: Callable[[str], Path]
 ) -> tuple[str, str, float] | None:
-    """Write a row's clip a with one fault, 16-bit WAV in its own rate; always the same bytes for the same clip.
+    """Write a row's clip a with one fault, as 16-bit WAV at its own rate; equal clips give equal bytes.
 
     Returns:
-        SHA-256, path and seconds; None of a clip that the fault does not change by `LEAST_CHANGE`: a silent one, one
-        that begins with silence, one without highs.
+        SHA-256, path and seconds; None if the fault changes the clip by at most `LEAST_CHANGE`: a silent clip, a silent
+        beginning, no highs.
     """
-    amounts = {
-        "noise": qualify.snr_db,
-        "clipping": qualify.overdrive_db,
-        "lowpass": qualify.lowpass_hz,
-        "silence": qualify.silent_share,
-    }
     sha256 = row["a_sha256"]
     samples, rate = decode(str(path(row["a_file"])), sha256)
-    worse = degrade(samples, rate, control, amounts[control], seed=int(sha256[:8], 16))  # type: ignore[arg-type]
+    worse = degrade(samples, rate, control, AMOUNTS[control], seed=int(sha256[:8], 16))  # type: ignore[arg-type]
     if _rms(worse - samples) <= LEAST_CHANGE * _rms(samples):
         return None
     content = encode(worse, rate, AS_IT_IS)
-    to = folder / f"{sha256[:32]}-{control}-{amounts[control]:g}.wav"
+    to = folder / f"{sha256[:32]}-{control}-{AMOUNTS[control]:g}.wav"
     with replacing(to) as temporary:
         temporary.write_bytes(content)
     return hashlib.sha256(content).hexdigest(), str(to), len(worse) / rate
@@ -113,13 +110,13 @@ def _rms(samples: Samples) -> float:
 def draw_other(
     rows: Sequence[Row], count: int, seed: int, clip: str, words: str, alike: tuple[str, ...]
 ) -> Iterator[tuple[Row, Row]]:
-    """Rows of different clips in seeded order, each with the next of them that has other words and is alike otherwise.
+    """Yield rows of different clips in seeded order, each with the next row with other words and otherwise alike.
 
     Args:
         count: most rows.
-        clip: the column that names a row's clip.
-        words: the column that names its words.
-        alike: columns in which both are equal.
+        clip: column of a row's clip.
+        words: column of its words.
+        alike: columns with equal values in both rows.
     """
     by_hash = sorted({row[clip]: row for row in rows}.values(), key=lambda row: _hash(seed, "prompt", row[clip]))
     for here, row in enumerate(by_hash[:count]):

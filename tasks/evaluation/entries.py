@@ -1,4 +1,4 @@
-"""What a benchmark of music generation counts with: how many concepts are heard, and ranks over several measures.
+"""Score entries of a music generation benchmark: shares of audible concepts, and ranks over several measures.
 
 Source: the Academic Text-to-Music challenge (ATTM), concept coverage score and Borda ranking.
 """
@@ -8,34 +8,34 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-HEARD = 0.5  # above it the judge gives yes the larger probability; at it, neither
+from earmark.tasks.annotation.answers import says_yes
+
 LOWER_IS_BETTER = ("fad",)
 MEASURES = (*LOWER_IS_BETTER, "clap", "ccs")
 
 
 class Entry(NamedTuple):
-    """What a system scores."""
+    """Scores of a system."""
 
     name: str
-    # Fréchet audio distance, from 0; lower is better. None, as of the others, where nobody was measured by it.
+    # Fréchet audio distance, from 0; lower is better. Like the other measures, None if not measured.
     fad: float | None
     clap: float | None  # similarity of sound and prompt, -1 to 1; higher is better
     ccs: float | None  # concept coverage score, 0 to 1; higher is better
-    team: str | None = None  # whose entry it is; None for the baseline, which is everyone's measure and never left out
-    track: str | None = None  # which track of the challenge it entered
+    team: str | None = None  # the entry's team; None for the baseline, which is in every pool and never left out
+    track: str | None = None  # the challenge's track it entered
     more: Mapping[str, float | None] = {}  # further measures by name, higher is better
 
 
 def concept_shares(detections: Iterable[Sequence[float | None]]) -> list[float | None]:
-    """Of each prompt's concepts, the share that is heard; the mean is the concept coverage score (CCS).
+    """Return the share of each prompt's concepts that is audible; the mean is the concept coverage score (CCS).
 
     Args:
-        detections: for each prompt's clip, a judge's P(yes) of each concept, 0 to 1, or 1 and 0 for its yes and no;
-            None where it gave no answer. A concept is heard where yes is more probable than no, not where both are
-            equal.
+        detections: for each prompt's clip, a judge's P(yes) of each concept, 0 to 1, or 1 and 0 for yes and no; None
+            without an answer. A concept is audible if yes is more probable than no; equal probabilities do not count.
 
     Returns:
-        0 to 1 over the concepts with an answer; None for a prompt without one.
+        0 to 1 over the answered concepts; None for a prompt without any.
 
     Raises:
         ValueError: a value that is no probability.
@@ -45,17 +45,18 @@ def concept_shares(detections: Iterable[Sequence[float | None]]) -> list[float |
         known = [value for value in values if value is not None]
         if not all(0 <= value <= 1 for value in known):
             raise ValueError(f"clip {place}: expected values from 0 to 1, found {tuple(values)}")
-        shares.append(sum(value > HEARD for value in known) / len(known) if known else None)
+        shares.append(sum(map(says_yes, known)) / len(known) if known else None)
     return shares
 
 
 def borda_points(entries: Sequence[Entry]) -> dict[str, int]:
-    """Points by Borda count: in a pool of M submissions and the baseline, M + 1 - rank for each measure, summed.
+    """Return points by Borda count: in a pool of M submissions and the baseline, M + 1 - rank for each measure, summed.
 
-    Equal values share the worse rank: two that are both best are both second. A measure that no entry has gives none.
+    Equal values share the worse rank: the two best of equal value are both second. Measures without values give no
+    points.
 
     Raises:
-        ValueError: two entries of one name, or a measure that only some have.
+        ValueError: two entries of one name, or a measure of only some entries.
     """
     if len({entry.name for entry in entries}) < len(entries):
         raise ValueError("expected entries of different names")
@@ -76,20 +77,20 @@ def borda_points(entries: Sequence[Entry]) -> dict[str, int]:
 
 
 def ranks(points: Mapping[str, int]) -> dict[str, int]:
-    """Final ranks, 1 for the most points; equal points share the better rank."""
+    """Return final ranks, 1 for the most points; equal points share the better rank."""
     return {name: 1 + sum(other > own for other in points.values()) for name, own in points.items()}
 
 
 def borda_ranks(entries: Sequence[Entry]) -> dict[str, int]:
-    """Ranks of all entries in one pool."""
+    """Rank all entries in one pool."""
     return ranks(borda_points(entries))
 
 
 def two_stage_ranks(entries: Sequence[Entry]) -> dict[str, int]:
-    """The challenge's ranks: first within each track, where a team's better entry stays, then of these all together.
+    """Rank by the challenge's rule: first within each track, keeping each team's better entry, then all kept entries.
 
-    The baseline, the entry without a team, is in every pool and is ranked too. Of equally good entries the one named
-    first stays.
+    The baseline, the entry without a team, is in every pool and is ranked too. Of equally good entries the first is
+    kept.
     """
     baseline = [entry for entry in entries if entry.team is None]
     kept: list[Entry] = []

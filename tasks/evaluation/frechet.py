@@ -1,12 +1,12 @@
-"""The Fréchet distance between two sets of embeddings, such as the Fréchet audio distance (FAD). Pure functions.
+"""Compute the Fréchet distance between sets of embeddings, e.g. the Fréchet audio distance (FAD). Pure functions.
 
 FAD: Kilgour et al. 2019, Interspeech. Of Gaussians fitted to both sets, |m1 - m2|² + tr(C1 + C2 - 2 (C1 C2)^½). The
-trace of the root is the sum of the singular values of X1 X2ᵀ, where Xᵀ X = C: no root of a matrix that few samples
-leave without full rank, and so no numbers that hang on a small addition to its diagonal. All in float64.
+trace of the root is the sum of the singular values of X1 X2ᵀ, where Xᵀ X = C: this avoids the root of a matrix that few
+samples leave rank-deficient, and results that depend on a small addition to its diagonal. All in float64.
 
-Few samples make the distance too large. Its expectation falls about as 1/n, and FAD∞ is where a line through the
-distances of subsets meets 1/n = 0 (Chong and Forsyth 2020, CVPR; for audio Gui et al. 2024, ICASSP). Far fewer samples
-than dimensions bend that line: FAD∞ is then nearer to the truth than FAD is, and still too large.
+The distance is biased upwards for few samples. Its expectation falls about as 1/n, and FAD∞ is the intercept at 1/n = 0
+of a line through the distances of subsets (Chong and Forsyth 2020, CVPR; for audio Gui et al. 2024, ICASSP). With far
+fewer samples than dimensions the line bends: FAD∞ is then nearer to the truth than FAD, but still too large.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
-SIZES, SUBSETS = 6, 4  # sizes of subsets, from a half to all, at even steps of 1/n, and how many are drawn of each
-PARTS = 30  # parts that the jackknife leaves out in turn, at most
+SIZES, SUBSETS = 6, 4  # sizes of subsets, from a half to all, at even steps of 1/n, and draws of each size
+PARTS = 30  # most parts that the jackknife leaves out in turn
 
 
 @dataclass(frozen=True)
 class Fad:
-    """A Fréchet distance and what is known of its error."""
+    """Fréchet distance with its error."""
 
     value: float  # the distance, from 0; lower is better
-    # low, high: 95 % by the jackknife, for the expectation at this number of samples: the bias is not in it. None for
-    # fewer than 3 samples.
+    # low, high: 95 % by the jackknife, for the expectation at this number of samples, without its bias. None for fewer
+    # than 3 samples.
     low: float | None
     high: float | None
-    # extrapolated to infinitely many samples; it can lie below 0. None for fewer than 20 samples.
+    # extrapolated to infinitely many samples; may be below 0. None for fewer than 20 samples.
     infinity: float | None
-    samples: int  # how many embeddings
-    reference: int  # how many embeddings the reference has
+    samples: int  # number of embeddings
+    reference: int  # number of the reference's embeddings
     dimensions: int  # of an embedding
 
 
 class Gaussian:
-    """What the distance needs of a set of embeddings.
+    """Statistics of a set of embeddings for the distance.
 
     Args:
         embeddings: (samples, dimensions), at least two rows, finite.
 
     Raises:
-        ValueError: they are not.
+        ValueError: invalid embeddings.
     """
 
     def __init__(self, embeddings: npt.ArrayLike) -> None:
@@ -58,7 +58,7 @@ class Gaussian:
 
 
 def frechet(reference: Gaussian, embeddings: npt.ArrayLike) -> float:
-    """The distance of embeddings (samples, dimensions) from a reference.
+    """Return the distance of embeddings (samples, dimensions) from a reference.
 
     Raises:
         ValueError: fewer than two samples, values that are not finite, or another number of dimensions.
@@ -67,7 +67,7 @@ def frechet(reference: Gaussian, embeddings: npt.ArrayLike) -> float:
 
 
 def fad(reference: Gaussian, embeddings: npt.ArrayLike) -> Fad:
-    """The distance of embeddings (samples, dimensions), its interval and its extrapolation.
+    """Return the distance of embeddings (samples, dimensions), its interval and its extrapolation.
 
     Raises:
         ValueError: as `frechet`.
@@ -87,7 +87,7 @@ def fad(reference: Gaussian, embeddings: npt.ArrayLike) -> Fad:
 
 
 class _Against:
-    """Embeddings as seen from a reference: distances of subsets cost little."""
+    """Embeddings projected on a reference, for cheap distances of subsets."""
 
     def __init__(self, reference: Gaussian, embeddings: npt.ArrayLike) -> None:
         rows = _checked(embeddings)
@@ -96,11 +96,11 @@ class _Against:
         self.count, self._spread = len(rows), reference.spread
         self._rows = rows - reference.mean
         seen = self._rows @ reference.root.T
-        # an orthogonal turn leaves singular values: at most as many columns as samples are needed
+        # an orthogonal transform keeps singular values: at most as many columns as samples are needed
         self._seen: Floats = _triangle(seen.T).T if seen.shape[1] > len(seen) else seen
 
     def distance(self, kept: npt.NDArray[np.int64] | None = None) -> float:
-        """Of all samples, or of those at some places."""
+        """Return the distance of all samples, or of the samples at some places."""
         rows, seen = (self._rows, self._seen) if kept is None else (self._rows[kept], self._seen[kept])
         mean, freedom = rows.mean(axis=0), len(rows) - 1
         spread = (float(np.sum(rows**2)) - len(rows) * float(mean @ mean)) / freedom
@@ -109,7 +109,7 @@ class _Against:
 
 
 def _jackknife(against: _Against) -> float:
-    """The standard error by the delete-a-group jackknife; by single samples up to `PARTS` of them."""
+    """Return the standard error by the delete-a-group jackknife; single samples up to `PARTS` of them."""
     places = np.random.default_rng(0).permutation(against.count)
     parts = np.array_split(places, min(PARTS, against.count))
     values = np.array([against.distance(np.setdiff1d(places, part)) for part in parts])
@@ -117,7 +117,7 @@ def _jackknife(against: _Against) -> float:
 
 
 def _extrapolated(against: _Against) -> float:
-    """Where the line through distances of subsets over 1/n meets 0."""
+    """Return the intercept of the line through distances of subsets over 1/n."""
     source, count = np.random.default_rng(0), against.count
     sizes = np.unique(np.round(1 / np.linspace(2 / count, 1 / count, SIZES)).astype(int))
     values = [
@@ -128,7 +128,7 @@ def _extrapolated(against: _Against) -> float:
 
 
 def _triangle(rows: Floats) -> Floats:
-    """A triangle R with Rᵀ R = rowsᵀ rows, of at most as many rows as columns."""
+    """Return a triangle R with Rᵀ R = rowsᵀ rows, of at most as many rows as columns."""
     return np.asarray(np.linalg.qr(rows, mode="r"))
 
 

@@ -1,4 +1,4 @@
-"""`earmark judge` with a model: it is asked about a version's samples, in the form that the evaluation's mode has."""
+"""Ask a model about a version's samples by an evaluation's mode: `earmark eval run`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from typing import Any, TypeVar
 from earmark.schemas.config import checked, read_toml
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.evaluations import Examinee, Mode
-from earmark.tasks.build.progress import working
-from earmark.tasks.build.sessions import open_session
-from earmark.tasks.evaluation.asking import Asked, NoMedia, Prediction, Questioner
+from earmark.tasks.annotation.prompts import own_words
+from earmark.tasks.evaluation.asking import NoMedia, Prediction, Questioner, SampleRequest
 from earmark.tasks.evaluation.recording import choose_threshold, record
-from earmark.tasks.evaluation.samples import Samples, Wish, find_evaluation, find_mode, select_samples
+from earmark.tasks.evaluation.samples import MeasurementOptions, Samples, find_evaluation, find_mode, select_samples
 from earmark.tasks.exports.clips import clip_files
+from earmark.tasks.pipeline.progress import working
+from earmark.tasks.pipeline.row_words import words_of
+from earmark.tasks.pipeline.sessions import open_session
 from earmark.tasks.store.versions import Store, Version
 
 SAMPLES_AT_ONCE = 500
@@ -23,31 +25,38 @@ One = TypeVar("One", bound=Examinee)
 
 
 def examinee(annotator: str | None, base_url: str | None, settings: Path | None) -> Examinee:
-    """Who `earmark judge` asks; as `asked_of`."""
-    return asked_of(Examinee, annotator, base_url, settings, "earmark judge")
+    """Return the model for `earmark eval run`; as `asked_of`."""
+    return asked_of(Examinee, annotator, base_url, settings, "earmark eval run")
 
 
 def asked_of(kind: type[One], annotator: str | None, base_url: str | None, settings: Path | None, command: str) -> One:
-    """Who is asked, by the words of the command line and a TOML file; the words go before.
+    """Return the annotator of the command line and a TOML file; the command line takes precedence.
 
     Raises:
-        ConfigError: the file or the words are not those of an annotator.
+        ConfigError: the file or the command line does not describe an annotator.
     """
     values = read_toml(settings) if settings else {}
     values |= {name: value for name, value in (("annotator", annotator), ("base_url", base_url)) if value is not None}
-    return checked(kind, values, settings or Path(command))
+    config = checked(kind, values, settings or Path(command))
+    if settings is None:
+        return config
+    asks = {
+        name: one if one.prompt is None else one.model_copy(update={"prompt": str(settings.parent / one.prompt)})
+        for name, one in config.asks.items()
+    }
+    return config.model_copy(update={"asks": asks})
 
 
 def judge(
-    version: Version, corpus: Corpus, store: Store, config: Examinee, wish: Wish, out: Path | None
+    version: Version, corpus: Corpus, store: Store, config: Examinee, wish: MeasurementOptions, out: Path | None
 ) -> tuple[dict[str, Any], Path]:
-    """Ask a model about the samples, and write what comes of it; the facts of `evaluation.json`, and the folder.
+    """Ask a model about the samples, and write the results; return the facts of `evaluation.json`, and the folder.
 
-    A run that was killed is run again: the ledger holds the answers.
+    Run it again after a crash: the ledger holds the answers.
 
     Raises:
         StoreError: no such evaluation or mode, or no samples.
-        StopRun: a fault that every request would meet, or the budget's end.
+        StopRun: a fault of every request, or the budget's end.
         EarmarkError: no sample was answered.
     """
     evaluation = find_evaluation(corpus, wish.evaluation)
@@ -56,6 +65,7 @@ def judge(
     with (
         open_session(store, config) as session,
         select_samples(version, corpus, evaluation, wish.part) as samples,
+        own_words(words_of(version, config.own_prompts())),
     ):
 
         def predict(samples: Samples) -> dict[str, Prediction]:
@@ -81,11 +91,14 @@ def judge(
         return record(store, samples, wish, predictions, facts, out, threshold)
 
 
-def forecast(version: Version, corpus: Corpus, store: Store, config: Examinee, wish: Wish) -> dict[str, Any]:
-    """What `judge` would ask; nothing is asked."""
+def forecast(
+    version: Version, corpus: Corpus, store: Store, config: Examinee, wish: MeasurementOptions
+) -> dict[str, Any]:
+    """Count the requests of `judge` without asking."""
     evaluation = find_evaluation(corpus, wish.evaluation)
     mode = find_mode(evaluation, wish.mode)
-    with select_samples(version, corpus, evaluation, wish.part) as samples:
+    words = own_words(words_of(version, config.own_prompts()))
+    with select_samples(version, corpus, evaluation, wish.part) as samples, words:
         questioner = _questioner(samples, store, config, mode, wish)
         with open_session(store, config) as session:
             batches = (by_sample for by_sample, _ in _requests(samples, questioner))
@@ -96,7 +109,7 @@ def forecast(version: Version, corpus: Corpus, store: Store, config: Examinee, w
         return {"annotator": config.annotator, "about": about, **asdict(plan)}
 
 
-def _questioner(samples: Samples, store: Store, config: Examinee, mode: Mode, wish: Wish) -> Questioner:
+def _questioner(samples: Samples, store: Store, config: Examinee, mode: Mode, wish: MeasurementOptions) -> Questioner:
     shown = () if wish.blind == "audio" else mode.columns
     clips = clip_files(samples.clips(shown), samples.version, store, samples.folder / "clips", wish.roots)
     drawn, images = "swapped" in samples.columns, samples.folder / "images"
@@ -105,8 +118,8 @@ def _questioner(samples: Samples, store: Store, config: Examinee, mode: Mode, wi
 
 def _requests(
     samples: Samples, questioner: Questioner
-) -> Iterator[tuple[dict[str, list[Asked]], dict[str, Prediction]]]:
-    """A batch of samples after the other: the requests about each, and the samples whose clip is not at hand."""
+) -> Iterator[tuple[dict[str, list[SampleRequest]], dict[str, Prediction]]]:
+    """Yield batches of samples: the requests about each, and the samples with missing clips."""
     for rows in samples.batches(SAMPLES_AT_ONCE, questioner.columns):
         by_sample, without = {}, {}
         for row in rows:

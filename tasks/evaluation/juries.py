@@ -1,4 +1,4 @@
-"""Several judges of the same rows: each is asked alone, then their votes are combined."""
+"""Ask several judges about the same rows, one by one, and combine their votes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import duckdb
 import pyarrow as pa
 
 from earmark.schemas.judges import Jury
-from earmark.tasks.build.ask import Config, Row
-from earmark.tasks.build.rows import Rows
-from earmark.tasks.build.walk import Walk, Walked
 from earmark.tasks.evaluation.agreement import alpha
+from earmark.tasks.pipeline.ask import Config, Row
+from earmark.tasks.pipeline.rows import Rows
+from earmark.tasks.pipeline.walk import Walk, Walked
 from earmark.tasks.store.sql import query
 from earmark.tasks.store.staging import Stage
 
@@ -20,10 +20,10 @@ WEIGHTS = pa.schema([("judge", pa.string()), ("dimension", pa.string()), ("weigh
 
 
 def ask_each(walk: Walk[Config], stage: Stage, config: Any, rows: Rows) -> dict[str, Walked]:
-    """Lead all rows through a walk once for each judge, by the judge's label; one judge ends before the next begins.
+    """Lead all rows through a walk for each judge in turn, by the judge's label.
 
-    So of judges whose models are in this process one at a time takes the GPU, and a judge that fails costs the others
-    nothing. The walk asks the role `judge`.
+    Judges with a model in this process thus take the GPU one at a time, and a failing judge costs the others nothing.
+    The walk asks the role `judge`.
     """
     judges = config.by_judge()
     if len(judges) == 1:
@@ -38,8 +38,8 @@ def combine_votes(connection: duckdb.DuckDBPyConnection, jury: Jury, judges: int
     """Create `combined` (item, dimension, votes, choice) of the view `votes` (item, dimension, judge, choice).
 
     Args:
-        judges: how many there are, whether they voted or not.
-        qualification: rows of that table, where votes have weights.
+        judges: number of judges, with or without a vote.
+        qualification: rows of this table, if votes have weights.
     """
     weights = [row for row in qualification if row["domain"] == row["control"] == "all"]
     connection.register("weights", pa.Table.from_pylist(weights, WEIGHTS))
@@ -48,11 +48,11 @@ def combine_votes(connection: duckdb.DuckDBPyConnection, jury: Jury, judges: int
 
 
 def alphas(connection: duckdb.DuckDBPyConnection, counts: str) -> pa.Table:
-    """Krippendorff's nominal alpha of judges' votes, by group; null where it is not defined.
+    """Compute Krippendorff's nominal alpha of judges' votes, by group; null if undefined.
 
     Args:
-        counts: its columns are the group's, then `votes` (a list: how many voted for each choice) and `items` (how many
-            items have just these votes).
+        counts: a query with the group's columns, then `votes` (a list: votes for each choice) and `items` (number of
+            items with these votes).
 
     Returns:
         The group's columns, and `alpha`.

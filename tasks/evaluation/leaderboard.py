@@ -1,4 +1,4 @@
-"""`earmark score --compare`: submissions that were scored on a version, side by side, ranked as ATTM ranks them."""
+"""Compare scored submissions on a version, and rank them by ATTM's rule: `earmark eval rank`."""
 
 from __future__ import annotations
 
@@ -24,23 +24,22 @@ from earmark.tasks.store.versions import Store, Version
 BOARD, PLOT, EVERY = "leaderboard.json", "intervals.svg", "all"
 OPINIONS = "mos.json"  # of a listening test, beside the records of systems
 MOST_UNANSWERED = 0.02
-"""Share of concepts that may lack an answer, and of clips that may lack a score: figures of other questions or clips
-rank systems by luck."""
+"""Largest share of unanswered concepts and of unscored clips: figures of other questions or clips rank by luck."""
 
 
 def rank_submissions(
     version: Version, store: Store, systems: Sequence[str], finalists: int | None, out: Path | None
 ) -> tuple[dict[str, Any], Path]:
-    """Compare the records of systems, and write the board: tables, tests, ranks and a plot. Nothing is measured.
+    """Compare the records of systems, and write the board: tables, tests, ranks and a plot. Measures nothing.
 
-    Gives the facts of `leaderboard.json`, and the folder.
+    Return the facts of `leaderboard.json`, and the folder.
 
     Args:
         systems: their names, or folders of records; `all` for every record of the version.
-        finalists: how many go on, with all that share the last place; None where none do.
+        finalists: number of systems to go on, plus all in a tie for the last place; None for no finalists.
 
     Raises:
-        InputError: fewer than two, or records that cannot be compared: of other prompts, or measured by others.
+        InputError: fewer than two systems, or incomparable records: of other prompts, or measured by other models.
     """
     records = scored(version, store, systems)
     facts = {
@@ -63,7 +62,7 @@ def rank_submissions(
 
 
 def scored(version: Version, store: Store, systems: Sequence[str]) -> list[tuple[dict[str, Any], Path]]:
-    """The records of systems, which can be compared, each with its folder; `rank_submissions` says what it raises."""
+    """Return the comparable records of systems, each with its folder; raise as `rank_submissions`."""
     known: dict[str, tuple[dict[str, Any], Path]] = {}
     every = [*systems] == [EVERY]
     paths = [path / RECORD for path in map(Path, systems) if (path / RECORD).is_file()]
@@ -73,26 +72,26 @@ def scored(version: Version, store: Store, systems: Sequence[str]) -> list[tuple
             known[facts["system"] if path not in paths else str(path.parent)] = facts, path.parent
         elif path in paths:
             raise InputError(
-                f"--compare {path.parent}: expected scores on {version.corpus}@{version.name}, found those on another "
+                f"{path.parent}: expected scores on {version.corpus}@{version.name}, found those on another "
                 "version; score its submissions on this one"
             )
     names = [*known] if every else [*systems]
     if missing := [name for name in names if name not in known and str(Path(name)) not in known]:
         listed = ", ".join(known) or "none"
         raise InputError(
-            f"--compare {missing[0]}: no record of this system on {version.corpus}@{version.name}; score it first. "
+            f"{missing[0]}: no record of this system on {version.corpus}@{version.name}; score it first. "
             f"Records: {listed}"
         )
     records = [known.get(name) or known[str(Path(name))] for name in names]
     titles = [facts["system"] for facts, _ in records]
     if len(set(titles)) < 2 or len(set(titles)) < len(titles):
-        raise InputError(f"--compare: expected two systems or more of different names, found {', '.join(titles)}")
+        raise InputError(f"expected two systems or more of different names, found {', '.join(titles)}")
     _check_alike([facts for facts, _ in records])
     return records
 
 
 def _opinions(version: Version, store: Store, systems: Sequence[str]) -> list[dict[str, Any]]:
-    """What people said of these systems in listening tests on this very content (`earmark study status --record`)."""
+    """Return opinions on these systems from listening tests on this very content (`study status --record`)."""
     tests = [json.loads(path.read_bytes()) for path in sorted(records_of(store, version).glob(f"*/{OPINIONS}"))]
     current = [one for one in tests if one["manifest_sha256"] == version.manifest.digest()]
     kept = [{**one, "mos": [row for row in one["mos"] if row["system"] in systems]} for one in current]
@@ -100,18 +99,18 @@ def _opinions(version: Version, store: Store, systems: Sequence[str]) -> list[di
 
 
 def _check_alike(records: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse records that other models, another reference or other prompts measured."""
+    """Refuse records measured by other models, with another reference or on other prompts."""
     for one in records:
         unanswered, asked = sum(one["unanswered"].values()), one["concepts_asked"]
         if unanswered > MOST_UNANSWERED * asked:
             raise InputError(
-                f"--compare: {unanswered:,} of {asked:,} concepts of '{one['system']}' have no answer, so its CCS is "
+                f"{unanswered:,} of {asked:,} concepts of '{one['system']}' have no answer, so its CCS is "
                 "that of other concepts: score it again, answers are kept"
             )
         for name, lacking in one.get("unscored", {}).items():
             if lacking["clips"] > MOST_UNANSWERED * one["clips"]:
                 raise InputError(
-                    f"--compare: {lacking['clips']:,} of {one['clips']:,} clips of '{one['system']}' have no score "
+                    f"{lacking['clips']:,} of {one['clips']:,} clips of '{one['system']}' have no score "
                     f"'{name}', the first is '{lacking['first']}' ({lacking['why']}): score it again, numbers are kept"
                 )
     first = records[0]
@@ -119,32 +118,32 @@ def _check_alike(records: Sequence[Mapping[str, Any]]) -> None:
         for name, what in MEASURED_BY.items():
             if _content(first["measured_by"].get(name)) != _content(other["measured_by"].get(name)):
                 raise InputError(
-                    f"--compare: '{first['system']}' and '{other['system']}' were measured with different {what}: "
+                    f"'{first['system']}' and '{other['system']}' were measured with different {what}: "
                     "score one of them again"
                 )
         if first["measured_by"].get("length_s") != other["measured_by"].get("length_s"):
             raise InputError(
-                f"--compare: the clips of '{first['system']}' and '{other['system']}' were to have different lengths: "
+                f"the clips of '{first['system']}' and '{other['system']}' were to have different lengths: "
                 "score one of them again with the other's --length-s"
             )
         if {*first["lacking"]} != {*other["lacking"]}:
             raise InputError(
-                f"--compare: '{first['system']}' was scored on {first['clips']:,} prompts, '{other['system']}' on "
+                f"'{first['system']}' was scored on {first['clips']:,} prompts, '{other['system']}' on "
                 f"{other['clips']:,}, not the same: complete both, or give both the same clips with --partial"
             )
 
 
 MEASURED_BY = {"clap": "--clap", "reference": "--reference", "judge": "--annotator", "scores": "--scorer"}
-"""What of a record says by whom it was measured, and the option that says so."""
+"""Parts of a record that identify its models and references, and their options."""
 
 
 def _content(who: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """What decides a measure: of models and references their content, not where they lie."""
+    """Return the identity of a measure: the content of models and references, without their paths."""
     return (who or None) and {name: value for name, value in who.items() if "sha256" not in who or name == "sha256"}
 
 
 def _tables(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Of each group, the figures of each system."""
+    """Return each group's figures of each system."""
     groups = [one["group"] for one in records[0]["groups"]]
     by_system = {one["system"]: {held["group"]: held for held in one["groups"]} for one in records}
     return [
@@ -156,7 +155,7 @@ def _tables(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _differences(folders: Mapping[str, Path]) -> list[dict[str, Any]]:
-    """Of each pair of systems, by the paired bootstrap over prompts: means over clips alone, which FAD is not."""
+    """Compare each pair of systems by the paired bootstrap over prompts: only for means over clips, so not FAD."""
     rows = {name: {row["id"]: row for row in pq.read_table(path / CLIPS).to_pylist()} for name, path in folders.items()}
     differences = []
     first = next(iter(rows.values()))
@@ -177,11 +176,10 @@ def _of_clip(row: Mapping[str, Any], measure: str) -> Any:
 
 
 def ranking(records: Sequence[Mapping[str, Any]], finalists: int | None) -> list[dict[str, Any]]:
-    """Systems by rank: points by Borda over FAD, CLAP score, CCS and the scores that are to count, in two stages where
-    teams are named.
+    """Rank systems by Borda points over FAD, CLAP score, CCS and the ranked scores, in two stages if there are teams.
 
-    A team's entry that another of its own in the same track beats has no rank. Finalists are the first of those that
-    have one, all that share the last place, and never the baseline (who has no team where others have).
+    A team's entry has no rank if another entry of the team in the same track beats it. Finalists are the first ranked
+    systems, with all in a tie for the last place, but never the baseline (without a team where others have one).
     """
     entries = [
         Entry(
@@ -213,7 +211,7 @@ def ranking(records: Sequence[Mapping[str, Any]], finalists: int | None) -> list
 
 
 def _ranked_scores(record: Mapping[str, Any]) -> dict[str, float | None]:
-    """The scores that count, turned so that more is better."""
+    """Return the ranked scores, with signs so that higher is better."""
     counted = {name: who for name, who in record.get("measured_by", {}).get("scores", {}).items() if who["ranked"]}
     values = {name: _value(record["groups"][0]["scores"][name]) for name in counted}
     return {name: -value if value is not None and counted[name]["lower_is_better"] else value
@@ -228,7 +226,7 @@ def _value(measure: Mapping[str, Any] | None) -> float | None:
 
 
 def grids(facts: Mapping[str, Any]) -> Iterator[tuple[str, list[str], list[list[str]]]]:
-    """The tables: ranks, the figures of each group, differences. Title, headings, rows."""
+    """Yield the tables: ranks, the figures of each group, differences, as title, headings, rows."""
     ranked = [
         [str(one["rank"] or "–"), one["system"], one["team"] or "", one["track"] or "", str(one["points"] or 0),
          "finalist" if one["finalist"] else ""]
@@ -244,7 +242,7 @@ def grids(facts: Mapping[str, Any]) -> Iterator[tuple[str, list[str], list[list[
 
 
 def _heard(test: Mapping[str, Any]) -> tuple[str, list[str], list[list[str]]]:
-    """The table of a listening test, the system with the best mean over its questions first."""
+    """Return the table of a listening test, best mean over its questions first."""
     questions = list(dict.fromkeys(row["question"] for row in test["mos"]))
     by_system: dict[str, dict[str, Mapping[str, Any]]] = {}
     for row in test["mos"]:
@@ -265,19 +263,19 @@ FIGURES = ["FAD", "FAD∞", "CLAP", "CCS"]
 
 
 def headings(row: Mapping[str, Any]) -> list[str]:
-    """What `figures` gives, by name."""
+    """Return the headings of `figures`."""
     return [*FIGURES, *row["scores"]]
 
 
 def figures(row: Mapping[str, Any]) -> list[str]:
-    """FAD, FAD∞, CLAP score, CCS and the scores of scorers as text; in brackets, 95 %."""
+    """Format FAD, FAD∞, CLAP score, CCS and scorers' scores, with 95 % intervals in brackets."""
     distance = row["fad"]
     beyond = "–" if distance is None or distance["infinity"] is None else f"{distance['infinity']:.3f}"
     return [cell(distance), beyond, cell(row["clap"]), cell(row["ccs"]), *map(cell, row["scores"].values())]
 
 
 def notes(facts: Mapping[str, Any]) -> list[str]:
-    """What a reader of the tables must know, a sentence each: of a board, or of one submission's record."""
+    """Return notes for readers of a board or of a submission's record, a sentence each."""
     lines = []
     first = facts["groups"][0]
     distance = first["fad"] if "fad" in first else first["rows"][0]["fad"]
@@ -305,7 +303,7 @@ def notes(facts: Mapping[str, Any]) -> list[str]:
 
 
 def as_markdown(facts: Mapping[str, Any]) -> str:
-    """The tables as a page, with the plot beside it."""
+    """Render the tables as a page, with the plots beside it."""
     lines = [f"# {facts['corpus']} {facts['version']}: {len(facts['systems'])} systems side by side", ""]
     lines += [f"![Values with intervals of 95 %]({plot})\n" for plot in _plots(facts)]
     for title, head, rows in grids(facts):
@@ -314,17 +312,20 @@ def as_markdown(facts: Mapping[str, Any]) -> str:
 
 
 def _plots(facts: Mapping[str, Any]) -> dict[str, Sequence[str]]:
-    """The plots by file: the measures on one axis, each score on its own, since their scales differ."""
+    """Return the plots by file: the measures on one axis, each score on its own, since their scales differ."""
     return {PLOT: MEASURES, **{f"score-{name}.svg": [name] for name in facts["groups"][0]["rows"][0]["scores"]}}
 
 
 def _plotted(facts: Mapping[str, Any], kinds: Sequence[str]) -> dict[str, Any]:
-    """The measures over all clips as the plot of `earmark judge --compare` takes them."""
+    """Return the measures over all clips in the form of a comparison's plot."""
+    clips = facts["groups"][0]["clips"]
     rows = [{**row, **row["scores"]} for row in facts["groups"][0]["rows"]]
     return {
+        "corpus": facts["corpus"],
+        "version": facts["version"],
         "evaluations": [
             {"evaluation": "all clips", "headline": kind,
-             "rows": [{"value": row["system"], "metrics": {kind: row[kind]}} for row in rows]}
+             "rows": [{"value": row["system"], "samples": clips, "metrics": {kind: row[kind]}} for row in rows]}
             for kind in kinds if all(row[kind] is not None for row in rows)
         ]
     }  # fmt: skip

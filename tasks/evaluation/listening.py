@@ -1,4 +1,4 @@
-"""`earmark score --compare --listen`: one page that plays what each system made of the same prompt."""
+"""Write a page with players for each system's clip of the same prompt: `earmark eval rank --listen`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from earmark.schemas.corpus import Corpus
-from earmark.tasks.build.report import HEARD_S, read_sounds
 from earmark.tasks.evaluation.submission import CLIPS, generation_of, prompts_of
-from earmark.tasks.store.figures import Browser, Clip, Page, Row, Section
+from earmark.tasks.pipeline.report import HEARD_S, read_sounds
+from earmark.tasks.store.figures import AudioPlayer, Browser, Page, Row, Section
 from earmark.tasks.store.files import write_text
 from earmark.tasks.store.report import render_report
 from earmark.tasks.store.versions import Store, Version
@@ -23,13 +23,13 @@ MOST_BYTES = 60_000_000  # sound in the page: 100 prompts of eight systems take 
 def write_page(
     version: Version, corpus: Corpus, store: Store, records: Sequence[tuple[Mapping[str, Any], Path]], path: Path
 ) -> int:
-    """Write the page, with sound, texts and script in one file; an earlier one there is replaced.
+    """Write the page, with sound, texts and script in one file; replace an earlier one.
 
     Args:
-        records: the systems' facts and folders, as `leaderboard.scored` gives them.
+        records: the systems' facts and folders, from `leaderboard.scored`.
 
     Returns:
-        How many clips have no player: they moved or changed since they were scored, or the page is full.
+        Number of clips without a player: moved or changed since their scoring, or beyond the page's limit.
     """
     generation = generation_of(corpus)
     made = {facts["system"]: {row["id"]: row for row in pq.read_table(folder / CLIPS).to_pylist()}
@@ -38,7 +38,9 @@ def write_page(
     for prompt in prompts_of(version, generation):
         key = prompt[generation.key]
         clips = [
-            Clip(_label(name, clips[key]), clips[key]["clip_sha256"]) for name, clips in made.items() if key in clips
+            AudioPlayer(_label(name, clips[key]), clips[key]["clip_sha256"])
+            for name, clips in made.items()
+            if key in clips
         ]
         groups = {name: str(prompt[name]) for name in generation.groups if prompt[name] is not None}
         rows.append(Row(key, groups, texts={"prompt": prompt[generation.text]}, clips=tuple(clips)))
@@ -60,7 +62,7 @@ def write_page(
 
 
 def _label(system: str, clip: Mapping[str, Any]) -> str:
-    """A system's name and what was measured of its clip."""
+    """Return a system's name with the measures of its clip."""
     measured = {"CLAP": clip["clap"], "CCS": clip["coverage"]}
     figures = [f"{name} {value:.2f}" for name, value in measured.items() if value is not None]
     return ", ".join([system, *figures, *clip["faults"]])

@@ -1,4 +1,4 @@
-"""Which model is preferred to which: a table a board, for cards and reports."""
+"""Tabulate preferences between models, one table per board, for cards and reports."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ MOST_MODELS = 30
 
 
 def preference_matrices(db: duckdb.DuckDBPyConnection, ranked: str) -> list[Grid]:
-    """The share of preferences for a row's model over a column's, on each board; a tie is half a preference.
+    """Return the share of preferences for a row's model over a column's, on each board; a tie is half a preference.
 
-    Gives one grid a board, models by their share over all, at most `MOST_MODELS`: those compared most.
+    Make one grid per board, with models by their share over all, at most `MOST_MODELS` with the most comparisons.
 
     Args:
-        db: has a view of each published table by its name.
+        db: with a view of each published table, by its name.
         ranked: the query of a corpus's preferences between systems (`Corpus.ranked`).
     """
     counted = db.execute(

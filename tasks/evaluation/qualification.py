@@ -1,12 +1,12 @@
-"""Judges answer gold before they are paid for rows: how right they are, and whether that is enough.
+"""Qualify judges on gold before paying for rows: measure their accuracy, and refuse poor ones.
 
     EXAM = Exam(judge_pairs, questions, answers)
 
     qualify(stage, config, EXAM, pairs)                            # in a flow, before the first walk that is paid for
     judged = ask_each(judge_pairs, stage, config, pairs)           # tasks/evaluation/juries.py
 
-Questions go through the corpus's own walk, and so through the ledger: what was answered is not asked again. A dry run
-counts them, `earmark qualify` asks them and nothing else.
+Questions go through the corpus's own walk and the ledger, so no answer is asked again. A dry run counts them; `earmark
+qualify` asks them and nothing else.
 """
 
 from __future__ import annotations
@@ -22,16 +22,18 @@ import pyarrow as pa
 
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import ConfigError, Faults, InputError
-from earmark.schemas.judges import QUALIFICATION, Judging, Qualified
+from earmark.schemas.judges import QUALIFICATION, Judging, QualificationRow, Qualified
 from earmark.schemas.tables import UNSPLIT
-from earmark.tasks.build.ask import Config, Row
-from earmark.tasks.build.forecast import Forecast, Story, run_dry
-from earmark.tasks.build.ledger import ledger_address
-from earmark.tasks.build.rows import Rows, keep_rows, read_rows
-from earmark.tasks.build.sessions import sessions_of_build
-from earmark.tasks.build.step import Enough
-from earmark.tasks.build.walk import Walk, Walked
 from earmark.tasks.evaluation.statistics import accuracy
+from earmark.tasks.pipeline.ask import Config, Row
+from earmark.tasks.pipeline.forecast import ImaginedSessions, Story, run_dry
+from earmark.tasks.pipeline.ledger import ledger_address
+from earmark.tasks.pipeline.rows import Rows, keep_rows, read_rows
+from earmark.tasks.pipeline.sessions import clip_media, sessions_of_build
+from earmark.tasks.pipeline.step import Enough
+from earmark.tasks.pipeline.walk import Walk, Walked
+from earmark.tasks.pipeline.wording import staying
+from earmark.tasks.store.card import markdown_cell
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store
 
@@ -39,45 +41,45 @@ ALL = "all"
 
 
 class Given(NamedTuple):
-    """An answer to a question of gold, in one dimension."""
+    """Answer to a gold question, in one dimension."""
 
-    dimension: str  # what was asked
-    choice: str | None  # the answer, in the words of the question's truth; `tie` is none; None where there is no answer
-    first: str  # what the answer would be for that which was shown first; of yes and no: yes
-    second: str  # the same for the second; no
+    dimension: str  # the dimension
+    choice: str | None  # the answer, in the words of the question's truth, or `tie`; None without an answer
+    first: str  # the answer for the side shown first; for yes and no: yes
+    second: str  # the answer for the second side; no
 
 
 @dataclass(frozen=True)
 class Exam(Generic[Config]):
-    """What a corpus declares so that its judges can be qualified."""
+    """A corpus's declaration for qualifying its judges."""
 
     walk: Walk[Config]  # asks the role `judge` about rows
-    # rows for the walk, made of the table of gold and of the rows that will be asked about; each has besides `control`,
-    # `domain`, and `truth`: the right answer by dimension, where it is known
+    # makes rows for the walk, of the gold table and of the rows to be asked about; each also has `control`, `domain`,
+    # and `truth`: the right answer by dimension, if known
     questions: Callable[[Stage, Config, Rows], Iterable[Row]]
-    # what a draw of the walk says in each dimension that was asked; a draw without an answer has no value
+    # reads a draw of the walk by dimension; a draw without an answer has no value
     answers: Callable[[Row], Iterable[Given]]
 
 
-class Qualifying(Forecast):
-    """Takes the place of sessions where judges answer gold and nothing is built; what is asked before is imagined."""
+class Qualifying(ImaginedSessions):
+    """Replacement of sessions while judges answer gold and nothing is built; earlier questions get imagined answers."""
 
-    figures: list[Row]  # rows of the table `qualification`
-    faults: list[str]  # what is not good enough, a line each
+    figures: list[QualificationRow]  # rows of the table `qualification`
+    faults: list[str]  # shortfalls, a line each
 
 
 def qualify(stage: Stage, config: Any, exam: Exam[Any], rows: Rows) -> None:
-    """Have each judge with `qualify` answer gold, and write how right it is (the table `qualification`).
+    """Ask each judge with `qualify` about gold, and write its accuracy (the table `qualification`).
 
     Raises:
-        Faults: a judge is less right than `least`, or leans more than `most_lean`; the message has the figures.
+        Faults: a judge is less accurate than `least`, or leans more than `most_lean`; with the figures.
         InputError: there is nothing to ask.
-        Enough: in `earmark qualify`, which needs no more.
+        Enough: in `earmark eval qualify`, which stops here.
     """
     asking = stage.forecast
     if isinstance(asking, Qualifying):
         stage = replace(stage, forecast=None)
-    figures: list[Row] = []
+    figures: list[QualificationRow] = []
     faults: list[str] = []
     for number, (label, one) in enumerate(config.by_judge().items()):
         if one.judge.qualify is None:
@@ -90,7 +92,7 @@ def qualify(stage: Stage, config: Any, exam: Exam[Any], rows: Rows) -> None:
         kept = keep_rows(stage, part, questions, max(1, one.judge.batch_requests // 4) if one.judge.batch else 100)
         walked = exam.walk(stage, one, kept, part=part, about=about)
         if stage.forecast is None:
-            found = [{"judge": label, **row} for row in measure(walked, exam)]
+            found: list[Any] = [{"judge": label, **row} for row in measure(walked, exam)]
             figures += found
             faults += shortfalls(one.judge, found)
     if isinstance(asking, Qualifying):
@@ -98,24 +100,26 @@ def qualify(stage: Stage, config: Any, exam: Exam[Any], rows: Rows) -> None:
         raise Enough
     if stage.forecast is None and figures:
         if faults:
-            raise Faults((*faults, "no row was asked about; the answers to gold are kept"))
+            raise Faults((*faults, "no row was asked about; the answers are kept"))
         stage.write(QUALIFICATION, UNSPLIT, [pa.Table.from_pylist(figures, QUALIFICATION.schema)])
 
 
-def qualify_alone(corpus: Corpus, story: Story, config: Qualified, store: Store) -> tuple[list[Row], list[str]]:
+def qualify_alone(
+    corpus: Corpus, story: Story, config: Qualified, store: Store
+) -> tuple[list[QualificationRow], list[str]]:
     """Ask gold and nothing else; the ledger keeps the answers, and nothing is built.
 
     Returns:
-        Rows of the table `qualification`, and what is not good enough.
+        Rows of the table `qualification`, and the shortfalls.
 
     Raises:
         ConfigError: no judge of the config has gold.
         InputError: an input is missing.
-        StopRun: a fault that every request would meet, or the budget's end.
+        StopRun: a fault of every request, or the budget's end.
     """
     if not any(one.qualify for one in config.jurors()):
         raise ConfigError("expected [judge.qualify] in the config: it says what gold the judge answers")
-    asking = Qualifying(config.for_forecast(), ledger_address(store))
+    asking = Qualifying(staying(config, store, corpus.name).for_forecast(), ledger_address(store), clip_media(store))
     asking.figures, asking.faults = [], []
     with tempfile.TemporaryDirectory() as folder, sessions_of_build(store):
         run_dry(corpus, story, store, Path(folder), asking)
@@ -123,7 +127,7 @@ def qualify_alone(corpus: Corpus, story: Story, config: Qualified, store: Store)
 
 
 def measure(walked: Walked, exam: Exam[Any]) -> Iterator[Row]:
-    """The figures of one judge: by dimension, then by domain and by control. No answer is a wrong one."""
+    """Yield the figures of one judge: by dimension, then by domain and by control. A missing answer is wrong."""
     questions = [{**row, "at": at} for at, row in enumerate(read_rows(walked.source))]
     answers: dict[str, list[tuple[Row, Given]]] = {}
     seen: set[tuple[str, str]] = set()
@@ -151,7 +155,7 @@ def measure(walked: Walked, exam: Exam[Any]) -> Iterator[Row]:
 
 
 def _cells(questions: Sequence[Row]) -> list[tuple[str, str]]:
-    """All, each control, and each domain where there are several."""
+    """List the cells: all, each control, and each domain if there are several."""
     domains = sorted({row["domain"] for row in questions})
     controls = dict.fromkeys(row["control"] for row in questions)
     split = [(domain, ALL) for domain in domains] if len(domains) > 1 else []
@@ -159,11 +163,11 @@ def _cells(questions: Sequence[Row]) -> list[tuple[str, str]]:
 
 
 def figures_of(answers: Sequence[tuple[Row, Given]]) -> Row:
-    """Counts and shares of some answers in one dimension.
+    """Return counts and shares of some answers in one dimension.
 
     Args:
-        answers: each with its question, which has a number, `at`; where there is no answer its `choice` is None, which
-            is wrong where a truth is known, and in no other share.
+        answers: each with its question, numbered by `at`; `choice` is None without an answer, which is wrong if the
+            truth is known, and excluded from the other shares.
     """
     answered = [one for _, one in answers if one.choice is not None]
     known = [(row, one, row["truth"][one.dimension]) for row, one in answers if one.dimension in row["truth"]]
@@ -192,9 +196,9 @@ def figures_of(answers: Sequence[tuple[Row, Given]]) -> Row:
 
 
 def log_odds(share: float | None, count: int) -> float:
-    """The weight of a vote that is right with a probability (Nitzan and Paroush 1982, Int. Economic Review 23).
+    """Return the weight of a vote by its probability of being right (Nitzan and Paroush 1982, Int. Economic Review 23).
 
-    Half a right and half a wrong answer are added, so that it is finite; 0 where it is no better than chance.
+    Add half a right and half a wrong answer, so that it is finite; return 0 if it is no better than chance.
     """
     if not count or share is None:
         return 0.0
@@ -202,20 +206,25 @@ def log_odds(share: float | None, count: int) -> float:
     return max(0.0, math.log(p / (1 - p)))
 
 
-def shortfalls(judge: Judging, figures: Iterable[Row]) -> list[str]:
-    """What of a judge's figures its `qualify` does not let pass, a line each."""
+def shortfalls(judge: Judging, figures: Sequence[QualificationRow]) -> list[str]:
+    """Return the shortfalls of a judge's figures from its `qualify`, a line each."""
     assert judge.qualify is not None
     whole = [row for row in figures if row["domain"] == row["control"] == ALL]
     faults = []
     for row in whole:
-        who, of = f"{judge.label} on {row['dimension']}", f"of {row['known']} requests about gold"
+        known = [
+            one for one in figures if one["dimension"] == row["dimension"] and one["domain"] == ALL != one["control"]
+        ]
+        each = ", ".join(f"{one['control']} {one['known']}" for one in known if one["known"])
+        who, of = f"{judge.label} on {row['dimension']}", f"of {row['known']} requests with a known answer ({each})"
         if not row["answers"]:
-            faults.append(f"{who}: none of {row['requests']} requests about gold has an answer")
+            faults.append(f"{who}: none of {row['requests']} requests of the qualification has an answer")
             continue
-        lean = abs(row["share_first"] - row["share_second"])
+        lean = abs((row["share_first"] or 0.0) - (row["share_second"] or 0.0))
         if row["accuracy"] is None and judge.qualify.least > 0:
             faults.append(
-                f"{who}: no answer to gold has a known truth; add gold or a control that has, or set least = 0"
+                f"{who}: no question has a known answer; add votes (judge.qualify.gold) or a control that has one, or "
+                "set least = 0"
             )
         elif (row["accuracy"] or 0.0) < judge.qualify.least:
             spread = "" if row["low"] is None else f" (95 %: {row['low']:.3f} to {row['high']:.3f})"
@@ -227,20 +236,20 @@ def shortfalls(judge: Judging, figures: Iterable[Row]) -> list[str]:
             )
         if lean > judge.qualify.most_lean:
             faults.append(
-                f"{who}: of {row['answers']} answers to gold {row['share_first']:.3f} prefer what is shown first and "
+                f"{who}: of {row['answers']} answers {row['share_first']:.3f} prefer what is shown first and "
                 f"{row['share_second']:.3f} the second, expected at most {judge.qualify.most_lean:g} between them "
                 "(judge.qualify.most_lean)"
             )
     return faults
 
 
-def staged_figures(stage: Stage) -> list[Row]:
-    """Rows of the table `qualification`; none where no judge answered gold."""
-    return stage.rows(QUALIFICATION.name)
+def staged_figures(stage: Stage) -> list[QualificationRow]:
+    """Return rows of the table `qualification`; none if no judge answered gold."""
+    return stage.rows(QUALIFICATION)
 
 
 def qualification_section(stage: Stage) -> dict[str, str]:
-    """The card's table of how judges answered gold, by its heading; empty where none did."""
+    """Return the card's table of judges' results on gold, by its heading; empty without results."""
     rows = staged_figures(stage)
     lines = [
         "Before the first row, judges answered gold: questions with known answers. Positive is what is shown first (of "
@@ -257,7 +266,7 @@ def qualification_section(stage: Stage) -> dict[str, str]:
         cells = [row["judge"], row["dimension"], row["domain"], row["control"]]
         cells += [f"{row[name]:,}" for name in ("requests", "answers", "known")]
         cells += [_shown(row["accuracy"]), spread, f"{row['agreed']:,}", _shown(row["agreed_accuracy"]), *shares]
-        lines.append(f"| {' | '.join(cells)} |")
+        lines.append(f"| {' | '.join(map(markdown_cell, cells))} |")
     return {"Qualification": "\n".join(lines)} if rows else {}
 
 

@@ -1,9 +1,9 @@
-"""`earmark judge --rank`: which system wins, by Bradley and Terry's model over a version's preferences.
+"""Rank systems by Bradley and Terry's model over a version's preferences: `earmark eval rank`.
 
-The rule is that of Music Arena's leaderboard: logistic regression on who was compared with whom, with a penalty of half
-the squared strengths; a tie is half a win for each; a system is ranked from 30 votes on; strengths are shown on Elo's
-scale around 1000. Intervals are percentiles of 1,000 resamples, in which all votes on a prompt are drawn together
-(Music Arena draws votes, and takes 1.96 standard deviations).
+The rule is that of Music Arena's leaderboard: logistic regression on the compared pairs, with a penalty of half the
+squared strengths; a tie is half a win for each; a system is ranked from 30 votes on; strengths are shown on Elo's scale
+around 1000. Intervals are percentiles of 1,000 resamples, which draw all votes on a prompt together (Music Arena draws
+votes, and takes 1.96 standard deviations).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from earmark.tasks.store.versions import Store, Version
 RECORD = "ranking.json"
 DRAWS = 1000
 LEAST_VOTES = 30
-CENTRE, SCALE = 1000.0, 400 / np.log(10)  # Elo's scale: 400 points more win ten times as often as they lose
+CENTRE, SCALE = 1000.0, 400 / np.log(10)  # Elo's scale: 400 points more mean ten wins per loss
 COLUMNS = ("board", "modality", "system_a", "system_b", "preference", "cluster")
 
 Floats = npt.NDArray[np.float64]
@@ -45,7 +45,7 @@ def rank_systems(version: Version, corpus: Corpus, store: Store, out: Path | Non
         StoreError: the corpus holds no preferences between systems, or the version none.
     """
     if corpus.ranked is None:
-        raise StoreError(f"{corpus.name} holds no preferences between systems: --rank has nothing to rank")
+        raise StoreError(f"{corpus.name} holds no preferences between systems: name scored systems, or say `all`")
     with (
         tempfile.TemporaryDirectory(prefix="earmark-") as temporary,
         opened(version, corpus, Path(temporary)) as connection,
@@ -63,7 +63,7 @@ def rank_systems(version: Version, corpus: Corpus, store: Store, out: Path | Non
 
 
 def _boards(rows: Sequence[Row]) -> Iterator[tuple[str, str | None, list[Row]]]:
-    """The votes of each board: all of them, then by modality where there are several."""
+    """Yield the votes of each board: all of them, then by modality if there are several."""
     for name in dict.fromkeys(row["board"] for row in rows):
         of_board = [row for row in rows if row["board"] == name]
         yield name, None, of_board
@@ -74,15 +74,15 @@ def _boards(rows: Sequence[Row]) -> Iterator[tuple[str, str | None, list[Row]]]:
 
 
 def board_of(rows: Sequence[Row], *, draws: int = DRAWS) -> dict[str, Any]:
-    """A leaderboard.
+    """Make a leaderboard.
 
     Args:
         rows: `system_a`, `system_b`, `preference` (a, b or tie), `cluster`.
 
     Returns:
-        `votes`, `ties`, `parts` (groups of systems that no chain of votes joins), `systems` from the best on (score and
-        interval on Elo's scale; `rank` is None below 30 votes), and `wins`: of each system, in that order, its wins
-        over each, ties counting one half.
+        `votes`, `ties`, `parts` (number of groups of systems without votes between them), `systems` from the best on
+        (score and interval on Elo's scale; `rank` is None below 30 votes), and `wins`: each system's wins over each, in
+        that order, ties counting one half.
     """
     codes, systems = pd.factorize(np.array([row[name] for name in ("system_a", "system_b") for row in rows]), sort=True)
     a, b = codes[: len(rows)], codes[len(rows) :]
@@ -99,7 +99,7 @@ def board_of(rows: Sequence[Row], *, draws: int = DRAWS) -> dict[str, Any]:
         drawn = np.bincount(source.integers(shape[0], size=shape[0]), minlength=shape[0])
         resampled[place] = (by_cluster.T @ drawn).reshape(size, size)
     scores, spread = (CENTRE + SCALE * found for found in (strengths(wins), strengths(resampled)))
-    spread[(resampled + np.swapaxes(resampled, 1, 2)).sum(axis=2) == 0] = np.nan  # a system that was not drawn
+    spread[(resampled + np.swapaxes(resampled, 1, 2)).sum(axis=2) == 0] = np.nan  # a system missing from the resample
     low, high = np.nanquantile(spread, [(1 - COVERS) / 2, (1 + COVERS) / 2], axis=0)
     votes = (wins + wins.T).sum(axis=1)
     order = sorted(range(size), key=lambda place: (-scores[place], systems[place]))
@@ -126,13 +126,13 @@ def board_of(rows: Sequence[Row], *, draws: int = DRAWS) -> dict[str, Any]:
 
 
 def strengths(wins: Floats, penalty: float = 1.0) -> Floats:
-    """Bradley and Terry's strengths, whose mean is 0: i beats j with the probability 1 / (1 + exp(s[j] - s[i])).
+    """Fit Bradley and Terry's strengths, with mean 0: i beats j with the probability 1 / (1 + exp(s[j] - s[i])).
 
-    The most likely ones, less `penalty` times half the sum of their squares, by Newton's method; without a penalty they
-    are finite only where each system is preferred, over some steps, to each other (Ford 1957).
+    Maximize the likelihood less `penalty` times half the sum of squares, by Newton's method; without a penalty they are
+    finite only if each system is preferred, over some steps, to each other (Ford 1957).
 
     Args:
-        wins: how often the row's system beat the column's, (…, systems, systems).
+        wins: wins of the row's system over the column's, (…, systems, systems).
         penalty: from 0.
 
     Raises:
@@ -141,7 +141,7 @@ def strengths(wins: Floats, penalty: float = 1.0) -> Floats:
     size = wins.shape[-1]
     met = wins + np.swapaxes(wins, -1, -2)
     found = np.zeros(wins.shape[:-1])
-    # the likelihood does not change with all strengths at once: the ones hold their mean at 0
+    # the likelihood is invariant to a shift of all strengths: the matrix of ones holds their mean at 0
     ground = np.eye(size) * penalty + np.ones((size, size)) / size
     for _ in range(200):
         expected = 1 / (1 + np.exp(found[..., None, :] - found[..., :, None]))
@@ -162,7 +162,7 @@ HEAD = ("rank", "system", "score", "votes", "wins, a tie ½")
 
 
 def grids(facts: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
-    """Each board: title, headings, rows."""
+    """Yield each board: title, headings, rows."""
     for board in facts["boards"]:
         title = board["board"] + (f", {board['modality']}" if board["modality"] else "")
         rows: list[tuple[str, ...]] = [
@@ -179,7 +179,7 @@ def grids(facts: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...], list
 
 
 def notes(facts: Mapping[str, Any]) -> list[str]:
-    """What a reader of the boards must know, a sentence each."""
+    """Return notes for readers of the boards, a sentence each."""
     lines = [
         "score: Bradley and Terry's model on Elo's scale around 1000, a tie half a win for each, with an L2 penalty as "
         "on Music Arena's leaderboard; in brackets, intervals of 95 % by bootstrap over prompts",
@@ -191,7 +191,7 @@ def notes(facts: Mapping[str, Any]) -> list[str]:
 
 
 def as_markdown(facts: Mapping[str, Any]) -> str:
-    """The boards as a page, each with who wins against whom."""
+    """Render the boards as a page, each with its shares of wins by pair."""
     lines = [f"# {facts['corpus']} {facts['version']}: systems ranked", ""]
     for board, (title, head, rows) in zip(facts["boards"], grids(facts), strict=True):
         names = [one["system"] for one in board["systems"]]

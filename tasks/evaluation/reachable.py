@@ -1,4 +1,4 @@
-"""How many preferences one score a clip can meet: cycles and contradictory votes cannot all be met."""
+"""Bound the number of preferences that clip scores can meet: cycles and contradictory votes exclude some."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-PATIENCE_S = 10.0  # what one knot of preferences may take; then the bound that was reached is told
+PATIENCE_S = 10.0  # time limit per knot of preferences; then the bound reached so far is reported
 
 
 @dataclass(frozen=True)
 class Reachable:
-    """How many preferences can be met; `exact` unless it is only known that no more can."""
+    """Number of preferences that can be met; `exact`, or else an upper bound."""
 
     met: int
     exact: bool
 
 
 def reachable(preferences: Iterable[tuple[str, str, bool]]) -> Reachable:
-    """The most preferences that any scores of the clips meet, where equal scores mean a tie.
+    """Return the most preferences that any scores of the clips meet, where equal scores mean a tie.
 
-    Clips are knotted where each is preferred, over some steps, to the other, ties counting both ways. Outside of knots
-    all preferences can be met at once; a knot is a mixed-integer programme: `score[better] - score[worse] >= 1` for all
-    that are met, and equal scores for ties.
+    Two clips are in a knot if each is preferred, over some steps, to the other, ties counting both ways. Outside of
+    knots all preferences can be met at once; a knot is a mixed-integer programme: `score[better] - score[worse] >= 1`
+    for met preferences, and equal scores for met ties.
 
     Args:
         preferences: the better clip, the worse, and whether it is a tie instead.
@@ -57,7 +57,7 @@ def reachable(preferences: Iterable[tuple[str, str, bool]]) -> Reachable:
 
 
 def _most(edges: Sequence[tuple[int, int, bool, int]]) -> tuple[int, bool]:
-    """The most votes of a knot that scores meet, and whether that is exact."""
+    """Return the most votes of a knot that scores meet, and whether the number is exact."""
     if all(tie for *_, tie, _ in edges):
         return sum(count for *_, count in edges), True
     places = {name: place for place, name in enumerate(sorted({one for edge in edges for one in edge[:2]}))}
@@ -66,7 +66,7 @@ def _most(edges: Sequence[tuple[int, int, bool, int]]) -> tuple[int, bool]:
     least: list[float] = []
 
     def require(higher: int, lower: int, number: int, gap: float) -> None:
-        """`score[higher] - score[lower] >= gap` where the vote of that number is met."""
+        """Require `score[higher] - score[lower] >= gap` if the vote of this number is met."""
         line = len(least)
         rows.extend([(line, higher, 1.0), (line, lower, -1.0), (line, clips + number, -(gap + span))])
         least.append(-span)

@@ -1,4 +1,4 @@
-"""Files of scores, a row a sample or a clip: measured as a model's answers are; templates of such files."""
+"""Measure files of scores per sample or clip like a model's answers, and write templates of such files."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from earmark.schemas.errors import InputError
 from earmark.schemas.evaluations import Evaluation
 from earmark.tasks.evaluation.clip_scores import clip_predictions, read_clip_scores
 from earmark.tasks.evaluation.recording import choose_threshold, record
-from earmark.tasks.evaluation.samples import NoSamples, Wish, find_evaluation, select_samples
-from earmark.tasks.evaluation.scores import order_of, read_scores, require_form
+from earmark.tasks.evaluation.samples import MeasurementOptions, NoSamples, find_evaluation, select_samples
+from earmark.tasks.evaluation.scores import order_of, read_scores, read_table, require_form
 from earmark.tasks.evaluation.templates import clips_of, write_clips_template, write_samples_template
 from earmark.tasks.store.files import sha256_file
 from earmark.tasks.store.versions import Store, Version
 
 
 def read(
-    version: Version, corpus: Corpus, store: Store, path: Path, wish: Wish, out: Path | None
+    version: Version, corpus: Corpus, store: Store, path: Path, wish: MeasurementOptions, out: Path | None
 ) -> tuple[dict[str, Any], Path]:
-    """The same table from a file of scores.
+    """Measure a file of scores, with the table and record of `judge`.
 
     Raises:
         InputError: as `read_scores`.
@@ -33,16 +33,29 @@ def read(
         return record(store, samples, wish, read_scores(path, samples), _file(path, evaluation), out, threshold)
 
 
-def read_clips(
-    version: Version, corpus: Corpus, store: Store, path: Path, wish: Wish, out: Path | None
-) -> tuple[list[tuple[dict[str, Any], Path]], list[str]]:
-    """The tables of every scalar and preference evaluation that a file of clips' scores feeds.
+def measure_file(
+    version: Version, corpus: Corpus, store: Store, path: Path, wish: MeasurementOptions, out: Path | None
+) -> tuple[list[tuple[dict[str, Any], Path]], list[str] | None]:
+    """Measure a file of scores per clip (column `clip`, no `id`) as `read_clips`, any other as `read`.
 
     Returns:
-        Facts and folder of each; and the evaluations that the file says nothing of.
+        Facts and folder of each evaluation; and the evaluations that a file per clip does not cover, else None.
+    """
+    if {"clip", "id"} & set(read_table(path).column_names) == {"clip"}:
+        return read_clips(version, corpus, store, path, wish, out)
+    return [read(version, corpus, store, path, wish, out)], None
+
+
+def read_clips(
+    version: Version, corpus: Corpus, store: Store, path: Path, wish: MeasurementOptions, out: Path | None
+) -> tuple[list[tuple[dict[str, Any], Path]], list[str]]:
+    """Measure every scalar and preference evaluation that a file of clip scores covers.
+
+    Returns:
+        Facts and folder of each; and the evaluations that the file does not cover.
 
     Raises:
-        StoreError: the evaluation, or every one of the corpus, asks for more than a number a clip.
+        StoreError: the evaluation, or every one of the corpus, needs more than a number per clip.
         InputError: as `read_clip_scores` and `clip_predictions`.
     """
     evaluations = _of_clips(corpus, wish)
@@ -70,14 +83,13 @@ def read_clips(
     return tables, without
 
 
-def write_template(version: Version, corpus: Corpus, path: Path, wish: Wish) -> tuple[int, str]:
-    """Write the rows of a file of scores: of clips, or of samples where an evaluation is named or none is of clips.
+def write_template(version: Version, corpus: Corpus, path: Path, wish: MeasurementOptions) -> int:
+    """Write the rows of a file of scores: of clips, or of samples if an evaluation is named or none is of clips.
 
-    Returns:
-        How many rows, and the option that reads the file.
+    Return their number.
 
     Raises:
-        InputError: the file exists, or has an ending that is none of a table.
+        InputError: the file exists, or its ending is not a table's.
         StoreError: no such evaluation, or no samples.
     """
     if wish.evaluation is None and any(one.clips for one in corpus.evaluations):
@@ -87,14 +99,14 @@ def write_template(version: Version, corpus: Corpus, path: Path, wish: Wish) -> 
                 clips.append((evaluation, clips_of(samples)))
         if not clips:
             raise NoSamples(f"{version.corpus}@{version.name} has no sample of any evaluation")
-        return write_clips_template(path, clips), "--clip-scores"
+        return write_clips_template(path, clips)
     evaluation = find_evaluation(corpus, wish.evaluation)
     with select_samples(version, corpus, evaluation, wish.part) as samples:
-        return write_samples_template(path, samples), "--scores"
+        return write_samples_template(path, samples)
 
 
-def _of_clips(corpus: Corpus, wish: Wish) -> list[Evaluation]:
-    """The evaluation that is named, or all that scores of clips can feed."""
+def _of_clips(corpus: Corpus, wish: MeasurementOptions) -> list[Evaluation]:
+    """Return the named evaluation, or all evaluations by clip scores."""
     if wish.evaluation is not None or not any(one.clips for one in corpus.evaluations):
         only = find_evaluation(corpus, wish.evaluation)
         require_form(only)
@@ -103,6 +115,6 @@ def _of_clips(corpus: Corpus, wish: Wish) -> list[Evaluation]:
 
 
 def _file(path: Path, evaluation: Evaluation) -> dict[str, Any]:
-    """The facts of a file of scores."""
+    """Return the facts of a file of scores."""
     facts = {"mode": None, "annotator": None, "scores": path.name, "scores_sha256": sha256_file(path)}
     return facts | ({"order": order_of(evaluation)} if evaluation.kind == "preference" else {})

@@ -1,4 +1,4 @@
-"""What was predicted, counted and written down: a folder with `evaluation.json`, `predictions.parquet` and a README."""
+"""Count predictions, and write them to a folder with `evaluation.json`, `predictions.parquet` and a README."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import pyarrow as pa
 
 from earmark.schemas.errors import ConfigError, EarmarkError, StoreError
 from earmark.schemas.evaluations import Evaluation
-from earmark.tasks.build.media import media_index
 from earmark.tasks.evaluation.asking import Prediction
 from earmark.tasks.evaluation.baselines import baselines
 from earmark.tasks.evaluation.results import NOT_MEASURED, Threshold, as_markdown, count, credits_of
-from earmark.tasks.evaluation.samples import EVERY, HELD_OUT, LETTERS, Samples, Wish, select_samples
+from earmark.tasks.evaluation.samples import EVERY, HELD_OUT, LETTERS, MeasurementOptions, Samples, select_samples
 from earmark.tasks.evaluation.statistics import best_threshold
 from earmark.tasks.exports.folder import file_word, records_of, version_facts, write_record
+from earmark.tasks.pipeline.media import media_index
 from earmark.tasks.store.parquet import row_schema
 from earmark.tasks.store.versions import Store
 
@@ -37,13 +37,13 @@ PREDICTIONS = pa.schema(
 
 
 def choose_threshold(
-    samples: Samples, wish: Wish, predict: Callable[[Samples], dict[str, Prediction]]
+    samples: Samples, wish: MeasurementOptions, predict: Callable[[Samples], dict[str, Prediction]]
 ) -> Threshold | None:
-    """The threshold that is named, or the best of a split that is not measured; None without either wish.
+    """Return the named threshold, or the best on a split that is not measured; None without either option.
 
     Raises:
         ConfigError: the evaluation has no yes and no.
-        StoreError: the split is held out or measured, is not there, or has no answers of both kinds.
+        StoreError: the split is held out, measured or missing, or lacks answers of both kinds.
     """
     split = wish.tune_on
     if wish.threshold is None and split is None:
@@ -70,13 +70,13 @@ def choose_threshold(
 def record(
     store: Store,
     samples: Samples,
-    wish: Wish,
+    wish: MeasurementOptions,
     predictions: dict[str, Prediction],
     asked: dict[str, Any],
     out: Path | None,
     threshold: Threshold | None = None,
 ) -> tuple[dict[str, Any], Path]:
-    """Count, and write the folder."""
+    """Count the predictions, and write the folder."""
     version, evaluation = samples.version, samples.evaluation
     grouped = [name for group in evaluation.groups for name in group.split("+")]
     extra = ("cluster", "swapped", "audio", "a_audio", "b_audio")
@@ -88,6 +88,9 @@ def record(
     if not any(one.answered for one in predictions.values()):
         commonest = Counter(one.reason for one in predictions.values()).most_common(1)[0][0]
         detail = next(one.detail for one in predictions.values() if one.reason == commonest)
+        modes = [mode.name for mode in evaluation.modes]
+        if asked.get("annotator") and "is not of type 'object'" in str(detail) and "single" in modes:
+            raise EarmarkError(f"{asked['annotator']} rates one clip: add --mode single")
         raise EarmarkError(f"no sample has an answer; most for '{commonest}', such as: {detail}")
     clips = samples.clips(extra)
     measured = [row for row in rows if predictions[row["id"]].reason not in NOT_MEASURED]
@@ -112,7 +115,7 @@ def record(
 def _with_options(
     rows: list[dict[str, Any]], sizes: dict[str, int], predictions: dict[str, Prediction]
 ) -> list[dict[str, Any]]:
-    """Rows with the number of their options; a sample whose right letter names none is answered by nothing."""
+    """Add the number of options to rows; drop the answer of a sample whose right letter names no option."""
     for row in rows:
         row["options"] = sizes.get(row["id"])
         if row["options"] is not None and LETTERS.index(row["target"]) >= row["options"]:
@@ -137,11 +140,12 @@ def _written(
 
 
 def _name(facts: dict[str, Any]) -> str:
-    """A folder's name for a model, a mode and a part of the samples."""
+    """Return the folder's name for a model, a mode and a part of the samples."""
     who = facts["annotator"] or Path(facts["scores"]).stem + ("-clips" if facts.get("per_clip") else "")
     parts = [facts["evaluation"], facts["mode"], who, *facts["splits"], facts["language"]]
     parts += [f"first-{facts['limit']}"] if facts["limit"] else []
     parts += ["both-orders"] if facts.get("both_orders") else []
     parts += [f"{facts['draws']}-draws"] if facts.get("draws", 1) > 1 else []
     parts += [f"blind-{facts['blind']}"] if facts.get("blind") else []
+    parts += [which for _, _, which in (one.partition("@") for one in facts.get("prompts") or ()) if "own-" in which]
     return file_word(*parts)

@@ -1,7 +1,7 @@
-"""A published benchmark file measured as it is: its rows as the tables that a corpus's evaluations ask, for one run.
+"""Measure a published benchmark file unchanged: read its rows as the tables of a corpus's evaluations, for one run.
 
 A corpus names the layouts in `layouts`; a layout's function reads the file into rows by table. A row with `file` names
-a clip: below `--audio-root`, or beside the benchmark file. A clip that is not there leaves its samples to files of
+a clip: below `--audio-root`, or beside the benchmark file. Samples with missing clips can only be measured by files of
 scores, which need no audio; a model is not asked about them.
 """
 
@@ -25,8 +25,8 @@ from earmark.schemas.files import Root
 from earmark.schemas.registry import load
 from earmark.schemas.tables import UNSPLIT
 from earmark.tasks.audio.probe import Probe
-from earmark.tasks.build.media import media_index
-from earmark.tasks.build.registry import all_corpora
+from earmark.tasks.pipeline.media import media_index
+from earmark.tasks.pipeline.registry import all_corpora
 from earmark.tasks.store.files import sha256_file
 from earmark.tasks.store.manifest import MANIFEST, Manifest
 from earmark.tasks.store.parquet import file_entry
@@ -35,15 +35,15 @@ from earmark.tasks.store.versions import Store, Version
 
 @contextmanager
 def released(path: Path, layout: str, store: Store, roots: Sequence[Path]) -> Iterator[tuple[Version, Corpus]]:
-    """What a benchmark file holds, as a version that lasts as long as the block, and the corpus whose it is.
+    """Yield a benchmark file's contents as a version for the block, and its corpus.
 
     Args:
         path: the file, or a folder of such files.
-        roots: folders with the clips, tried in order; the file's own without one.
+        roots: folders with the clips, tried in order, then the file's own.
 
     Raises:
         ConfigError: no such layout.
-        InputError: the file cannot be read, or a row of it.
+        InputError: the file, or a row of it, cannot be read.
     """
     known = {name: corpus for corpus in all_corpora()[0].values() for name in corpus.layouts}
     if layout not in known:
@@ -68,9 +68,9 @@ def released(path: Path, layout: str, store: Store, roots: Sequence[Path]) -> It
 
 
 def _name_clips(tables: dict[str, list[dict[str, Any]]], store: Store, roots: Sequence[Path]) -> None:
-    """Give each row that names a file the SHA-256 and length of its clip; none where no root has it.
+    """Add the SHA-256 and length of its clip to each row that names a file below a root.
 
-    A file of others' making names what lies below a root: no path leads out of it, nor does a link.
+    An external file may only name files below a root: paths and links out of it are ignored.
     """
     rows = [row for held in tables.values() for row in held if row.get("file")]
     held = [Root(root, "refuse") for root in roots]
@@ -88,7 +88,7 @@ def _name_clips(tables: dict[str, list[dict[str, Any]]], store: Store, roots: Se
 
 
 def _written(folder: Path, corpus: Corpus, tables: dict[str, list[dict[str, Any]]], inputs: dict[str, str]) -> Version:
-    """A version of these rows, whose digest follows from them."""
+    """Write a version of these rows, with a digest determined by them."""
     schemas = {table.name: table.schema for table in corpus.tables}
     entries, counts = [], {}
     folder.mkdir()

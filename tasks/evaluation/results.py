@@ -1,4 +1,4 @@
-"""Predictions counted: the table that a paper prints, as facts and as Markdown. Pure functions."""
+"""Count predictions: make the table of a paper, as facts and as Markdown. Pure functions."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ LABELS = {
     "lcc": "LCC", "srcc": "SRCC", "ktau": "K-Tau",
     "ccs": "CCS", "clap": "CLAP", "fad": "FAD",
 }  # fmt: skip
-SCORED = {"scalar": correlations, "yes_no": discrimination}  # what scores are worth, by kind
+SCORED = {"scalar": correlations, "yes_no": discrimination}  # metrics of scores, by kind
 NOT_MEASURED = ("no_media", "no_items", "no_such_option")
-"""Reasons for which a sample leaves the evaluation: nobody was asked, or no answer would be right."""
+"""Reasons to leave a sample out of the evaluation: nobody was asked, or no answer would be right."""
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """From which score on a sample is yes, and where that comes from."""
+    """Least score of a yes, and its source."""
 
     value: float
     source: str
@@ -41,9 +41,9 @@ class Threshold:
 def credits_of(
     evaluation: Evaluation, target: Any, prediction: Prediction, threshold: Threshold | None
 ) -> dict[str, float]:
-    """How right a prediction is, 0 to 1, by each rule of its kind; without an answer it is wrong.
+    """Return the correctness of a prediction, 0 to 1, by each rule of its kind; a missing answer is wrong.
 
-    The first, `accuracy`, is strict: a tie is right only where a tie is true; a sample with items is yes only if every
+    The first, `accuracy`, is strict: a tie is right only if a tie is true; a sample with items is yes only if every
     item is. Empty for scalars, which only correlate.
     """
     if evaluation.kind == "scalar":
@@ -65,7 +65,7 @@ def credits_of(
 
 
 class Measured:
-    """Predictions beside what is true, as columns: what every row of the table is counted from."""
+    """Predictions and truths as columns, the basis of every row of the table."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Measured:
             self.clusters = pd.factorize(np.array([row["cluster"] for row in rows], object), use_na_sentinel=False)[0]
 
     def row(self, group: str | None, value: str, places: Any) -> dict[str, Any]:
-        """A row of the table: the samples at these places."""
+        """Return a row of the table, for the samples at these places."""
         places = np.asarray(places)
         answered = places[self.answered[places]]
         clusters, of_answered = (None if self.clusters is None else self.clusters[at] for at in (places, answered))
@@ -103,7 +103,7 @@ class Measured:
         return {"group": group, "value": value, **counts, "small": small, "metrics": facts}
 
     def resampled(self, places: Any) -> dict[str, tuple[float | None, Any]]:
-        """What scores are worth at these places, which have an answer, and the same over resamples."""
+        """Return the metrics of scores at these answered places, and their values over resamples."""
         x, y = self._scores[places], self._targets[places]
         clusters = None if self.clusters is None else self.clusters[places]
         drawn = resample("correlations" if self._kind == "scalar" else "discrimination", x, y, clusters)
@@ -117,19 +117,20 @@ def count(
     threshold: Threshold | None = None,
     baselines: Mapping[str, Mapping[str, Prediction]] | None = None,
 ) -> dict[str, Any]:
-    """The table of results.
+    """Make the table of results.
 
-    A sample without an answer is wrong; scores correlate, and AUROC is taken, over those that have one.
+    A sample without an answer is wrong; correlations and AUROC are over the samples with a score.
 
     Args:
-        rows: a row a sample: `id`, `target`, the columns of its groups, and `cluster` where it has one.
-        predictions: by id, one for each row; of baselines, by the name of who makes them too.
-        threshold: of yes by score, beside the rules about items.
+        rows: one row per sample: `id`, `target`, the columns of its groups, and `cluster` if it has one.
+        predictions: by id, one for each row.
+        threshold: least score of a yes, beside the rules about items.
+        baselines: predictions by id, by the baseline's name.
 
     Returns:
-        `rows`: one for all, then one a group, then one a baseline; `left_out`: samples in no row, by reason;
-        `unanswered`: samples by reason; `inconsistent`: samples of which both orders say different things, which count
-        as wrong; `ties`: predicted ones; `accuracy_answered`: were samples without an answer left out.
+        `rows`: one for all, then one per group, then one per baseline; `left_out`: samples in no row, by reason;
+        `unanswered`: samples by reason; `inconsistent`: samples with different answers in the two orders, counted as
+        wrong; `ties`: predicted ties; `accuracy_answered`: accuracy without the unanswered samples.
     """
     left = Counter(one.reason for one in predictions.values() if one.reason in NOT_MEASURED)
     rows = [row for row in rows if predictions[row["id"]].reason not in NOT_MEASURED]
@@ -164,7 +165,7 @@ def count(
 def cycles(
     evaluation: Evaluation, rows: Sequence[Mapping[str, Any]], predictions: Sequence[Prediction]
 ) -> dict[str, Any]:
-    """Of the triplets with a preferred clip in each pair, how many in a hundred have another one in each."""
+    """Count cycles: triplets with another preferred clip in each pair, per hundred triplets with one in each pair."""
     winners: dict[Any, list[Any]] = {}
     for row, one in zip(rows, predictions, strict=True):
         won = winners.setdefault(row[evaluation.triplets or ""], [])
@@ -178,7 +179,7 @@ def cycles(
 
 
 def _members(group: str, rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[int]]]:
-    """The places of each group's rows; rows with a null in a column are in none, those with a list in each."""
+    """Return the places of each group's rows; a null in a column means no group, a list several groups."""
     names = group.split("+")
     places: dict[tuple[Any, ...], list[int]] = {}
     for place, row in enumerate(rows):
@@ -192,7 +193,7 @@ def _members(group: str, rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, l
 
 
 def _mean(group: str, blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The mean over groups, each counting the same; None where a group has no value."""
+    """Return the unweighted mean over groups; None if a group has no value."""
     metrics = {}
     for name in blocks[0]["metrics"]:
         values = [block["metrics"][name]["value"] for block in blocks]
@@ -203,12 +204,12 @@ def _mean(group: str, blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def headings(facts: Mapping[str, Any]) -> list[str]:
-    """The table's columns."""
+    """Return the table's headings."""
     return ["group", "samples", "answered", *(LABELS[name] for name in facts["rows"][0]["metrics"])]
 
 
 def cells(facts: Mapping[str, Any]) -> Iterator[list[str]]:
-    """The table's rows as text: values with their interval of 95 %; ° marks groups too small for it."""
+    """Yield the table's rows as text: values with their 95 % interval; ° marks groups too small for it."""
     names = list(facts["rows"][0]["metrics"])
     for row in facts["rows"]:
         name = row["value"] if row["group"] is None else f"{row['group']}: {row['value']}"
@@ -217,7 +218,7 @@ def cells(facts: Mapping[str, Any]) -> Iterator[list[str]]:
 
 
 def cell(metric: Mapping[str, float | None] | None, form: str = ".3f") -> str:
-    """A value as text, with its interval where it has one."""
+    """Format a value, with its interval if it has one."""
     if metric is None or metric["value"] is None:
         return "–"
     if metric["low"] is None or metric["high"] is None:
@@ -226,7 +227,7 @@ def cell(metric: Mapping[str, float | None] | None, form: str = ".3f") -> str:
 
 
 def notes(facts: Mapping[str, Any]) -> list[str]:
-    """What a reader of the table must know, a sentence each."""
+    """Return notes for readers of the table, a sentence each."""
     said = []
     if facts["left_out"]:
         said.append(f"left out, for no answer could be right or none was asked for: {_reasons(facts['left_out'])}")
@@ -265,7 +266,7 @@ def _reasons(counts: Mapping[str, int]) -> str:
 
 
 def source_of(facts: Mapping[str, Any]) -> str:
-    """Who or what was measured."""
+    """Return the name of the measured model or file."""
     if facts["annotator"]:
         how = ", both orders" if facts.get("both_orders") else ""
         how += f", {facts['draws']} draws" if facts.get("draws", 1) > 1 else ""
@@ -275,13 +276,13 @@ def source_of(facts: Mapping[str, Any]) -> str:
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """The lines of a table."""
+    """Return the lines of a Markdown table."""
     lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in (head, *rows)]
     return [lines[0], "|" + "|".join("---" for _ in head) + "|", *lines[1:]]
 
 
 def as_markdown(facts: Mapping[str, Any]) -> str:
-    """The table as a page."""
+    """Render the table as a page."""
     title = f"# {facts['corpus']} {facts['version']}: {facts['evaluation']}"
     asked = source_of(facts) + (f" ({facts['order']})" if facts.get("order") else "")
     lines = [title, "", f"{facts['says']} Measured: {asked}.", "", *markdown_table(headings(facts), cells(facts))]

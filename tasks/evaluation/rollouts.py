@@ -1,7 +1,7 @@
-"""`earmark rollouts`: draws of a policy on rows that would train it, each with its reward.
+"""Draw a policy's completions on its training rows, each with its reward: `earmark eval rollouts`.
 
-Where a policy is right in every draw it has nothing to learn; AnyAudio-Judge keeps 8,454 of 105,000 samples after four
-draws. What is found is a record beside the version, keyed by its digest, which `earmark export --rollouts` reads.
+A policy has nothing to learn from rows it gets right in every draw; AnyAudio-Judge keeps 8,454 of 105,000 samples after
+four draws. The results are a record beside the version, keyed by its digest, for `earmark export --rollouts`.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from earmark.schemas.errors import EarmarkError, StoreError
 from earmark.schemas.evaluations import Policy
 from earmark.schemas.views import View
 from earmark.tasks.annotation.backend import question
+from earmark.tasks.annotation.neutral import neutral
 from earmark.tasks.annotation.outcome import Answer, Outcome
-from earmark.tasks.annotation.prompts import neutral
 from earmark.tasks.annotation.request import Audio, AudioForm, Message, Part, Request, Text, canonical
-from earmark.tasks.build.progress import working
-from earmark.tasks.build.sessions import open_session
-from earmark.tasks.exports.clips import Clip, clip_files
+from earmark.tasks.exports.clips import ClipFile, clip_files
 from earmark.tasks.exports.folder import file_word, version_facts, write_record
 from earmark.tasks.exports.rows import ROLLOUTS, Selection, select_view
+from earmark.tasks.pipeline.progress import working
+from earmark.tasks.pipeline.sessions import open_session
 from earmark.tasks.store.parquet import row_schema
 from earmark.tasks.store.versions import Store, Version
 
-# draws are counted from 0; the text is null where there is no completion, and the reason says why
+# draws count from 0; without a completion the text is null, and the reason says why
 COLUMNS = row_schema(
     "id string, draw int64, text string, reward float64, right bool, reason string, request_key string"
 )
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What is drawn: `view` (the first that has a reward without it), `draws` a row, of one split, the first rows."""
+class RolloutOptions:
+    """Options of the draws: `view` (default the first with a reward), `draws` per row, one split, the first rows."""
 
     view: str | None = None
     draws: int = 4
@@ -50,20 +50,23 @@ class Wish:
 
 
 def roll(
-    version: Version, corpus: Corpus, store: Store, config: Policy, wish: Wish, out: Path | None
+    version: Version, corpus: Corpus, store: Store, config: Policy, wish: RolloutOptions, out: Path | None
 ) -> tuple[dict[str, Any], Path]:
-    """Draw and write the record; its facts (`rollouts.json`), and the folder.
+    """Draw completions and write the record; return its facts (`rollouts.json`), and the folder.
 
-    A run that was killed is run again: the ledger holds the draws.
+    Run it again after a crash: the ledger holds the draws.
 
     Raises:
         StoreError: no such view, or no rows.
-        StopRun: a fault that every request would meet, or the budget's end.
+        StopRun: a fault of every request, or the budget's end.
         EarmarkError: no draw has a completion.
     """
     view = find_view(corpus, wish.view)
     rows: list[tuple[Any, ...]] = []
-    with _selected(version, corpus, store, view, wish) as (selection, clips), open_session(store, config) as session:
+    with (
+        _selected(version, corpus, store, view, wish, config) as (selection, clips),
+        open_session(store, config) as session,
+    ):
         with working(f"draw {view.name}", sum(selection.counts.values())) as work:
             for batch in _batches(selection):
                 requests = [one for row in batch for one in requests_of(config, row, clips, wish.draws)]
@@ -88,10 +91,13 @@ def roll(
     return facts, write_record(folder, ROLLOUTS, facts, rollouts=(COLUMNS, rows))
 
 
-def forecast(version: Version, corpus: Corpus, store: Store, config: Policy, wish: Wish) -> dict[str, Any]:
-    """What `roll` would ask; nothing is asked."""
+def forecast(version: Version, corpus: Corpus, store: Store, config: Policy, wish: RolloutOptions) -> dict[str, Any]:
+    """Count the requests of `roll` without asking."""
     view = find_view(corpus, wish.view)
-    with _selected(version, corpus, store, view, wish) as (selection, clips), open_session(store, config) as session:
+    with (
+        _selected(version, corpus, store, view, wish, config) as (selection, clips),
+        open_session(store, config) as session,
+    ):
         asked = (one for batch in _batches(selection) for row in batch
                  for one in requests_of(config, row, clips, wish.draws))  # fmt: skip
         told = session.forecast(asked)
@@ -100,7 +106,7 @@ def forecast(version: Version, corpus: Corpus, store: Store, config: Policy, wis
 
 
 def find_view(corpus: Corpus, name: str | None) -> View:
-    """The view of this name, or the first, among those that have a reward.
+    """Return the view of this name, or the first one, among the views with a reward.
 
     Raises:
         StoreError: there is none.
@@ -112,8 +118,8 @@ def find_view(corpus: Corpus, name: str | None) -> View:
     return views[name] if name else next(iter(views.values()))
 
 
-def requests_of(config: Policy, row: Mapping[str, Any], clips: Mapping[str, Clip], draws: int) -> list[Request]:
-    """A row's question, drawn several times: its pieces of text with the clips between them, as a trainer gets it."""
+def requests_of(config: Policy, row: Mapping[str, Any], clips: Mapping[str, ClipFile], draws: int) -> list[Request]:
+    """Return the draws of a row's question: its pieces of text with the clips between them, as a trainer gets it."""
     form = AudioForm(**config.hearing.model_dump())
     prompt, audios = row["prompt"], row.get("audios") or []
     pieces = prompt if isinstance(prompt, list) else [*[""] * len(audios), prompt]
@@ -123,11 +129,13 @@ def requests_of(config: Policy, row: Mapping[str, Any], clips: Mapping[str, Clip
         if place < len(audios):
             clip = clips[audios[place]]
             parts.append(Audio(audios[place], str(clip.path), duration_s=clip.duration_s, form=form))
-    return [question(config, [Message("user", tuple(parts))], sample=draw) for draw in range(draws)]
+    system = [Message.of("system", neutral(row["system"]))] if row.get("system") else []
+    messages = [*system, Message("user", tuple(parts))]
+    return [question(config, messages, sample=draw) for draw in range(draws)]
 
 
 def summary(rows: list[tuple[Any, ...]], draws: int) -> dict[str, Any]:
-    """What the draws come to: how many rows are right in 0, 1, … draws, and how many a trainer keeps."""
+    """Summarize the draws: numbers of rows right in 0, 1, … draws, and of rows for a trainer to keep."""
     right: Counter[str] = Counter()
     for row in rows:
         right[row[0]] += bool(row[4])
@@ -153,11 +161,12 @@ def _drawn(view: View, row: Mapping[str, Any], draw: int, outcome: Outcome) -> t
 
 @contextmanager
 def _selected(
-    version: Version, corpus: Corpus, store: Store, view: View, wish: Wish
-) -> Iterator[tuple[Selection, dict[str, Clip]]]:
+    version: Version, corpus: Corpus, store: Store, view: View, wish: RolloutOptions, config: Policy
+) -> Iterator[tuple[Selection, dict[str, ClipFile]]]:
     with tempfile.TemporaryDirectory(prefix="earmark-") as temporary:
         spill = Path(temporary)
-        with select_view(version, corpus, view, spill, wish.split, wish.limit) as selection:
+        words = config.own_prompts()
+        with select_view(version, corpus, view, spill, wish.split, wish.limit, words=words) as selection:
             selection.check(view, clips=True)
             yield selection, clip_files(set(selection.clips()), version, store, spill / "clips", wish.roots)
 
@@ -169,7 +178,7 @@ def _batches(selection: Selection) -> Iterator[list[dict[str, Any]]]:
 
 
 def _name(facts: Mapping[str, Any], config: Policy) -> str:
-    """A folder for each policy: those that sample in another way than by default end in a digest of how."""
+    """Return the folder's name for a policy: sampling settings other than the defaults add a digest."""
     parts = [facts["view"], facts["annotator"], *facts["splits"], f"{facts['draws']}-draws"]
     parts += [f"first-{facts['limit']}"] if facts["limit"] else []
     samples, usually = (one.model_dump(mode="json") for one in (config, Policy(annotator=config.annotator)))

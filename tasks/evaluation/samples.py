@@ -1,4 +1,4 @@
-"""The samples of an evaluation, chosen and checked, and the files of their clips."""
+"""Select and check the samples of an evaluation, with their clips."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 
 from earmark.schemas.corpus import Corpus
-from earmark.schemas.errors import StoreError
+from earmark.schemas.errors import ConfigError, StoreError
 from earmark.schemas.evaluations import Blind, Evaluation, Mode
 from earmark.schemas.views import names_clip
 from earmark.tasks.exports.rows import opened
@@ -25,36 +25,40 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 class NoSamples(StoreError):
-    """An evaluation has no sample in a version."""
+    """Error of an evaluation without samples in a version."""
 
 
 @dataclass(frozen=True)
-class Part:
-    """Which samples are wanted."""
+class SamplePart:
+    """Selection of samples."""
 
-    split: str | None = None  # only this split, or `all`; None for those that are held out, where there are any
+    split: str | None = None  # only this split, or `all`; None for the held-out splits, if there are any
     language: str | None = None  # only rows of this language
-    limit: int | None = None  # so many, drawn by hash of their ids, so that a larger limit keeps those of a smaller one
+    limit: int | None = None  # at most this many, by hash of ids: larger limits include the samples of smaller ones
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What is to be measured."""
+class MeasurementOptions:
+    """Options of a measurement."""
 
-    evaluation: str | None = None  # its name; None for a corpus's only one
-    mode: str | None = None  # its mode; None for the first
-    part: Part = field(default_factory=Part)
-    both_orders: bool = False  # whether a preference is asked in both orders
+    evaluation: str | None = None  # its name; None for the corpus's only one
+    mode: str | None = None  # its mode; None for the first one
+    part: SamplePart = field(default_factory=SamplePart)
+    both_orders: bool = False  # whether to ask preferences in both orders
     roots: tuple[Path, ...] = ()
-    threshold: float | None = None  # a score from which on a sample is yes, counted beside the rules about items
-    tune_on: str | None = None  # the split on which the best threshold is looked for instead; it is not measured
-    draws: int = 1  # how often each question is asked
-    blind: Blind | None = None  # what of a sample a model is not given, as a control
+    threshold: float | None = None  # least score of a yes, counted beside the rules about items
+    tune_on: str | None = None  # the split to choose the best threshold on instead; it is not measured
+    draws: int = 1  # draws per question
+    blind: Blind | None = None  # part of a sample to withhold from a model, as a control
+
+    def __post_init__(self) -> None:
+        if self.threshold is not None and self.tune_on is not None:
+            raise ConfigError("--threshold sets a threshold and --tune-on searches one: give only one of them")
 
 
 @dataclass(frozen=True)
 class Samples:
-    """The chosen rows: they lie in the connection's table `judged.samples`, all ids in `judged.everything`."""
+    """Selected rows in the connection's table `judged.samples`; `judged.everything` has all ids."""
 
     version: Version
     corpus: Corpus
@@ -62,17 +66,17 @@ class Samples:
     connection: duckdb.DuckDBPyConnection
     columns: tuple[str, ...]
     count: int
-    folder: Path  # for what is written about them; it is gone when they are
+    folder: Path  # for files about the samples; deleted with them
 
     def batches(self, size: int, columns: Sequence[str]) -> Iterator[list[dict[str, Any]]]:
-        """The rows in order of their ids."""
+        """Yield the rows in order of their ids."""
         named = ", ".join(f'"{name}"' for name in columns)
         reader = self.connection.cursor().sql(f"SELECT {named} FROM judged.samples ORDER BY id").to_arrow_reader(size)
         for batch in reader:
             yield batch.to_pylist()
 
     def sizes(self) -> dict[str, int]:
-        """How many options, or items, each chosen sample has, by id; empty where the evaluation has no such column."""
+        """Return the number of options, or items, of each selected sample, by id; empty without such a column."""
         kind, modes = self.evaluation.kind, self.evaluation.modes
         named = [mode.options if kind == "choice" else mode.items for mode in modes]
         column = next((name for name in named if name in self.columns), None)
@@ -81,7 +85,7 @@ class Samples:
         return dict(self.connection.execute(f'SELECT id, len("{column}") FROM judged.samples').fetchall())
 
     def clips(self, columns: Sequence[str]) -> set[str]:
-        """The clips that those of these columns name that hold clips and are there."""
+        """Return the clips in these columns, skipping missing columns and columns without clips."""
         named = [f'SELECT "{name}" AS clip FROM judged.samples' for name in columns if names_clip(name)
                  and name in self.columns]  # fmt: skip
         rows = self.connection.execute(" UNION ".join(["SELECT NULL::VARCHAR AS clip", *named])).fetchall()
@@ -89,7 +93,7 @@ class Samples:
 
 
 def find_evaluation(corpus: Corpus, name: str | None) -> Evaluation:
-    """The evaluation of that name, or the only one.
+    """Return the evaluation of that name, or the only one.
 
     Raises:
         StoreError: there is none, or several and no name.
@@ -106,7 +110,7 @@ def find_evaluation(corpus: Corpus, name: str | None) -> Evaluation:
 
 
 def find_mode(evaluation: Evaluation, name: str | None) -> Mode:
-    """The mode of that name, or the first.
+    """Return the mode of that name, or the first one.
 
     Raises:
         StoreError: there is none.
@@ -121,8 +125,8 @@ def find_mode(evaluation: Evaluation, name: str | None) -> Mode:
 
 
 @contextmanager
-def select_samples(version: Version, corpus: Corpus, evaluation: Evaluation, part: Part) -> Iterator[Samples]:
-    """The samples of an evaluation.
+def select_samples(version: Version, corpus: Corpus, evaluation: Evaluation, part: SamplePart) -> Iterator[Samples]:
+    """Select the samples of an evaluation.
 
     Raises:
         NoSamples: the version has none.
@@ -132,7 +136,7 @@ def select_samples(version: Version, corpus: Corpus, evaluation: Evaluation, par
         tempfile.TemporaryDirectory(prefix="earmark-") as temporary,
         opened(version, corpus, Path(temporary)) as connection,
     ):
-        connection.execute("CREATE SCHEMA judged")  # apart from the tables of versions, which may be called the same
+        connection.execute("CREATE SCHEMA judged")  # apart from the versions' tables, which may have the same names
         connection.execute(f"CREATE VIEW judged.asked AS {_filled(query(evaluation.sql), evaluation)}")
         columns = {row[0]: row[1] for row in connection.execute("DESCRIBE judged.asked").fetchall()}
         _check_columns(evaluation, columns)
@@ -144,7 +148,7 @@ def select_samples(version: Version, corpus: Corpus, evaluation: Evaluation, par
 
 
 def _filled(sql: str, evaluation: Evaluation) -> str:
-    """The query with its parameters as literals: a view takes none."""
+    """Return the query with its parameters as literals: a view takes none."""
     for name in sorted(evaluation.params, key=len, reverse=True):
         value = evaluation.params[name]
         sql = sql.replace(f"${name}", literal(value) if isinstance(value, str) else repr(value))
@@ -178,7 +182,9 @@ def _check_rows(connection: duckdb.DuckDBPyConnection, evaluation: Evaluation) -
         raise StoreError(f"{where}: sample '{odd[0][0]}' has a target that is none: {odd[0][1]!r}")
 
 
-def _choose(connection: duckdb.DuckDBPyConnection, evaluation: Evaluation, part: Part, columns: dict[str, str]) -> None:
+def _choose(
+    connection: duckdb.DuckDBPyConnection, evaluation: Evaluation, part: SamplePart, columns: dict[str, str]
+) -> None:
     where = f"evaluation '{evaluation.name}'"
     if part.language is not None and "language" not in columns:
         raise StoreError(f"{where} has one language only: leave --language out")
@@ -201,7 +207,7 @@ def _choose(connection: duckdb.DuckDBPyConnection, evaluation: Evaluation, part:
 
 
 def _wanted(where: str, known: list[str], split: str | None) -> list[str]:
-    """The splits that are asked."""
+    """Return the splits to measure."""
     if split in (None, EVERY):
         return [name for name in known if name in HELD_OUT and split is None] or known
     if split not in known:

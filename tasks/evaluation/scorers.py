@@ -1,4 +1,4 @@
-"""`earmark score --scorer`: numbers that scorers give clips, asked through the ledger like every other answer."""
+"""Ask scorers for numbers about clips, through the ledger like all answers: `earmark eval score --scorer`."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from earmark.schemas.config import checked, read_toml
 from earmark.schemas.errors import ConfigError, EarmarkError
 from earmark.schemas.evaluations import Scorer
 from earmark.tasks.annotation.backend import question
-from earmark.tasks.annotation.outcome import Reject
+from earmark.tasks.annotation.outcome import Unanswered
 from earmark.tasks.annotation.request import Audio, AudioForm, Json, Message, Request
 from earmark.tasks.annotation.scorer import check_scorer, identity
 from earmark.tasks.annotation.session import Session
-from earmark.tasks.build.sessions import open_session
+from earmark.tasks.pipeline.sessions import open_session
 from earmark.tasks.store.versions import Store
 
 SCORES = pa.list_(
     pa.struct([("name", pa.string()), ("value", pa.float64()), ("reason", pa.string()), ("detail", pa.string())])
 )
-"""The column `scores` of `clips.parquet`."""
+"""Type of the column `scores` of `clips.parquet`."""
 
 
 class Scored(NamedTuple):
-    """A number that a clip got, or why it got none."""
+    """A clip's number, or the reason for its absence."""
 
     name: str
-    value: float | None  # the number; None without one
-    reason: str | None  # reason, detail: why there is none
+    value: float | None  # the number, if any
+    reason: str | None  # reason, detail: of a missing number
     detail: str | None
     request_key: str
 
 
 def read_scorers(paths: Sequence[Path]) -> list[Scorer]:
-    """The scorers of TOML files; an ONNX file's path starts from its TOML file.
+    """Read the scorers of TOML files; an ONNX file's path is relative to its TOML file.
 
     Raises:
-        ConfigError: a file is no scorer's, what it names is not here, or two give scores of one name.
+        ConfigError: a file is not a scorer's, names something missing here, or repeats the name of a score.
         MissingExtraError: onnxruntime is missing.
     """
     scorers = []
@@ -58,7 +58,7 @@ def read_scorers(paths: Sequence[Path]) -> list[Scorer]:
 
 
 def described(scorers: Sequence[Scorer]) -> dict[str, Any]:
-    """Of each score, who gives it from which sound, whether less is better, and whether it counts in ranks."""
+    """Describe each score: its scorer and sound, whether lower is better, and whether it counts in ranks."""
     return {
         name: {
             "scorer": identity(scorer),
@@ -72,7 +72,7 @@ def described(scorers: Sequence[Scorer]) -> dict[str, Any]:
 
 
 def clip_scores(clips: Mapping[str, Audio], scorers: Sequence[Scorer], store: Store) -> dict[str, list[Scored]]:
-    """The scores of each clip, by the clip's name, as messages call it; scorers decide on the form of its sound.
+    """Score each clip, by the clip's name in messages; scorers decide on the form of its sound.
 
     Raises:
         EarmarkError: a scorer gave no clip a score.
@@ -82,12 +82,12 @@ def clip_scores(clips: Mapping[str, Audio], scorers: Sequence[Scorer], store: St
     for scorer in scorers:
         with _session(clips, scorer, store) as (requests, session):
             outcomes = session.ask(requests).outcomes
-        if all(isinstance(one, Reject) for one in outcomes):
-            first = next(one for one in outcomes if isinstance(one, Reject))
+        if all(isinstance(one, Unanswered) for one in outcomes):
+            first = next(one for one in outcomes if isinstance(one, Unanswered))
             raise EarmarkError(f"{scorer.annotator} scored no clip: '{next(iter(clips))}': {first.detail}")
         for name, one in zip(clips, outcomes, strict=True):
             for score in scorer.scores:
-                if isinstance(one, Reject):
+                if isinstance(one, Unanswered):
                     scores[name].append(Scored(score, None, one.reason, one.detail, one.key))
                 else:
                     scores[name].append(Scored(score, float(one.value[score]), None, None, one.key))
@@ -95,7 +95,7 @@ def clip_scores(clips: Mapping[str, Audio], scorers: Sequence[Scorer], store: St
 
 
 def scorer_forecasts(clips: Mapping[str, Audio], scorers: Sequence[Scorer], store: Store) -> Iterator[dict[str, Any]]:
-    """What `clip_scores` would ask; nothing is asked."""
+    """Count the requests of `clip_scores` without asking."""
     for scorer in scorers:
         with _session(clips, scorer, store) as (requests, session):
             plan = session.forecast(requests)
@@ -118,17 +118,17 @@ def _session(clips: Mapping[str, Audio], scorer: Scorer, store: Store) -> Iterat
 
 
 def score_in(row: Mapping[str, Any], name: str) -> float | None:
-    """A score of a row of `clips.parquet`, by its name; None where the clip has none."""
+    """Return a score of a row of `clips.parquet`, by its name; None if the clip lacks it."""
     return next((one["value"] for one in row["scores"] if one["name"] == name), None)
 
 
 def names_of(row: Mapping[str, Any]) -> list[str]:
-    """The names of a row's scores; none in records of before."""
+    """Return the names of a row's scores; none in older records."""
     return [one["name"] for one in row.get("scores") or ()]
 
 
 def unscored(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Of each score that some clips lack: how many, and the first with the reason."""
+    """Count the clips without each score, with the first such clip and its reason; skip complete scores."""
     lacking: dict[str, list[tuple[str, str]]] = {}
     for row in rows:
         for one in row["scores"]:

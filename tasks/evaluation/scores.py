@@ -1,4 +1,4 @@
-"""A file of scores that another model gave: CSV, JSON lines or Parquet, read strictly."""
+"""Read a file of another model's scores, in CSV, JSON lines or Parquet, strictly."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from earmark.tasks.evaluation.asking import INCONSISTENT, Prediction, leader
 from earmark.tasks.evaluation.samples import LETTERS, Samples
 from earmark.tasks.store.sql import exactly, literal
 
-FORMATS = {  # how a file of that ending is read, and written
+FORMATS = {  # reader and writer by a file's ending
     ".csv": ("read_csv({}, header = true, all_varchar = true)", "FORMAT csv, HEADER"),
     ".tsv": ("read_csv({}, header = true, all_varchar = true, delim = '\t')", "FORMAT csv, HEADER, DELIMITER '\t'"),
     ".jsonl": ("read_ndjson({})", "FORMAT json"),
@@ -28,25 +28,26 @@ FORMATS = {  # how a file of that ending is read, and written
 
 
 def require_form(evaluation: Evaluation) -> None:
-    """Refuse a file of clips' scores for what it cannot say.
+    """Refuse a file of clip scores for an evaluation beyond numbers per clip.
 
     Raises:
-        StoreError: the evaluation asks for more than a number a clip.
+        StoreError: the evaluation needs more than a number per clip.
     """
     if not evaluation.clips:
         what = {"yes_no": "a yes or no about each item", "choice": "a letter"}.get(evaluation.kind, "a number a sample")
         raise StoreError(
-            f"evaluation '{evaluation.name}' asks for {what}: one score a clip cannot express it; use --scores"
+            f"evaluation '{evaluation.name}' asks for {what}: one score a clip cannot express it; give a row a sample, "
+            "with its id"
         )
 
 
 def order_of(evaluation: Evaluation) -> str:
-    """Which clips a file of scores means by the sides of a preference."""
+    """Describe the clips behind the sides of a preference in a file of scores."""
     return f"{' and '.join(evaluation.sides)} are {evaluation.order}"
 
 
 def _forms(evaluation: Evaluation) -> tuple[str, list[tuple[str, ...]]]:
-    """The columns that a file may have, in words, and by name; the first that it has are read."""
+    """Describe the possible columns of a file, and list them by name; the first complete set is read."""
     first, second = evaluation.sides
     match evaluation.kind:
         case "preference":
@@ -64,15 +65,15 @@ def _forms(evaluation: Evaluation) -> tuple[str, list[tuple[str, ...]]]:
 
 
 def read_scores(path: Path, samples: Samples) -> dict[str, Prediction]:
-    """What a file says of the chosen samples; a sample whose cells are empty has no answer.
+    """Read predictions of the selected samples from a file; a sample with empty cells has no answer.
 
     Args:
-        path: a file with the column `id` and, by the evaluation's kind, those of `_forms`.
-        samples: the chosen ones; the file may speak of the others too.
+        path: a file with the column `id` and, by the evaluation's kind, the columns of `_forms`.
+        samples: the selected samples; the file may have others too.
 
     Raises:
-        InputError: the file cannot be read, lacks a column, names an id twice or one that is unknown, leaves one out,
-            or holds something that is no score.
+        InputError: the file cannot be read, lacks a column, repeats an id, has an unknown id, lacks a sample, or holds
+            an invalid score.
     """
     table, evaluation = read_table(path), samples.evaluation
     says, forms = _forms(evaluation)
@@ -100,10 +101,10 @@ def read_scores(path: Path, samples: Samples) -> dict[str, Prediction]:
 
 
 def format_of(path: Path) -> tuple[str, str]:
-    """How DuckDB reads a file of scores, and how it writes one.
+    """Return DuckDB's reader and writer for a file of scores.
 
     Raises:
-        InputError: it has an ending that is none of a table.
+        InputError: its ending is not a table's.
     """
     if path.suffix.lower() not in FORMATS:
         raise InputError(f"{path}: expected a file that ends in {', '.join(FORMATS)}")
@@ -111,10 +112,10 @@ def format_of(path: Path) -> tuple[str, str]:
 
 
 def read_table(path: Path) -> pa.Table:
-    """A table of CSV, JSON lines or Parquet.
+    """Read a table of CSV, JSON lines or Parquet.
 
     Raises:
-        InputError: it is none of these, or cannot be read.
+        InputError: it has another format, or cannot be read.
     """
     reader, _ = format_of(path)
     try:
@@ -146,17 +147,17 @@ def _prediction(
 
 
 def preferred(name: str, lead: float, evaluation: Evaluation) -> Prediction:
-    """The clip that scores higher, by how much the first leads."""
+    """Return the prediction of the side with the higher score, by the first side's lead."""
     return Prediction(name, score=lead, choice=leader(evaluation, lead))
 
 
 def empty(name: str) -> Prediction:
-    """Of a sample whose cells are empty."""
+    """Return the prediction of a sample with empty cells."""
     return Prediction(name, reason="no_score", detail="the file's cells are empty")
 
 
 def _of_items(where: str, name: str, cell: Any, size: int | None) -> Prediction:
-    """Of a list of probabilities, in CSV as JSON; one without any number is no answer."""
+    """Read a list of probabilities, in CSV as JSON; a list without numbers is no answer."""
     try:
         values = json.loads(cell or "[]") if isinstance(cell, str | None) else cell
     except ValueError:
@@ -196,10 +197,10 @@ def _chosen(where: str, name: str, choice: str, evaluation: Evaluation, size: in
 
 
 def number(where: str, column: str, value: Any) -> float:
-    """A cell as a finite number.
+    """Parse a cell as a finite number.
 
     Raises:
-        InputError: it is none.
+        InputError: it is not one.
     """
     try:
         read = float(value)

@@ -1,9 +1,9 @@
-"""How well scores and choices agree with what is true, with bootstrap intervals. Pure functions.
+"""Measure the agreement of scores and choices with the truth, with bootstrap intervals. Pure functions.
 
 Shares (accuracy); Pearson's LCC, Spearman's SRCC and Kendall's K-Tau (tau-b); AUROC and the equal-error rate. Intervals
 are percentiles of resamples by cluster (Efron 1979, Annals of Statistics 7; clusters drawn whole: Field and Welsh 2007,
-JRSS B 69). All metrics of one call see the same resamples. Blocks of weights are (resamples, samples) and small enough
-for a processor's own memory.
+JRSS B 69). All metrics of one call use the same resamples. Blocks of weights are (resamples, samples) and fit into a
+processor's cache.
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ Measure: TypeAlias = Literal["accuracy", "correlations", "discrimination"]
 
 DRAWS = 2000
 COVERS = 0.95
-SMALL = 30  # clusters below which an interval tells little; the table marks such groups
-LINEAR_FROM = 500  # samples from which the resamples of K-Tau are taken by its linear part
-_AT_ONCE = 50_000  # weights in one block of resamples: small arrays come from memory that is at hand, large ones do not
+SMALL = 30  # clusters below which an interval is unreliable; the table marks such groups
+LINEAR_FROM = 500  # samples from which K-Tau is resampled by its linear part
+_AT_ONCE = 50_000  # weights in one block of resamples: memory for small arrays is reused, for large ones allocated anew
 _THREADS = 2
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A metric over some samples."""
+    """Metric over some samples."""
 
-    value: float | None  # None where it is not defined, such as a correlation with a constant
-    # low, high: the interval that covers 95 %; None for fewer than two clusters, or an undefined value
+    value: float | None  # None if undefined, such as a correlation with a constant
+    # low, high: the 95 % interval; None for fewer than two clusters, or an undefined value
     low: float | None
     high: float | None
-    clusters: int  # how many clusters the samples fall into
+    clusters: int  # number of clusters of the samples
 
     @property
     def small(self) -> bool:
-        """Whether there are too few clusters for the interval to be trusted."""
+        """Return whether there are too few clusters for a reliable interval."""
         return self.clusters < SMALL
 
 
 def accuracy(right: npt.ArrayLike, clusters: npt.ArrayLike | None = None) -> Estimate:
-    """The share of samples that are right, 0 to 1.
+    """Return the share of right samples, 0 to 1.
 
     Args:
-        right: how right each sample is: 0 or 1, or 0.5 where a tie counts one half.
-        clusters: a label a sample; samples of one label are drawn together. Each is its own without it.
+        right: correctness of each sample: 0 or 1, or 0.5 where a tie counts one half.
+        clusters: a label per sample; samples of one label are drawn together. Default one cluster per sample.
     """
     rights = np.asarray(right, float)
     which = _clusters(len(rights), clusters)
@@ -64,14 +64,14 @@ def accuracy(right: npt.ArrayLike, clusters: npt.ArrayLike | None = None) -> Est
     value = float(rights.mean())
     if len(sizes) < 2:
         return Estimate(value, None, None, len(sizes))
-    # clusters that look alike are drawn as one kind, which is the same and fast
+    # equal clusters are drawn as one kind, which is equivalent and fast
     kinds, counts = np.unique(np.stack([sizes, hits]), axis=1, return_counts=True)
     drawn = np.random.default_rng(0).multinomial(len(sizes), counts / counts.sum(), size=DRAWS)
     return Estimate(value, *_interval((drawn @ kinds[1]) / (drawn @ kinds[0])), len(sizes))
 
 
 def mean_of(values: Sequence[float | None]) -> dict[str, Any] | None:
-    """The mean of the values that are there, with its interval of 95 % by bootstrap; None without any."""
+    """Return the mean of the known values, with its 95 % interval by bootstrap; None without any."""
     known = [value for value in values if value is not None]
     if not known:
         return None
@@ -80,16 +80,16 @@ def mean_of(values: Sequence[float | None]) -> dict[str, Any] | None:
 
 
 def correlations(x: npt.ArrayLike, y: npt.ArrayLike, clusters: npt.ArrayLike | None = None) -> dict[str, Estimate]:
-    """`lcc`, `srcc` and `ktau`, -1 to 1. Arguments as for `accuracy`; x and y are finite.
+    """Return `lcc`, `srcc` and `ktau`, -1 to 1. Arguments as for `accuracy`; x and y are finite.
 
     Raises:
-        ValueError: they are not, or are of two lengths.
+        ValueError: values are not finite, or lengths differ.
     """
     xs, ys = _pair_of(x, y)
     which = _clusters(len(xs), clusters)
     if len(xs) < 2 or np.ptp(xs) == 0 or np.ptp(ys) == 0:
         return dict.fromkeys(("lcc", "srcc", "ktau"), _certain(None, which))
-    order = np.argsort(xs, kind="stable")  # what stands in order need not be put in order in every resample
+    order = np.argsort(xs, kind="stable")  # sorted values need no sorting in every resample
     xs, ys, which = xs[order], ys[order], which[order]
     once = {"lcc": pearsonr(xs, ys), "srcc": spearmanr(xs, ys), "ktau": kendalltau(xs, ys)}
     values = {name: float(found.statistic) for name, found in once.items()}
@@ -101,13 +101,14 @@ def correlations(x: npt.ArrayLike, y: npt.ArrayLike, clusters: npt.ArrayLike | N
 def discrimination(
     scores: npt.ArrayLike, truth: npt.ArrayLike, clusters: npt.ArrayLike | None = None
 ) -> dict[str, Estimate]:
-    """`auroc` and `eer`, 0 to 1, of scores against yes and no.
+    """Return `auroc` and `eer`, 0 to 1, of scores against yes and no.
 
     AUROC is the share of pairs of a yes and a no in which the yes scores higher, equal scores counting one half. The
-    equal-error rate is where the share of missed yes and that of accepted no cross, on the lines between thresholds.
+    equal-error rate is the intersection of the shares of missed yes and of accepted no, on the lines between
+    thresholds.
 
     Raises:
-        ValueError: scores are not finite, or are not as many as truths.
+        ValueError: scores are not finite, or lengths differ.
     """
     xs, ys = _pair_of(scores, truth)
     which = _clusters(len(xs), clusters)
@@ -124,10 +125,10 @@ def discrimination(
 
 @dataclass(frozen=True)
 class Difference:
-    """How much higher a metric is of one model than of another, over the same samples."""
+    """Difference of a metric between two models, over the same samples."""
 
-    value: float | None  # first less second; None where either is not defined
-    low: float | None  # low, high: the interval that covers 95 %
+    value: float | None  # first minus second; None if either is undefined
+    low: float | None  # low, high: the 95 % interval
     high: float | None
     p: float | None  # two-sided, of no difference: twice the share of resamples on the other side of zero
 
@@ -135,14 +136,14 @@ class Difference:
 def resample(
     metric: Measure, x: npt.ArrayLike, y: npt.ArrayLike, clusters: npt.ArrayLike | None = None
 ) -> dict[str, Floats]:
-    """Metrics over resamples that depend on the clusters alone, so that models can be compared in pairs.
+    """Compute metrics over resamples that depend only on the clusters, for comparing models in pairs.
 
     Args:
-        metric: `accuracy` of how right samples are (x; y is not looked at), `correlations`, or `discrimination`.
-        x, y: what a model gives, a number a sample, and what is true.
+        metric: `accuracy` of samples' correctness (x; y is ignored), `correlations`, or `discrimination`.
+        x, y: a model's number per sample, and the truth.
 
     Returns:
-        `DRAWS` values of each metric; NaN where it is not defined.
+        `DRAWS` values of each metric; NaN if undefined.
     """
     xs, ys = _pair_of(x, y)
     which = _clusters(len(xs), clusters)
@@ -155,10 +156,10 @@ def resample(
 
 
 def difference(first: float | None, second: float | None, resampled: Floats, clusters: int) -> Difference:
-    """A difference, from both values and the differences of the same resamples (Efron and Tibshirani 1993, ch. 16).
+    """Return a difference, from both values and the differences of the same resamples.
 
-    A bootstrap over few clusters knows only their few values, and calls certain what it cannot know: p is not below
-    that of a test that changes the clusters' signs, 2 of 2 ** clusters.
+    Source: Efron and Tibshirani 1993, ch. 16. A bootstrap over few clusters knows only their few values, and is
+    overconfident: p is at least the least p of a test that changes the clusters' signs, 2 of 2 ** clusters.
     """
     if first is None or second is None:
         return Difference(None, None, None, None)
@@ -174,10 +175,10 @@ def difference(first: float | None, second: float | None, resampled: Floats, clu
 def pair_differences(
     metric: str, values: Mapping[str, tuple[float | None, Floats]], clusters: int
 ) -> list[dict[str, Any]]:
-    """The difference of each pair of models, first less second, its p raised by Holm over the pairs.
+    """Return the difference of each pair of models, first minus second, with p adjusted by Holm over the pairs.
 
     Args:
-        values: of each model, the metric's value and that of each resample.
+        values: of each model, the metric's value and its resampled values.
     """
     pairs = list(combinations(values, 2))
     differences = [difference(values[a][0], values[b][0], values[a][1] - values[b][1], clusters) for a, b in pairs]
@@ -188,7 +189,7 @@ def pair_differences(
 
 
 def holm(values: Sequence[float | None]) -> list[float | None]:
-    """p values of several tests, raised so that any false finding among them is as rare as one was (Holm 1979)."""
+    """Adjust p values of several tests to control the chance of any false finding among them (Holm 1979)."""
     order = sorted((value, place) for place, value in enumerate(values) if value is not None)
     found: list[float | None] = [None] * len(values)
     highest = 0.0
@@ -199,9 +200,9 @@ def holm(values: Sequence[float | None]) -> list[float | None]:
 
 
 def best_threshold(scores: npt.ArrayLike, truth: npt.ArrayLike) -> float:
-    """The threshold with the highest share of right answers, where a score from it on means yes.
+    """Return the threshold with the highest share of right answers, where scores from it on mean yes.
 
-    It lies halfway between two scores (of equally good ones the middle one), or at the lowest or above the highest.
+    It lies halfway between two scores (the middle one of equally good ones), or at the lowest or above the highest.
     """
     xs, ys = _pair_of(scores, truth)
     distinct, place = np.unique(xs, return_inverse=True)
@@ -221,7 +222,7 @@ def _pair_of(x: Any, y: Any) -> tuple[Floats, Floats]:
 
 
 def _clusters(count: int, labels: Any) -> Places:
-    """The number of each sample's cluster, from 0, in the order in which they come."""
+    """Return the number of each sample's cluster, from 0, in the order of appearance."""
     if labels is None:
         return np.arange(count)
     if len(labels) != count:
@@ -230,7 +231,7 @@ def _clusters(count: int, labels: Any) -> Places:
 
 
 def _certain(value: float | None, which: Places) -> Estimate:
-    """A value that is the same in every resample, or that is not defined."""
+    """Return an estimate that is constant over resamples, or undefined."""
     clusters = int(which.max(initial=-1)) + 1
     bound = value if clusters > 1 else None
     return Estimate(value, bound, bound, clusters)
@@ -240,7 +241,7 @@ Metric: TypeAlias = Callable[[Weights], dict[str, Floats]]
 
 
 def _resampled(values: dict[str, float], metric: Metric, which: Places) -> dict[str, Estimate]:
-    """Estimates of several metrics over the same resamples."""
+    """Return estimates of several metrics over the same resamples."""
     clusters = int(which.max()) + 1
     if clusters < 2:
         return {name: Estimate(value, None, None, clusters) for name, value in values.items()}
@@ -249,7 +250,7 @@ def _resampled(values: dict[str, float], metric: Metric, which: Places) -> dict[
 
 
 def _draws(metric: Metric, which: Places) -> dict[str, Floats]:
-    """Metrics over resamples, which are the same for the same clusters."""
+    """Compute metrics over resamples, which are the same for the same clusters."""
     clusters = int(which.max()) + 1
     rows = max(1, _AT_ONCE // len(which))
     sizes = [min(rows, DRAWS - start) for start in range(0, DRAWS, rows)]
@@ -263,14 +264,14 @@ def _draws(metric: Metric, which: Places) -> dict[str, Floats]:
 
 
 def _weights(which: Places, clusters: int, size: int, source: np.random.Generator) -> Weights:
-    """How often each sample is drawn, (resamples, samples)."""
+    """Draw the number of times each sample occurs, (resamples, samples)."""
     drawn = source.integers(clusters, size=(size, clusters), dtype=np.int32)
     counts = np.stack([np.bincount(one, minlength=clusters) for one in drawn]).astype(np.int32)
     return counts if clusters == len(which) else np.take(counts, which, axis=1)
 
 
 def _interval(resampled: Floats) -> tuple[float | None, float | None]:
-    """What covers 95 % of the resamples in which a metric is defined; None where that is fewer than half of them."""
+    """Return the 95 % interval of the defined resamples; None if they are fewer than half."""
     finite = resampled[np.isfinite(resampled)]
     if len(finite) < DRAWS // 2:
         return None, None
@@ -282,7 +283,7 @@ def _interval(resampled: Floats) -> tuple[float | None, float | None]:
 
 
 class _Levels:
-    """The distinct values of samples, in order, and which sample has which."""
+    """Distinct values of samples, in order, and their place for each sample."""
 
     def __init__(self, values: Floats) -> None:
         distinct, self.place = np.unique(values, return_inverse=True)
@@ -292,17 +293,17 @@ class _Levels:
         self._order = None if np.array_equal(order, np.arange(len(order))) else order
 
     def counts(self, weights: Weights) -> Weights:
-        """How often each distinct value is drawn, (resamples, distinct)."""
+        """Count the draws of each distinct value, (resamples, distinct)."""
         ordered = weights if self._order is None else np.take(weights, self._order, axis=1)
         return ordered if self._alone else np.add.reduceat(ordered, self._starts, axis=1, dtype=np.int32)
 
     def of_samples(self, values: Floats) -> Floats:
-        """What stands for each distinct value, for each sample."""
+        """Expand values per distinct value to values per sample."""
         return values if self._alone and self._order is None else np.take(values, self.place, axis=1)
 
 
 def _correlator(xs: Floats, ys: Floats) -> Metric:
-    """LCC, SRCC and K-Tau of the samples in which weights repeat the values."""
+    """Return the metric of LCC, SRCC and K-Tau under weights that repeat samples."""
     x, y = ((values - values.mean()) / np.abs(values - values.mean()).max() for values in (xs, ys))
     moments = (x, y, x * x, y * y, x * y)
     by_x, by_y = _Levels(xs), _Levels(ys)
@@ -332,7 +333,7 @@ def _correlator(xs: Floats, ys: Floats) -> Metric:
 
 
 def _discriminator(scores: Floats, truth: npt.NDArray[np.bool_]) -> Metric:
-    """AUROC and equal-error rate of the samples in which weights repeat the values."""
+    """Return the metric of AUROC and equal-error rate under weights that repeat samples."""
     by_score = _Levels(scores)
 
     def metric(weights: Weights) -> dict[str, Floats]:
@@ -341,8 +342,8 @@ def _discriminator(scores: Floats, truth: npt.NDArray[np.bool_]) -> Metric:
         refused = passed - missed
         all_yes, all_no = missed[:, -1].astype(np.float64), refused[:, -1].astype(np.float64)
         found = {"auroc": _ratio(_dot(yes, 2 * refused - (both - yes)), 2 * all_yes * all_no)}
-        # the equal-error rate lies between the last threshold at which fewer yes are missed (in share) than no
-        # accepted, and the next; below all scores nothing is missed and every no accepted
+        # the equal-error rate lies between the last threshold with a smaller share of missed yes than of accepted no,
+        # and the next; below all scores no yes is missed and every no accepted
         above = np.argmax(missed * all_no[:, None] + refused * all_yes[:, None] >= (all_yes * all_no)[:, None], axis=1)
         miss, accept = _ratio(missed, all_yes[:, None]), 1 - _ratio(refused, all_no[:, None])
         row = np.arange(len(miss))
@@ -356,26 +357,26 @@ def _discriminator(scores: Floats, truth: npt.NDArray[np.bool_]) -> Metric:
 
 
 def _centred_ranks(counts: Weights) -> Floats:
-    """Twice the mean rank of each distinct value, less its mean over the samples."""
+    """Return twice the mean rank of each distinct value, less its mean over the samples."""
     above = np.cumsum(counts, axis=1, dtype=np.int32)
     ranks: Floats = (2 * above - counts - above[:, -1:]).astype(np.float64)
     return ranks
 
 
 def _sum(weights: Floats, values: Floats) -> Floats:
-    """Weighted sums, one a resample: einsum stays in this thread, where BLAS would start others below ours."""
+    """Return weighted sums, one per resample; einsum stays in this thread, while BLAS would start others."""
     found: Floats = np.einsum("ij,j->i", weights, values)
     return found
 
 
 def _dot(x: Any, y: Any) -> Floats:
-    """Sums of products over samples, one a resample."""
+    """Return sums of products over samples, one per resample."""
     found: Floats = np.einsum("ij,ij->i", np.asarray(x, np.float64), np.asarray(y, np.float64))
     return found
 
 
 def _pearson(spread_x: Floats, spread_y: Floats, shared: Floats, total: Floats) -> Floats:
-    """The correlation of standardised sums; not defined where rounding alone is left of a spread."""
+    """Return the correlation of standardised sums; undefined if a spread is rounding error only."""
     flat = np.minimum(spread_x, spread_y) <= 16 * np.finfo(float).eps * total
     found = _ratio(shared, np.sqrt(np.maximum(spread_x, 0)) * np.sqrt(np.maximum(spread_y, 0)))
     return np.where(flat, np.nan, np.clip(found, -1, 1))
@@ -388,11 +389,12 @@ def _ratio(above: Any, below: Any) -> Floats:
 
 
 def concordance(x: Places, y: Places) -> Floats:
-    """Of each sample, the others that agree with it on the order of x and y less those that do not; equal ones neither.
+    """Count for each sample the others that agree with it on the order of x and y, minus the others that disagree.
 
-    Half the sum is Kendall's numerator; the share of each is the linear part of a resample's (Hoeffding 1948, Annals of
-    Mathematical Statistics 19), off by the order of 1 over the number of samples. Takes O(n log² n): two values of y
-    differ first in one bit, where all that share the bits above it stand together, in the order of x.
+    Equal values count as neither. Half the sum is Kendall's numerator; each sample's share is the linear part of a
+    resample's (Hoeffding 1948, Annals of Mathematical Statistics 19), off by the order of 1 over the number of samples.
+    Takes O(n log² n): two values of y differ first in one bit, where all values with equal bits above it stand
+    together, in the order of x.
 
     Args:
         x, y: places of the values among the distinct ones, from 0.
@@ -406,7 +408,7 @@ def concordance(x: Places, y: Places) -> Floats:
         tie = np.flatnonzero(np.r_[True, (node[1:] != node[:-1]) | (level[1:] != level[:-1])])
         of_node = np.repeat(np.arange(len(first)), np.diff(np.r_[first, len(x)]))
         of_tie = np.repeat(np.arange(len(tie)), np.diff(np.r_[tie, len(x)]))
-        for side, sign in ((high, -1), (~high, 1)):  # those of the other side: with lower x, and with higher x
+        for side, sign in ((high, -1), (~high, 1)):  # samples of the other side: with lower x, and with higher x
             seen = np.r_[0, np.cumsum(side)]
             below = seen[tie][of_tie] - seen[first][of_node]
             beyond = seen[np.r_[first[1:], len(x)]][of_node] - seen[np.r_[tie[1:], len(x)]][of_tie]

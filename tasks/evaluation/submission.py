@@ -1,7 +1,7 @@
-"""`earmark score`: what a system made of a version's prompts, measured: sound checks, CLAP score, FAD and CCS.
+"""Measure a system's clips of a version's prompts by sound checks, CLAP score, FAD and CCS: `earmark eval score`.
 
-Embeddings are kept by clip and model, answers in the ledger: a run that was killed goes on, and a further system costs
-its own clips alone. The record lies beside the version, keyed by its digest.
+Embeddings are kept by clip and model, answers in the ledger: an interrupted run resumes, and another system costs only
+its own clips. The record lies beside the version, keyed by its digest.
 """
 
 from __future__ import annotations
@@ -22,22 +22,23 @@ import pyarrow.parquet as pq
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import EarmarkError, InputError, StoreError
 from earmark.schemas.evaluations import Evaluation, Examinee, Generation, Scorer
+from earmark.tasks.annotation.answers import says_yes
 from earmark.tasks.annotation.request import Audio
 from earmark.tasks.audio.decode import decode
 from earmark.tasks.audio.measure import clipped_share
 from earmark.tasks.audio.probe import AudioFault, Probe
-from earmark.tasks.audio.similarity import Said, Similarity
-from earmark.tasks.build.media import media_index, similarity_of
-from earmark.tasks.build.progress import working
-from earmark.tasks.build.registry import find_corpus
-from earmark.tasks.build.sessions import open_session
+from earmark.tasks.audio.similarity import ClipText, Similarity
 from earmark.tasks.evaluation import scorers
-from earmark.tasks.evaluation.asking import Asked, Prediction, Questioner
-from earmark.tasks.evaluation.entries import HEARD, concept_shares
+from earmark.tasks.evaluation.asking import Prediction, Questioner, SampleRequest
+from earmark.tasks.evaluation.entries import concept_shares
 from earmark.tasks.evaluation.frechet import Gaussian, fad
 from earmark.tasks.evaluation.statistics import mean_of
-from earmark.tasks.exports.clips import Clip, clip_files
+from earmark.tasks.exports.clips import ClipFile, clip_files
 from earmark.tasks.exports.folder import file_word, records_of, version_facts, write_record
+from earmark.tasks.pipeline.media import media_index, similarity_of
+from earmark.tasks.pipeline.progress import working
+from earmark.tasks.pipeline.registry import find_corpus
+from earmark.tasks.pipeline.sessions import open_session
 from earmark.tasks.store.manifest import digest_of
 from earmark.tasks.store.parquet import row_schema
 from earmark.tasks.store.versions import Store, Version
@@ -55,7 +56,7 @@ COLUMNS = pa.schema(
             "silent_share float64, clipped_share float64, faults string[], clap float64"
         ),
         pa.field("concepts", CONCEPTS),
-        pa.field("coverage", pa.float64()),  # share of the answered concepts that is heard
+        pa.field("coverage", pa.float64()),  # audible share of the answered concepts
         pa.field("request_keys", pa.list_(pa.string())),
         pa.field("scores", scorers.SCORES),
     ]
@@ -63,24 +64,24 @@ COLUMNS = pa.schema(
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What is measured of which submission."""
+class ScoreOptions:
+    """Options of a measured submission."""
 
     generations: Path  # the folder of clips, each named by its prompt's id, at any depth
-    system: str | None = None  # what the submission is called; the folder's name without it
+    system: str | None = None  # the submission's name; default the folder's
     team: str | None = None  # team, track: of a challenge; without a team it is the baseline where others have one
     track: str | None = None
     clap: str | None = None  # the CLAP model, a folder or a name on the Hub; without it neither CLAP score nor FAD
-    # what FAD is measured from: a folder of audio, or a version such as `instrumentals@v1`
+    # the reference of FAD: a folder of audio, or a version such as `instrumentals@v1`
     reference: str | None = None
-    length_s: float | None = None  # how long clips should be; without it their length is not checked
-    partial: bool = False  # whether prompts without a usable clip are left out; they are refused otherwise
-    roots: tuple[Path, ...] = ()  # folders to look through for clips of the reference that moved
-    scorers: tuple[Scorer, ...] = ()  # what else gives clips numbers
+    length_s: float | None = None  # expected length of clips; unchecked by default
+    partial: bool = False  # whether to leave out prompts without a usable clip; default an error
+    roots: tuple[Path, ...] = ()  # folders to search for moved clips of the reference
+    scorers: tuple[Scorer, ...] = ()  # sources of further scores
 
 
-class Made(NamedTuple):
-    """A prompt's row and the clip that the system made of it."""
+class PromptClip(NamedTuple):
+    """A prompt's row and the system's clip of it."""
 
     row: dict[str, Any]
     path: Path
@@ -88,17 +89,17 @@ class Made(NamedTuple):
 
 
 def score(
-    version: Version, corpus: Corpus, store: Store, judge: Examinee | None, wish: Wish, out: Path | None
+    version: Version, corpus: Corpus, store: Store, judge: Examinee | None, wish: ScoreOptions, out: Path | None
 ) -> tuple[dict[str, Any], Path]:
-    """Measure a submission and write its record; its facts (`score.json`), and the folder.
+    """Measure a submission and write its record; return its facts (`score.json`), and the folder.
 
     Args:
-        judge: who is asked which concepts can be heard; without one there is no CCS.
+        judge: is asked for the audible concepts; without a judge there is no CCS.
 
     Raises:
         StoreError: the corpus has no prompts to generate from.
-        InputError: clips are missing, cannot be used, or are there twice; or the reference has no clips.
-        StopRun: a fault that every request would meet, or the budget's end.
+        InputError: clips are missing, unusable or duplicate; or the reference has no clips.
+        StopRun: a fault of every request, or the budget's end.
         EarmarkError: no question to the judge was answered, or a scorer scored no clip.
     """
     generation = generation_of(corpus)
@@ -141,9 +142,9 @@ def score(
 
 
 def forecast(
-    version: Version, corpus: Corpus, store: Store, judge: Examinee | None, wish: Wish
+    version: Version, corpus: Corpus, store: Store, judge: Examinee | None, wish: ScoreOptions
 ) -> list[dict[str, Any]]:
-    """What `score` would ask of the judge and of each scorer; nothing is asked."""
+    """Count the requests of `score` to the judge and each scorer without asking."""
     generation = generation_of(corpus)
     made, *_ = _submitted(version, store, generation, wish)
     plans = []
@@ -156,7 +157,7 @@ def forecast(
 
 
 def generation_of(corpus: Corpus) -> Generation:
-    """The prompts of a corpus.
+    """Return the description of a corpus's prompts.
 
     Raises:
         StoreError: it has none.
@@ -167,15 +168,15 @@ def generation_of(corpus: Corpus) -> Generation:
 
 
 def _word(name: str) -> str:
-    """A folder's name for a system; where it is not the system's own, with what tells it from others like it."""
+    """Return a system's folder name; a name changed for the file system gets a digest of the original."""
     word = file_word(name) or "system"
     return word if word == name else f"{word}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def _submitted(
-    version: Version, store: Store, generation: Generation, wish: Wish
-) -> tuple[list[Made], dict[str, str], int]:
-    """Usable clips in the order of prompts, the prompts without one and why, and how many files are no prompt's."""
+    version: Version, store: Store, generation: Generation, wish: ScoreOptions
+) -> tuple[list[PromptClip], dict[str, str], int]:
+    """Return usable clips in the order of prompts, prompts without one with reasons, and the count of other files."""
     if not wish.generations.is_dir():
         raise InputError(f"--generations: expected a folder of clips: {wish.generations}")
     rows = {row[generation.key]: row for row in prompts_of(version, generation)}
@@ -198,21 +199,23 @@ def _submitted(
             f"--generations {wish.generations}: {len(lacking):,} of {len(rows):,} prompts have no usable clip, the "
             f"first is '{name}' ({why}); a file is called like its prompt's {generation.key}; --partial leaves them out"
         )
-    made = [Made(row, paths[name], one) for name, row in rows.items() if isinstance(one := probes.get(name), Probe)]
+    made = [
+        PromptClip(row, paths[name], one) for name, row in rows.items() if isinstance(one := probes.get(name), Probe)
+    ]
     return made, lacking, unused
 
 
 def prompts_of(version: Version, generation: Generation) -> list[dict[str, Any]]:
-    """A version's prompts with their ids, groups and concepts, by id."""
+    """Read a version's prompts with their ids, groups and concepts, by id."""
     shown = [column for mode in generation.concepts for column in mode.columns if column != "audio"]
     columns = list(dict.fromkeys([generation.key, generation.text, *generation.groups, *shown]))
-    files = [version.folder / entry.path for entry in version.manifest.entries(generation.table)]
+    files = [version.path(entry) for entry in version.manifest.entries(generation.table)]
     rows = [row for file in files for row in pq.read_table(file, columns=columns).to_pylist()]
     return sorted(rows, key=lambda row: str(row[generation.key]))
 
 
-def _audio(made: Sequence[Made], generation: Generation) -> dict[str, Audio]:
-    """The clips by their prompts' ids."""
+def _audio(made: Sequence[PromptClip], generation: Generation) -> dict[str, Audio]:
+    """Return the clips by their prompts' ids."""
     return {
         one.row[generation.key]: Audio(one.probe.clip_sha256, str(one.path), duration_s=one.probe.duration_s)
         for one in made
@@ -227,12 +230,12 @@ def _audio_below(folder: Path) -> list[Path]:
 
 
 def _embedded(
-    made: Sequence[Made], generation: Generation, model: Similarity | None, wish: Wish, store: Store
+    made: Sequence[PromptClip], generation: Generation, model: Similarity | None, wish: ScoreOptions, store: Store
 ) -> tuple[list[float | None], Any, tuple[Gaussian, dict[str, Any]] | None]:
-    """Of each clip its CLAP score and embedding, (clips, dimensions); and the reference with its facts."""
+    """Return each clip's CLAP score and embedding, (clips, dimensions), and the reference with its facts."""
     if model is None:
         return [None] * len(made), None, None
-    said = [Said(one.probe.clip_sha256, one.path, one.row[generation.text]) for one in made]
+    said = [ClipText(one.probe.clip_sha256, one.path, one.row[generation.text]) for one in made]
     with working("embed clips", len(said)) as work:
         fits = [*model.cosines(said, work.advance)]
     vectors = model.embeddings({one.clip_sha256: one.path for one in said})
@@ -240,7 +243,7 @@ def _embedded(
     return [*fits], rows, None if wish.reference is None else _reference(wish.reference, model, wish, store)
 
 
-def _reference(name: str, model: Similarity, wish: Wish, store: Store) -> tuple[Gaussian, dict[str, Any]]:
+def _reference(name: str, model: Similarity, wish: ScoreOptions, store: Store) -> tuple[Gaussian, dict[str, Any]]:
     with tempfile.TemporaryDirectory(prefix="earmark-") as temporary:
         paths = _reference_clips(name, store, Path(temporary), wish.roots)
         with working("embed the reference", len(paths)) as work:
@@ -249,7 +252,7 @@ def _reference(name: str, model: Similarity, wish: Wish, store: Store) -> tuple[
 
 
 def _reference_clips(name: str, store: Store, spill: Path, roots: Sequence[Path]) -> dict[str, Path]:
-    """Different clips of a folder, or of a version, by SHA-256."""
+    """Return different clips of a folder, or of a version, by SHA-256."""
     if (folder := Path(name)).is_dir():
         files = _audio_below(folder)
         with working("measure the reference", len(files)) as work:
@@ -261,7 +264,7 @@ def _reference_clips(name: str, store: Store, spill: Path, roots: Sequence[Path]
     else:
         version = store.find(name)
         tables = [table for table in find_corpus(version.corpus).tables if "clip_sha256" in table.schema.names]
-        files = [version.folder / entry.path for table in tables for entry in version.manifest.entries(table.name)]
+        files = [version.path(entry) for table in tables for entry in version.manifest.entries(table.name)]
         wanted = {one for file in files for one in pq.read_table(file)["clip_sha256"].to_pylist() if one is not None}
         paths = {sha256: clip.path for sha256, clip in clip_files(wanted, version, store, spill, roots).items()}
     if len(paths) < 2:
@@ -274,10 +277,10 @@ def _reference_clips(name: str, store: Store, spill: Path, roots: Sequence[Path]
 
 @contextmanager
 def _questions(
-    made: Sequence[Made], generation: Generation, judge: Examinee
-) -> Iterator[list[tuple[Questioner, list[Asked], str]]]:
-    """What the judge is asked, with the prompt's id: a concept of all clips, then the next."""
-    clips = {one.probe.clip_sha256: Clip(one.path, one.probe.duration_s) for one in made}
+    made: Sequence[PromptClip], generation: Generation, judge: Examinee
+) -> Iterator[list[tuple[Questioner, list[SampleRequest], str]]]:
+    """Yield the questions to the judge, with the prompts' ids: one concept of all clips after the other."""
+    clips = {one.probe.clip_sha256: ClipFile(one.path, one.probe.duration_s) for one in made}
     with tempfile.TemporaryDirectory(prefix="earmark-") as temporary:
         questions = []
         for mode in generation.concepts:
@@ -291,9 +294,9 @@ def _questions(
 
 
 def _judged(
-    made: Sequence[Made], generation: Generation, judge: Examinee | None, store: Store
+    made: Sequence[PromptClip], generation: Generation, judge: Examinee | None, store: Store
 ) -> tuple[list[list[tuple[str, Prediction]]], dict[str, Any]]:
-    """Of each clip, what the judge says of each concept; and who it is."""
+    """Return the judge's answers for each clip and concept, and the judge's identity."""
     if judge is None:
         return [[] for _ in made], {"judge": None}
     with _questions(made, generation, judge) as questions, open_session(store, judge) as session:
@@ -312,14 +315,14 @@ def _judged(
 
 
 def _rows(
-    made: Sequence[Made],
+    made: Sequence[PromptClip],
     generation: Generation,
-    wish: Wish,
+    wish: ScoreOptions,
     fits: Sequence[float | None],
     answers: Sequence[Sequence[tuple[str, Prediction]]],
     scores: Mapping[str, Sequence[scorers.Scored]],
 ) -> list[dict[str, Any]]:
-    """What was measured of each clip."""
+    """Return the measures of each clip."""
     coverage = concept_shares([one.score for _, one in concepts] for concepts in answers)
     rows = []
     for one, fit, concepts, share in zip(made, fits, answers, coverage, strict=True):
@@ -353,12 +356,12 @@ def _rows(
 
 
 def faults_of(probe: Probe, clipped: float, length_s: float | None) -> list[str]:
-    """What is wrong with a clip's sound: `silent`, `clipped`, `short`, `long`; they are counted, and nothing left out.
+    """Return the faults of a clip's sound: `silent`, `clipped`, `short`, `long`. Faulty clips are still measured.
 
     Args:
         probe: its measurements.
         clipped: share of its samples in clipped runs, 0 to 1.
-        length_s: how long it should be; a twentieth more or less is allowed.
+        length_s: expected length; a twentieth more or less is allowed.
     """
     off = 0.0 if length_s is None else probe.duration_s / length_s - 1
     wrong = {
@@ -371,7 +374,7 @@ def faults_of(probe: Probe, clipped: float, length_s: float | None) -> list[str]
 
 
 def _groups(rows: Sequence[Mapping[str, Any]], vectors: Any, reference: Gaussian | None) -> list[dict[str, Any]]:
-    """The figures over all clips, and over those of each group."""
+    """Return the figures over all clips, and over each group."""
     names = [ALL, *sorted({name for row in rows for name in row["groups"]})]
     found = []
     for name in names:
@@ -387,14 +390,14 @@ def _groups(rows: Sequence[Mapping[str, Any]], vectors: Any, reference: Gaussian
     return found
 
 
-MEANS = {"ccs": "coverage", "clap": "clap"}  # measures that are means over clips, and their columns in `clips.parquet`
+MEANS = {"ccs": "coverage", "clap": "clap"}  # measures averaged over clips, and their columns in `clips.parquet`
 
 
 def _by_concept(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """The share of clips in which each kind of concept is heard, of those with an answer."""
+    """Return the share of clips with each audible concept, among the answered ones."""
     answers: dict[str, list[bool]] = {}
     for row in rows:
         for one in row["concepts"]:
             if one["p_yes"] is not None:
-                answers.setdefault(one["concept"], []).append(one["p_yes"] > HEARD)
+                answers.setdefault(one["concept"], []).append(says_yes(one["p_yes"]))
     return {name: float(np.mean(known)) for name, known in answers.items()}

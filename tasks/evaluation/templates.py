@@ -1,4 +1,4 @@
-"""Files of scores with their rows written and their scores left to fill."""
+"""Write files of scores with their rows and empty scores."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from earmark.tasks.store.sql import literal
 
 
 def clips_of(samples: Samples) -> pa.Table:
-    """The clips of an evaluation's samples: `clip`, `file`, `clip_sha256`."""
+    """Return the clips of an evaluation's samples: `clip`, `file`, `clip_sha256`."""
     assert samples.evaluation.clips is not None
     table, key = samples.evaluation.clips
     columns = samples.evaluation.clip_columns
@@ -31,7 +31,7 @@ def clips_of(samples: Samples) -> pa.Table:
 
 
 def write_clips_template(path: Path, clips: Sequence[tuple[Evaluation, pa.Table]]) -> int:
-    """Write a row a clip, with a column to fill for each dimension; `score` where there is but one."""
+    """Write a row per clip, with an empty column per dimension; `score` for a single dimension."""
     dimensions = list(dict.fromkeys(evaluation.dimension for evaluation, _ in clips))
     empty = ", ".join(f'NULL::DOUBLE AS "{name}"' for name in (dimensions if len(dimensions) > 1 else [ANY]))
     with duckdb.connect() as connection:
@@ -40,7 +40,7 @@ def write_clips_template(path: Path, clips: Sequence[tuple[Evaluation, pa.Table]
 
 
 def write_samples_template(path: Path, samples: Samples) -> int:
-    """Write a row a sample, with the columns to fill, and of clips which they are."""
+    """Write a row per sample, with the empty columns, and the clips of preferences."""
     evaluation = samples.evaluation
     clips = "".join(f', "{name}"' for name in evaluation.clip_columns)
     items = next((mode.items for mode in evaluation.modes if mode.items), None)

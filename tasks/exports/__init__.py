@@ -1,1 +1,1 @@
-"""Versions in the forms that trainers read."""
+"""Export versions in trainers' formats."""

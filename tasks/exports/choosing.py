@@ -1,4 +1,4 @@
-"""Which format and which view an export is made of, or one line that says why not and what works instead."""
+"""Choose format and view of an export, or refuse with the reason and alternatives."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from earmark.tasks.store.versions import Version
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What is to be exported."""
+class ExportOptions:
+    """Options of an export."""
 
     format: str  # as in `--for`
-    view: str | None = None  # the view; without it and a table, the first that the format can hold
+    view: str | None = None  # the view; without view and table, the first view fit for the format
     table: str | None = None
     split: str | None = None
     limit: int | None = None  # only the first rows of each split
-    blind: bool = False  # leave clips out of prompts for trainers that take text only
+    blind: bool = False  # leave clips out of prompts for text-only trainers
     roots: tuple[Path, ...] = ()
     force: bool = False  # replace an earlier export
-    # a record of `earmark rollouts`; rows that are right in each of its draws are left out
+    # a record of `earmark eval rollouts`; rows right in all its draws are left out
     rollouts: Path | None = None
     clap: str | None = None  # the model of `--for embeddings`
 
 
 @dataclass(frozen=True)
 class Target:
-    """How an export is written."""
+    """The chosen way to write an export."""
 
-    format: Format  # the format; for what only its corpus can write, one made of its `Writer`
-    shape: Shape  # a row as the trainer's row
+    format: Format  # the format; for a corpus's own format, made of its `Writer`
+    shape: Shape  # turns a row into the trainer's row
     clips: bool  # whether the clips become files
     view: View | None = None  # the view; None for a table
     command: str = ""  # how to train or load, with `{train}`, `{split}` and `{name}` to fill in
-    whole: str = ""  # the one file of all splits; without it, one a split
-    configs: tuple[str, ...] = ()  # folders of files by split, where there are several
+    whole: str = ""  # the file of all splits; without it, a file for each split
+    configs: tuple[str, ...] = ()  # folders of files by split, if there are several
 
 
 @dataclass(frozen=True)
 class Offer:
-    """One way to export a view; `refusal` says why it cannot be."""
+    """A format for exporting a view; `refusal` is the reason if it does not fit."""
 
     view: View
     format: str
@@ -56,7 +56,7 @@ class Offer:
 
 
 def offers(version: Version, corpus: Corpus) -> list[Offer]:
-    """Every format for every view of a version, possible or not."""
+    """Return all formats for every view of a version, possible or not."""
     listed = []
     formats, faults = FORMATS.all()
     formats = {name: format_ for name, format_ in formats.items() if format_.shapes}
@@ -68,11 +68,11 @@ def offers(version: Version, corpus: Corpus) -> list[Offer]:
     return listed
 
 
-def choose(version: Version, corpus: Corpus, wish: Wish) -> Target:
-    """The format and the view that it is to hold.
+def choose(version: Version, corpus: Corpus, wish: ExportOptions) -> Target:
+    """Return the target of the wanted format, with its view or table.
 
     Raises:
-        StoreError: there is no such format, view or table, or they do not go together.
+        StoreError: format, view or table are unknown, or do not go together.
     """
     added = [(writer, view) for view in corpus.views for writer in view.writers if writer.format == wish.format]
     if wish.format not in FORMATS.entries and not added:
@@ -104,7 +104,7 @@ def choose(version: Version, corpus: Corpus, wish: Wish) -> Target:
             fitting.append(Target(format_, format_.shapes[row], format_.hears, view, format_.command.get(row, "")))
         else:
             refusals.setdefault(reason, []).append(view.name)
-    if fitting:  # rather rows that are made for such a trainer than rows that serve
+    if fitting:  # prefer rows made for this trainer
         return next((t for t in fitting if t.view and t.view.kind in format_.shapes), fitting[0])
     reasons = (
         "; ".join(f"{', '.join(names)}: {reason}" for reason, names in refusals.items())
@@ -115,7 +115,7 @@ def choose(version: Version, corpus: Corpus, wish: Wish) -> Target:
     raise StoreError(f"{corpus.name} cannot be exported for {wish.format}: {reasons}{instead}")
 
 
-def _for_table(format_: Format | None, wish: Wish) -> Target:
+def _for_table(format_: Format | None, wish: ExportOptions) -> Target:
     if format_ is None or TABLE not in format_.shapes:
         can = ", ".join(f.name for f in FORMATS.all()[0].values() if TABLE in f.shapes)
         raise StoreError(f"{wish.format} takes views, not tables; formats for tables: {can}")
@@ -124,7 +124,7 @@ def _for_table(format_: Format | None, wish: Wish) -> Target:
     return Target(format_, plain, clips=True, command=format_.command.get(TABLE, ""))
 
 
-def _for_clips(wish: Wish) -> Target:
+def _for_clips(wish: ExportOptions) -> Target:
     if wish.clap is None:
         raise StoreError(f"--for {EMBEDDINGS} needs a model: add --clap MODEL, such as laion/larger_clap_music")
     if wish.view or wish.table or wish.blind or wish.rollouts:
@@ -134,7 +134,7 @@ def _for_clips(wish: Wish) -> Target:
     return Target(FORMATS.find(EMBEDDINGS), plain, clips=False, command=LOAD)
 
 
-def _for_own(added: list[tuple[Writer, View]], wish: Wish) -> Target:
+def _for_own(added: list[tuple[Writer, View]], wish: ExportOptions) -> Target:
     fitting = [(writer, view) for writer, view in added if wish.view in (None, view.name)]
     if not fitting:
         raise StoreError(f"{wish.format} is written from the view '{added[0][1].name}', not from '{wish.view}'")

@@ -1,4 +1,4 @@
-"""Clips as files for a trainer: each written once, named by its SHA-256, from wherever it is stored."""
+"""Write clips as files for a trainer, each once, named by its SHA-256, from any place of storage."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ import pyarrow.parquet as pq
 from earmark.schemas.errors import InputError
 from earmark.schemas.files import NotAFile, open_regular
 from earmark.schemas.tables import AUDIO
-from earmark.tasks.build.media import length_s, measure, media_index
-from earmark.tasks.build.mirror import bring
-from earmark.tasks.build.progress import Work, working
+from earmark.tasks.pipeline.media import length_s, measure, media_index
+from earmark.tasks.pipeline.mirror import bring
+from earmark.tasks.pipeline.progress import Work, working
 from earmark.tasks.store.versions import Store, Version
 
-FOLDERS = dict.fromkeys((".png", ".jpg", ".jpeg", ".webp"), "images")  # of others: `audio/<2 digits>`
-SHOWN = 3  # missing clips that an error names
-AT_ONCE = 16  # embedded clips in memory, beside the row group that they come from
+FOLDERS = dict.fromkeys((".png", ".jpg", ".jpeg", ".webp"), "images")  # other clips: `audio/<2 digits>`
+SHOWN = 3  # missing clips named in an error
+AT_ONCE = 16  # embedded clips in memory, beside their row group
 _BLOCK = 1 << 20
 _SUFFIX = re.compile(r"\.[a-z0-9]{1,5}")
 _NAME = re.compile(r"[0-9a-f]{64}(\.[a-z0-9]{1,5})?")
 
 
 @dataclass(frozen=True)
-class Clip:
-    """Where a clip lies, and how long it is."""
+class ClipFile:
+    """A clip's file and its length."""
 
     path: Path
     duration_s: float
 
 
 @dataclass
-class Clips:
-    """The files of clips in an export's folder."""
+class ClipFolder:
+    """Files of clips in an export's folder."""
 
     folder: Path
-    suffixes: dict[str, str]  # the file's ending of each clip that is written, by SHA-256
+    suffixes: dict[str, str]  # endings of written clips' files, by SHA-256
 
     def path(self, reference: str | None) -> str | None:
-        """A clip's file, below the export's folder; a reference is a SHA-256, or a name that starts with it."""
+        """Return a clip's path below the export's folder; a reference is a SHA-256, or a name beginning with it."""
         if reference is None:
             return None
         sha256 = reference.partition(".")[0]
@@ -50,7 +50,7 @@ class Clips:
         return f"{FOLDERS.get(suffix, f'audio/{sha256[:2]}')}/{sha256}{suffix}"
 
     def target(self, sha256: str, suffix: str) -> Path:
-        """Where to write a clip; notes that it is there."""
+        """Return the path to write a clip to, and record the clip as written."""
         self.suffixes[sha256] = suffix if _SUFFIX.fullmatch(suffix) else ".bin"
         path = self.folder / str(self.path(sha256))
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -59,21 +59,20 @@ class Clips:
 
 def write_clips(
     folder: Path, references: Iterable[str], version: Version, store: Store, roots: Sequence[Path]
-) -> Clips:
-    """Write the clips that rows name as `audio/<2 digits>/<SHA-256>.<ending>` below a folder; images lie in `images/`.
+) -> ClipFolder:
+    """Write clips named by rows as `audio/<2 digits>/<SHA-256>.<ending>` below a folder, images in `images/`.
 
-    A clip is taken from the tables of the version, or of the versions that it was built from; else from a file of
-    theirs; else from a file that the store's media index has seen, or that lies below `roots`, if its bytes still have
-    the hash.
+    A clip is taken from the tables of the version or its ancestors, else from their files, else from files known to the
+    store's media index or found below `roots`, if their bytes still have the hash.
 
     Args:
         references: SHA-256s, or `<SHA-256>.<ending>`.
 
     Raises:
-        InputError: clips are not there; says how many, and names the first.
+        InputError: clips are missing; the message has their number and the first ones.
     """
     wanted = {_checked(reference).partition(".")[0] for reference in references}
-    clips = Clips(folder, {})
+    clips = ClipFolder(folder, {})
     if not wanted:
         return clips
     with working("write clips", len(wanted)) as work:
@@ -94,8 +93,8 @@ def write_clips(
 
 def clip_files(
     wanted: set[str], version: Version, store: Store, folder: Path, roots: Sequence[Path]
-) -> dict[str, Clip]:
-    """The file of every clip, by SHA-256: where the media index saw it unchanged, else written to a folder.
+) -> dict[str, ClipFile]:
+    """Return the file of every clip by SHA-256: unchanged files in the media index, else files written to a folder.
 
     Raises:
         InputError: clips are missing.
@@ -105,14 +104,14 @@ def clip_files(
     seen = [path for paths in media_index(store).places(wanted).values() for path in paths]
     bring(seen, stream=True)
     places = [path for path in seen if path.is_file()]
-    found: dict[str, Clip] = {}
+    found: dict[str, ClipFile] = {}
     for path, (sha256, duration_s, *_) in zip(places, measure(store, "look for clips", places), strict=True):
         if sha256 in wanted:
-            found.setdefault(sha256, Clip(path, duration_s))
+            found.setdefault(sha256, ClipFile(path, duration_s))
     if missing := sorted(wanted - found.keys()):
         clips = write_clips(folder, missing, version, store, roots)
         paths = {sha256: folder / str(clips.path(sha256)) for sha256 in missing}
-        found |= {sha256: Clip(path, length_s(path)) for sha256, path in paths.items()}
+        found |= {sha256: ClipFile(path, length_s(path)) for sha256, path in paths.items()}
     return found
 
 
@@ -123,7 +122,7 @@ def _checked(reference: str) -> str:
 
 
 def _holders(version: Version, store: Store) -> list[Version]:
-    """The version, and those of its forebears that the store still has."""
+    """Return the version, and its ancestors still in the store."""
     holders, waiting = [], [version]
     while waiting:
         holder = waiting.pop()
@@ -136,12 +135,12 @@ def _holders(version: Version, store: Store) -> list[Version]:
     return holders
 
 
-def _from_tables(clips: Clips, wanted: set[str], version: Version, work: Work) -> None:
-    """Take what the tables embed, one row group at a time and only those that hold a wanted clip."""
+def _from_tables(clips: ClipFolder, wanted: set[str], version: Version, work: Work) -> None:
+    """Write clips embedded in tables, reading only row groups with a wanted clip, each by itself."""
     for entry in version.manifest.files:
         if not entry.path.endswith(".parquet") or wanted <= clips.suffixes.keys():
             continue
-        file = pq.ParquetFile(version.folder / entry.path)
+        file = pq.ParquetFile(version.path(entry))
         for column in (field.name for field in file.schema_arrow if field.type == AUDIO):  # images are stored alike
             for group in range(file.num_row_groups):
                 named = file.read_row_group(group, [f"{column}.path"])[column].combine_chunks().field("path")
@@ -152,7 +151,7 @@ def _from_tables(clips: Clips, wanted: set[str], version: Version, work: Work) -
                             work.advance()
 
 
-def _still_wanted(paths: Sequence[str | None], clips: Clips, wanted: set[str]) -> bool:
+def _still_wanted(paths: Sequence[str | None], clips: ClipFolder, wanted: set[str]) -> bool:
     names = {path.partition(".")[0] for path in paths if path and _NAME.fullmatch(path)}
     return bool((names & wanted) - clips.suffixes.keys())
 
@@ -165,13 +164,13 @@ def _embedded(file: pq.ParquetFile, group: int, column: str) -> Iterator[tuple[s
 
 
 def _from_files(
-    clips: Clips, wanted: set[str], holders: Sequence[Version], store: Store, roots: Sequence[Path], work: Work
+    clips: ClipFolder, wanted: set[str], holders: Sequence[Version], store: Store, roots: Sequence[Path], work: Work
 ) -> None:
-    """Take what lies in files: the version's own, those that the index has seen, those below the roots."""
+    """Copy clips from files: the version's own, then the index's, then files below the roots."""
     own: dict[str, list[Path]] = {}
     for holder in holders:
         for entry in holder.manifest.files:
-            own.setdefault(entry.sha256, []).append(holder.folder / entry.path)
+            own.setdefault(entry.sha256, []).append(holder.path(entry))
     index = media_index(store)
     for source in ("version", "index", "roots"):
         missing = wanted - clips.suffixes.keys()
@@ -185,8 +184,8 @@ def _from_files(
             work.advance(any(_copy(clips, sha256, path) for path in places[sha256]))
 
 
-def _copy(clips: Clips, sha256: str, source: Path) -> bool:
-    """Copy a file if it is there and is the clip."""
+def _copy(clips: ClipFolder, sha256: str, source: Path) -> bool:
+    """Copy a file if it exists and has the clip's hash; return whether it did."""
     target = clips.target(sha256, source.suffix.lower())
     digest = hashlib.sha256()
     try:
@@ -195,7 +194,7 @@ def _copy(clips: Clips, sha256: str, source: Path) -> bool:
                 digest.update(block)
                 written.write(block)
     except (FileNotFoundError, IsADirectoryError, NotAFile, PermissionError):
-        pass  # the index remembers what is gone, too
+        pass  # the index still has deleted files
     if digest.hexdigest() == sha256:
         return True
     target.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Clips as vectors: what a CLAP model makes of them, from the store's own record of it."""
+"""Add CLAP embeddings to clips, using the store's cache of them."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import numpy as np
 import pyarrow as pa
 
 from earmark.schemas.places import without_place
-from earmark.tasks.build.media import similarity_of
-from earmark.tasks.build.progress import working
 from earmark.tasks.exports.clips import clip_files
 from earmark.tasks.exports.rows import BATCH, Selection
+from earmark.tasks.pipeline.media import similarity_of
+from earmark.tasks.pipeline.progress import working
 from earmark.tasks.store.versions import Store, Version
 
 
 class Embedder:
-    """A CLAP model and the clips of a selection, each of which has gone through it once the object is made.
+    """A CLAP model with the embeddings of a selection's clips, computed on construction.
 
     Raises:
-        MissingExtraError: a clip is to be embedded, and transformers or torch is missing.
+        MissingExtraError: a clip has no stored embedding, and transformers or torch is missing.
         ConfigError: the model cannot be loaded.
-        InputError: clips are missing, or one cannot be decoded.
+        InputError: clips are missing or cannot be decoded.
     """
 
     def __init__(
@@ -41,16 +41,16 @@ class Embedder:
         files = clip_files(set(missing), version, store, folder, roots)
         new = sorted(missing)
         with working(f"embed clips with {model}", len(new)) as work:
-            for start in range(0, len(new), BATCH):  # what comes back is in memory
+            for start in range(0, len(new), BATCH):  # the result is held in memory
                 self._model.embeddings({clip: files[clip].path for clip in new[start : start + BATCH]}, work.advance)
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The model's name, and SHA-256 over its files."""
+        """Return the model's name, and the SHA-256 over its files."""
         return {"model": without_place(self._model.model), "model_sha256": self._model.digest}
 
     def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Clips with their model and embedding: float32, (dimensions,), of length 1."""
+        """Yield clips with their model and embedding: float32, (dimensions,), of length 1."""
         for batch in batches:
             clips = batch["clip_sha256"].to_pylist()
             vector_of = self._model.embeddings(dict.fromkeys(clips))

@@ -1,4 +1,4 @@
-"""A version as a trainer's folder: rows chosen, shaped, written beside and renamed into place."""
+"""Export a version as a trainer's folder: choose rows, shape them, write them aside and rename the folder."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ import pyarrow as pa
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import StoreError
 from earmark.schemas.views import names_file
-from earmark.tasks.build.progress import working
-from earmark.tasks.exports.choosing import Target, Wish, choose
-from earmark.tasks.exports.clips import Clips, write_clips
+from earmark.tasks.exports.choosing import ExportOptions, Target, choose
+from earmark.tasks.exports.clips import ClipFolder, write_clips
 from earmark.tasks.exports.embeddings import Embedder
 from earmark.tasks.exports.folder import RECORD, building, version_facts, write_facts
 from earmark.tasks.exports.readme import render_readme
 from earmark.tasks.exports.rows import Selection, rollouts_of, select_clips, select_table, select_view
 from earmark.tasks.exports.sinks import Batch, write_lines, write_parquet, write_tars
+from earmark.tasks.pipeline.progress import working
 from earmark.tasks.store.files import sha256_file
 from earmark.tasks.store.versions import Store, Version
 
 SPILL, PACKED = ".spill", ".packed"
 
 
-def export(version: Version, corpus: Corpus, store: Store, folder: Path, wish: Wish) -> dict[str, Any]:
-    """Write a version's rows, and the clips that they name, in a trainer's form; what `export.json` says.
+def export(version: Version, corpus: Corpus, store: Store, folder: Path, wish: ExportOptions) -> dict[str, Any]:
+    """Write a version's rows and their clips in a trainer's format; return the content of `export.json`.
 
     The folder appears whole or not at all.
 
     Raises:
-        StoreError: format, view and split do not go together, the view's rows are not fit, or the folder is taken.
+        StoreError: format, view and split do not go together, the view's rows are unfit, or the folder is not free.
         InputError: clips are missing.
     """
     try:
@@ -43,11 +43,13 @@ def export(version: Version, corpus: Corpus, store: Store, folder: Path, wish: W
             record = _write(place, version, corpus, store, wish, target)
     except (duckdb.Error, pa.ArrowInvalid) as error:
         name = f"{version.corpus}@{version.name}"
-        raise StoreError(f"{name}: {str(error).splitlines()[0]}; see: earmark verify {name}") from None
+        raise StoreError(f"{name}: {str(error).splitlines()[0]}; see: earmark inspect verify {name}") from None
     return record
 
 
-def _write(place: Path, version: Version, corpus: Corpus, store: Store, wish: Wish, target: Target) -> dict[str, Any]:
+def _write(
+    place: Path, version: Version, corpus: Corpus, store: Store, wish: ExportOptions, target: Target
+) -> dict[str, Any]:
     """Write all files of an export below `place`."""
     spill = place / SPILL
     spill.mkdir()
@@ -65,12 +67,18 @@ def _write(place: Path, version: Version, corpus: Corpus, store: Store, wish: Wi
 
 
 def _write_rows(
-    place: Path, version: Version, corpus: Corpus, store: Store, wish: Wish, target: Target, selection: Selection
+    place: Path,
+    version: Version,
+    corpus: Corpus,
+    store: Store,
+    wish: ExportOptions,
+    target: Target,
+    selection: Selection,
 ) -> dict[str, Any]:
     if target.view is not None:
         selection.check(target.view, clips=target.clips)
     packed = target.format.sink == "tar"
-    clips = Clips(place, {})
+    clips = ClipFolder(place, {})
     if target.clips:
         home = place / PACKED if packed else place
         clips = write_clips(home, selection.clips(), version, store, wish.roots)
@@ -105,7 +113,7 @@ def _write_rows(
     }
 
 
-def _write_split(place: Path, split: str, target: Target, batches: Iterator[pa.RecordBatch], clips: Clips) -> None:
+def _write_split(place: Path, split: str, target: Target, batches: Iterator[pa.RecordBatch], clips: ClipFolder) -> None:
     named = _with_files(batches, clips) if target.clips else batches
     if target.format.write is not None:
         target.format.write(named, place / (target.whole or f"{split}{target.format.suffix}"))
@@ -119,8 +127,8 @@ def _write_split(place: Path, split: str, target: Target, batches: Iterator[pa.R
         write_lines(place / f"{split}.jsonl", rows)
 
 
-def _with_files(batches: Iterable[pa.RecordBatch], clips: Clips) -> Iterator[pa.RecordBatch]:
-    """Batches with clips named by their files."""
+def _with_files(batches: Iterable[pa.RecordBatch], clips: ClipFolder) -> Iterator[pa.RecordBatch]:
+    """Yield batches with clips replaced by the paths of their files."""
     for batch in batches:
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         for name in columns:

@@ -1,4 +1,4 @@
-"""A folder that is there whole or not at all."""
+"""Write a folder whole or not at all."""
 
 from __future__ import annotations
 
@@ -19,21 +19,20 @@ from earmark.tasks.store.files import sync
 from earmark.tasks.store.parquet import write_rows
 from earmark.tasks.store.versions import Store, Version
 
-RECORD = "export.json"  # what tells an export from anyone's folder
+RECORD = "export.json"  # marks a folder as an export
 KeptRows = tuple[pa.Schema, Sequence[tuple[Any, ...]]]
 
 
 @contextmanager
 def building(folder: Path, *, force: bool | None, record: str = RECORD) -> Iterator[Path]:
-    """Give a folder beside `folder`; when the block ends well, it takes that name.
+    """Yield a folder beside `folder`; rename it to `folder` after the block succeeds.
 
-    After an exception nothing is left; what a kill leaves (`.<name>.export`) is taken away by the next export there.
+    After an exception nothing is left; remains of a kill (`.<name>.export`) are removed by the next export.
 
     Args:
         folder: absolute; its parents are made.
-        force: whether an earlier export there is replaced; None where none ever is. A folder that is not an export
-            never is.
-        record: the file that every such folder holds.
+        force: whether to replace an earlier export; None if never allowed. Other folders are never replaced.
+        record: the file that marks such a folder.
 
     Raises:
         StoreError: the folder is not free, or another export to it is running.
@@ -42,7 +41,7 @@ def building(folder: Path, *, force: bool | None, record: str = RECORD) -> Itera
     folder.parent.mkdir(parents=True, exist_ok=True)
     place = folder.with_name(f".{folder.name}.export")
     with _locked(place):
-        shutil.rmtree(folder.with_name(f".{folder.name}.replaced"), ignore_errors=True)  # of an export that was killed
+        shutil.rmtree(folder.with_name(f".{folder.name}.replaced"), ignore_errors=True)  # left by a killed export
         try:
             for entry in place.iterdir():
                 shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
@@ -54,7 +53,7 @@ def building(folder: Path, *, force: bool | None, record: str = RECORD) -> Itera
 
 
 def write_facts(place: Path, record: str, facts: Mapping[str, Any], pages: Mapping[str, str] | None = None) -> None:
-    """Write the record of a folder as JSON, and pages beside it, by file name."""
+    """Write a folder's record as JSON, and pages beside it, by file name."""
     for name, text in {record: json.dumps(facts, indent=1, ensure_ascii=False) + "\n", **(pages or {})}.items():
         (place / name).write_text(text, encoding="utf-8", newline="\n")
 
@@ -62,7 +61,8 @@ def write_facts(place: Path, record: str, facts: Mapping[str, Any], pages: Mappi
 def write_record(
     folder: Path, record: str, facts: Mapping[str, Any], pages: Mapping[str, str] | None = None, **tables: KeptRows
 ) -> Path:
-    """Write a folder of facts, with pages and tables (`<name>.parquet`), over an earlier one of its kind; gives it."""
+    """Write a folder of facts, pages and tables (`<name>.parquet`), replacing an earlier one of its kind; return its
+    path."""
     with building(folder.absolute(), force=True, record=record) as place:
         for name, (schema, rows) in tables.items():
             write_rows(place / f"{name}.parquet", schema, rows)
@@ -71,17 +71,17 @@ def write_record(
 
 
 def version_facts(version: Version) -> dict[str, str]:
-    """The facts that say which version a record is about."""
+    """Return the facts identifying a record's version."""
     return {"corpus": version.corpus, "version": version.name, "manifest_sha256": version.manifest.digest()}
 
 
 def records_of(store: Store, version: Version) -> Path:
-    """The folder of records beside a version."""
+    """Return the folder of records about a version."""
     return store.root / "evaluations" / version.corpus / version.name
 
 
 def file_word(*parts: str) -> str:
-    """A file's name made of words, the empty ones left out."""
+    """Return a file name made of words, without empty ones."""
     words = (re.sub(r"[^A-Za-z0-9._-]+", "-", part).strip("-.") for part in parts if part)
     return "-".join(words)
 
@@ -101,7 +101,7 @@ def _check_free(folder: Path, force: bool | None, record: str) -> None:
 
 @contextmanager
 def _locked(place: Path) -> Iterator[None]:
-    """Hold a folder that is made if it is not there; it is the lock itself, and may be renamed meanwhile."""
+    """Lock a folder, made if missing, during the block; the folder is the lock itself and may be renamed."""
     place.mkdir(exist_ok=True)
     handle = os.open(place, os.O_RDONLY)
     try:
@@ -120,7 +120,7 @@ def _locked(place: Path) -> Iterator[None]:
 
 
 def _settle(place: Path, folder: Path, force: bool | None, record: str) -> None:
-    for path in sorted(place.iterdir()):  # what says which clips there are; a clip's name says what it must hold
+    for path in sorted(place.iterdir()):  # the lists of clips; a clip's name is its hash and proves its content
         sync(path)
     _check_free(folder, force, record)
     old = folder.with_name(f".{folder.name}.replaced")

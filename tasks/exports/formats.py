@@ -1,4 +1,4 @@
-"""The export formats, `<name>` among the entry points `earmark.exports`: what each can hold, and how it is used."""
+"""Define the export formats, entry points `earmark.exports`: accepted rows, shapes and commands."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from earmark.tasks.exports.sinks import write_columns
 
 Sink = Literal["parquet", "jsonl", "tar", "own"]
 Write = Callable[[Iterator[pa.RecordBatch], Path], None]
-"""Writes one split's rows; clips are paths relative to the file's folder by then."""
+"""Writes a split's rows; clips are paths relative to the file's folder."""
 Row = Literal["preference", "clips", "sft", "grpo", "rows"]
 TABLE: Row = "rows"
 EMBEDDINGS = "embeddings"  # the format of a version's clips, in place of a view's or a table's rows
@@ -27,24 +27,24 @@ EMBEDDINGS = "embeddings"  # the format of a version's clips, in place of a view
 
 @dataclass(frozen=True)
 class Format:
-    """One export format."""
+    """An export format."""
 
     name: str  # as in `--for NAME`
-    says: str  # what reads it, a few words
-    # how a row is shaped, by what the rows are; `clips` are preferences between two clips. None of a format that takes
-    # no rows of a view or table.
+    says: str  # its readers, in a few words
+    # shape functions by kind of row; `clips` are preferences between two clips. Empty for a format without rows of a
+    # view or table.
     shapes: Mapping[Row, Shape]
     sink: Sink  # the kind of file; `own` with `write`
     hears: bool  # whether its trainer takes audio and images in prompts
-    command: Mapping[Row, str]  # how to train or load, by what the rows are; run in the export's folder
-    refuses: str = ""  # why other rows do not go, one clause
-    write: Write | None = None  # of an own kind of file, writes one; it gets the rows as the view has them, not shaped
-    suffix: str = ""  # that file's ending
-    # writes what else its trainer reads, into the export's folder
+    command: Mapping[Row, str]  # command to train or load, by kind of row; run in the export's folder
+    refuses: str = ""  # reason for refusing other rows, a clause
+    write: Write | None = None  # writes a file of an own kind, from unshaped rows
+    suffix: str = ""  # the ending of such a file
+    # writes further files for its trainer into the export's folder
     finish: Callable[[Path, Selection, Shape], None] | None = None
 
     def why_not(self, view: View, columns: Collection[str], blind: bool) -> str | None:
-        """Why this format cannot hold a view, one clause; None if it can."""
+        """Return the reason this format cannot hold a view, as a clause; None if it can."""
         row = self.row(view.kind, columns)
         if row is None:
             content = _WHAT["clips" if _clips(view.kind, columns) else view.kind]
@@ -55,7 +55,7 @@ class Format:
         return None
 
     def row(self, kind: Kind, columns: Collection[str]) -> Row | None:
-        """As what this format takes rows of a kind; None if it does not."""
+        """Return the kind of row used by this format for rows of a view's kind; None if it refuses them."""
         if _clips(kind, columns):
             return "clips" if "clips" in self.shapes else None
         serves: dict[Kind, tuple[Row, ...]] = {
@@ -88,7 +88,7 @@ _LLAMA = "llamafactory-cli train --stage {} --dataset_dir . --dataset {{name}}_{
 
 
 def _write_dataset_info(place: Path, selection: Selection, shape: Shape) -> None:
-    """LLaMA-Factory's list of data sets, one a split."""
+    """Write LLaMA-Factory's list of datasets, one for each split."""
     ranking = shape is shapes.llama_factory_preference
     columns = {"messages": "messages", "audios": "audios"}
     if "images" in selection.columns:

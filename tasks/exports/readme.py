@@ -1,4 +1,4 @@
-"""The README of an export: what it is, how it is loaded, where it comes from."""
+"""Render the README of an export: its content, use and origin."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from earmark.tasks.store.card import content_mark
 
 
 def render_readme(record: dict[str, Any], target: Target) -> str:
-    """The README's text. Its YAML lets `load_dataset` read the folder as it is."""
+    """Return the README's text; its YAML lets `load_dataset` read the folder."""
     splits = list(record["rows"])
     sink = target.format.sink
     if sink in ("parquet", "jsonl"):
@@ -50,7 +50,7 @@ def _clips(record: dict[str, Any]) -> str:
 
 
 def command_of(target: Target, record: dict[str, Any]) -> str:
-    """The command line that uses the export; it is run in the export's folder."""
+    """Return the command line that uses the export, for its folder."""
     split = "train" if "train" in record["rows"] else next(iter(record["rows"]))
     file = {"tar": f"{split}-000000.tar"}.get(target.format.sink, f"{split}.jsonl")
     return target.command.replace("{train}", file).replace("{split}", split).replace("{name}", _name(record))

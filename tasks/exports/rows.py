@@ -1,10 +1,10 @@
-"""The rows of a view or table, chosen, checked and counted before anything is written."""
+"""Choose, check and count the rows of a view or table before anything is written."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,18 +17,20 @@ from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import StoreError
 from earmark.schemas.tables import UNSPLIT, embeds
 from earmark.schemas.views import ANSWERS, FORBIDDEN, REQUIRED, View, names_file
+from earmark.tasks.pipeline.row_words import WORDING, word, words_of
 from earmark.tasks.store.card import split_order
+from earmark.tasks.store.explain import links_of
 from earmark.tasks.store.sql import connect, query, quoted, view_parquet
 from earmark.tasks.store.versions import Version
 
 BATCH = 8_192
-ROLLOUTS, DRAWS = "rollouts.json", "rollouts.parquet"  # a record of `earmark rollouts`
+ROLLOUTS, DRAWS = "rollouts.json", "rollouts.parquet"  # a record of `earmark eval rollouts`
 _SPLIT = re.compile(r"[a-z][a-z0-9_]*")
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What is exported: the rows lie in the connection's table `selected`."""
+    """Rows to export, in the connection's table `selected`."""
 
     connection: duckdb.DuckDBPyConnection  # DuckDB with the version's tables as views, and `selected`
     name: str  # the view's or table's name
@@ -36,7 +38,7 @@ class Selection:
     counts: dict[str, int]  # rows by split, in the order of splits
 
     def clips(self) -> Iterator[str]:
-        """Every clip that a row names, once, in order: SHA-256, or `<SHA-256>.<extension>` from a table."""
+        """Yield every clip named by a row, once, in order: SHA-256, or `<SHA-256>.<extension>` from a table."""
         parts = [f'SELECT "{name}" AS clip FROM selected' for name in self.columns if names_file(name)]
         listed = [name for name in ("audios", "images") if name in self.columns]
         parts += [f"SELECT unnest({name}) AS clip FROM selected" for name in listed]
@@ -47,10 +49,10 @@ class Selection:
                 yield from batch["clip"].to_pylist()
 
     def check(self, view: View, *, clips: bool) -> None:
-        """Check that every row has what its kind needs, and its clips where they are needed as files.
+        """Check that every row has the values required by its kind, and its clips if needed as files.
 
         Raises:
-            StoreError: a row lacks a value or a clip, or a preference is none.
+            StoreError: a row lacks a value or a clip, or a preference has equal answers.
         """
         answers = [both for both in ANSWERS if view.kind == "preference" and set(both) <= set(self.columns)][:1]
         for name in (*REQUIRED[view.kind], *(column for both in answers for column in both)):
@@ -68,7 +70,7 @@ class Selection:
                 raise StoreError(f"view '{self.name}': {same:,} rows have the same answer as chosen and rejected")
 
     def _check_prompt(self, clips: bool) -> None:
-        """Check that the pieces of prompts fit the clips between them, and that there are such clips."""
+        """Check that prompts name clips, and that their pieces fit between the clips."""
         has_audio = "audios" in self.columns
         if has_audio and clips and (lacking := self._count("list_count(audios) < len(audios)")):
             raise StoreError(
@@ -85,7 +87,7 @@ class Selection:
         return int(counted[0][0])
 
     def rows(self, split: str) -> Iterator[pa.RecordBatch]:
-        """A split's rows in a stable order, batch by batch."""
+        """Yield a split's rows in a stable order, batch by batch."""
         order = "SELECT * EXCLUDE (_place) FROM selected WHERE split = $split ORDER BY _place"
         yield from self.connection.sql(order, params={"split": split}).to_arrow_reader(BATCH)
 
@@ -99,20 +101,24 @@ def select_view(
     split: str | None,
     limit: int | None,
     rollouts: Path | None = None,
+    words: Mapping[str, Path | int] | None = None,
 ) -> Iterator[Selection]:
-    """The rows of a view, ordered by `id`.
+    """Yield the selected rows of a view, ordered by `id`.
 
     Args:
-        spill: an existing folder for what does not fit in memory.
+        spill: an existing folder for rows exceeding the memory.
         limit: only the first rows of each split.
-        rollouts: a record of `earmark rollouts`; rows that are right in each of its draws are left out.
+        rollouts: a record of `earmark eval rollouts`; rows right in all its draws are left out.
+        words: prompts to use before the version's own.
 
     Raises:
-        StoreError: the record is of another version or view; the view has no such split, no row, or does not keep the
+        StoreError: the record is of another version or view; the view lacks the split, has no rows, or breaks the
             contract of `schemas/views.py`.
     """
     with opened(version, corpus, spill) as connection:
         connection.execute(f"CREATE TABLE everything AS {query(view.sql)}", dict(view.params) or None)
+        if WORDING in connection.table("everything").columns:
+            word(connection, view.name, words_of(version, words))
         everything = connection.table("everything")
         _check_columns(view, everything.columns)
         prompt = dict(zip(everything.columns, map(str, everything.types), strict=True)).get("prompt", "VARCHAR")
@@ -133,10 +139,12 @@ def select_view(
 def select_table(
     version: Version, corpus: Corpus, name: str, spill: Path, split: str | None, limit: int | None
 ) -> Iterator[Selection]:
-    """The rows of a published table as they are, in their own order; embedded audio as its name.
+    """Yield the selected rows of a published table unchanged, in their own order; embedded audio as its name.
+
+    A column naming a row of another table with a clip in a file is followed by this file's name.
 
     Raises:
-        StoreError: there is no such table or split, or it is empty.
+        StoreError: the table or split does not exist, or is empty.
     """
     tables = {table.name: table for table in corpus.tables if table.name in version.manifest.rows}
     if name not in tables:
@@ -147,7 +155,14 @@ def select_table(
         selected = ", ".join([f'"{field.name}"' for field in table.schema if not embeds(field)] + names)
         split_column = "" if "split" in table.schema.names else f", '{UNSPLIT}' AS split"
         connection.execute(f"CREATE VIEW everything AS SELECT {selected}{split_column} FROM {quoted(name)}")
+        files, joins = [], []
+        for number, (column, target) in enumerate(links_of([*tables.values()], table)):
+            file, key = f"{column.removesuffix('_id')}_file", quoted(target.key[0])
+            if "file" in target.schema.names and file not in table.schema.names:
+                files.append(f", t{number}.file AS {quoted(file)}")
+                joins.append(f" LEFT JOIN {quoted(target.name)} t{number} ON t{number}.{key} = e.{quoted(column)}")
         numbered = "SELECT *, row_number() OVER () AS _order FROM everything"
+        numbered = f"SELECT e.*{''.join(files)} FROM ({numbered}) e{''.join(joins)}"
         yield _choose(connection, name, numbered, split, limit)
 
 
@@ -155,12 +170,12 @@ def select_table(
 def select_clips(
     version: Version, corpus: Corpus, spill: Path, split: str | None, limit: int | None
 ) -> Iterator[Selection]:
-    """The clips that the tables of a version name by their SHA-256, ordered by it; once in each split that names them.
+    """Yield the clips named by a version's tables, ordered by SHA-256, once in each of their splits.
 
-    What a table without splits names is of the split `UNSPLIT` where no other table names it.
+    Clips named only by tables without splits have the split `UNSPLIT`.
 
     Raises:
-        StoreError: it names none; there is no such split.
+        StoreError: no clip is named, or the split does not exist.
     """
     named = ["SELECT NULL::VARCHAR AS clip_sha256, NULL::VARCHAR AS split"]
     for table in corpus.tables:
@@ -180,38 +195,38 @@ def select_clips(
 
 
 def rollouts_of(folder: Path, version: Version, view: View) -> dict[str, Any]:
-    """The facts of a record of `earmark rollouts`.
+    """Return the facts of a record of `earmark eval rollouts`.
 
     Raises:
-        StoreError: there is none, or it is of another version or view.
+        StoreError: the record is missing, or of another version or view.
     """
     try:
         facts: dict[str, Any] = json.loads((folder / ROLLOUTS).read_bytes())
         of = facts["manifest_sha256"], facts["view"]
     except (OSError, ValueError, TypeError, KeyError):
-        raise StoreError(f"--rollouts: expected a folder that `earmark rollouts` wrote, found {folder}") from None
+        raise StoreError(f"--rollouts: expected a folder that `earmark eval rollouts` wrote, found {folder}") from None
     if of != (version.manifest.digest(), view.name):
         raise StoreError(
             f"--rollouts: {folder} is of {facts.get('corpus')} {facts.get('version')}, view '{of[1]}', and not of this "
-            f"{version.name}, view '{view.name}'; draw again with: earmark rollouts"
+            f"{version.name}, view '{view.name}'; draw again with: earmark eval rollouts"
         )
     return facts
 
 
 def view_columns(version: Version, corpus: Corpus, view: View) -> tuple[str, ...]:
-    """The columns of a view; reads no rows."""
+    """Return the columns of a view without reading rows."""
     with opened(version, corpus, None) as connection:
         described = connection.execute(f"DESCRIBE {query(view.sql)}", dict(view.params) or None).fetchall()
-    return tuple(row[0] for row in described)
+    return tuple(row[0] for row in described if row[0] != WORDING)
 
 
 @contextmanager
 def opened(version: Version, corpus: Corpus, spill: Path | None) -> Iterator[duckdb.DuckDBPyConnection]:
-    """DuckDB with each table of a version as a view of that name; what does not fit in memory goes to `spill`."""
+    """Yield DuckDB with each table of a version as a view of its name, spilling to `spill`."""
     with connect(spill) if spill else duckdb.connect() as connection:
         for table in corpus.tables:
-            files = [version.folder / entry.path for entry in version.manifest.entries(table.name)]
-            name = quoted(table.name) if files else table.name  # an optional table may be absent: it is empty then
+            files = [version.path(entry) for entry in version.manifest.entries(table.name)]
+            name = quoted(table.name) if files else table.name  # an absent optional table is empty
             view_parquet(connection, name, files, table.schema)
         yield connection
 
@@ -219,7 +234,7 @@ def opened(version: Version, corpus: Corpus, spill: Path | None) -> Iterator[duc
 def _choose(
     connection: duckdb.DuckDBPyConnection, name: str, rows: str, split: str | None, limit: int | None
 ) -> Selection:
-    """Make the table `selected`: the rows of the wanted splits, numbered in order within each."""
+    """Create the table `selected`: the rows of the wanted splits, numbered in order within each."""
     connection.execute(
         f"""CREATE TABLE selected AS
             SELECT * EXCLUDE (_order), row_number() OVER (PARTITION BY split ORDER BY _order) AS _place

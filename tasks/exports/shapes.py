@@ -1,4 +1,4 @@
-"""One row of a view as one row of a trainer. Pure: what goes in is text and paths, what comes out is a dictionary."""
+"""Shape a view's row as a trainer's row, by pure functions from text and paths to a dictionary."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from earmark.schemas.views import names_file
 Row = Mapping[str, Any]
 Shape = Callable[[Row], dict[str, Any]]
 
-# Words with which chat templates and multimodal loaders mark turns and media. In text from outside they would end a
-# turn, pose as another speaker, or ask for a clip that is not there.
+# Markers of turns and media in chat templates and multimodal loaders. In text from outside they would end a turn,
+# pose as another speaker, or ask for a missing clip.
 MARKERS = re.compile(
     r"""<(?=\|[^<>|\s]{1,64}\|>)
       | <(?=/?(?:audio|image|video|bbox|ref-object|start-image|cot-process|tool_call|tool_response|think)>)
@@ -31,15 +31,15 @@ SWIFT_WORDS = frozenset(
 
 
 def defuse(text: str) -> str:
-    """Text in which no marker takes effect: a space stands after its first sign."""
+    """Return text without effective markers: a space is inserted after their first character."""
     return MARKERS.sub(lambda marker: marker[0] + " ", text)
 
 
 def prompt_text(row: Row, mark: str) -> str:
-    """The prompt with a mark where each clip stands, and marks of its images before it; text from outside holds none.
+    """Return the prompt with a mark for each clip, and its images' marks before it; text from outside holds none.
 
     Raises:
-        ValueError: the pieces of text and the clips do not fit each other.
+        ValueError: the numbers of text pieces and clips do not fit.
     """
     clips = row.get("audios") or []
     seen = (IMAGE_LEFT_OUT if mark == LEFT_OUT else IMAGE) * len(row.get("images") or [])
@@ -52,50 +52,57 @@ def prompt_text(row: Row, mark: str) -> str:
 
 
 def media(row: Row) -> dict[str, list[str]]:
-    """The clips and images that a prompt shows, by the columns that ms-swift and LLaMA-Factory read."""
+    """Return a prompt's clips and images, in the columns read by ms-swift and LLaMA-Factory."""
     seen = {"images": list(row["images"])} if row.get("images") is not None else {}
     return {"audios": list(row.get("audios") or []), **seen}
 
 
 def turn(role: str, content: str) -> list[dict[str, str]]:
-    """One turn of a conversation."""
+    """Return a turn of a conversation."""
     return [{"role": role, "content": content}]
 
 
+def asked(row: Row, mark: str) -> list[dict[str, str]]:
+    """Return the turns of the question: the system's, if present, and the user's."""
+    system = turn("system", defuse(row["system"])) if row.get("system") else []
+    return system + turn("user", prompt_text(row, mark))
+
+
 def completion(row: Row) -> str:
-    """What a model should have answered: the completion, or the chosen text of a preference."""
+    """Return the wanted answer: the completion, or the chosen text of a preference."""
     return defuse(row["completion"] if row.get("completion") is not None else row["chosen"])
 
 
 def extras(row: Row, *known: str) -> dict[str, Any]:
-    """The columns that a format has no place for, as they are."""
+    """Return the columns without a place in a format, unchanged."""
     return {name: value for name, value in row.items() if name not in (*known, "split")}
 
 
 def trl_preference(row: Row) -> dict[str, Any]:
-    """TRL's preference with an explicit prompt, conversational."""
-    prompt = turn("user", prompt_text(row, LEFT_OUT))
+    """Return TRL's preference with an explicit prompt, conversational."""
+    prompt = asked(row, LEFT_OUT)
     both = {name: turn("assistant", defuse(row[name])) for name in ("chosen", "rejected")}
     return {"id": row["id"], "prompt": prompt, **both}
 
 
 def trl_sft(row: Row) -> dict[str, Any]:
-    """TRL's prompt and completion, conversational: loss falls on the completion alone."""
+    """Return TRL's prompt and completion, conversational: the loss covers the completion alone."""
     return {
         "id": row["id"],
-        "prompt": turn("user", prompt_text(row, LEFT_OUT)),
+        "prompt": asked(row, LEFT_OUT),
         "completion": turn("assistant", completion(row)),
     }
 
 
 def trl_grpo(row: Row) -> dict[str, Any]:
-    """TRL's prompt; the other columns reach the reward function."""
-    return {"prompt": turn("user", prompt_text(row, LEFT_OUT)), **extras(row, "prompt", "audios", "images")}
+    """Return TRL's prompt; the other columns reach the reward function."""
+    return {"prompt": asked(row, LEFT_OUT), **extras(row, "prompt", "audios", "images", "system")}
 
 
 def swift_preference(row: Row) -> dict[str, Any]:
-    """ms-swift: two texts as answer and `rejected_response`, two clips as two conversations with clips of their own."""
-    ask, audios = turn("user", prompt_text(row, AUDIO)), list(row.get("audios") or [])
+    """Return ms-swift's preference. Two texts become answer and `rejected_response`; two clips become two conversations
+    with clips of their own."""
+    ask, audios = asked(row, AUDIO), list(row.get("audios") or [])
     if row.get("chosen") is not None:
         answered = {"messages": ask + turn("assistant", defuse(row["chosen"])), "audios": audios}
         return {"id": row["id"], **answered, "rejected_response": defuse(row["rejected"])}
@@ -109,26 +116,24 @@ def swift_preference(row: Row) -> dict[str, Any]:
 
 
 def swift_sft(row: Row) -> dict[str, Any]:
-    """ms-swift: one conversation and its clips."""
-    messages = turn("user", prompt_text(row, AUDIO)) + turn("assistant", completion(row))
+    """Return ms-swift's conversation with its clips."""
+    messages = asked(row, AUDIO) + turn("assistant", completion(row))
     return {"id": row["id"], "messages": messages, **media(row)}
 
 
 def swift_grpo(row: Row) -> dict[str, Any]:
-    """ms-swift: the question and its clips; the other columns reach the reward function.
-
-    A column whose name means something to ms-swift is called `extra_…`.
-    """
-    prompt = {"messages": turn("user", prompt_text(row, AUDIO)), **media(row)}
-    others = extras(row, "prompt", "audios", "images")
+    """Return ms-swift's question with its clips; the other columns reach the reward function. A column with a name
+    reserved by ms-swift is renamed to `extra_…`."""
+    prompt = {"messages": asked(row, AUDIO), **media(row)}
+    others = extras(row, "prompt", "audios", "images", "system")
     return {**prompt, **{f"extra_{name}" if name in SWIFT_WORDS else name: value for name, value in others.items()}}
 
 
 def llama_factory_preference(row: Row) -> dict[str, Any]:
-    """LLaMA-Factory's ranking rows in ShareGPT form, with OpenAI's names of roles."""
+    """Return LLaMA-Factory's ranking row in ShareGPT form, with OpenAI's names of roles."""
     return {
         "id": row["id"],
-        "messages": turn("user", prompt_text(row, AUDIO)),
+        "messages": asked(row, AUDIO),
         "chosen": turn("assistant", defuse(row["chosen"]))[0],
         "rejected": turn("assistant", defuse(row["rejected"]))[0],
         "audios": list(row.get("audios") or []),
@@ -136,12 +141,12 @@ def llama_factory_preference(row: Row) -> dict[str, Any]:
 
 
 def plain(row: Row) -> dict[str, Any]:
-    """The view's own columns."""
+    """Return the view's own columns."""
     return {name: value for name, value in row.items() if name != "split"}
 
 
 def clips_of(row: Row) -> dict[str, str]:
-    """The row's clips by a short name: `chosen` for `chosen_audio`; `audio0`, … for those of the prompt."""
+    """Return the row's clips by a short name: `chosen` for `chosen_audio`; `audio0`, … for the prompt's clips."""
     named = {
         name.removesuffix("_audio").removesuffix("_image"): value
         for name, value in row.items()

@@ -1,4 +1,4 @@
-"""Files of trainers' rows: Parquet, JSON lines, tar shards. The same rows give the same bytes."""
+"""Write trainers' rows as Parquet, JSON lines or tar shards; the same rows give the same bytes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())])
 _json = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
 Row = dict[str, Any]
-Batch = tuple[pa.Schema, list[Row]]  # rows as a trainer's, and the schema that their unshaped columns had
+Batch = tuple[pa.Schema, list[Row]]  # shaped rows, and the schema of their unshaped columns
 
 
 def write_parquet(path: Path, batches: Iterable[Batch]) -> None:
-    """Write batches of rows, a few thousand each, with their unshaped columns' schema, as a Parquet file."""
+    """Write batches of rows, a few thousand each, as a Parquet file, with the schema of their unshaped columns."""
     writer: pq.ParquetWriter | None = None
     for source, rows in batches:
         if writer is None:
@@ -38,7 +38,7 @@ def write_parquet(path: Path, batches: Iterable[Batch]) -> None:
 
 
 def write_columns(batches: Iterable[pa.RecordBatch], path: Path) -> None:
-    """Write a Parquet file of batches as they are, at least one."""
+    """Write batches unchanged, at least one, as a Parquet file."""
     rest = iter(batches)
     first = next(rest)
     with pq.ParquetWriter(path, first.schema, compression="zstd") as writer:
@@ -59,10 +59,8 @@ def write_lines(path: Path, batches: Iterable[Batch]) -> None:
 
 
 def write_tars(folder: Path, split: str, batches: Iterable[Batch], clips: Path) -> list[Path]:
-    """Write WebDataset shards, `<split>-000000.tar`, …, of rows whose clips are paths below `clips`.
-
-    A sample is `<number>.json` and its clips, as `<number>.chosen.flac`, for example.
-    """
+    """Write WebDataset shards, `<split>-000000.tar`, …, of rows with clips as paths below `clips`. A sample is
+    `<number>.json` and its clips, such as `<number>.chosen.flac`."""
     shards: list[Path] = []
     with ExitStack() as shard:
         size = BYTES_PER_TAR

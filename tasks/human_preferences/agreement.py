@@ -1,4 +1,4 @@
-"""Rows of the table `agreement`: how far annotators agree, over all, by source, by month, by annotator."""
+"""Make rows of the table `agreement`: annotators' agreement over all, by source, by month, by annotator."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from earmark.tasks.evaluation.agreement import Counts, agreement
 
 
 def agreement_rows(votes: Iterable[dict[str, Any]], draws: int, seed: int) -> list[dict[str, Any]]:
-    """Rows of the table `agreement`.
+    """Return rows of the table `agreement`.
 
     Args:
-        votes: one dictionary a vote and dimension: scope values (source, month), comparison_id, annotator, dimension,
+        votes: a dict for each vote and dimension: scope values (source, month), comparison_id, annotator, dimension,
             choice (0 for a, 1 for b, 2 for tie).
     """
     by_dimension: dict[str, list[dict[str, Any]]] = {}
@@ -30,7 +30,7 @@ def agreement_rows(votes: Iterable[dict[str, Any]], draws: int, seed: int) -> li
 
 
 def _scopes(votes: list[dict[str, Any]]) -> Iterable[tuple[str, str, Counts, Counts | None]]:
-    """Votes by comparison and choice: of all, of each source, of each month, of each annotator's comparisons."""
+    """Yield votes by comparison and choice: of all, of each source, of each month, of each annotator's comparisons."""
     ids = {name: place for place, name in enumerate(sorted({vote["comparison_id"] for vote in votes}))}
     at = np.array([ids[vote["comparison_id"]] for vote in votes])
     choices = np.array([vote["choice"] for vote in votes])

@@ -1,4 +1,4 @@
-"""`human-preferences`: clips measured once, and the table `clips`."""
+"""Measure the clips of `human-preferences` once, and write the table `clips`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 
 from earmark.schemas.human_preferences import HumanPreferences
 from earmark.schemas.vote_tables import CLIPS
-from earmark.tasks.build.media import MEASURED, clip_below, with_audio
-from earmark.tasks.build.references import measure_apart
-from earmark.tasks.build.step import Done, step
 from earmark.tasks.human_preferences.sources import Exports, root_of
+from earmark.tasks.pipeline.media import MEASURED, clip_below, with_audio
+from earmark.tasks.pipeline.references import measure_apart
+from earmark.tasks.pipeline.step import Done, step
 from earmark.tasks.store.parquet import row_schema, write_rows
 from earmark.tasks.store.sql import create_table, query
 from earmark.tasks.store.staging import Stage
@@ -25,7 +25,7 @@ MEDIA = row_schema(f"source string, file string, {MEASURED}")
 
 @step("measure", label="")
 def measure_clips(stage: Stage, config: HumanPreferences, exports: Exports) -> Done[Path]:
-    """Hash and measure every clip that is named, each once (Parquet, `MEDIA`); none where audio is left alone."""
+    """Hash and measure every named clip once (Parquet, `MEDIA`); none if audio is left alone."""
     here = {source.name for source in config.sources if source.clips == "here"}
     named: set[tuple[str, str]] = set()
     if config.audio != "none":
@@ -43,7 +43,7 @@ def measure_clips(stage: Stage, config: HumanPreferences, exports: Exports) -> D
 
 
 def write_clips(stage: Stage, connection: duckdb.DuckDBPyConnection, config: HumanPreferences) -> None:
-    """Write the published table `clips`: all that kept votes and ratings name."""
+    """Write the published table `clips`: all clips of kept votes and ratings."""
     licences = [(name, terms.licence) for name, terms in config.licences.items()]
     create_table(connection, "licences", "name string, licence string", licences)
     stage.write_splits(CLIPS, lambda split: _rows(connection, config, split))

@@ -1,4 +1,4 @@
-"""`human-preferences`: votes become comparisons in splits, and the published tables."""
+"""Turn votes into comparisons in splits, and write the published tables of `human-preferences`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import pyarrow as pa
 
 from earmark.schemas.human_preferences import HumanPreferences
 from earmark.schemas.vote_tables import COMPARISONS, RATINGS, VOTES
-from earmark.tasks.build.ask import Row
-from earmark.tasks.build.step import Account, Done, step
 from earmark.tasks.human_preferences.clips import MEDIA, write_clips
 from earmark.tasks.human_preferences.sources import (
     RATINGS_READ,
@@ -22,7 +20,9 @@ from earmark.tasks.human_preferences.sources import (
     layout_of,
     split_rule,
 )
-from earmark.tasks.human_preferences.splitting import STRONGEST, Piece, place
+from earmark.tasks.human_preferences.splitting import STRONGEST, SplitItem, place
+from earmark.tasks.pipeline.ask import Row
+from earmark.tasks.pipeline.step import Account, Done, step
 from earmark.tasks.store.sql import by_split, connect, create_table, query, view_parquet
 from earmark.tasks.store.staging import Stage
 
@@ -56,7 +56,7 @@ def write_comparisons(stage: Stage, config: HumanPreferences, exports: Exports, 
 
 
 def open_votes(connection: duckdb.DuckDBPyConnection, config: HumanPreferences, exports: Exports, media: Path) -> None:
-    """Create views of what was read and the tables that say what counts."""
+    """Create views of the imports and the tables of counted rows."""
     view_parquet(connection, "votes", [exports.votes], VOTES_READ)
     view_parquet(connection, "ratings", [exports.ratings], RATINGS_READ)
     view_parquet(connection, "media", [media], MEDIA)
@@ -74,7 +74,7 @@ def open_votes(connection: duckdb.DuckDBPyConnection, config: HumanPreferences, 
 
 
 def _voted(connection: duckdb.DuckDBPyConnection) -> Account:
-    """Which votes are left out, and why."""
+    """Account for omitted votes, with reasons."""
     refused = connection.sql(
         """SELECT 'votes', vote_id, 'votes', reason, detail, source_file, line, made_from FROM refused_votes
            ORDER BY row"""
@@ -86,7 +86,7 @@ def _voted(connection: duckdb.DuckDBPyConnection) -> Account:
 
 
 def _rated(connection: duckdb.DuckDBPyConnection) -> Account:
-    """Which ratings are left out, and why; of those that stay, one row a clip stays in `rated`."""
+    """Account for omitted ratings, with reasons; keep a row per clip in `rated`."""
     refused = connection.sql(
         """SELECT 'ratings', clip_id, 'ratings', reason, detail, source_file, line,
                   [{'kind': 'heard_clip', 'id': clip_id}]
@@ -109,7 +109,7 @@ def _account(
 
 
 def split_comparisons(connection: duckdb.DuckDBPyConnection, config: HumanPreferences) -> list[str]:
-    """Create `places` and `rated_places`: the split of each comparison and rated clip. Returns notes for the reader."""
+    """Create `places` and `rated_places`: the split of each comparison and rated clip. Return notes for the reader."""
     rules = {source.name: split_rule(source) for source in config.sources}
     drawing = {"seed": config.seed, "unit": config.unit, "balance": list(config.split.balance)}
     compared = connection.sql(query("human_preferences/pieces"), params=drawing).to_arrow_table().to_pylist()
@@ -124,7 +124,7 @@ def split_comparisons(connection: duckdb.DuckDBPyConnection, config: HumanPrefer
             *([("prompt", prompt)] if prompt in prompts else []),
         ]
         fixed = {"native": native or "train", "draw": "train"}.get(rules[source], rules[source])
-        pieces.append(Piece(ties, fixed, None, ""))
+        pieces.append(SplitItem(ties, fixed, None, ""))
     wanted = {"test": config.split.test, "validation": config.split.validation}
     splits, drawn = place(pieces, wanted)
     names = [row["comparison_id"] for row in compared]
@@ -145,7 +145,7 @@ def split_comparisons(connection: duckdb.DuckDBPyConnection, config: HumanPrefer
     return notes
 
 
-def _compared(row: Row, rules: dict[str, str], config: HumanPreferences) -> Piece:
+def _compared(row: Row, rules: dict[str, str], config: HumanPreferences) -> SplitItem:
     ties = [("prompt", row["prompt_key"])]
     kinds = [("id", "prompt_ids"), ("words", "words"), ("clip", "clips"), ("sound", "sounds")]
     kinds += [("annotator", "annotators")] if "annotator" in config.split.apart else []
@@ -155,7 +155,7 @@ def _compared(row: Row, rules: dict[str, str], config: HumanPreferences) -> Piec
     for rule in map(rules.__getitem__, row["sources"]):
         fixed |= set(row["native"] or ["train"]) if rule == "native" else {rule} - {"draw"}
     split = min(fixed, key=STRONGEST.index) if fixed else None
-    return Piece(ties, split, row["cell"], row["draw"], row["size"])
+    return SplitItem(ties, split, row["cell"], row["draw"], row["size"])
 
 
 def _count(connection: duckdb.DuckDBPyConnection, table: str) -> int:

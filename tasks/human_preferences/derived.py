@@ -1,6 +1,6 @@
-"""`human-preferences`: what is counted from published votes and ratings, in a build and after a withdrawal.
+"""Derive tables from published votes and ratings, in a build and after a withdrawal.
 
-It reads published tables alone, so that votes which were withdrawn later have no part in it.
+Only published tables are read, so that withdrawn votes have no part in the results.
 """
 
 from __future__ import annotations
@@ -23,21 +23,24 @@ from earmark.schemas.vote_tables import (
     TRAINING,
     VOTES,
 )
-from earmark.tasks.build.step import Account, Done, step
 from earmark.tasks.human_preferences.agreement import agreement_rows
+from earmark.tasks.pipeline.step import Account, Done, step
 from earmark.tasks.store.manifest import Step
 from earmark.tasks.store.sql import by_split, connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
 
+RESAMPLES = 1000  # of comparisons: ends of an interval of 95 % stay within its third digit
+
 
 @step("derived", unit="preferences", label="measure agreement")
 def derive_tables(stage: Stage, config: HumanPreferences) -> Done[None]:
-    """Write what the published votes say together, the training table, the benchmark, and how far annotators agree."""
+    """Write the votes' preferences, the training table, the benchmark, and the annotators' agreement."""
     return Done(None, write_derived(stage, config))
 
 
 def write_derived(stage: Stage, config: HumanPreferences, unit: str | None = None) -> Account:
-    """Write `preferences`, `training`, `benchmark`, `agreement` and `dimensions`; `unit` goes before the config's."""
+    """Write `preferences`, `training`, `benchmark`, `agreement` and `dimensions`; `unit` overrides the config's."""
+    table: Table
     with connect(stage.work / "spill") as connection:
         for table in (CLIPS, COMPARISONS, VOTES, RATINGS):
             _view(stage, connection, table)
@@ -49,7 +52,7 @@ def write_derived(stage: Stage, config: HumanPreferences, unit: str | None = Non
         _write(stage, connection, TRAINING)
         stage.write(BENCHMARK, "test", connection.sql(query("human_preferences/benchmark")).to_arrow_reader(100_000))
         twice = connection.sql(query("human_preferences/voted_twice")).to_arrow_table().to_pylist()
-        agreement = agreement_rows(twice, config.agreement.draws, config.seed)
+        agreement = agreement_rows(twice, RESAMPLES, config.seed)
         stage.write(AGREEMENT, UNSPLIT, [pa.Table.from_pylist(agreement, AGREEMENT.schema)])
         stage.write(DIMENSIONS, UNSPLIT, connection.sql(query("human_preferences/dimensions")).to_arrow_reader())
         for table in (BENCHMARK, AGREEMENT, DIMENSIONS):
@@ -61,14 +64,14 @@ def write_derived(stage: Stage, config: HumanPreferences, unit: str | None = Non
 
 
 def recount(stage: Stage, config: HumanPreferences) -> tuple[Step, ...]:
-    """Count again what comparisons and the tables made from them say of their votes, after some were withdrawn."""
+    """Count comparisons and the tables derived from them again, after some votes were withdrawn."""
     with connect(stage.work / "spill") as connection:
         _view(stage, connection, VOTES)
         counts = connection.sql(
             "SELECT comparison_id, min(left(date, 7)) AS month, count(*) AS votes FROM votes GROUP BY comparison_id"
         )
         of = {row["comparison_id"]: row for row in counts.to_arrow_table().to_pylist()}
-    counted = [row | of[row["comparison_id"]] for row in stage.rows(COMPARISONS.name)]
+    counted = [row | of[row["comparison_id"]] for row in stage.rows(COMPARISONS)]
     rows = pa.Table.from_pylist(counted, COMPARISONS.schema)
     stage.write_splits(COMPARISONS, lambda split: [rows.filter(pc.equal(rows["split"], split))])
     files = [*stage.files(TRAINING.name), *stage.files(BENCHMARK.name)]

@@ -1,4 +1,4 @@
-"""A version of `human-preferences` in numbers, for card and report: what CMI-RewardBench's Tables 1, 6 and 7 count."""
+"""Count a version of `human-preferences` for card and report, as in CMI-RewardBench's Tables 1, 6 and 7."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _AGREE = (
 
 
 def grids(db: duckdb.DuckDBPyConnection) -> list[Grid]:
-    """Tables of counts; `db` has a view of each published table by its name. A table without rows is left out."""
+    """Return tables of counts, leaving out empty ones; `db` has a view of each published table by its name."""
 
     def rows(sql: str) -> tuple[tuple[str | float | int | None, ...], ...]:
         return tuple(db.execute(sql).fetchall())
@@ -74,7 +74,7 @@ def grids(db: duckdb.DuckDBPyConnection) -> list[Grid]:
 
 
 def scripts(texts: Iterable[str]) -> Counter[str]:
-    """How many texts are written in each writing system, by the first word of most letters' Unicode names."""
+    """Count texts by writing system, the first word of most letters' Unicode names."""
     found: Counter[str] = Counter()
     for text in texts:
         letters = Counter(unicodedata.name(letter, "?").split()[0] for letter in text if letter.isalpha())
@@ -84,7 +84,7 @@ def scripts(texts: Iterable[str]) -> Counter[str]:
 
 
 def card_sections(stage: Stage) -> dict[str, str]:
-    """The card's own sections."""
+    """Return the card's own sections."""
     with connect(stage.work / "spill") as db:
         for table in CORPUS.tables:
             view_parquet(db, table.name, stage.files(table.name), table.schema)

@@ -1,6 +1,6 @@
-"""CMI-RewardBench's own files, `all_test.jsonl` and `all_train.jsonl`: a line a vote or a rated clip.
+"""Read and write CMI-RewardBench's own files, `all_test.jsonl` and `all_train.jsonl`: a line per vote or rated clip.
 
-`source` says of which of its sets. A sample is a vote, not a pair: two votes on the same clips are two samples. In
+`source` names the set of a line. A sample is a vote, not a pair: two votes on the same clips are two samples. In
 these files no lyrics mean instrumental music, and every prompt counts as text, as in the benchmark's script.
 """
 
@@ -33,7 +33,7 @@ SETS = {
     "Music Arena": "music-arena",
     "cmi-arena-annotation": "cmi-pref",
 }
-"""The benchmark's task by what `source` contains."""
+"""The benchmark's task by a part of `source`."""
 WANTED = {"audio_a": "audio-path", "source": "source"}
 VOTED = {
     "audio_b": "audio2", "text": "prompt", "lyrics": "lyrics", "prompt_id": "prompt id", "reference": "ref-audio-path",
@@ -49,10 +49,10 @@ _SYSTEM = re.compile(r"(S\d+)_P\d+")
 
 
 def read(path: Path, _: Path) -> dict[str, list[Row]]:
-    """The lines of a file as rows of `benchmark`, `clips` and what the evaluations join with them.
+    """Read the lines of a file as rows of `benchmark`, `clips` and the tables joined by the evaluations.
 
     Raises:
-        InputError: the file cannot be read, or a line is not of this layout.
+        InputError: the file cannot be read, or a line has another layout.
     """
     file, root = table_file(path, path.name), str(path.parent.absolute())
     tables: dict[str, list[Row]] = {name: [] for name in ("benchmark", "comparisons", "votes", "ratings", "clips")}
@@ -78,7 +78,7 @@ def _task(source: Any) -> str:
 
 
 def _add_vote(tables: dict[str, list[Row]], task: str, row: Row, file: ListFile, line: int, root: str) -> None:
-    """Add a vote: of an arena on the whole, of CMI-Pref in each dimension that it speaks of."""
+    """Add a vote: of an arena on the whole, of CMI-Pref in each voted dimension."""
     ours = ("overall",) if task == "music-arena" else ("musicality", "alignment")
     others = {"musicality", "alignment", "overall"}.difference(ours)
     kept = {name: None if name.removeprefix("confidence_") in others else row[name] for name in VOTED}
@@ -97,7 +97,7 @@ def _add_vote(tables: dict[str, list[Row]], task: str, row: Row, file: ListFile,
     prompt = f"{task}/{vote.prompt_id or vote.text or name}"
     models = {"model_a": vote.model_a, "model_b": vote.model_b}
     tables["comparisons"].append({"comparison_id": name, "split": split, "prompt_id": prompt, **models})
-    if vote.annotator:  # tables of results name people by a digest, as those of a version do
+    if vote.annotator:  # tables of results name people by a digest, as in a version
         who = hashlib.sha256(f"{task}/{vote.annotator}".encode()).hexdigest()[:16]
         tables["votes"].append({"comparison_id": name, "annotator": who})
     for dimension in ours:
@@ -145,7 +145,7 @@ def _add_ratings(tables: dict[str, list[Row]], task: str, row: Row, _: ListFile,
 
 
 def write(batches: Iterator[pa.RecordBatch], path: Path) -> None:
-    """Write rows of `released.sql` as the benchmark writes them: what is absent is an empty text."""
+    """Write rows of `released.sql` in the benchmark's form: absent values are empty texts."""
     names: Mapping[str, str] = {**WANTED, **VOTED, **RATED}
     with path.open("w", encoding="utf-8", newline="\n") as lines:
         for batch in batches:

@@ -1,10 +1,11 @@
-"""What the report of `human-preferences` shows: agreement, the two dimensions, splits, and comparisons to listen to."""
+"""Build the report sections of `human-preferences`: agreement, both dimensions, splits, and comparisons to listen
+to."""
 
 from __future__ import annotations
 
-from earmark.tasks.build.report import Material, count, sample, shares
 from earmark.tasks.human_preferences.numbers import grids
-from earmark.tasks.store.figures import Bars, Browser, Clip, Grid, Row, Section
+from earmark.tasks.pipeline.report import Material, count, sample, shares
+from earmark.tasks.store.figures import AudioPlayer, Bars, Browser, Grid, Row, Section
 from earmark.tasks.store.sql import query
 
 _AGREEMENT = "comparisons, votes, vote_pairs, agree, rate, rate_low, rate_high, alpha, alpha_low, alpha_high"
@@ -15,7 +16,7 @@ _HEADINGS = (
 
 
 def sections(material: Material) -> list[Section]:
-    """The report's own sections."""
+    """Return the report's own sections."""
     found = [_votes(material)]
     if count(material.db, "agreement"):
         found.append(_agreement(material))
@@ -66,7 +67,8 @@ def _compared(material: Material) -> tuple[Row, ...]:
         if row["feedback"]:
             texts["what annotators wrote"] = "\n".join(row["feedback"])
         clips = [
-            Clip(f"{side}: {row[f'model_{side}'] or 'model not told'}", row[f"sha256_{side}"]) for side in ("a", "b")
+            AudioPlayer(f"{side}: {row[f'model_{side}'] or 'model not told'}", row[f"sha256_{side}"])
+            for side in ("a", "b")
         ]
         tags = {"split": row["split"], "source": row["source"], "modality": row["modality"]}
         rows.append(Row(row["comparison_id"], tags, {"prompt id": row["prompt_id"], **said}, texts, tuple(clips)))

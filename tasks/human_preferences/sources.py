@@ -1,4 +1,4 @@
-"""`human-preferences`: what a build is made from, and its votes and ratings as they were read. No Prefect."""
+"""Plan `human-preferences` builds and import their votes and ratings; no Prefect."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import Any, NamedTuple
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.files import Root
-from earmark.schemas.human_preferences import CORPUS, HumanPreferences, Source
+from earmark.schemas.human_preferences import CORPUS, HumanPreferences, VoteSource
 from earmark.schemas.places import below, without_place
 from earmark.tasks.audio.probe import AudioFault
-from earmark.tasks.build.fingerprint import distinct, file_digests, roots_digest
-from earmark.tasks.build.intake import Intake
-from earmark.tasks.build.media import audio_digest, clip_below
-from earmark.tasks.build.mirror import bring, bring_folder, is_list
-from earmark.tasks.build.plan import Plan, make_plan
-from earmark.tasks.build.preflight import Peek
-from earmark.tasks.build.progress import working
-from earmark.tasks.build.references import references_of
-from earmark.tasks.build.step import Done, step
 from earmark.tasks.importers.lists import ListFile, require_below
 from earmark.tasks.importers.preferences import VOTE_LAYOUTS
 from earmark.tasks.importers.rated_music import MusicRating
 from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.importers.table import kind_of
 from earmark.tasks.importers.votes import Vote, VoteLayout
+from earmark.tasks.pipeline.fingerprint import distinct, file_digests, roots_digest
+from earmark.tasks.pipeline.intake import Intake
+from earmark.tasks.pipeline.media import audio_digest, clip_below
+from earmark.tasks.pipeline.mirror import bring, bring_folder, is_list
+from earmark.tasks.pipeline.plan import Plan, make_plan
+from earmark.tasks.pipeline.preflight import Peek
+from earmark.tasks.pipeline.progress import working
+from earmark.tasks.pipeline.references import references_of
+from earmark.tasks.pipeline.step import Done, step
 from earmark.tasks.store.manifest import digest_of
 from earmark.tasks.store.parquet import record_schema, write_rows
 from earmark.tasks.store.staging import Stage
@@ -40,12 +40,12 @@ LOCAL_BATTLES = (".json", ".json.gz")
 
 
 def plan_build(config: HumanPreferences, store: Store, inputs: dict[str, str] | None = None) -> Plan:
-    """What a version would be made from; says whether there is anything to build."""
+    """Plan a version from its inputs; report whether there is anything to build."""
     return make_plan(CORPUS, config, store, partial(digest_inputs, config, store), inputs=inputs)
 
 
 def digest_inputs(config: HumanPreferences, store: Store) -> dict[str, str]:
-    """SHA-256 of every export, of the audio that they name if it is looked at, and what tells one salt from another."""
+    """Return the SHA-256 of every export, of its audio if the build reads it, and the salt's digest."""
     digests = {"salt": salt_digest(salt_of(config.salt, store.root))}
     for source in config.sources:
         _bring_lists(config, source)
@@ -59,7 +59,7 @@ def digest_inputs(config: HumanPreferences, store: Store) -> dict[str, str]:
 
 
 def peeks(config: HumanPreferences) -> Iterator[Peek]:
-    """What is looked at before a build starts: each file, or each folder of them."""
+    """Return the inputs read before a build starts: each file, or each folder of them."""
     for source in config.sources:
         audio = config.audio != "none" and source.clips == "here"
         parts = [source.model_copy(update={"files": (written,)}) for written in source.files]
@@ -68,7 +68,7 @@ def peeks(config: HumanPreferences) -> Iterator[Peek]:
             yield Peek(name, partial(_peek, config, part), partial(_clips, root_of(config, source)) if audio else None)
 
 
-def _peek(config: HumanPreferences, source: Source) -> Iterator[Vote | MusicRating | Reject | Note]:
+def _peek(config: HumanPreferences, source: VoteSource) -> Iterator[Vote | MusicRating | Reject | Note]:
     _bring_lists(config, source)
     bring((file.path for file in input_files(config, source)), stream=True)
     yield from read_source(config, source)
@@ -78,40 +78,40 @@ def _clips(root: Root, row: Vote | MusicRating) -> list[Path | AudioFault]:
     return [clip_below(root, name) for name in _clips_of(row)]
 
 
-def _bring_lists(config: HumanPreferences, source: Source) -> None:
-    """Bring what lies behind URLs: a published folder's lists, and of the folders in `files` the `.json` files."""
+def _bring_lists(config: HumanPreferences, source: VoteSource) -> None:
+    """Bring lists behind URLs: a published folder's lists, and the `.json` files of the folders in `files`."""
     if layout_of(source).find:
         bring_folder(config.path(source.root), is_list)
     for written in source.files:
         bring_folder(_path(config, source, written), lambda name: name.lower().endswith(LOCAL_BATTLES))
 
 
-def layout_of(source: Source) -> VoteLayout:
-    """The layout that a source is in."""
+def layout_of(source: VoteSource) -> VoteLayout:
+    """Return the layout of a source."""
     return VOTE_LAYOUTS.find(source.format)
 
 
-def split_rule(source: Source) -> str:
-    """How a source's rows come into splits."""
+def split_rule(source: VoteSource) -> str:
+    """Return the rule placing a source's rows in splits."""
     return source.split or layout_of(source).split
 
 
-def drops_ties(source: Source) -> bool:
-    """Whether votes for neither clip are rejects."""
+def drops_ties(source: VoteSource) -> bool:
+    """Return whether votes for neither clip are rejects."""
     return source.ties == "drop" if source.ties else layout_of(source).drops_ties
 
 
-def drops_bad(source: Source) -> bool:
-    """Whether votes that both clips are bad are rejects."""
+def drops_bad(source: VoteSource) -> bool:
+    """Return whether votes calling both clips bad are rejects."""
     return source.ties == "drop-bad" or drops_ties(source)
 
 
-def _path(config: HumanPreferences, source: Source, written: str) -> Path:
+def _path(config: HumanPreferences, source: VoteSource, written: str) -> Path:
     return config.path(below(source.root, written))
 
 
-def _files_digests(config: HumanPreferences, source: Source) -> dict[str, str]:
-    """SHA-256 of each file; of a folder's together, since files in it may be named after single votes."""
+def _files_digests(config: HumanPreferences, source: VoteSource) -> dict[str, str]:
+    """Return the SHA-256 of each file; one for all files of a folder, since they may be named after single votes."""
     if layout_of(source).find:
         return file_digests((file.name, file.path) for file in input_files(config, source))
     digests: list[tuple[str, str]] = []
@@ -122,11 +122,11 @@ def _files_digests(config: HumanPreferences, source: Source) -> dict[str, str]:
     return distinct(digests)
 
 
-def input_files(config: HumanPreferences, source: Source) -> list[ListFile]:
-    """Every file that a source consists of; a folder stands for the `.json` files in it, by name.
+def input_files(config: HumanPreferences, source: VoteSource) -> list[ListFile]:
+    """List every file of a source; a folder stands for the `.json` files in it, by name.
 
     Raises:
-        InputError: the config names none, a folder holds none, or an ending is none that is read.
+        InputError: the config names none, a folder holds none, or an ending is unsupported.
     """
     if find := layout_of(source).find:
         files = find(source.name, config.path(source.root))
@@ -139,7 +139,7 @@ def input_files(config: HumanPreferences, source: Source) -> list[ListFile]:
     return [file for written, path in places for file in _files_of(source, written, path)]
 
 
-def _files_of(source: Source, written: str, path: Path) -> list[ListFile]:
+def _files_of(source: VoteSource, written: str, path: Path) -> list[ListFile]:
     if not path.is_dir():
         return [_list_file(source, written, path)]
     inside = sorted(one for one in path.iterdir() if one.name.lower().endswith(LOCAL_BATTLES))
@@ -151,23 +151,23 @@ def _files_of(source: Source, written: str, path: Path) -> list[ListFile]:
     return files
 
 
-def _list_file(source: Source, written: str, path: Path) -> ListFile:
+def _list_file(source: VoteSource, written: str, path: Path) -> ListFile:
     name = f"{source.name}/{without_place(written)}"
     return ListFile(path, name, "", "json" if layout_of(source).documents else kind_of(source.name, written))
 
 
-def read_source(config: HumanPreferences, source: Source) -> Iterator[Vote | MusicRating | Reject | Note]:
-    """What a source's files hold, in order."""
+def read_source(config: HumanPreferences, source: VoteSource) -> Iterator[Vote | MusicRating | Reject | Note]:
+    """Yield the content of a source's files, in order."""
     yield from layout_of(source).read(source, input_files(config, source), str(root_of(config, source).folder))
 
 
-def root_of(config: HumanPreferences, source: Source) -> Root:
-    """Where a source's clips lie."""
+def root_of(config: HumanPreferences, source: VoteSource) -> Root:
+    """Return the folder of a source's clips."""
     return Root(config.path(source.audio_root or source.root), source.links)
 
 
-def named_audio(config: HumanPreferences, source: Source) -> dict[str, Path | AudioFault]:
-    """Every clip that a source names."""
+def named_audio(config: HumanPreferences, source: VoteSource) -> dict[str, Path | AudioFault]:
+    """Return every clip named by a source."""
     rows = (row for row in read_source(config, source) if isinstance(row, Vote | MusicRating))
     root = root_of(config, source)
     return {name: clip_below(root, name) for name in sorted({n for row in rows for n in _clips_of(row)})}
@@ -179,7 +179,7 @@ def _clips_of(row: Vote | MusicRating) -> list[str]:
 
 
 class Exports(NamedTuple):
-    """What was read of the sources, with people's ids hashed."""
+    """The imported rows, with people's ids hashed."""
 
     votes: Path  # Parquet, columns `VOTES_READ`
     ratings: Path  # Parquet, columns `RATINGS_READ`
@@ -209,8 +209,10 @@ def import_sources(stage: Stage, config: HumanPreferences) -> Done[Exports]:
     return Done(exports, votes, *([ratings] if rated else []))
 
 
-def _take(intake: Intake, config: HumanPreferences, source: Source, table: str, salt: str) -> Iterator[tuple[Any, ...]]:
-    """Read a source; a vote or a reject is kept without what names its author, but with the author's key."""
+def _take(
+    intake: Intake, config: HumanPreferences, source: VoteSource, table: str, salt: str
+) -> Iterator[tuple[Any, ...]]:
+    """Read a source; replace the author's name in votes and rejects by the author's key."""
     key = partial(annotator_key, salt, source.name)
     first = len(intake.rejects)
     for row in intake.take(read_source(config, source), table, config.limit):
@@ -220,6 +222,6 @@ def _take(intake: Intake, config: HumanPreferences, source: Source, table: str, 
             row = row._replace(annotator=None if who is None else key(who), feedback=feedback)
         yield (source.name, *row)
     for at, (name, reject) in enumerate(intake.rejects[first:], first):
-        if reject.author is not None:  # it leaves with who cast the vote
+        if reject.author is not None:  # it is withdrawn with the vote's author
             made_from = (("annotator", key(reject.author)),)
             intake.rejects[at] = (name, reject._replace(made_from=made_from, author=None))

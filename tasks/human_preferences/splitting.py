@@ -1,4 +1,4 @@
-"""Which split a comparison belongs to: what shares a prompt or a clip stays together; the test split is balanced."""
+"""Place comparisons in splits: shared prompts or clips stay together; the test split is balanced."""
 
 from __future__ import annotations
 
@@ -6,41 +6,41 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
-from earmark.tasks.build.grouping import group
-from earmark.tasks.build.quotas import share_out
+from earmark.tasks.pipeline.grouping import group
+from earmark.tasks.pipeline.quotas import share_out
 
 STRONGEST = ("test", "validation", "train")
 
 
 @dataclass(frozen=True)
-class Piece:
+class SplitItem:
     """A comparison, or a rated clip."""
 
-    ties: Sequence[Hashable]  # what it has in common with others: its prompt, its clips
-    fixed: str | None  # the split that its source names; None if it is to be drawn
-    cell: str | None  # what the drawn splits are balanced over; None for what is not counted, such as rated clips
+    ties: Sequence[Hashable]  # shared things: its prompt, its clips
+    fixed: str | None  # the split named by its source; None if it is to be drawn
+    cell: str | None  # cell for balancing the drawn splits; None for pieces not counted, such as rated clips
     draw: str  # its place in the drawing, by seeded hash
-    size: int = 1  # how many samples it is: its votes, or 1
+    size: int = 1  # its number of samples: its votes, or 1
 
 
-def place(pieces: Sequence[Piece], wanted: Mapping[str, int]) -> tuple[list[str], dict[str, int]]:
+def place(pieces: Sequence[SplitItem], wanted: Mapping[str, int]) -> tuple[list[str], dict[str, int]]:
     """Give each piece a split.
 
-    Pieces that share anything, directly or by others, form a group, and a group has one split: the strongest that a
-    source names for one of its pieces (test, validation, train), else one that is drawn. Groups are drawn in the order
-    of their first piece's hash (the smallest hash would favour large groups), each taken if no cell gets more than its
-    share, then those that fit in what is left; the others are training data.
+    Pieces sharing anything, directly or through others, form a group, and a group has one split: the strongest named by
+    a source for one of its pieces (test, validation, train), else a drawn one. Groups are drawn in the order
+    of their first piece's hash (the smallest hash would favour large groups), each taken if no cell exceeds its
+    share, then groups fitting in the rest; the others are training data.
 
     Args:
         pieces: all of them.
-        wanted: how many samples to draw into a split, in the order of drawing.
+        wanted: samples to draw into a split, in the order of drawing.
 
     Returns:
-        The split of each piece, and how many samples were drawn into each.
+        The split of each piece, and the number of samples drawn into each.
     """
     groups = group([piece.ties for piece in pieces])
     split: dict[int, str] = {}
-    free: dict[int, list[Piece]] = defaultdict(list)
+    free: dict[int, list[SplitItem]] = defaultdict(list)
     for piece, number in zip(pieces, groups, strict=True):
         if piece.fixed:
             split[number] = min(piece.fixed, split.get(number, "train"), key=STRONGEST.index)
@@ -54,7 +54,7 @@ def place(pieces: Sequence[Piece], wanted: Mapping[str, int]) -> tuple[list[str]
     return [split.get(number, "train") for number in groups], drawn
 
 
-def _cells(pieces: Sequence[Piece]) -> Counter[str]:
+def _cells(pieces: Sequence[SplitItem]) -> Counter[str]:
     cells: Counter[str] = Counter()
     for piece in pieces:
         if piece.cell:
@@ -63,7 +63,7 @@ def _cells(pieces: Sequence[Piece]) -> Counter[str]:
 
 
 def _balanced(groups: Sequence[tuple[int, Counter[str]]], count: int) -> list[int]:
-    """Groups with as many pieces as wanted, spread evenly over the cells as far as these reach."""
+    """Return groups with as many samples as wanted, spread evenly over the cells as far as possible."""
     available: Counter[str] = Counter()
     for _, cells in groups:
         available.update(cells)
@@ -76,7 +76,7 @@ def _balanced(groups: Sequence[tuple[int, Counter[str]]], count: int) -> list[in
             left.subtract(cells)
             chosen[number] = None
     room = count - sum(cells.total() for number, cells in groups if number in chosen)
-    for number, cells in groups:  # what is left goes to groups that overfill a cell, since a group is not divided
+    for number, cells in groups:  # the rest goes to groups overfilling a cell, since a group is not divided
         if number not in chosen and 0 < cells.total() <= room:
             chosen[number] = None
             room -= cells.total()

@@ -1,1 +1,1 @@
-"""Published layouts in, rows and rejects out: one file per layout, streaming, no Prefect."""
+"""Read published layouts into rows and rejects: a file per layout, streaming, without Prefect."""

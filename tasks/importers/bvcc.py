@@ -1,8 +1,8 @@
-"""BVCC, the corpus of the VoiceMOS Challenge 2022's main track (Cooper and Yamagishi 2021, 2022).
+"""Read BVCC, the corpus of the VoiceMOS Challenge 2022's main track (Cooper and Yamagishi 2021, 2022).
 
 `main/DATA/sets` holds, without headers, `{train,val,test}_mos_list.txt` (`sys64e2f-utt491a78a.wav,4.0`) and the
 ratings behind them in `TRAINSET`, `DEVSET` and `TESTSET` (`system,wav,score,ignored,listener`, the listener's id
-being the third `_` field of the last). The ratings are preferred. What is said is not published with the lists:
+being the third `_` field of the last). The ratings are preferred. The lists publish no spoken text:
 `transcriptions_clustered.csv` of UTMOS (Saeki et al. 2022) gives a cluster of equal texts, -1 where there is none.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from earmark.schemas.mos_preferences import Source
+from earmark.schemas.rating_sources import Source
 from earmark.tasks.importers.cells import BadRow, clip, identifier, score, shown
 from earmark.tasks.importers.lists import (
     Cells,
@@ -24,6 +24,7 @@ from earmark.tasks.importers.lists import (
     list_file,
     parsed,
     published,
+    scale_of,
 )
 from earmark.tasks.importers.rows import Imported, Note, Rating, Reject
 
@@ -38,7 +39,7 @@ TEXTS = "transcriptions_clustered.csv"
 
 
 def find(source: Source, root: Path) -> Found:
-    """The lists, and the clusters of texts where they are there."""
+    """Find the lists, and the clusters of texts if present."""
     found = find_parts(source, root, FOLDERS, PARTS)
     places = dict.fromkeys(("", found.folder, "main/DATA", "DATA", "main"))
     for place in places:
@@ -50,7 +51,7 @@ def find(source: Source, root: Path) -> Found:
 
 
 def read(source: Source, root: Path) -> Imported:
-    """Yield ratings, or means where a split has none."""
+    """Yield ratings, or means for a split without ratings."""
     release = find(source, root)
     yield from release.notes
     texts: dict[str, str] = {}
@@ -77,7 +78,7 @@ def _rating(
     system, dash, _ = wav.partition("-")
     if not system or not dash:
         raise BadRow("bad_id", f"expected <system>-<utterance>.wav, found '{shown(wav)}'")
-    value = score(score_cell, *source.scale)
+    value = score(score_cell, scale_of(source))
     listener = _listener(cells, system) if rated else None
     content = texts.get(wav.removesuffix(".wav"))
     place = audio + wav if audio else None
@@ -94,7 +95,7 @@ def _listener(cells: Cells, system: str) -> str:
 
 
 def _read_texts(file: ListFile) -> tuple[dict[str, str], int]:
-    """Cluster by clip, and how many lines could not be read."""
+    """Return the cluster of each clip, and the number of unreadable lines."""
     texts: dict[str, str] = {}
     unread = 0
     for _, cells in headed_rows(file, ("wav_name", "cluster")):
@@ -108,4 +109,4 @@ def _read_texts(file: ListFile) -> tuple[dict[str, str], int]:
     return texts, unread
 
 
-LAYOUT = published(find, read)
+LAYOUT = published(find, read, signature=r"(sys[0-9a-f]{5},)?sys[0-9a-f]{5}-utt[0-9a-f]{7}(\.wav)?,")

@@ -1,6 +1,6 @@
-"""The layouts of caption sets, `captions.<format>` among the entry points `earmark.importers`.
+"""Register the layouts of caption sets, `captions.<format>` among the entry points `earmark.importers`.
 
-A set says which clip a text is of, and what it says.
+A set pairs clips with texts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from earmark.schemas.errors import InputError
 from earmark.schemas.places import without_place
 from earmark.schemas.registry import Registry
-from earmark.tasks.importers.captions import Caption, read_captions
+from earmark.tasks.importers.captions import ListedCaption, read_captions
 from earmark.tasks.importers.cells import BadRow, clip, given, identifier, shown
 from earmark.tasks.importers.lists import ListFile
 from earmark.tasks.importers.music import words
@@ -25,13 +25,13 @@ from earmark.tasks.importers.table import kind_of, named_rows
 
 
 class Instruction(NamedTuple):
-    """What a caption set says of one clip."""
+    """A caption set's entry for a clip."""
 
     item: str  # the row's id, with the text's column where a row holds several
     audio: str  # path below the set's audio folder
     text: str
-    group: str | None  # what the set says belongs together: a recording, an artist; `youtube:ID` is one for all sets
-    model: str | None  # what generated the audio
+    group: str | None  # groups of the set, such as a recording or an artist; `youtube:ID` is shared by all sets
+    model: str | None  # generator of the audio
     source_file: str
     line: int
 
@@ -40,13 +40,13 @@ class Instruction(NamedTuple):
 class CaptionLayout:
     """A layout of caption sets."""
 
-    # yields one instruction or one reject for each text, in order; gets the list, its path as the config writes it, the
-    # folder of the audio (absolute; clips may not leave it), and the config's pattern of a clip's file below it
+    # Yields an instruction or a reject for each text, in order. Arguments: the list, its path as the config writes it,
+    # the absolute folder of the audio (no clip may leave it), and the config's pattern of a clip's file below it.
     read: Callable[[Path, str, str, str | None], Iterator[Instruction | Reject | Note]]
 
 
-class Columns(NamedTuple):
-    """Where a table keeps what: columns, and the clip's file as a pattern of them."""
+class CaptionColumns(NamedTuple):
+    """Columns of a table, and a pattern of them for the clip's file."""
 
     item: str
     texts: tuple[str, ...]
@@ -54,36 +54,41 @@ class Columns(NamedTuple):
     group: str | None = None
     model: str | None = None
     some_texts: bool = False  # whether a row may leave texts out
-    kind: str = ""  # of the file, where its ending does not tell
-    video: str | None = None  # instead of a group: the column whose file or id begins with that of a YouTube video
+    kind: str = ""  # type of the file, if its ending does not show it
+    video: str | None = None  # instead of a group: the column whose file or id begins with the id of a YouTube video
 
 
 YOUTUBE = "youtube:"
 _VIDEO = re.compile(r"(?:.*/)?([\w-]{11})(?:_[^/]*)?(?:\.\w+)?")
 
 
-TABLES: dict[str, Columns] = {
-    "audiocaps": Columns("audiocap_id", ("caption",), "{youtube_id}_{start_time}.wav", video="youtube_id"),
-    "clotho": Columns("file_name", tuple(f"caption_{n}" for n in range(1, 6)), "{file_name}", some_texts=True),
-    # Ends in .json; data_aug2/ID_1.wav was made of data/ID.wav, and that is MusicCaps' clip of the video.
-    "musicbench": Columns("location", ("main_caption",), "{location}", kind="jsonl", video="location"),
-    "musiccaps": Columns("ytid", ("caption",), "{ytid}.wav", video="ytid"),
-    "song-describer": Columns("caption_id", ("caption",), "{path}", "artist_id"),
-    "instruct-tts": Columns("id", ("APS", "DSD", "RP"), "{id}.wav", some_texts=True),
-    "table": Columns("id", ("text",), "{audio}", "group", "model"),
+LP_TEXTS = ("caption_writing", "caption_summary", "caption_paraphrase")
+TABLES: dict[str, CaptionColumns] = {
+    "audiocaps": CaptionColumns("audiocap_id", ("caption",), "{youtube_id}_{start_time}.wav", video="youtube_id"),
+    "clotho": CaptionColumns("file_name", tuple(f"caption_{n}" for n in range(1, 6)), "{file_name}", some_texts=True),
+    # Ends in .json. data_aug2/ID_1.wav derives from data/ID.wav, MusicCaps' clip of the video.
+    "musicbench": CaptionColumns("location", ("main_caption",), "{location}", kind="jsonl", video="location"),
+    "musiccaps": CaptionColumns("ytid", ("caption",), "{ytid}.wav", video="ytid"),
+    "song-describer": CaptionColumns("caption_id", ("caption",), "{path}", "artist_id"),
+    # Captions generated from attributes are left out, as its authors advise.
+    "lp-musiccaps": CaptionColumns("fname", LP_TEXTS, "{fname}.wav", some_texts=True, video="ytid"),
+    "lp-musiccaps-mtt": CaptionColumns("track_id", LP_TEXTS, "{path}", some_texts=True),
+    "wavcaps": CaptionColumns("id", ("caption",), "{id}.flac"),  # JSON of one source; its rows stand under `data`
+    "instruct-tts": CaptionColumns("id", ("APS", "DSD", "RP"), "{id}.wav", some_texts=True),
+    "table": CaptionColumns("id", ("text",), "{audio}", "group", "model"),
 }
 
 
 def read_caption_set(
     path: Path, written: str, layout: str, root: Path, pattern: str | None = None
 ) -> Iterator[Instruction | Reject | Note]:
-    """Yield one instruction or one reject for each text, in order.
+    """Yield an instruction or a reject for each text, in order.
 
     Args:
-        written: the list as the config writes it; rows and rejects name it.
-        layout: one of `CAPTION_LAYOUTS`.
+        written: the list as the config writes it, for rows and rejects.
+        layout: a name in `CAPTION_LAYOUTS`.
         root: folder of the audio, absolute; clips may not leave it.
-        pattern: a clip's file below it, with columns in braces; without it, the layout's own.
+        pattern: a clip's file below the folder, with columns in braces; default: the layout's own.
 
     Raises:
         InputError: the list or a column is missing, or the pattern has no column.
@@ -92,14 +97,14 @@ def read_caption_set(
 
 
 def _read_table(
-    form: Columns, path: Path, written: str, root: str, pattern: str | None
+    form: CaptionColumns, path: Path, written: str, root: str, pattern: str | None
 ) -> Iterator[Instruction | Reject | Note]:
-    """The texts of a table; its list and the wanted columns must be there."""
+    """Read the texts of a table; require the list and the wanted columns."""
     pattern = pattern or form.audio
     fields = fields_of(pattern)
     name = without_place(written)
     texts = form.texts
-    wanted = (form.item, *fields, *(() if form.some_texts else texts))
+    wanted = (form.item, *fields, *((form.video,) if form.video else ()), *(() if form.some_texts else texts))
     optional = (*(texts if form.some_texts else ()), form.group, form.model)
     seen: set[str] = set()
     file = ListFile(path, name, "", form.kind or kind_of(name, written))
@@ -111,10 +116,10 @@ def _read_table(
 
 
 def fields_of(pattern: str) -> tuple[str, ...]:
-    """The columns that a pattern names.
+    """Return the columns named by a pattern.
 
     Raises:
-        InputError: it is no pattern, or names none.
+        InputError: no pattern, or a pattern without columns.
     """
     try:
         fields = tuple(field for _, field, _, _ in string.Formatter().parse(pattern) if field is not None)
@@ -126,7 +131,7 @@ def fields_of(pattern: str) -> tuple[str, ...]:
 
 
 def _texts(
-    row: dict[str, Any], form: Columns, pattern: str, root: str, place: tuple[str, int], seen: set[str]
+    row: dict[str, Any], form: CaptionColumns, pattern: str, root: str, place: tuple[str, int], seen: set[str]
 ) -> Iterator[Instruction | Reject]:
     columns = [name for name in form.texts if given(row.get(name))] if form.some_texts else list(form.texts)
     for column in columns or form.texts[:1]:
@@ -149,7 +154,7 @@ def _texts(
 
 
 def video_of(name: str) -> str | None:
-    """The YouTube video that a clip's id or file is of, as a group of all sets; None where the name tells none.
+    """Return the YouTube video of a clip's id or file as a group shared by all sets; None if the name has no video id.
 
     A video's id has eleven letters, digits, `-` or `_`; a start, an end or an augmentation's number follow after `_`.
     """
@@ -158,18 +163,18 @@ def video_of(name: str) -> str | None:
 
 
 def _audio(row: dict[str, Any], pattern: str, root: str) -> str:
-    """A clip's file. A column's value is a name or path below the root, wherever the pattern puts it."""
+    """Return a clip's file. Each column value is a name or path below the root, at any place in the pattern."""
     values = {field: clip(row[field], root) for field in fields_of(pattern)}
     return clip(pattern.format(**values), root)
 
 
 def _read_list(path: Path, written: str, root: str, pattern: str | None) -> Iterator[Instruction | Reject | Note]:
-    """JSON or TSV of a clip and its caption, as `read_captions` reads."""
+    """Read clips and captions from JSON or TSV by `read_captions`."""
     pattern = pattern or "{path}"
     if set(fields_of(pattern)) != {"path"}:
         raise InputError(f"audio: expected '{{path}}' alone in the pattern of a caption list, found '{pattern}'")
     for caption in read_captions(path, written):
-        if not isinstance(caption, Caption):
+        if not isinstance(caption, ListedCaption):
             yield caption
             continue
         try:

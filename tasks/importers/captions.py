@@ -1,7 +1,7 @@
-"""Caption sets in the forms that the text-to-music baseline reads and writes.
+"""Read caption sets in the text-to-music baseline's JSON and TSV forms.
 
 `jamendo_qwen.json` is one array, `[{"path": "00/1085700.mp3", "caption": "…"}]`, with the path of the original audio;
-`jamendo_train.tsv` holds `id<tab>caption` lines, without quoting and with or without that header.
+`jamendo_train.tsv` holds `id<tab>caption` lines, without quoting and with or without a header.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from earmark.tasks.importers.rows import Note, Reject
 HEADER = ["id", "caption"]
 
 
-class Caption(NamedTuple):
-    """What a caption set says of one clip."""
+class ListedCaption(NamedTuple):
+    """A caption set's text for a clip."""
 
-    item: str  # the clip, as the set names it: a path or an id
+    item: str  # the clip in the set's words: a path or an id
     text: str
     source_file: str
     line: int  # line of a TSV, or place in a JSON array, from 1
-    source: str | None = None  # whose clip it is, where the set says so
+    source: str | None = None  # the clip's dataset, if the set names it
 
 
-def read_captions(path: Path, written: str) -> Iterator[Caption | Reject | Note]:
-    """Yield one caption or one reject for each line or object of a `.json` or `.tsv` file (also `.gz`), in order.
+def read_captions(path: Path, written: str) -> Iterator[ListedCaption | Reject | Note]:
+    """Yield a caption or a reject for each line or object of a `.json` or `.tsv` file (also `.gz`), in order.
 
     Rows and rejects name the file by `written`, its path as the config writes it.
 
@@ -50,8 +50,8 @@ def read_captions(path: Path, written: str) -> Iterator[Caption | Reject | Note]
             raise InputError(f"{name}: expected captions in a file ending in .json or .tsv, found '{shown(written)}'")
     lines: dict[str, int] = {}
 
-    def parse(cells: Cells, line: int) -> Caption:
-        caption = Caption(identifier(cells[0], "item"), words(cells[1], "caption") or "", name, line)
+    def parse(cells: Cells, line: int) -> ListedCaption:
+        caption = ListedCaption(identifier(cells[0], "item"), words(cells[1], "caption") or "", name, line)
         require_once(lines, caption.item, line, "clip")
         return caption
 

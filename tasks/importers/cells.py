@@ -1,26 +1,36 @@
-"""What a cell of a list may hold: scores, counts, ids, paths of clips. Whatever else it holds is a `BadRow`."""
+"""Parse the cells of lists: scores, counts, ids, paths of clips. Raise `BadRow` for any other content."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 from earmark.schemas.places import place_of
 from earmark.schemas.tables import SPLIT_ALIASES, SPLITS
 
-LONGEST_ID = 1024  # characters; longer ones are a misread row, not a name
-SHOWN = 80  # characters of a value that messages repeat
+LONGEST_ID = 1024  # characters; a longer id is a misread row
+SHOWN = 80  # characters of a value repeated in messages
 
 
 _absolute: ContextVar[list[tuple[str, str]] | None] = ContextVar("absolute", default=None)
 
 
+class Scale(NamedTuple):
+    """Range and missing values of a rating."""
+
+    low: float
+    high: float
+    missing: frozenset[str | float] = frozenset()  # numbers, and lower-case texts, meaning no rating
+    turned: bool = False  # whether the lowest is the best
+
+
 class BadRow(Exception):
-    """A row that cannot become a rating; the reader of its list turns it into a `Reject`."""
+    """A row without a valid rating; the reader of its list turns it into a `Reject`."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
@@ -28,19 +38,24 @@ class BadRow(Exception):
         self.detail = detail
 
 
+class BadList(BadRow):
+    """A row proving the whole list misread: reading of the list stops."""
+
+
 def shown(value: object) -> str:
-    """The beginning of a value, on one line and free of control characters and lone surrogates."""
+    """Return the beginning of a value on a single line, free of control characters and lone surrogates."""
     text = value if isinstance(value, str) else str(value)
     return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text[:SHOWN])
 
 
 def given(cell: Any) -> bool:
-    """Whether a cell holds anything but space."""
+    """Return whether a cell holds anything but space."""
     return cell is not None and cell != [] and not (isinstance(cell, str | bytes) and not cell.strip())
 
 
 def number(cell: Any) -> float:
-    """A number as lists write it (`4`, `4.0`, ` 4.0 `, `4e0`); NaN for everything else, such as `4_0`, `4,5`, True."""
+    """Parse a number as lists write it (`4`, `4.0`, ` 4.0 `, `4e0`); return NaN for others, such as `4_0`, `4,5`,
+    True."""
     if cell.__class__ is str:
         if "_" in cell or not cell.isascii():  # float() takes both, no list means both
             return math.nan
@@ -52,11 +67,54 @@ def number(cell: Any) -> float:
         return math.nan
 
 
-def score(cell: Any, low: float, high: float) -> float:
-    """A rating or a mean on the source's scale."""
+# "4,75" and "5 - Excellent": a decimal comma, and a rating followed by its label.
+_WRITTEN = re.compile(r"\s*([+-]?\d+(?:[.,]\d+)?)\s*(?:[-–—:=().]+\s*[^\d\s].*)?")
+
+
+def rating_number(cell: Any) -> float:
+    """Parse a rating as people write it: a number, also with a decimal comma or followed by words; else return NaN."""
     value = number(cell)
-    if low <= value <= high:
+    if value == value or not isinstance(cell, str):
         return value
+    match = _WRITTEN.fullmatch(cell)
+    return number(match[1].replace(",", ".")) if match else math.nan
+
+
+NEXT_STEP = 1.0  # points beyond a scale at which a rating looks like its next step
+NOISE = 0.01  # points beyond a scale within a mean's rounding
+
+
+def missing_cells(written: Iterable[str | float | bool]) -> frozenset[str | float]:
+    """Normalise the config's `not_a_rating` cells for comparison in `score`."""
+    return frozenset(_comparable(cell) for cell in written)
+
+
+def _comparable(cell: Any) -> str | float:
+    value = number(cell)
+    return value if value == value else str(cell).strip().lower()
+
+
+def score(cell: Any, scale: Scale) -> float:
+    """Return a rating or a mean on the source's scale, inverted if the lowest is the best.
+
+    Raises:
+        BadRow: the cell holds no such rating.
+        BadList: the cell looks like the next step of the scale, so the scale does not fit the list.
+    """
+    low, high, missing, turned = scale
+    value = rating_number(cell)
+    if missing and ("" if cell is None or cell != cell else _comparable(cell)) in missing:
+        raise BadRow("not_a_rating", f"not_a_rating holds '{shown(cell)}'")
+    if low <= value <= high:
+        return round(low + high - value, 9) if turned else value
+    beyond = max(low - value, value - high)
+    if NOISE < beyond <= NEXT_STEP:
+        ends = (math.floor(min(low, value)), math.ceil(max(high, value)))
+        raise BadList(
+            "score_out_of_scale",
+            f"{value:g} looks like the next step of scale = [{low:g}, {high:g}]: write scale = [{ends[0]}, {ends[1]}], "
+            f"or not_a_rating = [{value:g}]",
+        )
     if not given(cell):
         raise BadRow("score_missing", f"expected a score from {low:g} to {high:g}, found an empty cell")
     if math.isfinite(value):
@@ -65,7 +123,7 @@ def score(cell: Any, low: float, high: float) -> float:
 
 
 def votes(cell: Any) -> int:
-    """How many ratings a mean stands on; `8.0` is read as 8."""
+    """Return the number of ratings behind a mean; read `8.0` as 8."""
     if not given(cell):
         raise BadRow("missing_votes", "expected a number of votes, found an empty cell")
     value = number(cell)
@@ -75,7 +133,7 @@ def votes(cell: Any) -> int:
 
 
 def deviation(cell: Any) -> float:
-    """The standard deviation of the ratings behind a mean."""
+    """Return the standard deviation of the ratings behind a mean."""
     if not given(cell):
         raise BadRow("missing_mos_std", "expected a standard deviation, found an empty cell")
     value = number(cell)
@@ -85,11 +143,11 @@ def deviation(cell: Any) -> float:
 
 
 def identifier(cell: Any, word: str) -> str:
-    """An id without the space around it.
+    """Return an id without the space around it.
 
     Args:
-        cell: text, or what a Parquet or JSON cell holds.
-        word: what the id names; an empty cell is rejected as `missing_<word>`.
+        cell: text, or the value of a Parquet or JSON cell.
+        word: the kind of id; an empty cell is rejected as `missing_<word>`.
     """
     text: str = cell.strip() if cell.__class__ is str else _as_text(cell, word).strip()
     if text and len(text) <= LONGEST_ID and text.isprintable():
@@ -98,28 +156,33 @@ def identifier(cell: Any, word: str) -> str:
         raise BadRow(f"missing_{word}", f"expected a {word}, found an empty cell")
     if len(text) > LONGEST_ID:
         raise BadRow("bad_id", f"expected a {word} of at most {LONGEST_ID} characters, found {len(text)}")
-    for char in text:  # spaces of other scripts are no fault; control characters and lone surrogates are
+    for char in text:  # spaces of other scripts are allowed; control characters and lone surrogates are not
         if ord(char) < 32 or 127 <= ord(char) < 160 or 0xD800 <= ord(char) < 0xE000:
             raise BadRow("bad_id", f"expected a {word} without control characters, found '{shown(text)}'")
     return text
 
 
 def clip(cell: Any, root: str) -> str:
-    """The name or path of a clip, which may not leave the folder that the list belongs to.
+    """Return a clip's name or path below the list's folder; reject a path outside it.
 
     Args:
         cell: a path with `/` between its parts.
-        root: that folder, absolute; a path that starts with it, or a URL of what lies in it, is made relative to it.
+        root: the folder, absolute; a path below it, or a URL of a file in it, is made relative to it.
     """
     text = identifier(cell, "file")
     if text[0] != "/" and ".." not in text and "\\" not in text and ":" not in text:
         return text
     place = str(place_of(text)) if text.startswith(("s3://", "hf://datasets/")) else text
     drive = len(text) > 1 and text[1] == ":" and text[0].isalpha()
-    if drive or "\\" in text or ".." in text.split("/"):
+    if drive or "\\" in text:
+        expected = "expected a path below the root: replace its '\\' by '/' in the list"
+        raise BadRow(
+            "path_outside_root", f"{expected}{' and leave out its drive' if drive else ''}, found '{shown(text)}'"
+        )
+    if ".." in text.split("/"):
         raise BadRow("path_outside_root", f"expected a path below the root, with '/' only, found '{shown(text)}'")
     if place[0] == "/":
-        if not place.startswith(root + "/"):
+        if not place.startswith(root.rstrip("/") + "/"):
             raise BadRow("path_outside_root", f"expected a path below the root, found '{shown(text)}'")
         relative = PurePosixPath(place).relative_to(root).as_posix()
         if (decided := _absolute.get()) is not None:
@@ -130,9 +193,9 @@ def clip(cell: Any, root: str) -> str:
 
 @contextmanager
 def absolute_clips() -> Iterator[list[tuple[str, str]]]:
-    """While rows are read, collect the clips that lists name by an absolute path or URL: cell, and path below the root.
+    """Collect clips named by an absolute path or URL while rows are read: cell, and path below the root.
 
-    This is all that a root decides about rows: any other absolute path is a reject, any relative one stays as it is.
+    A root decides nothing else about rows: other absolute paths are rejects, relative ones stay unchanged.
     """
     decided: list[tuple[str, str]] = []
     before = _absolute.set(decided)
@@ -143,7 +206,7 @@ def absolute_clips() -> Iterator[list[tuple[str, str]]]:
 
 
 def split_name(cell: Any) -> str:
-    """One of our splits, from ours or a publisher's word for it."""
+    """Return the split for Earmark's or a publisher's name of it."""
     text = identifier(cell, "split")
     split = SPLIT_ALIASES.get(text.lower(), text.lower())
     if split not in SPLITS:
@@ -152,7 +215,8 @@ def split_name(cell: Any) -> str:
 
 
 def _as_text(cell: Any, word: str) -> str:
-    """The text of a cell that JSON or Parquet gave a type; 3.0 is `3`, as where a missing value made floats of ints."""
+    """Return the text of a typed cell from JSON or Parquet; 3.0 gives `3`, since missing values turn ints into
+    floats."""
     if cell is None or cell != cell:
         return ""
     if isinstance(cell, bytes):

@@ -1,10 +1,10 @@
-"""CMI-Pref (CMI-RewardBench): JSON lines of single votes, in the two spellings of its releases.
+"""Read CMI-Pref (CMI-RewardBench): JSON lines of single votes, in the two spellings of its releases.
 
 One spells `audio-path, audio2, prompt, "prompt id", "user id", preference-musicality, …`, the other `audio-a, audio-b,
 text, ref-audio, user_id, feedback, total_listening_time_a, …`. Absent values are empty texts; confidences are texts
-from 1.0 to 5.0 by half steps. No lyrics mean instrumental music. Each name is looked for in both spellings.
+from 1.0 to 5.0 by half steps. No lyrics mean instrumental music. Each name is looked up in both spellings.
 
-CMI-Pref-Pseudo has the same columns without people's, and a judge's scores of each clip: `mq_a, mq_b` (music quality)
+CMI-Pref-Pseudo lacks the annotators' columns and adds a judge's scores of each clip: `mq_a, mq_b` (music quality)
 and `if_a, if_b` (instruction following), 0 to 10 in half steps.
 """
 
@@ -56,12 +56,12 @@ KEYS = {
     "listened_a_s": "total listening time a", "listened_b_s": "total listening time b",
     **{name: name for name in SCORES},
 }  # fmt: skip
-"""What a column of a view is called in the release."""
+"""Column of the release by column of a view."""
 SPELT = (*dict.fromkeys(chain.from_iterable(NAMES.values())), "source", *SCORES)
 
 
 class Label(NamedTuple):
-    """A judge's label on two clips, as CMI-Pref-Pseudo states it; null where a row does not say."""
+    """A judge's label on two clips, as CMI-Pref-Pseudo states it; null for absent values."""
 
     pair_id: str | None
     prompt_id: str | None
@@ -98,7 +98,7 @@ def read(file: ListFile, root: str) -> Voted:
 
 
 def read_labels(file: ListFile, root: str) -> Iterator[Label | Reject | Note]:
-    """Yield the labels of one file of CMI-Pref-Pseudo, each row a label or a reject. The clips lie below `root`.
+    """Yield a label or a reject for each row of a CMI-Pref-Pseudo file. The clips lie below `root`.
 
     Raises:
         InputError: the file cannot be read, or has the clips' columns in neither spelling.
@@ -125,7 +125,7 @@ def _label(vote: Vote, scores: Mapping[str, Any], judge: str | None) -> Label:
 
 
 def _score(cell: Any) -> float | None:
-    """A judge's score of a clip; None for an empty cell."""
+    """Return a judge's score of a clip; None for an empty cell."""
     if not given(cell):
         return None
     value = number(cell)
@@ -135,7 +135,7 @@ def _score(cell: Any) -> float | None:
 
 
 def write(batches: Iterator[pa.RecordBatch], path: Path) -> None:
-    """Write rows of a view as the release has them: columns of `KEYS`, what is absent as an empty text."""
+    """Write rows of a view in the release's form: columns of `KEYS`, absent values as empty texts."""
     with path.open("w", encoding="utf-8", newline="\n") as lines:
         for row in (row for batch in batches for row in batch.to_pylist()):
             cells = {key: "" if row[name] is None else row[name] for name, key in KEYS.items() if name in row}
@@ -145,7 +145,7 @@ def write(batches: Iterator[pa.RecordBatch], path: Path) -> None:
 
 
 def _spelt(file: ListFile) -> Iterator[tuple[int, Named]]:
-    """Rows by the names in `SPELT`; the clips' columns must be there in one spelling."""
+    """Yield rows by the names in `SPELT`; require the clips' columns in one spelling."""
     errors = []
     for wanted in CLIPS:
         rows = named_rows(file, {n: n for n in wanted}, {n: n for n in SPELT if n not in wanted})

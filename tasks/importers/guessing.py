@@ -1,195 +1,436 @@
-"""What a table of rated clips seems to hold, by its names and cells; for a person to check."""
+"""Guess the content of a table of rated clips from its column names and cells; a person checks the guess.
+
+A column counts as ratings only if its name alone suggests them; else every numeric column is a choice.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from earmark.schemas.errors import InputError
-from earmark.tasks.importers.cells import LONGEST_ID, shown
-from earmark.tasks.importers.json_arrays import object_lines
-from earmark.tasks.importers.lines import read_rows
-from earmark.tasks.importers.lists import ListFile
-from earmark.tasks.importers.rows import Reject
+from earmark.schemas.tables import SPLIT_ALIASES, SPLITS
+from earmark.tasks.importers.cells import LONGEST_ID, rating_number, shown
+from earmark.tasks.importers.column_words import HOLDERS, LOW_IS_GOOD, MAY_BE_LOW, QUESTIONS, ColumnName, read_name
+from earmark.tasks.importers.lines import is_utf16
+from earmark.tasks.importers.sniffing import ending, is_audio, read_sample
+from earmark.tasks.importers.table import several
 
-LOOKED_AT = 20_000  # rows
-MARKS = (",", "\t", ";", "|", " ")
-SCALES = ((1, 5), (0, 5), (1, 7), (1, 9), (0, 10), (1, 10), (0, 1), (-3, 3), (0, 100))
-AUDIO = (".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a", ".aac", ".aiff")
-NAMES: Mapping[str, str] = {
-    "file": "file filename file_name wav wav_name wav_path path audio audio_path clip clip_path sample sample_id "
-    "stimulus utt_id",
-    "mos": "mos score rating mean mean_score mean_rating ovr overall quality naturalness opinion value",
-    "system": "system system_id systems sys sys_id model model_id method codec algorithm engine tts_system vocoder "
-    "generator",
-    "speaker": "speaker speaker_id singer voice spk",
-    "content": "content content_id text_id sentence sentence_id phrase prompt_id transcript transcription "
-    "content_cluster cluster ref text prompt utt utterance utterance_id",
-    "condition": "condition condition_id conditionid con snr degradation",
-    "listener": "listener listener_id rater rater_id annotator annotator_id worker worker_id subject judge user",
-    "votes": "votes n_votes num_votes ratings n_ratings count n",
-    "mos_std": "mos_std std score_std stdev sd",
-    "subset": "subset test test_id experiment track study",
-    "split": "split partition fold",
-}
-"""Names of columns as labs write them, without case, by what they hold."""
+SCALES = ((1, 5), (0, 1), (0, 5), (1, 7), (1, 9), (0, 10), (1, 10), (-3, 3), (0, 100))
+Held = dict[str, str | tuple[str, ...]]  # the column or columns of each kind
+UNSAID = ("", "na", "n/a", "n.a.", "nan", "none", "null", "-", "--", "?", "not rated", "keine angabe", "k.a.")
+SENTINELS = frozenset((-9999.0, -999.0, -99.0, -9.0, -1.0, 0.0, 88.0, 98.0, 99.0, 998.0, 999.0, 9999.0))
+ZERO_BESIDE = ((1, 5), (1, 7))  # scales beside which a 0 is no rating
+MOST_SENTINELS = 0.4  # largest share of such cells
+FEW = 20  # most different words in a column of questions
+WEB_MUSHRA = (
+    ("trial_id", "rating_stimulus", "rating_score"),
+    ("trial_id", "stimuli", "stimuli_rating"),
+    ("trials.id", "trials.responses.stimulus", "trials.responses.score"),
+)
+CLIP_NAME = re.compile(r"[^\s/\\\[\]()\"':]+\.(?:wav|flac|mp3|ogg|opus|m4a)\b", re.IGNORECASE)
+
+
+class RatingCandidate(NamedTuple):
+    """A numeric column, possibly of ratings."""
+
+    column: str
+    values: int
+    low: float
+    high: float
+    doubt: str  # reason against ratings; empty without one
+
+    @property
+    def facts(self) -> str:
+        """Return the column's numbers in words."""
+        doubt = f"; {self.doubt}" if self.doubt else ""
+        return f"{self.values:,} numbers from {self.low:g} to {self.high:g}{doubt}"
 
 
 class Guess(NamedTuple):
-    """What a table seems to be."""
+    """The guessed content of a table."""
 
-    rows: int  # how many were looked at
-    delimiter: str  # what separates cells; empty where the table is no text
-    usual: bool  # whether a file with this ending has that delimiter without being told
-    header: tuple[str, ...]  # names for the columns of a list that has none; else empty
-    columns: Mapping[str, str]  # the table's column by what it holds; `file` and `mos` at least
+    rows: int  # rows read
+    delimiter: str  # cell separator; empty for a table other than text
+    encoding: str  # of its text; empty for UTF-8
+    usual: bool  # whether the delimiter is the default for the file's ending
+    header: tuple[str, ...]  # column names for a list without a header; else empty
+    columns: Held  # the table's column by content, as far as it is sure
     examples: Mapping[str, str]  # a cell of each column
-    scale: tuple[float, float]  # lowest and highest possible rating
+    scale: tuple[float, float] | Mapping[str, tuple[float, float]]  # lowest and highest possible rating
     seen: tuple[float, float]  # lowest and highest rating there
     unused: tuple[str, ...]  # columns that no guess took
-    file_name: str | None  # a pattern that the clips' names suggest for systems; None without one
+    file_name: str | None = None  # a pattern of systems suggested by the clips' names, or None
+    clip_in: str | None = None  # a pattern of the clip in the names of columns
+    unpivot: str | None = None
+    where: Mapping[str, str | tuple[str, ...]] = {}
+    missing: Mapping[str | float, int] = {}  # cells resembling no rating, and their numbers
+    best: str = "high"
+    choices: tuple[RatingCandidate, ...] = ()  # candidates, if no column is surely the rating
+    doubts: tuple[str, ...] = ()  # decisions for a person before a build, a sentence each
+    contents: int = 0  # different contents
+    clips: int = 0  # different clips
 
 
-def guess_table(path: Path) -> Guess:
-    """Look at the first rows of CSV, TSV or TXT (also `.gz`), JSON lines or Parquet.
+class _Table(NamedTuple):
+    cells: Mapping[str, Sequence[str]]
+    names: Mapping[str, ColumnName]
+    numbers: Sequence[str]  # columns of numbers
+    audio: Sequence[str]  # columns of names of sound files
+
+
+def guess_table(path: Path, encoding: str = "") -> Guess:
+    """Guess the content of CSV, TSV or TXT (also `.gz`), JSON, JSON lines or Parquet from its first rows.
 
     Raises:
-        InputError: it cannot be read, holds fewer than two rows, or no column is recognised as clips or as ratings.
+        InputError: the table cannot be read, holds fewer than two rows, or compares two clips a row.
     """
-    delimiter, names, rows = _rows_of(path)
-    rows = [row for row in rows if row]
+    sample = read_sample(path, encoding)
+    rows = [row for row in sample.rows if any(row)]
     if len(rows) < 2:
         raise InputError(f"{path.name or path}: expected two rows of cells or more, found {len(rows)}")
-    headless = not names
-    names = names or [f"column_{at}" for at in range(1, len(rows[0]) + 1)]
-    cells = {name: [row[at] for row in rows] for at, name in enumerate(names)}
-    columns = _columns(path, cells)
-    if not all(map(_is_id, cells.get(columns.get("content", ""), ()))):
-        del columns["content"]  # the rows without an id would be rejects
-    file_name = None if "system" in columns else _pattern(cells[columns["file"]])
-    _take(columns, "system", cells, lambda name: _is_in_names(cells[name], cells[columns["file"]], file_name))
-    if headless:  # names that say what a column holds
-        by_column = {column: what for what, column in columns.items()}
-        cells = {by_column.get(name, name): values for name, values in cells.items()}
+    twice = [name for name, count in Counter(sample.names).items() if name and count > 1]
+    if twice:
+        raise InputError(
+            f"{path.name}: line 1 names '{shown(twice[0])}' {sample.names.count(twice[0])} times: give each column a "
+            "name of its own"
+        )
+    headless = not sample.names
+    names = sample.names or [f"column_{at}" for at in range(1, len(rows[0]) + 1)]
+    where, rows = _answered(names, rows)
+    cells = {name: [row[at] for row in rows] for at, name in enumerate(names) if name}
+    table = _look(cells)
+    columns, doubts, more = _columns(path, table, headless)
+    choices = () if "mos" in columns else _choices(table, columns)
+    ratings = _cells_of(table, columns.get("mos", ()))
+    missing, seen, scale = _ratings(ratings) if ratings else ({}, (0.0, 0.0), (1.0, 5.0))
+    mos = columns.get("mos")
+    rated = read_name(mos) if isinstance(mos, str) else ColumnName(())
+    best = "low" if {*rated.words} & LOW_IS_GOOD else "high"
+    if best == "low":
+        scale = seen if "annoyance" not in rated.words else scale
+    elif {*rated.words} & MAY_BE_LOW:
+        doubts = (*doubts, f"{columns['mos']}: is a low one good (a school grade)? Then best = 'low'")
+    file = columns.get("file", "")
+    file_name = more.get("file_name")
+    if isinstance(file, str) and file in cells and "system" not in columns:
+        file_name = file_name or _pattern(cells[file])
+        if same := next(
+            (n for n in cells if n not in _taken(columns) and _in_names(cells[n], cells[file], file_name)), None
+        ):
+            columns["system"], file_name = same, None
+    by_test = _scale_by_test(table, columns, missing)
+    if headless:  # name columns by their content
+        renamed = {column: what for what, column in columns.items() if isinstance(column, str)}
+        cells = {renamed.get(name, name): values for name, values in cells.items()}
+        choices = tuple(choice._replace(column=renamed.get(choice.column, choice.column)) for choice in choices)
         names, columns = [*cells], {what: what for what in columns}
-    seen = _ends(cells[columns["mos"]])
-    unused = tuple(name for name in names if name not in columns.values())
+    taken = {*_taken(columns), *where}
+    content = columns.get("content")
     return Guess(
         rows=len(rows),
-        delimiter=delimiter,
-        usual=delimiter == ("\t" if _ending(path) == "tsv" else ","),
+        delimiter=sample.delimiter,
+        encoding=encoding or ("utf-16" if sample.delimiter and is_utf16(path) else ""),
+        usual=sample.delimiter == ("\t" if ending(path) == "tsv" else ","),
         header=tuple(names) if headless else (),
-        columns=columns,
+        columns={what: columns[what] for what in ("file", "mos", *HOLDERS, "votes", "mos_std") if what in columns},
         examples={name: values[0] for name, values in cells.items()},
-        scale=_scale(*seen) or seen,
+        scale=by_test or scale,
         seen=seen,
-        unused=unused,
+        unused=tuple(name for name in names if name and name not in taken),
         file_name=None if "system" in columns else file_name,
+        clip_in=more.get("clip_in"),
+        unpivot=more.get("unpivot"),
+        where=where,
+        missing=missing,
+        best=best,
+        choices=choices,
+        doubts=doubts,
+        contents=len({*cells[content]}) if isinstance(content, str) and content in cells else 0,
+        clips=len({*cells[file]}) if isinstance(file, str) and file in cells else 0,
     )
 
 
-def _rows_of(path: Path) -> tuple[str, list[str], list[list[str]]]:
-    """Delimiter (empty where the table is no text), header (empty without one) and rows as text."""
-    ending = _ending(path)
-    if ending == "parquet":
-        import pyarrow.parquet as pq
-
-        try:
-            batch = next(pq.ParquetFile(path).iter_batches(LOOKED_AT))
-        except (OSError, ValueError, StopIteration) as error:
-            raise InputError(f"{path.name or path}: expected a Parquet file with rows: {shown(error)}") from None
-        return "", batch.schema.names, [[_text(cell) for cell in row.values()] for row in batch.to_pylist()]
-    if ending in ("jsonl", "ndjson"):
-        lines = [row for _, row in islice(object_lines(ListFile(path, path.name)), LOOKED_AT)]
-        objects = [row for row in lines if isinstance(row, dict)]
-        faults = [row for row in lines if isinstance(row, Reject)]
-        if len(objects) < 2 and faults:
-            raise InputError(f"{path.name}, line {faults[0].line}: {faults[0].detail}")
-        names = list(dict.fromkeys(name for row in objects for name in row))
-        return "", names, [[_text(row.get(name)) for name in names] for row in objects]
-    best = max((_split(path, mark) for mark in MARKS), key=lambda one: (one[0], -MARKS.index(one[1])))
-    share, mark, rows = best
-    if not share or not rows:
-        raise InputError(
-            f"{path.name or path}: expected a table of two columns or more, found no delimiter that splits its rows"
-        )
-    has_header = not any(map(_is_number, rows[0])) and any(_is_number(cell) for row in rows[1:20] for cell in row)
-    names = [cell.strip() for cell in rows[0]] if has_header else []
-    return mark, names, rows[1:] if has_header else rows
+def _taken(columns: Held) -> list[str]:
+    written = [one for value in columns.values() for one in ((value,) if isinstance(value, str) else value)]
+    return [*written, *(field for one in written for field in re.findall(r"\{([^{}]+)\}", one))]
 
 
-def _ending(path: Path) -> str:
-    return "".join(path.suffixes[-2:]).lower().removesuffix(".gz").rpartition(".")[2]
+def _answered(names: Sequence[str], rows: list[list[str]]) -> tuple[Held, list[list[str]]]:
+    """Return the filled-in rows of a Qualtrics export: two lines of descriptions follow its header."""
+    if not any("ImportId" in cell for row in rows[:2] for cell in row):
+        return {}, rows
+    where: Held = {"Finished": ("True", "1")} if "Finished" in names else {}
+    return where, rows[2:]
 
 
-def _split(path: Path, mark: str) -> tuple[float, str, list[list[str]]]:
-    """How well a delimiter splits a list: the share of rows of the most frequent width; 0 below two cells."""
-    rows = [
-        cells
-        for _, cells in islice(read_rows(path, path.name or str(path), mark), LOOKED_AT)
-        if not isinstance(cells, Reject)
-    ]
-    widths = Counter(map(len, rows))
-    if not widths:
-        return 0.0, mark, []
-    width, count = widths.most_common(1)[0]
-    return (count / len(rows) if width > 1 else 0.0), mark, [row for row in rows if len(row) == width]
+def _look(cells: Mapping[str, Sequence[str]]) -> _Table:
+    numbers, audio = [], []
+    for name, values in cells.items():
+        given = [cell for cell in values if cell.strip().lower() not in UNSAID]
+        if given and sum(map(_rates, given)) > 0.9 * len(given):
+            numbers.append(name)
+        if given and sum(map(is_audio, given)) > 0.5 * len(given):
+            audio.append(name)
+    return _Table(cells, {name: read_name(name) for name in cells}, numbers, audio)
 
 
-def _text(cell: object) -> str:
-    return "" if cell is None else str(cell)
+def _numbers(cell: str) -> list[float]:
+    """Return the ratings in a cell; NaN for other content."""
+    return [rating_number(one) for one in (several(cell) or [cell])]
 
 
-def _is_number(cell: str) -> bool:
-    try:
-        return float(cell) == float(cell)
-    except ValueError:
-        return False
+def _rates(cell: str) -> bool:
+    return all(value == value for value in _numbers(cell))
 
 
-def _columns(path: Path, cells: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """The column of each thing by its name; clips and ratings also by their cells."""
-    columns: dict[str, str] = {}
-    for what, names in NAMES.items():
-        for name in names.split():
-            same = [one for one in cells if re.sub(r"[\W_]+", "_", one.strip().lower()).strip("_") == name]
-            if same and same[0] not in columns.values():
-                columns.setdefault(what, same[0])
-    numbers = [name for name, values in cells.items() if sum(map(_is_number, values)) > 0.9 * len(values)]
-    if columns.get("mos") not in numbers:
-        columns.pop("mos", None)
-    if "file" not in columns and _each_its_own(cells.get(columns.get("system", ""), ())):
-        columns["file"] = columns.pop("system")  # a name of its own in each row is a clip's
-    texts = [name for name in cells if name not in numbers]
-    text = columns.get("content")
-    if "file" not in columns and text in texts and (_audio_share(cells[text]) > 0.5 or _each_its_own(cells[text])):
-        columns["file"] = columns.pop("content")
-    fit = [name for name in numbers if _scale(*_ends(cells[name]))]
-    _take(columns, "file", texts, lambda name: _audio_share(cells[name]) > 0.5)
-    _take(columns, "file", texts, lambda name: len({*cells[name]}) > 0.5 * len(cells[name]))
-    _take(columns, "mos", fit, lambda name: any("." in cell for cell in cells[name]))
-    _take(columns, "mos", fit, lambda name: len({*cells[name]}) > 1)
-    for what in ("file", "mos"):
-        if what not in columns:
-            raise InputError(
-                f"{path.name or path}: no column seems to hold {'clips' if what == 'file' else 'ratings'}; columns: "
-                f"{shown(', '.join(cells))}. Write the config by hand: data/demo/mos-preferences.toml shows one"
+def _columns(path: Path, table: _Table, headless: bool) -> tuple[Held, tuple[str, ...], dict[str, str]]:
+    """Assign columns to kinds; list a person's decisions and further options."""
+    columns: Held = {}
+    doubts: list[str] = []
+    more: dict[str, str] = {}
+    cells, names = table.cells, table.names
+    clips_above = [name for name in table.numbers if CLIP_NAME.search(name)]
+    mushra = next(filter(all, ([_ending_in(cells, name) for name in form] for form in WEB_MUSHRA)), None)
+    if mushra:
+        trial, stimulus, score = mushra
+        columns |= {"file": f"{{{trial}}}/{{{stimulus}}}.wav", "mos": score, "system": stimulus, "content": trial}
+        columns |= {"listener": session} if (session := _ending_in(cells, "uuid")) else {}
+    elif len(clips_above) > 1:
+        columns |= {"file": "{column}", "mos": tuple(clips_above)}
+        if not all(CLIP_NAME.fullmatch(name) for name in clips_above):
+            more["clip_in"] = r"(?P<file>[^\s/\[\]()]+\.\w+)"
+    else:
+        columns |= _paired(table) or _file(path, table, headless)
+    if "mos" not in columns:
+        rated = [name for name in table.numbers if names[name].rates or _is_list(cells[name])]
+        rated = [name for name in rated if not _doubt(table, name)]
+        if headless and len(cells) == 2 and len(table.numbers) == 1 and "file" in columns:
+            rated = [n for n in table.numbers if _is_bare_mos(cells[n])]
+        if len(rated) == 1:
+            columns["mos"] = rated[0]
+        elif rated:
+            doubts.append(
+                f"{len(rated)} columns may be the rating ({shown(', '.join(rated))}): columns.mos chooses one"
             )
-    return {what: columns[what] for what in NAMES if what in columns}
+        elif called := next((name for name in cells if names[name].rates and name not in table.numbers), None):
+            words = shown(", ".join(sorted({*cells[called]})[:3]))
+            doubts.append(f"{called} is called a rating and holds no numbers ({words}): write numbers, or name another")
+        else:
+            wide = len([name for name in table.numbers if not _doubt(table, name)]) > 1
+            several_ways = "; of a wide table all that are, with unpivot" if wide else ""
+            doubts.append(f"no column is called a rating: columns.mos names the one that is{several_ways}")
+    if headless:
+        return columns, tuple(doubts), more
+    for what in (*HOLDERS, "votes", "mos_std"):
+        fit = [name for name in cells if names[name].holds(what) and name not in _taken(columns)]
+        fit = [name for name in fit if _may_hold(what, table, name)]
+        if fit and what not in columns and all(_same_groups(cells[fit[0]], cells[name]) for name in fit[1:]):
+            columns[what] = fit[0]
+        elif len(fit) > 1 and what not in columns and what in ("listener", "system"):
+            doubts.append(f"several columns may name the {what} ({shown(', '.join(fit))}): columns.{what} chooses one")
+    if "file" not in columns and _own(cells.get(str(columns.get("system")), ())):
+        columns["file"] = columns.pop("system")  # a different name in each row names clips
+    if "file" not in columns and _own(cells.get(str(columns.get("content")), ())):
+        columns["file"] = columns.pop("content")
+    if "file" not in columns:
+        doubts.append("no column is called a clip: columns.file names the one that is")
+    doubts += _questions(table, columns)
+    file = columns.get("file")
+    if isinstance(file, str) and file in cells and sum("\\" in cell for cell in cells[file]) > 0.5 * len(cells[file]):
+        doubts.append(f"{file} holds paths with \\: write them with / from the folder of the clips")
+    return columns, tuple(doubts), more
 
 
-def _take(columns: dict[str, str], what: str, names: Iterable[str], fits: Callable[[str], bool]) -> None:
-    """Take the first free column that fits, where none is taken yet."""
-    for name in names:
-        if what not in columns and name not in columns.values() and fits(name):
-            columns[what] = name
+def _ending_in(cells: Iterable[str], name: str) -> str:
+    """Return the only column of a name, or of objects holding it; empty if none or several match."""
+    found = [one for one in cells if one == name or one.endswith((f".{name}", f"_{name}"))]
+    return found[0] if len(found) == 1 else ""
 
 
-def _each_its_own(cells: Sequence[str]) -> bool:
+def _file(path: Path, table: _Table, headless: bool) -> Held:
+    """Find the columns of clips and of their references.
+
+    Raises:
+        InputError: the table compares two clips a row.
+    """
+    clips = [name for name in table.audio if not table.names[name].is_reference]
+    others = [name for name in table.audio if table.names[name].is_reference]
+    found: Held = {}
+    if others and clips:
+        found["content"] = others[0]
+    if len(clips) > 1:
+        longest = max(clips, key=lambda name: sum(map(len, table.cells[name])))
+        for name in clips:
+            if not all(long.endswith(one) for long, one in zip(table.cells[longest], table.cells[name], strict=True)):
+                raise InputError(
+                    f"{path.name}: two clips stand in a row ({shown(', '.join(clips))}): comparisons are read by "
+                    "`earmark init human-preferences --from FILE`; if one is the clip that is rated, name it in "
+                    "columns.file by hand"
+                )
+        clips = [longest]
+    if not clips and not others:
+        named = [
+            (at, name in table.numbers, name) for name in table.cells if (at := table.names[name].file) is not None
+        ]
+        texts = [name for _, is_numeric, name in sorted(named) if not is_numeric]
+        clips = texts[:1] or [name for _, _, name in sorted(named)][:1]
+        if headless and not clips:
+            clips = [
+                n for n in table.cells if n not in table.numbers and 2 * len({*table.cells[n]}) > len(table.cells[n])
+            ][:1]
+    return found | ({"file": clips[0]} if clips else {})
+
+
+def _paired(table: _Table) -> Held:
+    """Find columns of clips beside columns of their ratings in a row, such as in MTurk's batches of P.808."""
+
+    def key(name: str) -> tuple[str, ...]:
+        plain = ("input", "answer", "url", "file", "clip", "audio", "wav", "path", "rating", "score", "mos", "quality")
+        return tuple(word for word in table.names[name].words if word not in plain)
+
+    clips = {key(name): name for name in table.audio if not table.names[name].is_reference}
+    answers = [name for name in table.numbers if {*table.names[name].words} & {"answer", "rating", "score", "mos"}]
+    answers = [name for name in answers if not {*table.names[name].words} & {"gold", "trap", "tp"}]
+    pairs = [(clips[key(name)], name) for name in answers if key(name) in clips and key(name)]
+    if len(pairs) < 2 or len({file for file, _ in pairs}) < len(pairs):
+        return {}
+    return {"file": tuple(file for file, _ in pairs), "mos": tuple(name for _, name in pairs)}
+
+
+def _is_list(cells: Sequence[str]) -> bool:
+    return sum(several(cell) is not None for cell in cells) > 0.5 * len(cells)
+
+
+def _is_bare_mos(cells: Sequence[str]) -> bool:
+    """Return whether the only numbers of a list without a header are means or ratings from 1 to 5."""
+    values = [value for cell in cells for value in _numbers(cell)]
+    return all(1 <= value <= 5 for value in values) and not _counts(values)
+
+
+def _counts(values: Sequence[float]) -> bool:
+    """Return whether numbers count rows."""
+    return len(values) > 5 and sorted(values) == [min(values) + at for at in range(len(values))]
+
+
+def _doubt(table: _Table, name: str) -> str:
+    """Return the reason against ratings in a numeric column; empty without one."""
+    values = [value for cell in table.cells[name] for value in _numbers(cell) if value == value]
+    whole = all(value.is_integer() for value in values)
+    if _counts(values):
+        return "counts the rows"
+    if whole and len({*values}) == len(values) > 20:
+        return "different in every row, as an id"
+    people = next((n for n in table.cells if table.names[n].holds("listener") and n != name), None)
+    if whole and people and not table.names[name].rates:
+        by_person: dict[str, set[float]] = {}
+        for who, value in zip(table.cells[people], values, strict=False):
+            by_person.setdefault(who, set()).add(value)
+        if len(by_person) < len(values) and all(len(seen) == 1 for seen in by_person.values()):
+            return f"the same in all rows of a {people}, as an age or an id"
+    return ""
+
+
+def _choices(table: _Table, columns: Held) -> tuple[RatingCandidate, ...]:
+    """List the numeric columns not yet assigned, likely ratings first."""
+    found = []
+    for name in table.numbers:
+        if name in _taken(columns):
+            continue
+        values = [value for cell in table.cells[name] for value in _numbers(cell) if value == value]
+        found.append(RatingCandidate(name, len(values), min(values), max(values), _doubt(table, name)))
+    return tuple(sorted(found, key=lambda one: (bool(one.doubt), not table.names[one.column].rates)))
+
+
+def _may_hold(what: str, table: _Table, name: str) -> bool:
+    """Return whether a column's cells fit its name."""
+    cells = table.cells[name]
+    if what == "split":
+        return {SPLIT_ALIASES.get(cell.strip().lower(), cell.strip().lower()) for cell in cells} <= {*SPLITS}
+    if what in ("votes", "mos_std"):
+        return name in table.numbers and all(map(str.strip, cells))
+    if what == "content" and table.names[name].file is not None and name in table.audio:
+        return table.names[name].is_reference
+    return all(map(_is_id, cells))  # rows without an id would be rejects
+
+
+def _questions(table: _Table, columns: Held) -> list[str]:
+    """List a person's decisions about columns with the question answered in each row."""
+    file, listener = columns.get("file"), columns.get("listener")
+    if not isinstance(file, str) or file not in table.cells:
+        return []
+    keys = [file, *([listener] if isinstance(listener, str) else [])]
+    rows = [*zip(*(table.cells[name] for name in keys), strict=True)]
+    doubts = []
+    for name, cells in table.cells.items():
+        if name in _taken(columns) or name in table.numbers or not {*table.names[name].words} & QUESTIONS:
+            continue
+        words = {*cells}
+        if 1 < len(words) <= FEW and len({*zip(rows, cells, strict=True)}) > len({*rows}):
+            listed = ", ".join(f'"{shown(word)}"' for word in sorted(words))
+            doubts.append(f"{name} holds several questions ({listed}): where = {{ {name} = … }} chooses one")
+    return doubts
+
+
+def _cells_of(table: _Table, mos: str | tuple[str, ...]) -> list[str]:
+    return [cell for name in ((mos,) if isinstance(mos, str) else mos) for cell in table.cells[name]]
+
+
+def _ratings(cells: Sequence[str]) -> tuple[dict[str | float, int], tuple[float, float], tuple[float, float]]:
+    """Return cells resembling no rating with their counts, the least and greatest of the other ratings, and the
+    scale."""
+    texts = Counter(cell.strip().lower() for cell in cells if not _rates(cell))
+    missing: dict[str | float, int] = {word: count for word, count in texts.items() if word in UNSAID}
+    values = Counter(value for cell in cells for value in _numbers(cell) if value == value)
+    odd = _sentinels(values)
+    kept = [value for value in values if value not in odd]
+    seen = min(kept), max(kept)
+    return missing | {value: values[value] for value in sorted(odd)}, seen, _scale(*seen) or seen
+
+
+def _sentinels(values: Counter[float]) -> set[float]:
+    """Return the values beside the scale of all others, such as -1, 99 and 0 beside 1 to 5."""
+    rest = {value for value in values if value not in SENTINELS}
+    while len(rest) > 2 and (scale := _scale(min(rest), max(rest))):
+        inside = {value for value in values if value not in rest and scale[0] <= value <= scale[1]}
+        if 0 in values and (min(rest) > 1 or scale not in ZERO_BESIDE):  # a scale from 0, seldom used to its end
+            inside |= {0.0} - rest
+        if not inside:
+            odd = {*values} - rest
+            return odd if sum(values[one] for one in odd) <= MOST_SENTINELS * sum(values.values()) else set()
+        rest |= inside
+    return set()
+
+
+def _scale(low: float, high: float) -> tuple[float, float] | None:
+    """Return the first usual scale holding all ratings."""
+    return next(((a, b) for a, b in SCALES if a <= low and high <= b), None)
+
+
+def _scale_by_test(table: _Table, columns: Held, missing: Iterable[str | float]) -> dict[str, tuple[float, float]]:
+    """Return a scale for each listening test, if the scales of the tests differ in width."""
+    test, mos = columns.get("subset"), columns.get("mos")
+    if not isinstance(test, str) or not isinstance(mos, str):
+        return {}
+    ends: dict[str, list[float]] = {}
+    for name, cell in zip(table.cells[test], table.cells[mos], strict=True):
+        ends.setdefault(name.strip(), []).extend(v for v in _numbers(cell) if v == v and v not in {*missing})
+    scales = {
+        name: _scale(min(values), max(values)) or (min(values), max(values)) for name, values in ends.items() if values
+    }
+    wide = {high - low for low, high in scales.values()}
+    return scales if len(scales) <= FEW and wide and max(wide) >= 2 * min(wide) else {}
+
+
+def _same_groups(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Return whether two columns are two names of the same things."""
+    return len({*zip(one, other, strict=True)}) == len({*one}) == len({*other})
+
+
+def _own(cells: Sequence[str]) -> bool:
     return len({*cells}) > 0.9 * len(cells)
 
 
@@ -197,23 +438,11 @@ def _is_id(cell: str) -> bool:
     return 0 < len(cell.strip()) <= LONGEST_ID and cell.strip().isprintable()
 
 
-def _audio_share(cells: Sequence[str]) -> float:
-    return sum(cell.lower().endswith(AUDIO) for cell in cells) / len(cells)
-
-
-def _ends(cells: Sequence[str]) -> tuple[float, float]:
-    """The least and the greatest number."""
-    numbers = [float(cell) for cell in cells if _is_number(cell)]
-    return min(numbers), max(numbers)
-
-
-def _scale(low: float, high: float) -> tuple[float, float] | None:
-    """The first usual scale that holds all ratings."""
-    return next(((a, b) for a, b in SCALES if a <= low and high <= b), None)
-
-
 def _pattern(files: Sequence[str]) -> str | None:
-    """A pattern for systems, where file names begin with a word that several share."""
+    """Suggest a pattern for systems: folders with several clips, or a shared first word of file names."""
+    folders = Counter(file.strip("/").rpartition("/")[0] for file in files)
+    if "" not in folders and 1 < len(folders) <= len({*files}) / 2 and len({one.count("/") for one in folders}) == 1:
+        return "(?P<system>[^/]+)/[^/]+$"
     stems = [PurePosixPath(file).stem for file in files]
     for mark in ("-", "_"):
         words = Counter(stem.partition(mark)[0] for stem in stems if mark in stem)
@@ -222,9 +451,9 @@ def _pattern(files: Sequence[str]) -> str | None:
     return None
 
 
-def _is_in_names(cells: Sequence[str], files: Sequence[str], pattern: str | None) -> bool:
-    """Whether a column says what the pattern takes from file names, so that both name the system."""
-    if pattern is None:
+def _in_names(cells: Sequence[str], files: Sequence[str], pattern: str | None) -> bool:
+    """Return whether a column repeats the pattern's match in file names, so that both name the system."""
+    if pattern is None or "/" in pattern:
         return False
     words = (re.match(pattern, PurePosixPath(file).stem) for file in files)
     first = (str(word[1]) if word else "" for word in words)

@@ -1,9 +1,9 @@
-"""MTG-Jamendo (Bogdanov et al. 2019): tagged tracks, as `autotagging*.tsv` and `raw_30s_cleantags.tsv` list them.
+"""Read MTG-Jamendo's tagged tracks (Bogdanov et al. 2019) from `autotagging*.tsv` or `raw_30s_cleantags.tsv`.
 
 Tab-separated, header `TRACK_ID ARTIST_ID ALBUM_ID PATH DURATION TAGS`; a track's tags run on as further columns, so
 rows differ in length. A tag is written `genre---punkrock`, `instrument---guitar` or `mood/theme---calm`. The path is
 `14/214.mp3`: the folder is the last two digits of the track's number. `tag_map.json` beside the lists names synonyms.
-`audio_licenses.txt` says under what terms each track may be passed on, in blocks with an empty line between them:
+`audio_licenses.txt` states the licence of each track, in blocks with an empty line between them:
 
     14/214.mp3
     TITLE by ARTIST from Jamendo: http://www.jamendo.com/track/214
@@ -41,25 +41,25 @@ TagMap = Mapping[str, Mapping[str, str]]
 
 
 class Tag(NamedTuple):
-    """A tag and what it speaks of."""
+    """A tag and its category."""
 
     category: str  # genre, instrument or mood/theme
     name: str  # as published, in lower case, without spaces: `punkrock`
 
     @classmethod
     def of(cls, marked: str) -> Self:
-        """A tag as lists write it: `genre---punkrock`."""
+        """Parse a tag as lists write it: `genre---punkrock`."""
         category, _, name = marked.partition(MARK)
         return cls(category, name)
 
     @property
     def marked(self) -> str:
-        """The tag as lists write it."""
+        """Return the tag as lists write it."""
         return f"{self.category}{MARK}{self.name}"
 
 
 class Track(NamedTuple):
-    """One track, as the list states it."""
+    """A track, as the list states it."""
 
     track_id: str  # `track_0000214`
     artist_id: str
@@ -69,27 +69,27 @@ class Track(NamedTuple):
     tags: tuple[Tag, ...]  # each once, synonyms replaced, in the order of the list; may be empty
     source_file: str  # the list, as the config writes it
     line: int  # from 1, the header being one
-    licence: str = ""  # the track's own; `NOT_STATED` where a list of licences does not have it
+    licence: str = ""  # the track's own; `NOT_STATED` if a list of licences lacks it
 
 
 @dataclass(frozen=True)
 class TrackLayout:
     """A layout of tagged tracks."""
 
-    # as `read_tracks`; yields one track or one reject a row, in order
+    # as `read_tracks`; yields a track or a reject for each row, in order
     read: Callable[[Path, str, TagMap | None, Path | None], Iterator[Track | Reject | Note]]
-    file_name: Callable[[Track], str] = lambda track: track.track_id  # the id that names a track's files in a version
+    file_name: Callable[[Track], str] = lambda track: track.track_id  # the id naming a track's files in a version
 
 
 def read_tracks(
     path: Path, written: str, synonyms: TagMap | None = None, audio: Path | None = None
 ) -> Iterator[Track | Reject | Note]:
-    """Yield one track or one reject a row, in the order of the list.
+    """Yield a track or a reject for each row, in the order of the list.
 
     Args:
-        written: the list as the config writes it; rows and rejects name it.
-        synonyms: what `read_tag_map` returned.
-        audio: folder of the audio, without it that of the list; paths that start with it are made relative to it,
+        written: the list as the config writes it, for rows and rejects.
+        synonyms: the result of `read_tag_map`.
+        audio: folder of the audio, by default the list's own; paths starting with it are made relative to it,
             and none may leave it.
 
     Raises:
@@ -111,10 +111,10 @@ def read_tracks(
 
 
 def read_tag_map(path: Path, written: str) -> TagMap:
-    """Synonyms by category: `{"genre": {"punk": "punkrock"}, …}`.
+    """Read synonyms by category: `{"genre": {"punk": "punkrock"}, …}`.
 
     Raises:
-        InputError: missing, or not of that form.
+        InputError: missing, or of another form.
     """
     name = without_place(written)
     synonyms = read_json(path, name, dict, "a JSON object of categories")
@@ -127,21 +127,21 @@ def read_tag_map(path: Path, written: str) -> TagMap:
 
 
 def read_licences(path: Path, written: str) -> dict[str, str]:
-    """The licence of each track by its path, as `audio_licenses.txt` states them.
+    """Read the licence of each track from `audio_licenses.txt`, keyed by the track's path.
 
-    Those of Creative Commons by their short names, which are SPDX's where SPDX has one: `CC-BY-NC-SA-3.0`, with the
-    country of a ported one. Others in the words of the list, such as `Free Art License`.
+    Licences of Creative Commons have their short names, as in SPDX where it has them: `CC-BY-NC-SA-3.0`, with the
+    country of a ported licence. Others keep the words of the list, such as `Free Art License`.
 
     Raises:
-        InputError: missing, or not of that form; or a track stands there twice with two licences.
+        InputError: missing, or of another form; or a track stands there twice with two licences.
     """
     name, licences, track = without_place(written), dict[str, str](), ""
     for at, line in read_lines(path, name):
-        text = "" if isinstance(line, Reject) else line.strip()  # a title in another encoding costs nothing
+        text = "" if isinstance(line, Reject) else line.strip()  # a title in another encoding is ignored
         if _PATH.fullmatch(text):
             track = text
             licences.setdefault(track, NOT_STATED)
-        elif (found := _TERMS.fullmatch(text)) and " from Jamendo: " not in text:  # so no title is taken for terms
+        elif (found := _TERMS.fullmatch(text)) and " from Jamendo: " not in text:  # titles are no terms
             where, licence = f"{name}, line {at}", _licence(found[1], found[2])
             if not track:
                 raise InputError(f"{where}: expected a track's path before its licence, found none")
@@ -164,10 +164,10 @@ def _licence(words: str, url: str) -> str:
 
 
 def parse_tag(cell: str, synonyms: TagMap) -> Tag:
-    """A tag from `category---name`.
+    """Parse a tag from `category---name`.
 
     Raises:
-        BadRow: no such form, or a category that MTG-Jamendo does not have.
+        BadRow: another form, or a category unknown to MTG-Jamendo.
     """
     category, mark, tag = cell.strip().partition(MARK)
     if not mark or category not in CATEGORIES:
@@ -178,7 +178,7 @@ def parse_tag(cell: str, synonyms: TagMap) -> Tag:
 
 
 def _columns(name: str, first: tuple[int, list[str] | Reject] | None) -> tuple[int, ...]:
-    """Where the columns stand; the tags come last, since they run on."""
+    """Locate the columns; require the tags last, since they run on."""
     if first is None:
         raise InputError(f"{name}: expected a list of tracks, found an empty file")
     top = first[1]

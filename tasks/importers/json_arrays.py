@@ -1,6 +1,6 @@
-"""JSON without surprises: an object a line, one document, or one document of many objects, each with its line.
+"""Read JSON strictly: an object a line, a whole document, or a document of many objects, each with its line.
 
-An object that names a key twice, or nests past reading, is a fault and not a guess.
+A key given twice, or nesting too deep to read, is a fault.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Json = TypeVar("Json", dict[str, Any], list[Any])
 
 
 def read_documents(file: ListFile) -> Iterator[tuple[int, dict[str, Any] | Reject | Note]]:
-    """The objects of a file with the line that each begins in. A member that is no object is a reject.
+    """Yield the objects of a file with their first lines. A member of another type is a reject.
 
     Raises:
         InputError: the file cannot be read, or is neither JSON lines, nor an array, nor an object.
@@ -36,7 +36,7 @@ def read_documents(file: ListFile) -> Iterator[tuple[int, dict[str, Any] | Rejec
 
 
 def object_lines(file: ListFile) -> Iterator[tuple[int, dict[str, Any] | Reject]]:
-    """The object that each line holds, or why it holds none."""
+    """Yield each line's object, or its reject."""
     for line, text in read_lines(file.path, file.name):
         if isinstance(text, Reject):
             yield line, text
@@ -48,10 +48,10 @@ def object_lines(file: ListFile) -> Iterator[tuple[int, dict[str, Any] | Reject]
 
 
 def read_text(path: Path, name: str) -> str:
-    """The text of a whole document, of 1 GiB at most.
+    """Read the text of a whole document of at most 1 GiB.
 
     Raises:
-        InputError: it cannot be read, is not UTF-8, or is longer.
+        InputError: the file cannot be read, is not UTF-8, or is longer.
     """
     try:
         with open_list(path) as stream:
@@ -59,17 +59,15 @@ def read_text(path: Path, name: str) -> str:
         if len(content) > MOST_BYTES:
             raise InputError(f"{name}: expected at most {MOST_BYTES} bytes of JSON, found more; use JSON lines")
         return content.decode("utf-8-sig")
-    except (OSError, EOFError, zlib.error) as error:
+    except (OSError, EOFError, zlib.error, UnicodeError) as error:
         raise unreadable(name, error) from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{name}: expected UTF-8 text, found byte {error.object[error.start]:#04x}") from None
 
 
 def read_json(path: Path, name: str, kind: type[Json], words: str) -> Json:
-    """The one value of a document; `name` and `words` say in messages what it is and what is expected.
+    """Read a document's value; `name` and `words` give the document and the expected value in messages.
 
     Raises:
-        InputError: it cannot be read, is not JSON, or holds another kind of value.
+        InputError: the file cannot be read, is not JSON, or holds another kind of value.
     """
     try:
         value = json.loads(read_text(path, name))
@@ -81,7 +79,7 @@ def read_json(path: Path, name: str, kind: type[Json], words: str) -> Json:
 
 
 def parse_object(text: str) -> dict[str, Any]:
-    """The object that a text holds; `BadRow` where it holds none."""
+    """Parse a text's object; raise `BadRow` without one."""
     try:
         value = json.loads(text, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
@@ -98,6 +96,48 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(key for key in keys if keys.count(key) > 1)
         raise ValueError(f"the key '{twice}' twice")
     return by_key
+
+
+def read_records(file: ListFile) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a document: the objects of its innermost arrays, each with the fields of the objects around it.
+
+    Keys of an object within an object are joined by dots; `data` around all rows is no part of their names. Two arrays
+    side by side, `name` and `response`, are names and values, as webMUSHRA (Schoeffler et al. 2018) writes a
+    participant's answers.
+
+    Raises:
+        InputError: the file cannot be read, or a member is no object.
+    """
+    for _, row in read_documents(file):
+        if isinstance(row, Reject):
+            raise InputError(f"{file.name}, line {row.line}: {row.detail}")
+        if not isinstance(row, Note):
+            yield from _flattened(row)
+
+
+def _flattened(row: dict[str, Any], before: str = "") -> Iterator[dict[str, Any]]:
+    flat: dict[str, Any] = {}
+    inner: list[tuple[str, list[Any]]] = []
+    names, values = row.get("name"), row.get("response")
+    if row.keys() == {"name", "response"} and isinstance(names, list) and isinstance(values, list):
+        row = dict(zip(map(str, names), values, strict=False))
+    for key, value in row.items():
+        if isinstance(value, dict):
+            rows = list(_flattened(value, f"{before}{key}."))
+            if len(rows) == 1:
+                flat |= rows[0]
+            else:
+                inner.append(("", rows))
+        elif isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
+            inner.append(("" if key == "data" and not before else f"{before}{key}.", value))
+        else:
+            flat[before + key] = value
+    if not inner:
+        yield flat
+    for prefix, members in inner:
+        for member in members:
+            for one in _flattened(member, prefix):
+                yield flat | one
 
 
 def _members(file: ListFile, text: str) -> Iterator[tuple[int, dict[str, Any] | Reject | Note]]:

@@ -1,4 +1,4 @@
-"""Label Studio: a JSON export of pairs that people compared with the project in `deploy/label-studio/`.
+"""Read Label Studio's JSON export of pairs compared in the project in `deploy/label-studio/`.
 
 A task's `data` holds `audio_a`, `audio_b` and the prompt; each of its annotations is a vote, whose `result` has an
 entry for each question: `musicality` and `alignment` (A, B or tie), their confidences (1 to 5), and `feedback`.
@@ -23,7 +23,7 @@ ANSWERS = {"choices": "choices", "rating": "rating", "textarea": "text", "number
 
 
 def read(file: ListFile, root: str) -> Voted:
-    """Yield the votes of an export: one annotation each; a task without any is a note's business.
+    """Yield the votes of an export, one for each annotation; count tasks without annotations in a note.
 
     Raises:
         InputError: the file cannot be read.
@@ -79,7 +79,7 @@ def _annotator(annotation: Any) -> Any:
 
 
 def _answer(entry: Any) -> tuple[str, Any]:
-    """The name of a question, and what was answered."""
+    """Return a question's name and its answer."""
     if not isinstance(entry, dict) or not isinstance(entry.get("value"), dict):
         raise BadRow("bad_json", "expected answers with a value, found something else")
     kind = ANSWERS.get(str(entry.get("type")))
@@ -92,10 +92,13 @@ def _answer(entry: Any) -> tuple[str, Any]:
 
 
 def _file(url: Any) -> Any:
-    """The path in an address of Label Studio's local storage (`/data/local-files/?d=…`) or upload; else as it is."""
+    """Return the path in a URL of Label Studio's local storage (`/data/local-files/?d=…`) or upload; else the input."""
     if not isinstance(url, str):
         return url
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # no URL: the reader of paths judges it as a path
+        return url
     if parts.path.rstrip("/").endswith("/data/local-files"):
         return (parse_qs(parts.query).get("d") or [""])[0]
     if parts.path.startswith("/data/upload/"):

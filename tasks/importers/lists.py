@@ -1,6 +1,6 @@
-"""The lists that a published folder consists of: where they lie, and how their rows become ratings or rejects.
+"""Find the lists in a published folder, and turn their rows into ratings or rejects.
 
-`find_parts` alone decides which files a source consists of; reading and hashing both start from its answer.
+`find_parts` alone decides the files of a source; reading and hashing both start from its result.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Any, NamedTuple, TypeVar
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.files import FOLLOW, Root
-from earmark.schemas.mos_preferences import Source
-from earmark.tasks.importers.cells import BadRow, number, shown
+from earmark.schemas.rating_sources import Source
+from earmark.tasks.importers.cells import BadList, BadRow, Scale, missing_cells, number, shown
 from earmark.tasks.importers.lines import read_rows
 from earmark.tasks.importers.rows import Imported, Note, Reject
 
 Cells = Sequence[Any]
 Value = TypeVar("Value")
 Resolve = Callable[[str], Path]
-"""Makes a path as the config writes it absolute."""
+"""Make a path of the config absolute."""
 
-# Words that stand in a header and never in a row of ids and scores.
+# Words found only in headers, never in a row of ids and scores.
 HEADER_WORDS = frozenset(
     (
         *("wav", "wav_name", "wavname", "file", "filename", "file_name", "utt", "utt_id", "utterance", "utteranceid"),
@@ -35,72 +35,82 @@ HEADER_WORDS = frozenset(
 )
 
 
+# Trailing header columns that rows may leave out: of a trailing delimiter, and of MTurk's batches.
+UNFILLED = ("", "approve", "reject")
+
+
 class ListFile(NamedTuple):
-    """One list of a source."""
+    """A list of a source."""
 
     path: Path  # absolute
     name: str  # "<source name>/<path below its root>"
-    part: str = ""  # what it is in its layout: a split, a track
-    kind: str = ""  # which of the alternatives it is: its file name; of a table, its type
-    mark: str = ""  # the delimiter, where the config says it
-    header: tuple[str, ...] = ()  # names of the columns, where the list has none
+    part: str = ""  # its part in the layout: a split, a track
+    kind: str = ""  # which alternative: its file name; of a table, its type
+    mark: str = ""  # the delimiter, if the config gives it
+    header: tuple[str, ...] = ()  # names of the columns of a list without a header
+    quotes: bool | None = None  # whether quoted cells may span delimiters and lines, if the config says so
+    encoding: str = ""  # of its text, if the config gives it
 
 
 class Found(NamedTuple):
-    """The lists that a source consists of."""
+    """The lists of a source."""
 
     lists: tuple[ListFile, ...]
     notes: tuple[Note, ...] = ()
-    folder: str = ""  # where below the root they lie
+    folder: str = ""  # their folder below the root
 
 
 @dataclass(frozen=True)
 class RatingLayout:
     """A layout of rated clips."""
 
-    find: Callable[[Source, Resolve], Found]  # the lists that a source consists of, and no others are opened
+    find: Callable[[Source, Resolve], Found]  # the lists of a source; no others are opened
     read: Callable[[Source, Resolve], Imported]  # yields their ratings, rejects and notes, in a fixed order
     # the folder that clips in a list may not leave
     clip_root: Callable[[Source, Resolve, Path], Path] = lambda source, resolve, path: resolve(source.root or "")
-    # what the names in folders say beyond the lists; the build key holds it
+    # facts from folder names beyond the lists, for the build key
     listing: Callable[[Source, Resolve], dict[str, str] | None] | None = None
+    signature: str = ""  # a regular expression for the beginning of its lists, used by `earmark init`
 
 
 def published(
     find: Callable[[Source, Path], Found],
     read: Callable[[Source, Path], Imported],
     listing: Callable[[Source, Path], dict[str, str] | None] | None = None,
+    signature: str = "",
 ) -> RatingLayout:
-    """A layout whose functions start from one folder, the source's `root`."""
+    """Return a layout of functions starting from a single folder, the source's `root`."""
 
     def at_root(function: Callable[[Source, Path], Value]) -> Callable[[Source, Resolve], Value]:
         return lambda source, resolve: function(source, resolve(source.root or ""))
 
-    return RatingLayout(at_root(find), at_root(read), listing=at_root(listing) if listing else None)
+    return RatingLayout(
+        at_root(find), at_root(read), listing=at_root(listing) if listing else None, signature=signature
+    )
 
 
 def list_file(source: Source, root: Path, below: str, part: str = "") -> ListFile:
-    """The list at a path below the source's root.
+    """Return the list at a path below the source's root.
 
     Raises:
-        InputError: it leads out of the root by a link, and the source does not follow links.
+        InputError: a link leads out of the root, and the source does not follow links.
     """
     require_below(Root(root, source.links), root / below, f"{source.name}/{below}")
     return ListFile(root / below, f"{source.name}/{below}", part, below.rpartition("/")[2])
 
 
 def require_below(root: Root, path: Path, name: str) -> None:
-    """Refuse a list that lies elsewhere by a link, unless its source follows links."""
+    """Refuse a list outside the root behind a link, unless its source follows links."""
     if root.leads_out(path):
         raise InputError(f"{name}: expected a list below the root, found a link out of it; {FOLLOW} allows it")
 
 
 def find_parts(source: Source, root: Path, folders: Sequence[str], parts: Mapping[str, Sequence[str]]) -> Found:
-    """Find each part of a layout in the first of the folders that holds any part.
+    """Find each part of a layout in the first folder with any part.
 
     Args:
         folders: folders below the root, the published one first; "" is the root itself.
-        parts: names that the list of each part may have, the preferred first.
+        parts: possible names of each part's list, the preferred first.
 
     Raises:
         InputError: the root is no folder, or holds no part at all.
@@ -136,7 +146,7 @@ def require_folder(source: Source, root: Path) -> None:
 
 
 def exists(path: Path) -> bool:
-    """Whether something lies at a path; what may not be looked at is left for reading to complain of."""
+    """Return whether something lies at a path; True without permission to look, so that reading reports the fault."""
     try:
         return path.exists()
     except OSError:
@@ -144,7 +154,7 @@ def exists(path: Path) -> bool:
 
 
 def bare_rows(file: ListFile, width: int) -> Iterator[tuple[int, Cells | Reject | Note]]:
-    """Rows of a list without a header; where one stands on top all the same, it is told apart from a row."""
+    """Yield rows of a list without a header; recognise and skip a header present all the same."""
     rows = read_rows(file.path, file.name)
     first = next(rows, None)
     if first is None:
@@ -165,47 +175,61 @@ def bare_rows(file: ListFile, width: int) -> Iterator[tuple[int, Cells | Reject 
 def headed_rows(
     file: ListFile, wanted: Sequence[str], optional: Sequence[str] = (), published: Sequence[str] = (), mark: str = ","
 ) -> Iterator[tuple[int, Cells | Reject | Note]]:
-    """The wanted cells of each row of a list with a header.
+    """Yield the wanted cells of each row of a list with a header.
 
     Args:
         wanted: columns that must exist, at least two.
         optional: further columns; an absent one gives empty cells.
-        published: all columns in their published order, for a release without the header; a first row that has
-            as many cells, none of them a name of a column, is then read as a row.
+        published: all columns in their published order, for a release without the header; a first row with
+            as many cells, none of them a column name, is then read as a row.
         mark: the delimiter.
 
     Raises:
-        InputError: a wanted column is missing or there twice, or the header itself cannot be read.
+        InputError: a wanted column is missing or duplicated, or the header itself cannot be read.
     """
-    rows = read_rows(file.path, file.name, file.mark or mark)
+    rows = read_rows(file.path, file.name, file.mark or mark, file.quotes, file.encoding)
     first = (0, list(file.header)) if file.header else next(rows, None)
     if first is None:
         yield 0, Note(f"{file.name} is empty")
         return
     line, top = first
     if isinstance(top, Reject):
-        raise InputError(f"{file.name}: expected a header, found a line that cannot be read: {top.detail}")
+        bad = top.reason in ("bad_encoding", "nul_byte")
+        way = "; save the file as UTF-8, or set encoding" if bad else ""
+        raise InputError(f"{file.name}: expected a header, found a line that cannot be read: {top.detail}{way}")
     header = [cell.strip() for cell in top]
     if len(header) == len(published) and not set(header) & set(published) and any(number(c) == number(c) for c in top):
         yield line, Note(f"{file.name}: line {line} is a row where a header was expected; columns go by their order")
         header = list(published)
         rows = chain((first,), rows)
     require_columns(file.name, wanted, header)
-    width = len(header)
+    width = least = len(header)
+    while least > 1 and header[least - 1].lower() in UNFILLED:
+        least -= 1
     at = [header.index(column) for column in wanted] + [header.index(c) if c in header else -1 for c in optional]
-    take = itemgetter(*at)
+    take: Callable[[list[str]], Cells] = itemgetter(*at) if len(at) > 1 else lambda cells: (cells[at[0]],)
     for line, cells in rows:
         if isinstance(cells, Reject):
             yield line, cells
-        elif len(cells) == width:
-            cells.append("")  # the cell at -1, for optional columns that are absent
+            continue
+        if len(cells) != width:
+            cells = fitted(cells, least, width)
+        if len(cells) == width:
+            cells.append("")  # the cell at -1, for absent optional columns
             yield line, take(cells)
         else:
             yield line, _ragged(file, cells, width, line)
 
 
+def fitted(cells: list[str], least: int, width: int) -> list[str]:
+    """Fit a row to its header: drop empty cells beyond it, and add optional trailing cells."""
+    if len(cells) > width and not any(map(str.strip, cells[width:])):
+        return cells[:width]
+    return cells + [""] * (width - len(cells)) if least <= len(cells) < width else cells
+
+
 def require_columns(name: str, wanted: Iterable[str], header: Sequence[str]) -> None:
-    """Refuse a list without one of the wanted columns, naming the nearest that it has."""
+    """Refuse a list without a wanted column; name its nearest columns."""
     for column in wanted:
         if header.count(column) == 1:
             continue
@@ -223,9 +247,9 @@ def parsed(
     """Turn each row into exactly one value or one reject.
 
     Args:
-        name: what rejects call the list.
+        name: the list's name in rejects.
         parse: makes the value from cells and line, or raises `BadRow`.
-        item: the cell that names the row, for rejects.
+        item: the index of the cell naming the row, for rejects.
     """
     for line, cells in rows:
         if isinstance(cells, Reject | Note):
@@ -233,6 +257,8 @@ def parsed(
             continue
         try:
             value = parse(cells, line)
+        except BadList as bad:
+            raise InputError(f"{name}, line {line}: {bad.detail}") from None
         except BadRow as bad:
             texts = ["" if cell is None else str(cell) for cell in cells]
             named = shown(texts[item].strip() if item < len(texts) else "") or shown(",".join(texts))
@@ -241,8 +267,24 @@ def parsed(
             yield value
 
 
+def scale_of(source: Source, test: str | None = None) -> Scale:
+    """Return the scale of a source's listening test.
+
+    Raises:
+        BadList: the source has a scale for each test, and none for this test.
+    """
+    scales = source.scales()
+    ends = scales.get(None) or scales.get(test)
+    if ends is None:
+        raise BadList(
+            "score_out_of_scale",
+            f"expected scale to name the test '{shown(test)}', found {', '.join(map(str, scales))}",
+        )
+    return Scale(*ends, missing_cells(source.not_a_rating), source.best == "low")
+
+
 def require_once(lines: dict[Value, int], key: Value, line: int, word: str) -> None:
-    """Refuse a row whose key an earlier line has; `lines` remembers each key's line."""
+    """Refuse a row with the key of an earlier line; `lines` maps keys to lines."""
     if (first := lines.setdefault(key, line)) != line:
         raise BadRow("duplicate_id", f"expected each {word} once, found it in line {first}")
 

@@ -1,17 +1,19 @@
-"""Tables of prompts and of music generated from them, as CSV, TSV, JSON lines or Parquet.
+"""Read tables of prompts and of music generated from them, as CSV, TSV, JSON lines or Parquet.
 
-Readers get a file and its path as the config writes it, by which rejects name it. They raise `InputError` where the
-file or a column that must be there is missing, or the file is not what its ending says.
+Readers take a file and its path as the config writes it, for rejects. They raise `InputError` if the
+file or a required column is missing, or the content contradicts the file's ending.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from earmark.schemas.errors import ConfigError
+from earmark.schemas.errors import ConfigError, InputError
+from earmark.schemas.places import clips_folder, without_place
 from earmark.tasks.importers.cells import BadRow, clip, given, identifier, shown
 from earmark.tasks.importers.lists import Cells, parsed
 from earmark.tasks.importers.rows import Note, Reject
@@ -22,8 +24,8 @@ CONDITIONS = ("text", "lyrics", "reference", "caption")
 MADE = frozenset({"", "succeeded", "success", "successful", "ok", "completed", "complete", "done", "finished"})
 
 
-class Prompt(NamedTuple):
-    """What music was asked for."""
+class MusicPrompt(NamedTuple):
+    """A request for music."""
 
     prompt_id: str
     text: str
@@ -31,11 +33,11 @@ class Prompt(NamedTuple):
     reference_audio: str | None  # path below the table's folder
     source_file: str
     line: int
-    reference_caption: str | None = None  # what is to be heard in it
+    reference_caption: str | None = None  # its content in words
 
 
-class Generation(NamedTuple):
-    """What a model made of a prompt."""
+class ListedGeneration(NamedTuple):
+    """A model's output for a prompt."""
 
     generation_id: str
     prompt_id: str
@@ -43,11 +45,11 @@ class Generation(NamedTuple):
     audio: str  # path below the table's folder
     source_file: str
     line: int
-    conditioned_on: str | None = None  # what its model was given, of `CONDITIONS`; None: all that the prompt has
+    conditioned_on: str | None = None  # the model's inputs, of `CONDITIONS`; None: all inputs of the prompt
 
 
 class Gold(NamedTuple):
-    """Two clips of which it is known which is better."""
+    """Two clips with a known preference."""
 
     text: str
     audio_a: str  # path below the table's folder
@@ -60,44 +62,77 @@ class Gold(NamedTuple):
     line: int
 
 
-Made = TypeVar("Made", Prompt, Generation, Gold)
+Made = TypeVar("Made", MusicPrompt, ListedGeneration, Gold)
 
 
-def read_prompts(path: Path, written: str) -> Iterator[Prompt | Reject | Note]:
-    """Read a table with the columns `prompt_id`, `text`, and where they are there `lyrics`, `reference_audio` and
-    `reference_caption`.
-    """
+def read_prompts(
+    path: Path, written: str, columns: Mapping[str, str] | None = None
+) -> Iterator[MusicPrompt | Reject | Note]:
+    """Read prompts from a table with the columns `prompt_id`, `text`, and if present `lyrics`, `reference_audio` and
+    `reference_caption`; `columns` maps these to other names."""
 
-    def parse(cells: Cells, line: int, name: str, root: str) -> Prompt:
+    def parse(cells: Cells, line: int, name: str, root: str) -> MusicPrompt:
         reference = clip(cells[3], root) if given(cells[3]) else None
         prompt_id = identifier(cells[0], "prompt")
         spoken = words(cells[4])
-        return Prompt(prompt_id, words(cells[1], "text") or "", words(cells[2]), reference, name, line, spoken)
+        return MusicPrompt(prompt_id, words(cells[1], "text") or "", words(cells[2]), reference, name, line, spoken)
 
     optional = ("lyrics", "reference_audio", "reference_caption")
-    yield from _rows(path, written, ("prompt_id", "text"), optional, parse)
+    yield from _rows(path, written, ("prompt_id", "text"), optional, parse, columns)
 
 
-def read_generations(path: Path, written: str) -> Iterator[Generation | Reject | Note]:
-    """Read a table with the columns `generation_id`, `prompt_id`, `model`, `audio`, and if they are there `status` and
-    `conditioned_on`: what the model was given of its prompt, words of `CONDITIONS` in a list or joined by +.
+def read_generations(
+    path: Path, written: str, columns: Mapping[str, str] | None = None
+) -> Iterator[ListedGeneration | Reject | Note]:
+    """Read generations from files matching a pattern such as `{model}/{prompt_id}.wav`, or from a table with the
+    columns `generation_id`, `prompt_id`, `model`, `audio`, and if present `status` and `conditioned_on`: the model's
+    inputs of its prompt, words of `CONDITIONS` in a list or joined by +. `columns` maps these to other names.
 
-    A generation whose status does not say that it was made, or that names no audio, is a reject.
+    A generation with an unsuccessful status, or without audio, is a reject.
     """
 
-    def parse(cells: Cells, line: int, name: str, root: str) -> Generation:
+    def parse(cells: Cells, line: int, name: str, root: str) -> ListedGeneration:
         generation, prompt, model = (identifier(cells[i], w) for i, w in enumerate(("generation", "prompt", "model")))
         status = str(cells[4] or "").strip().lower()
         if status not in MADE:
             raise BadRow("generation_failed", f"expected a generation that succeeded, found status '{shown(status)}'")
-        return Generation(generation, prompt, model, clip(cells[3], root), name, line, conditions(cells[5]))
+        return ListedGeneration(generation, prompt, model, clip(cells[3], root), name, line, conditions(cells[5]))
 
+    if "{" in written:
+        yield from _files(path, without_place(written))
+        return
     optional = ("status", "conditioned_on")
-    yield from _rows(path, written, ("generation_id", "prompt_id", "model", "audio"), optional, parse)
+    yield from _rows(path, written, ("generation_id", "prompt_id", "model", "audio"), optional, parse, columns)
+
+
+def _files(path: Path, name: str) -> Iterator[ListedGeneration | Note]:
+    """Yield a generation for each file matching a pattern, sorted by name; use its path as id.
+
+    Raises:
+        InputError: the pattern names no model or no prompt, or matches nothing.
+    """
+    root = clips_folder(path)
+    pattern = path.relative_to(root).as_posix()
+    parts = re.split(r"\{(\w+)\}", pattern)
+    fields = parts[1::2]
+    if not {"model", "prompt_id"} <= {*fields} or len({*fields}) < len(fields):
+        raise InputError(
+            f"generations: expected {{model}} and {{prompt_id}} once in a pattern of files, found '{name}'"
+        )
+    expression = re.compile(
+        "".join(f"(?P<{part}>[^/]+)" if at % 2 else re.escape(part) for at, part in enumerate(parts))
+    )
+    places = root.glob("/".join("*" * (pattern.count("/") + 1))) if root.is_dir() else ()
+    names = sorted(place.relative_to(root).as_posix() for place in places if place.is_file())
+    fits = [match for match in map(expression.fullmatch, names) if match]
+    if not fits:
+        raise InputError(f"generations: no file fits '{name}'")
+    for line, match in enumerate(fits, 1):
+        yield ListedGeneration(match[0], match["prompt_id"], match["model"], match[0], name, line)
 
 
 def conditions(cell: Any) -> str | None:
-    """What a model was given, in the order of `CONDITIONS`, joined by +; None for an empty cell."""
+    """Return a model's inputs in the order of `CONDITIONS`, joined by +; None for an empty cell."""
     if not given(cell):
         return None
     parts = [str(part) for part in cell] if isinstance(cell, list | tuple) else str(cell).split("+")
@@ -108,11 +143,11 @@ def conditions(cell: Any) -> str | None:
 
 
 def read_gold(path: Path, written: str, dimensions: Sequence[str]) -> Iterator[Gold | Reject | Note]:
-    """Read a table with the columns `text`, `audio_a`, `audio_b`, one for each dimension whose truth is known (a, b or
-    tie; else empty), and where they are there `lyrics`, `reference_audio` and `domain`.
+    """Read a table with the columns `text`, `audio_a`, `audio_b`, a column for each dimension with known truth (a, b or
+    tie; else empty), and if present `lyrics`, `reference_audio` and `domain`.
 
     Args:
-        dimensions: names of the columns that may hold truth; a row must hold one.
+        dimensions: possible columns of truth; a row must fill at least one.
     """
 
     def parse(cells: Cells, line: int, name: str, root: str) -> Gold:
@@ -128,7 +163,7 @@ def read_gold(path: Path, written: str, dimensions: Sequence[str]) -> Iterator[G
 
 
 def read_ranks(path: Path) -> Mapping[str, Mapping[str, float]]:
-    """Ranks of models by dimension, 1 the best, from `{"ranks": {dimension: {model: rank}}}`."""
+    """Read ranks of models by dimension, 1 the best, from `{"ranks": {dimension: {model: rank}}}`."""
     try:
         ranks: Mapping[str, Mapping[str, float]] = json.loads(path.read_text("utf-8"))["ranks"]
         if not all(isinstance(rank, int | float) for known in dict(ranks).values() for rank in dict(known).values()):
@@ -139,13 +174,13 @@ def read_ranks(path: Path) -> Mapping[str, Mapping[str, float]]:
 
 
 def words(cell: Any, wanted: str | None = None) -> str | None:
-    """Free text of at most 20,000 characters, or None where there is none; `wanted` names text that must be there."""
+    """Return free text of at most 20,000 characters, or None if empty; `wanted` names required text."""
     text = cell.strip() if isinstance(cell, str) else "" if cell is None else cell
     if not isinstance(text, str):
         raise BadRow("bad_text", f"expected {wanted or 'text'} in words, found {shown(cell)}")
     try:
         text.encode()
-    except UnicodeEncodeError:  # JSON can write half of a pair of surrogates, which no column can hold
+    except UnicodeEncodeError:  # JSON can write half of a pair of surrogates, invalid in any column
         raise BadRow("bad_text", f"expected {wanted or 'text'} in Unicode, found '{shown(text)}'") from None
     if len(text) > LONGEST_TEXT:
         raise BadRow("text_too_long", f"expected at most {LONGEST_TEXT} characters, found {len(text)}")
@@ -160,7 +195,16 @@ def _rows(
     wanted: tuple[str, ...],
     optional: tuple[str, ...],
     parse: Callable[[Cells, int, str, str], Made],
+    columns: Mapping[str, str] | None = None,
 ) -> Iterator[Made | Reject | Note]:
     file = table_file(path, written)
-    rows = read_table(file, wanted, optional)
+    called: Mapping[str, str] = columns or {}
+    needed = tuple(called.get(name, name) for name in (*wanted, *(one for one in optional if one in called)))
+    others: tuple[str, ...] = tuple(name for name in optional if name not in called)
+    names = (*wanted, *(one for one in optional if one in called), *others)
+    order = [names.index(name) for name in (*wanted, *optional)]
+    rows = (
+        (line, cells if isinstance(cells, Reject | Note) else [cells[at] for at in order])
+        for line, cells in read_table(file, needed, others)
+    )
     return parsed(file.name, rows, lambda cells, line: parse(cells, line, file.name, str(path.parent)))

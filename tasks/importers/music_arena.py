@@ -1,6 +1,6 @@
-"""Music Arena: the rows of a monthly release, and the raw battles of the running service.
+"""Read Music Arena: the rows of a monthly release, and the raw battles of the running service.
 
-A released row names both clips, or "" where audio is withheld; a raw battle is a JSON object with a side of URLs and
+A released row names both clips, or "" for withheld audio; a raw battle is a JSON object with URLs and
 metadata for each clip, and the vote. A vote is A, B, TIE or BOTH_BAD.
 """
 
@@ -39,10 +39,10 @@ FAILED = ("failed", "failure", "error", "timeout")
 
 
 def read(file: ListFile, root: str) -> Voted:
-    """Yield the votes of a release, one table.
+    """Yield the votes of a release from its table.
 
     Raises:
-        InputError: the file cannot be read, or one of the columns that name battle, vote and systems is missing.
+        InputError: the file cannot be read, or a column of battle, vote or systems is missing.
     """
     wanted = {name: NAMES[name] for name in WANTED}
     rows = unread_rows(named_rows(file, wanted, {ours: theirs for ours, theirs in NAMES.items() if ours not in wanted}))
@@ -123,7 +123,7 @@ def _part(battle: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _fault(side: Mapping[str, Any]) -> str | None:
-    """What is known to have gone wrong when a clip was made."""
+    """Return the known fault in a clip's generation."""
     if not side:
         return "no metadata, so nothing was made"
     if side.get("error"):
@@ -133,14 +133,14 @@ def _fault(side: Mapping[str, Any]) -> str | None:
 
 
 def _system(key: Any) -> Any:
-    """A system's name: a text, or an object with its tag and variant."""
+    """Return a system's name from a text, or from an object with its tag and variant."""
     if isinstance(key, Mapping):
         return ":".join(str(key[name]) for name in ("system_tag", "variant_tag") if key.get(name)) or None
     return key
 
 
 def _listened(data: Any) -> float | None:
-    """Seconds that a clip was played: the sum of PLAY to the next event; None where no times are given."""
+    """Sum a clip's played seconds, from each PLAY to the next event; return None without times."""
     if not isinstance(data, list):
         return None
     total, started = 0.0, None

@@ -1,9 +1,9 @@
-"""The NISQA corpus (Mittag et al. 2021): simulated and live calls with a mean per file and the ratings' deviation.
+"""Read the NISQA corpus (Mittag et al. 2021): simulated and live calls with a mean per file and the ratings' deviation.
 
 `NISQA_Corpus/NISQA_corpus_file.csv` holds all databases, `<DB>/<DB>_file.csv` one; header `db,con,file,…,mos,…`.
 The condition `con`, written as a whole number or a float, is the system; the reference file is the content; the
-split stands in the database's name (`NISQA_TRAIN_SIM`, `NISQA_VAL_LIVE`, `NISQA_TEST_P501`). Means compare only
-within a database, so that is the subset.
+split stands in the database's name (`NISQA_TRAIN_SIM`, `NISQA_VAL_LIVE`, `NISQA_TEST_P501`). Means are comparable
+only within a database, so the database is the subset.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from earmark.schemas.errors import InputError
-from earmark.schemas.mos_preferences import Source
+from earmark.schemas.rating_sources import Source
 from earmark.tasks.importers.cells import BadRow, clip, deviation, identifier, score, shown, votes
 from earmark.tasks.importers.lists import (
     Cells,
@@ -24,6 +24,7 @@ from earmark.tasks.importers.lists import (
     parsed,
     published,
     require_folder,
+    scale_of,
 )
 from earmark.tasks.importers.rows import Imported, Rating
 
@@ -35,7 +36,7 @@ SPLITS = {"TRAIN": "train", "VAL": "validation", "TEST": "test"}
 
 
 def find(source: Source, root: Path) -> Found:
-    """The list of all databases, else one list per database."""
+    """Find the list of all databases, else a list per database."""
     require_folder(source, root)
     for folder in FOLDERS:
         below = f"{folder}/{ALL}" if folder else ALL
@@ -54,7 +55,7 @@ def find(source: Source, root: Path) -> Found:
 
 
 def read(source: Source, root: Path) -> Imported:
-    """Yield one mean per file."""
+    """Yield a mean per file."""
     release = find(source, root)
     yield from release.notes
     for file in release.lists:
@@ -69,7 +70,7 @@ def _mean(source: Source, file: ListFile, root: str, folder: str, cells: Cells, 
     condition = _condition(con)
     return Rating(
         file=wav,
-        score=score(mos, *source.scale),
+        score=score(mos, scale_of(source, db)),
         source_file=file.name,
         line=line,
         split=_split(db),
@@ -96,4 +97,4 @@ def _split(db: str) -> str:
     raise BadRow("unknown_split", f"expected TRAIN, VAL or TEST in the database's name, found '{shown(db)}'")
 
 
-LAYOUT = published(find, read)
+LAYOUT = published(find, read, signature=r"db,con,file,")

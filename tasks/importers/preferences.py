@@ -1,4 +1,4 @@
-"""The layouts of votes and of rated clips of music, `votes.<format>` among the entry points `earmark.importers`."""
+"""Register the layouts of votes and of rated music, `votes.<format>` among the entry points `earmark.importers`."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""The layouts of rated clips, `ratings.<format>` among the entry points `earmark.importers`."""
+"""Register the layouts of rated clips, `ratings.<format>` among the entry points `earmark.importers`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from earmark.schemas.mos_preferences import Source
+from earmark.schemas.rating_sources import Source
 from earmark.schemas.registry import Registry
 from earmark.tasks.importers import bvcc, nisqa, singmos, somos, table, tmhint_qi, vmc23
 from earmark.tasks.importers.lists import RatingLayout, Resolve
-from earmark.tasks.importers.rows import Imported
+from earmark.tasks.importers.rows import Imported, Note
 
 RATING_LAYOUTS = Registry(
     "layout of ratings",
@@ -28,28 +28,30 @@ RATING_LAYOUTS = Registry(
 
 
 def read_source(source: Source, resolve: Resolve) -> Imported:
-    """Yield what a source's lists hold, in a fixed order. Nothing is opened before the first item is asked for.
+    """Yield the content of a source's lists, in a fixed order. Open nothing before the first item is requested.
 
     Raises:
-        InputError: the source or one of its lists cannot be read at all.
+        InputError: the source or a list of it cannot be read at all.
     """
-    return RATING_LAYOUTS.find(source.format).read(source, resolve)
+    if source.best == "low":
+        yield Note(f"{source.name}: best = low, so ratings are turned on their scale: the lowest stands as the highest")
+    yield from RATING_LAYOUTS.find(source.format).read(source, resolve)
 
 
 def input_files(source: Source, resolve: Resolve) -> list[tuple[str, Path]]:
-    """Every list that `read_source` opens: "<source name>/<path below its root>" and absolute path, sorted.
+    """List the files opened by `read_source`: "<source name>/<path below its root>" and absolute path, sorted.
 
-    Importers open what their own `find` returns and nothing else, so the two agree.
+    Importers open only the result of their own `find`, so the two agree.
     """
     return sorted((file.name, file.path) for file in RATING_LAYOUTS.find(source.format).find(source, resolve).lists)
 
 
 def list_root(source: Source, resolve: Resolve, path: Path) -> Path:
-    """The folder that clips in a list of a source may not leave."""
+    """Return the folder bounding the clips of a source's list."""
     return RATING_LAYOUTS.find(source.format).clip_root(source, resolve, path)
 
 
 def listing(source: Source, resolve: Resolve) -> dict[str, str] | None:
-    """What an importer learns from the names in folders rather than from lists, or None where it looks at none."""
+    """Return an importer's facts from folder names rather than lists, or None if it reads none."""
     look = RATING_LAYOUTS.find(source.format).listing
     return look(source, resolve) if look else None

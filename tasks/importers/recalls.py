@@ -1,4 +1,4 @@
-"""How often a judge heard a tag on tracks that carry it, measured elsewhere: category, tag, asked, detected."""
+"""Read a judge's recall of tags on tracks carrying them, measured elsewhere: category, tag, asked, detected."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ COLUMNS = ("category", "tag", "asked", "detected")
 
 
 class Recall(NamedTuple):
-    """How often a tag was heard."""
+    """Detections of a tag."""
 
     tag: Tag
-    asked: int  # its tracks that a judge was asked about
-    detected: int  # of these, those on which it was heard
+    asked: int  # its tracks in the judge's questions
+    detected: int  # of these, tracks with the tag detected
     source_file: str
 
 
@@ -28,7 +28,7 @@ def read_recalls(path: Path, written: str) -> Iterator[Recall | Reject | Note]:
     """Read a CSV, TSV, JSON lines or Parquet table with the columns `category`, `tag`, `asked` and `detected`.
 
     Raises:
-        InputError: the file or a column is missing, or the file is not what its ending says.
+        InputError: the file or a column is missing, or the content contradicts the file's ending.
     """
     file, lines = table_file(path, written), dict[Tag, int]()
 

@@ -1,4 +1,4 @@
-"""What importers yield: rated rows, rejects, and notes about parts that are missing."""
+"""Define the items yielded by importers: rated rows, rejects, and notes about missing parts."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import NamedTuple
 
 
 class Rating(NamedTuple):
-    """One rating or one mean of a clip, as a list states it.
+    """A rating or a mean of a clip, as a list states it.
 
-    Rows of the same file are averaged later: over listeners where they carry a `listener_id`, else over rows.
+    Rows of the same file are averaged later: over listeners if they carry a `listener_id`, else over rows.
     """
 
     file: str  # the audio file as the list names it
     score: float  # a listener's rating or the published mean, within the source's scale
     source_file: str  # "<source name>/<path below its root>" of the list
     line: int  # line in that list, from 1
-    split: str | None = None  # the publisher's split, already in our words; None where it has none
+    split: str | None = None  # the publisher's split in Earmark's words; None without one
     subset: str | None = None  # listening test within the dataset (a track, a NISQA database)
     system_id: str | None = None
     speaker_id: str | None = None
@@ -25,23 +25,23 @@ class Rating(NamedTuple):
     listener_id: str | None = None
     votes: int | None = None  # ratings behind a published mean
     mos_std: float | None = None  # their sample standard deviation
-    audio: str | None = None  # where the clip may lie below the source's root, if not at `file`
+    audio: str | None = None  # the clip's path below the source's root, if not at `file`
 
 
 class Reject(NamedTuple):
-    """A line that cannot become a rating."""
+    """A line without a valid rating."""
 
-    item: str  # the id as far as it could be read, else the first 80 characters of the line
+    item: str  # the id if readable, else the first 80 characters of the line
     reason: str  # a fixed word, snake_case
-    detail: str  # what was expected, what was found
-    source_file: str  # "" where no file names it
+    detail: str  # the expected and the found value
+    source_file: str  # "" if no file names it
     line: int | None
-    author: str | None = None  # who wrote the line, as the export names the person: it never leaves the build
+    author: str | None = None  # the line's author, as the export names the person: it never leaves the build
     made_from: tuple[tuple[str, str], ...] = ()  # kinds and ids (`earmark.schemas.tables.Ref`) beside source and item
 
 
 class Note(NamedTuple):
-    """Something a person should know that concerns no single row, such as a part of the layout that is missing."""
+    """A remark about no single row, such as a missing part of the layout."""
 
     text: str
 

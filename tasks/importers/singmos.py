@@ -1,10 +1,10 @@
-"""SingMOS (Tang et al. 2024, 2025): singing voices, synthesised, converted and natural, in three layouts.
+"""Read SingMOS (Tang et al. 2024, 2025): singing voices, synthesised, converted and natural, in three layouts.
 
 VoiceMOS 2024, track 2: `DATA/sets/{train,val,eval}_mos_list.txt`, rows `voicemos2024-track2-sys0001-utt0001,4.0`.
 Version 1: `sets/*.txt` with such rows and `wav/`.
 Later: `info/score.json`, where `utterance` holds for each clip `{sys_id, wav, score: {mos, scores[], judges[]}}`,
 and `info/split.json`, where a dataset's splits list their clips; a dataset is a subset here.
-What is sung is not told by any of them.
+None of them gives the lyrics.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from earmark.schemas.errors import InputError
-from earmark.schemas.mos_preferences import Source
-from earmark.tasks.importers.cells import BadRow, clip, identifier, score, shown
+from earmark.schemas.rating_sources import Source
+from earmark.tasks.importers.cells import BadRow, Scale, clip, identifier, score, shown
 from earmark.tasks.importers.json_arrays import parse_object, read_text
 from earmark.tasks.importers.lists import (
     Cells,
@@ -30,6 +30,7 @@ from earmark.tasks.importers.lists import (
     parsed,
     published,
     require_folder,
+    scale_of,
 )
 from earmark.tasks.importers.rows import Imported, Note, Rating
 
@@ -37,11 +38,11 @@ FOLDERS = ("DATA/sets", "sets", "")
 # In this order: "eval" holds "val".
 SPLITS = {"eval": "test", "test": "test", "train": "train", "val": "validation", "dev": "validation"}
 SCORES, SPLIT_LISTS = "info/score.json", "info/split.json"
-Places = dict[str, list[tuple[str, str]]]  # clip -> every dataset and split that names it
+Places = dict[str, list[tuple[str, str]]]  # clip -> every dataset and split naming it
 
 
 def find(source: Source, root: Path) -> Found:
-    """The lists of whichever layout is there, the JSON one first."""
+    """Find the lists of the present layout, the JSON layout first."""
     require_folder(source, root)
     if exists(root / SCORES):
         scores = list_file(source, root, SCORES, "scores")
@@ -65,7 +66,7 @@ def find(source: Source, root: Path) -> Found:
 
 
 def read(source: Source, root: Path) -> Imported:
-    """Yield one mean per clip."""
+    """Yield a mean per clip."""
     release = find(source, root)
     yield from release.notes
     if release.folder == "info":
@@ -87,7 +88,7 @@ def _mean(source: Source, file: ListFile, root: str, audio: str, cells: Cells, l
     system = made.rpartition("-")[2]
     if not (system and utterance):
         raise BadRow("bad_id", f"expected …<system>-<utterance>, found '{shown(wav)}'")
-    value = score(cells[1], *source.scale)
+    value = score(cells[1], scale_of(source))
     place = f"{audio}{bare}.wav" if audio else None
     return Rating(wav, value, file.name, line, file.part, system_id=system, audio=place)
 
@@ -109,10 +110,10 @@ def _entry(source: Source, file: ListFile, root: str, places: Places | None, cel
         raise BadRow("bad_json", "expected an object with sys_id, wav and score, found something else")
     rated = entry["score"]
     subset, split = _place(places, name) if places is not None else (None, None)
-    count, spread = _spread(rated.get("scores"), source.scale)
+    count, spread = _spread(rated.get("scores"), scale_of(source, subset))
     return Rating(
         file=name,
-        score=score(rated.get("mos"), *source.scale),
+        score=score(rated.get("mos"), scale_of(source, subset)),
         source_file=file.name,
         line=line,
         split=split,
@@ -124,18 +125,18 @@ def _entry(source: Source, file: ListFile, root: str, places: Places | None, cel
     )
 
 
-def _spread(scores: Any, scale: tuple[float, float]) -> tuple[int | None, float | None]:
-    """How many ratings a mean stands on, and their sample standard deviation."""
+def _spread(scores: Any, scale: Scale) -> tuple[int | None, float | None]:
+    """Return the number of ratings behind a mean, and their sample standard deviation."""
     if not scores:
         return None, None
     if not isinstance(scores, list):
         raise BadRow("bad_json", f"expected an array of scores, found {shown(scores)}")
-    values = [score(each, *scale) for each in scores]
+    values = [score(each, scale) for each in scores]
     return len(values), statistics.stdev(values) if len(values) > 1 else None
 
 
 def _places(file: ListFile) -> Places:
-    """The datasets and splits that name each clip."""
+    """Return the datasets and splits naming each clip."""
     places: Places = {}
     for dataset, splits in _document(file, read_text(file.path, file.name)).items():
         if not isinstance(splits, dict) or not all(isinstance(names, list) for names in splits.values()):
@@ -147,7 +148,7 @@ def _places(file: ListFile) -> Places:
 
 
 def _place(places: Places, name: str) -> tuple[str, str]:
-    """Dataset and split of a clip; a clip that two splits name belongs to neither."""
+    """Return the dataset and split of a clip; reject a clip in two splits."""
     named = places.get(name.removesuffix(".wav"))
     if not named:
         raise BadRow("missing_split", f"expected '{shown(name)}' in {SPLIT_LISTS}, found it in no split")
@@ -168,7 +169,7 @@ def _document(file: ListFile, text: str) -> dict[str, Any]:
 
 
 def _lines(text: str, keys: list[str]) -> Iterator[int]:
-    """The line that each key of `utterance` stands on; the line of the key before where it is spelt unusually."""
+    """Yield the line of each key of `utterance`; for an unusual spelling, the line of the key before."""
     at = max(text.find('"utterance"'), 0)
     line = 1 + text.count("\n", 0, at)
     for key in keys:
@@ -179,4 +180,4 @@ def _lines(text: str, keys: list[str]) -> Iterator[int]:
         yield line
 
 
-LAYOUT = published(find, read)
+LAYOUT = published(find, read, signature=r"voicemos2024-track2-|sys\d{4}-utt\d+(\.wav)?,|\{")

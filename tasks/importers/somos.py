@@ -1,4 +1,4 @@
-"""SOMOS (Maniati et al. 2022): 200 speech synthesis systems and natural speech (system 000), the clean subset.
+"""Read SOMOS (Maniati et al. 2022): 200 speech synthesis systems and natural speech (system 000), the clean subset.
 
 `training_files/split1/clean/{TRAINSET,VALIDSET,TESTSET}` hold one row a listener under the header
 `systemId,utteranceId,choice,listenerId`, `{train,valid,test}_mos_list.txt` the means under `utteranceId,mean`.
@@ -10,9 +10,9 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from earmark.schemas.mos_preferences import Source
+from earmark.schemas.rating_sources import Source
 from earmark.tasks.importers.cells import BadRow, clip, identifier, score, shown
-from earmark.tasks.importers.lists import Cells, ListFile, find_parts, headed_rows, parsed, published
+from earmark.tasks.importers.lists import Cells, ListFile, find_parts, headed_rows, parsed, published, scale_of
 from earmark.tasks.importers.rows import Imported, Rating
 
 PARTS = {
@@ -28,7 +28,7 @@ find = partial(find_parts, folders=("training_files/split1/clean", "split1/clean
 
 
 def read(source: Source, root: Path) -> Imported:
-    """Yield ratings, or means where a split has none."""
+    """Yield ratings, or means for a split without ratings."""
     release = find(source, root)
     yield from release.notes
     for file in release.lists:
@@ -46,7 +46,7 @@ def _rating(source: Source, file: ListFile, root: str, rated: bool, cells: Cells
     sentence, _, system = bare.rpartition("_")
     if not (sentence and system):
         raise BadRow("bad_id", f"expected <sentence>_<system>, found '{shown(wav)}'")
-    value = score(cell, *source.scale)
+    value = score(cell, scale_of(source))
     listener = _listener(cells, system) if rated else None
     audio = f"audios/{bare}.wav"
     return Rating(
@@ -60,4 +60,4 @@ def _listener(cells: Cells, system: str) -> str:
     return identifier(cells[3], "listener")
 
 
-LAYOUT = published(find, read)
+LAYOUT = published(find, read, signature=r"systemId,utteranceId,choice,listenerId|utteranceId,mean")

@@ -1,12 +1,13 @@
-"""Rated clips in any table: CSV, TSV, JSON lines or Parquet, one file a split; the config says which column is what.
+"""Read rated clips from any table: CSV, TSV, JSON, JSON lines or Parquet; the config assigns its columns.
 
-A column that the config names must exist, and each of its cells must be filled. Of text tables, a config may say the
-delimiter, name the columns where there is no header, and take ids from file names; they may end in `.gz` too. Lines are
-counted from 1, the header being one; rows of Parquet from 1.
+A column of the config must exist, and each of its cells must be filled. For text tables, a config may give the
+delimiter, name the columns of a list without a header, and take ids from file names; they may end in `.gz` too.
+Lines are counted from 1, the header being one; rows of Parquet and of JSON from 1.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -16,10 +17,22 @@ from typing import Any
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.files import require_regular
-from earmark.schemas.mos_preferences import Columns, Source
+from earmark.schemas.patterns import groups_in
 from earmark.schemas.places import below, without_place
-from earmark.tasks.importers.cells import BadRow, clip, deviation, identifier, score, shown, split_name, votes
-from earmark.tasks.importers.json_arrays import object_lines
+from earmark.schemas.rating_sources import COLUMN, Columns, Source, fields_in
+from earmark.tasks.importers.cells import (
+    BadRow,
+    clip,
+    deviation,
+    given,
+    identifier,
+    number,
+    score,
+    shown,
+    split_name,
+    votes,
+)
+from earmark.tasks.importers.json_arrays import object_lines, read_records
 from earmark.tasks.importers.lines import most_rows, unreadable
 from earmark.tasks.importers.lists import (
     Cells,
@@ -29,12 +42,20 @@ from earmark.tasks.importers.lists import (
     headed_rows,
     parsed,
     require_columns,
+    scale_of,
 )
 from earmark.tasks.importers.rows import Imported, Note, Rating, Reject
 
-ENDINGS = {".csv": "csv", ".txt": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+ENDINGS = {
+    **{".csv": "csv", ".txt": "csv", ".tsv": "tsv"},
+    **{".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".parquet": "parquet"},
+}
 BATCH = 65_536  # rows of Parquet in memory at once
-LOOKAHEAD = 100  # JSON objects that are looked at for the names of columns, since an object may leave out a key
+# Limits on a Parquet's claims per byte of its file: a value repeated a million times takes a few bytes, but the time
+# and memory of a million to read. Lists of clips have different names: real ones hold less than a row a byte.
+MOST_ROWS, MOST_ROWS_A_BYTE = 1_000_000, 50
+MOST_UNPACKED, MOST_UNPACKED_A_BYTE = 1 << 30, 1_000  # bytes
+LOOKAHEAD = 100  # JSON objects read for the names of columns, since an object may leave out a key
 FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     **{
         word: (f"{word}_id", partial(identifier, word=word))
@@ -45,48 +66,128 @@ FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "mos_std": ("mos_std", deviation),
     "split": ("split", split_name),
 }
-"""Where a rating holds what `Columns` or a group of a file name's pattern name, and how a cell of it is read."""
+"""Rating field of each name in `Columns` or group of a file name's pattern, and the parser of its cells."""
 
 Rows = Iterator[tuple[int, Cells | Reject | Note]]
 
 
 def find(source: Source, resolve: Callable[[str], Path]) -> Found:
-    """The files that the config names."""
+    """List the files of the config.
+
+    Raises:
+        InputError: a pattern matches no file.
+    """
+
+    def place(written: str) -> Path:
+        return resolve(below(source.root, written) if source.root else written)
+
+    written = [(split, one) for split, pattern in source.lists() for one in expanded(pattern, source.name, place)]
+    names = [without_place(one) for _, one in written]  # names never show folders of this machine
     lists = []
-    names = [without_place(written) for written in source.files.values()]  # never where on this machine they lie
-    for (split, written), name in zip(source.files.items(), names, strict=True):
-        path = resolve(below(source.root, written) if source.root else written)
+    for (split, one), name in zip(written, names, strict=True):
         named = f"{source.name}/{split}/{name}" if names.count(name) > 1 else f"{source.name}/{name}"
-        lists.append(ListFile(path, named, split, kind_of(source.name, written), source.delimiter, source.header))
+        kind = kind_of(source.name, one)
+        lists.append(
+            ListFile(place(one), named, split, kind, source.delimiter, source.header, source.quotes, source.encoding)
+        )
     return Found(tuple(lists))
 
 
+def expanded(written: str, name: str, place: Callable[[str], Path]) -> list[str]:
+    """List the files matching a pattern, sorted; return a path without wildcards as it is."""
+    folder, slash, pattern = written.rpartition("/")
+    if not is_pattern(written) or place(written).exists():
+        return [written]
+    found = sorted(path.name for path in place(folder or ".").glob(pattern) if path.is_file())
+    if not found:
+        raise InputError(f"{name}: no file fits files = '{shown(written)}'")
+    return [f"{folder}{slash}{one}" for one in found]
+
+
+def is_pattern(written: str) -> bool:
+    """Return whether a path's last part is a pattern of file names."""
+    return any(mark in written.rpartition("/")[2] for mark in "*?[")
+
+
 def read(source: Source, resolve: Callable[[str], Path]) -> Imported:
-    """Yield one rating or mean a row."""
+    """Yield a rating or mean for each row; of a wide row, or of a cell with several, each of them."""
     columns = source.columns
     if columns is None:
         raise InputError(f"{source.name}: expected 'columns' for a table, found none")
-    wanted = tuple(columns.model_dump(exclude_none=True).values())  # file and mos come first
+    wanted = tuple(dict.fromkeys((*columns.named(), *source.where)))
+    at = {column: place for place, column in enumerate(wanted)}
     for file in find(source, resolve).lists:
-        parse = _parser(source, columns, file, str(clip_root(source, resolve, file.path)))
-        yield from parsed(file.name, read_table(file, wanted), parse)
+        parse = _parser(source, columns, at, str(clip_root(source, resolve, file.path)), file)
+        for line, cells in read_table(file, wanted):
+            if isinstance(cells, Reject | Note):
+                yield cells
+            elif other := _not_selected(source, at, cells):
+                item = shown(next(filter(given, cells), ""))
+                yield Reject(item, "not_selected", f"where leaves out {other}", file.name, line)
+            else:
+                yield from parsed(file.name, ((line, one) for one in _ratings(columns, at, cells)), parse)
+
+
+def _not_selected(source: Source, at: Mapping[str, int], cells: Cells) -> str | None:
+    """Return the column and cell excluded by `where`, or None for a selected row."""
+    for column, written in source.where.items():
+        words = written if isinstance(written, tuple) else (written,)
+        if _word(cells[at[column]]) not in map(_word, words):
+            return f"{shown(column)} = '{shown(cells[at[column]])}'"
+    return None
+
+
+def _word(cell: Any) -> str:
+    """Normalise a cell for comparison in `where`: 1, 1.0 and "1" are equal, and so are True and "true"."""
+    value = number(cell)
+    return f"{value:g}" if value == value else str("" if cell is None else cell).strip().lower()
+
+
+def _ratings(columns: Columns, at: Mapping[str, int], cells: Cells) -> Iterator[Cells]:
+    """Yield each rating of a row: its clip, the rating, its column, the listener, and all cells."""
+    wide = (columns.mos,) if isinstance(columns.mos, str) else columns.mos
+    pattern = columns.file if isinstance(columns.file, str) else ""
+    for place, column in enumerate(wide):
+        file = cells[at[columns.file[place]]] if not pattern else cells[at[pattern]] if pattern in at else None
+        listener = cells[at[columns.listener]] if columns.listener else None
+        values = several(cells[at[column]])
+        if values is None:
+            yield file, cells[at[column]], column, listener, cells
+            continue
+        listeners = several(listener) or []
+        for turn, value in enumerate(values):
+            by = listeners[turn] if len(listeners) == len(values) else listener
+            yield file, value, column, by, cells
+
+
+def several(cell: Any) -> list[Any] | None:
+    """Split a cell with a list: of JSON or Parquet, in brackets, or between `;` or `|`; return None for other cells."""
+    if isinstance(cell, list):
+        return cell
+    if not isinstance(cell, str):
+        return None
+    text = cell.strip()
+    if text[:1] + text[-1:] in ("[]", "()") and len(text) > 2:
+        return [one.strip(" '\"") for one in re.split(r"[,;\s]+", text[1:-1].strip())]
+    mark = next((mark for mark in ";|" if mark in text), None)
+    return [one for one in map(str.strip, text.split(mark)) if one] if mark else None
 
 
 def clip_root(source: Source, resolve: Callable[[str], Path], path: Path) -> Path:
-    """The folder that clips in one of the tables may not leave: without a root, the table's own."""
+    """Return the folder bounding the clips of a table: without a root, the table's own."""
     home = source.audio_root or source.root
     return resolve(home) if home else path.parent
 
 
 def kind_of(name: str, written: str) -> str:
-    """The type of a table by its ending.
+    """Return the type of a table by its ending.
 
     Args:
-        name: what the file belongs to, for the message.
+        name: the file's owner, for the message.
         written: the file as the config writes it.
 
     Raises:
-        InputError: the ending is none that is read.
+        InputError: an unsupported ending.
     """
     plain = written.lower().removesuffix(".gz")
     kind = ENDINGS.get(PurePosixPath(plain).suffix)
@@ -95,31 +196,58 @@ def kind_of(name: str, written: str) -> str:
     return kind
 
 
-def _parser(source: Source, columns: Columns, file: ListFile, root: str) -> Callable[[Cells, int], Rating]:
-    at = {word: place for place, word in enumerate(columns.model_dump(exclude_none=True))}
-    reads = [(field, at[word], read) for word, (field, read) in FIELDS.items() if word in at]
-    named = re.compile(source.file_name) if source.file_name else None
+def _parser(
+    source: Source, columns: Columns, at: Mapping[str, int], root: str, file: ListFile
+) -> Callable[[Cells, int], Rating]:
+    """Return a parser from items of `_ratings` to ratings."""
+    reads = [
+        (field, at[column], read)
+        for word, (field, read) in FIELDS.items()
+        if word != "listener" and (column := getattr(columns, word))
+    ]
+    named = source.file_name
+    pattern = columns.file if isinstance(columns.file, str) and columns.file not in at else None
+    one_scale = None if isinstance(source.scale, dict) else scale_of(source)
 
-    def parse(cells: Cells, line: int) -> Rating:
+    def parse(one: Cells, line: int) -> Rating:
+        cell, value, column, listener, cells = one
         row: dict[str, Any] = {"split": file.part}
-        name, mos = clip(cells[0], root), score(cells[1], *source.scale)
+        name = clip(cell if pattern is None else _filled(pattern, column, at, cells, root), root)
+        mos = score(value, one_scale) if one_scale else math.nan
+        if pattern is None and isinstance(cell, str) and cell.strip() == name != cell:
+            row["audio"] = cell  # the file's name may begin or end with the space
         for field, place, read in reads:
             row[field] = read(cells[place])
+        if columns.listener:
+            row["listener_id"] = identifier(listener, "listener")
+        if source.unpivot:
+            field, read = FIELDS[source.unpivot]
+            row[field] = read(column)
         if named:
-            match = named.search(PurePosixPath(str(cells[0])).name)
-            if match is None:
+            groups = groups_in(named, name if "/" in named else PurePosixPath(name).name)
+            if groups is None:
                 expected = "expected a file name as file_name describes it"
-                raise BadRow("bad_file_name", f"{expected}, found {shown(cells[0])}")
-            for group, text in match.groupdict().items():
+                raise BadRow("bad_file_name", f"{expected}, found {shown(name)}")
+            for group, text in groups.items():
+                if group == "file":
+                    name = clip(text, root)
+                    continue
                 field, read = FIELDS[group]
-                row[field] = read(text or "")
+                row[field] = read(text)
+        mos = mos if one_scale else score(value, scale_of(source, row.get("subset")))
         return Rating(name, mos, file.name, line, **row)
 
     return parse
 
 
+def _filled(pattern: str, column: str, at: Mapping[str, int], cells: Cells, root: str) -> str:
+    """Fill the pattern of a clip's file; keep each cell in it below the root."""
+    values = {COLUMN: column, **{one: cells[at[one]] for one in fields_in(pattern) if one in at}}
+    return re.sub(r"\{([^{}]+)\}", lambda field: clip(values[field[1]], root), pattern)
+
+
 def table_file(path: Path, written: str) -> ListFile:
-    """A table that a config names, by its path there."""
+    """Return a table named by a config."""
     name = without_place(written)
     return ListFile(path, name, "", kind_of(name, written))
 
@@ -127,7 +255,8 @@ def table_file(path: Path, written: str) -> ListFile:
 def named_rows(
     file: ListFile, wanted: Mapping[str, str], optional: Mapping[str, str]
 ) -> Iterator[tuple[int, dict[str, Any] | Reject | Note]]:
-    """The rows of `read_table` as cells by our names; both mappings are from our name of a column to the table's."""
+    """Yield the rows of `read_table` as cells by Earmark's names; both mappings give the table's name of each
+    column."""
     for line, cells in read_table(file, tuple(wanted.values()), tuple(optional.values())):
         if isinstance(cells, Reject | Note):
             yield line, cells
@@ -135,14 +264,23 @@ def named_rows(
             yield line, dict(zip((*wanted, *optional), cells, strict=True))
 
 
-def read_table(file: ListFile, wanted: tuple[str, ...], optional: tuple[str, ...] = ()) -> Rows:
-    """The wanted and optional cells of each row of a table that a config names; it may hold no rows, but not nothing.
+def read_table(
+    file: ListFile,
+    wanted: tuple[str, ...],
+    optional: tuple[str, ...] = (),
+    inner: Mapping[str, str] | None = None,
+) -> Rows:
+    """Yield the wanted and optional cells of each row of a configured table; allow no rows, but refuse an empty file.
+
+    Args:
+        inner: of Parquet, the only field read of a column, such as `audio.path`.
 
     Raises:
-        InputError: a wanted column is missing, or the file cannot be read as what its ending says.
+        InputError: a wanted column is missing, or the content contradicts the file's ending.
     """
     seen = False
-    for line, cells in READERS[file.kind](file, wanted, optional):
+    reader = partial(_parquet, inner=inner) if inner else READERS[file.kind]
+    for line, cells in reader(file, wanted, optional):
         if line == 0:
             raise InputError(f"{file.name}: expected a table, found an empty file")
         seen = True
@@ -163,16 +301,31 @@ def _jsonl(file: ListFile, wanted: tuple[str, ...], optional: tuple[str, ...]) -
         yield line, row if isinstance(row, Reject) else [row.get(column) for column in (*wanted, *optional)]
 
 
-def _parquet(file: ListFile, wanted: tuple[str, ...], optional: tuple[str, ...]) -> Rows:
-    import pyarrow as pa  # here, since the command line shall answer before Arrow is loaded
+def _json(file: ListFile, wanted: tuple[str, ...], optional: tuple[str, ...]) -> Rows:
+    records = enumerate(read_records(file), 1)
+    first = list(islice(records, LOOKAHEAD))
+    if first:
+        require_columns(file.name, wanted, list(dict.fromkeys(chain.from_iterable(row for _, row in first))))
+    else:
+        yield 0, Note(f"{file.name} is empty")
+    for line, row in islice(chain(first, records), most_rows()):
+        yield line, [row.get(column) for column in (*wanted, *optional)]
+
+
+def _parquet(
+    file: ListFile, wanted: tuple[str, ...], optional: tuple[str, ...], inner: Mapping[str, str] | None = None
+) -> Rows:
+    import pyarrow as pa  # imported here: the command line must answer before Arrow is loaded
     import pyarrow.parquet as pq
 
     try:
         with pq.ParquetFile(require_regular(file.path)) as table:
             require_columns(file.name, wanted, table.schema_arrow.names)
+            _require_bounded(file, table.metadata)
             present = [name for name in dict.fromkeys((*wanted, *optional)) if name in table.schema_arrow.names]
             line = 1
-            batches = table.iter_batches(batch_size=most_rows() or BATCH, columns=present)
+            fields = [(inner or {}).get(name, name) for name in present]
+            batches = table.iter_batches(batch_size=most_rows() or BATCH, columns=fields)
             for batch in islice(batches, 1 if most_rows() else None):
                 cells = {name: batch.column(name).to_pylist() for name in present}
                 absent = [None] * batch.num_rows
@@ -184,10 +337,22 @@ def _parquet(file: ListFile, wanted: tuple[str, ...], optional: tuple[str, ...])
         raise InputError(f"{file.name}: expected a Parquet file, found: {shown(error)}") from None
 
 
+def _require_bounded(file: ListFile, claims: Any) -> None:
+    """Refuse a Parquet with more claimed rows or bytes than any list of clips."""
+    size, rows = file.path.stat().st_size, claims.num_rows
+    unpacked = sum(claims.row_group(group).total_byte_size for group in range(claims.num_row_groups))
+    if rows > max(MOST_ROWS, MOST_ROWS_A_BYTE * size) or unpacked > max(MOST_UNPACKED, MOST_UNPACKED_A_BYTE * size):
+        raise InputError(
+            f"{file.name}: expected a list of clips, found {size:,} bytes that claim {rows:,} rows and {unpacked:,} "
+            "bytes; if that is right, write it as CSV or JSON lines"
+        )
+
+
 READERS: dict[str, Callable[[ListFile, tuple[str, ...], tuple[str, ...]], Rows]] = {
     "csv": headed_rows,
     "tsv": partial(headed_rows, mark="\t"),
     "jsonl": _jsonl,
+    "json": _json,
     "parquet": _parquet,
 }
 

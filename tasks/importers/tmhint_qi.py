@@ -1,8 +1,8 @@
-"""TMHINT-QI (Chen and Tsao 2021, InQSS): Mandarin speech, noisy, clean and enhanced, one row a listener.
+"""Read TMHINT-QI (Chen and Tsao 2021, InQSS): Mandarin speech, noisy, clean and enhanced, a row per listener.
 
 `raw_data.csv` has the header `idx,method,uttr,snr,noise,quality_score,intelligibility_score,file_name`. The name
-tells all that is known of a clip: `KLT_snr-2_white_TMHINT_b2_21_01` is method KLT, noise white at snr -2, speaker b2,
-content 21_01; `clean_TMHINT_b2_24_03` has no noise. Its publisher's split is where the audio lies, `train` or `test`.
+holds all facts about a clip: `KLT_snr-2_white_TMHINT_b2_21_01` is method KLT, noise white at snr -2, speaker b2,
+content 21_01; `clean_TMHINT_b2_24_03` has no noise. Its publisher's split is the audio's folder, `train` or `test`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 
 from earmark.schemas.errors import InputError
-from earmark.schemas.mos_preferences import Source
+from earmark.schemas.rating_sources import Source
 from earmark.tasks.importers.cells import BadRow, clip, identifier, score, shown
-from earmark.tasks.importers.lists import Cells, ListFile, find_parts, headed_rows, parsed, published
+from earmark.tasks.importers.lists import Cells, ListFile, find_parts, headed_rows, parsed, published, scale_of
 from earmark.tasks.importers.rows import Imported, Note, Rating
 
 PARTS = {"": ("raw_data.csv",)}
@@ -25,7 +25,7 @@ find = partial(find_parts, folders=("", "TMHINT-QI", "TMHINTQI"), parts=PARTS)
 
 
 def read(source: Source, root: Path) -> Imported:
-    """Yield one rating a row."""
+    """Yield a rating for each row."""
     release = find(source, root)
     yield from release.notes
     folder = root / release.folder
@@ -38,12 +38,12 @@ def read(source: Source, root: Path) -> Imported:
 
 
 def listing(source: Source, root: Path) -> dict[str, str] | None:
-    """What the folders say beyond the list: each clip's split. Part of what a build is made from."""
+    """Return each clip's split from the folders, beyond the list; part of the build key."""
     return _splits(root / find(source, root).folder)
 
 
 def split_name(name: str) -> tuple[str, str, str, str | None]:
-    """System, speaker, content and condition from a clip's name."""
+    """Parse system, speaker, content and condition from a clip's name."""
     made, _, said = name.partition("_TMHINT_")
     system, _, condition = made.partition("_")
     speaker, _, content = said.partition("_")
@@ -58,7 +58,7 @@ def _rating(
     wav = clip(cells[0], root)
     bare = wav.removesuffix(".wav")
     origin = split_name(bare)
-    value = score(cells[1], *source.scale)
+    value = score(cells[1], scale_of(source))
     listener = identifier(cells[2], "listener") if cells[2].strip() else f"row-{line}"
     split = audio = None
     if splits is not None:
@@ -70,7 +70,7 @@ def _rating(
 
 
 def _splits(folder: Path) -> dict[str, str] | None:
-    """Split by name of clip, where both folders of audio are there."""
+    """Return the split of each clip by name, or None unless both folders of audio exist."""
     if not all((folder / split).is_dir() for split in SPLITS):
         return None
     splits: dict[str, str] = {}
@@ -82,4 +82,4 @@ def _splits(folder: Path) -> dict[str, str] | None:
     return splits
 
 
-LAYOUT = published(find, read, listing)
+LAYOUT = published(find, read, listing, signature=r"idx,method,uttr,snr,noise,")

@@ -1,6 +1,6 @@
-"""The layouts of tagged tracks, `tracks.<format>` among the entry points `earmark.importers`.
+"""Register the layouts of tagged tracks, `tracks.<format>` among the entry points `earmark.importers`.
 
-`table` is any table: CSV, TSV, JSON lines or Parquet with `track_id`, `audio`, and where they are there `artist_id`,
+`table` is any table: CSV, TSV, JSON lines or Parquet with `track_id`, `audio`, and if present `artist_id`,
 `album_id`, `licence` and `tags`: words between semicolons, or a list of them.
 """
 
@@ -25,10 +25,11 @@ OPTIONAL = ("artist_id", "album_id", "tags", "licence")
 def read_track_table(
     path: Path, written: str, synonyms: TagMap | None = None, audio: Path | None = None
 ) -> Iterator[Track | Reject | Note]:
-    """Yield one track or one reject a row, as `tasks.importers.jamendo.read_tracks` does; `duration_s` is 0: not told.
+    """Yield a track or a reject for each row, as `tasks.importers.jamendo.read_tracks` does; `duration_s` is 0:
+    unknown.
 
     Raises:
-        InputError: the file, or its column `track_id` or `audio`, is missing, or it is not what its ending says.
+        InputError: the file, or its column `track_id` or `audio`, is missing, or the content contradicts the ending.
     """
     file, root, lines = table_file(path, written), str(audio or path.parent), dict[str, int]()
 
@@ -57,7 +58,7 @@ def _words(cell: Any) -> list[str]:
 
 
 def _tag(word: str, synonyms: TagMap) -> Tag:
-    """`genre---rock` as MTG-Jamendo writes it, or a bare word, whose category is `tag`."""
+    """Parse `genre---rock` as MTG-Jamendo writes it, or a bare word in the category `tag`."""
     category, mark, name = word.partition(MARK)
     if not mark:
         category, name = "tag", word

@@ -1,10 +1,10 @@
-"""VoiceMOS Challenge 2023 (Cooper et al. 2023): three tracks, means without a header, names without an ending.
+"""Read VoiceMOS Challenge 2023 (Cooper et al. 2023): three tracks, means without a header, names without an ending.
 
 Track 1, French speech synthesis: `VoiceMOS2023Track1-A-AD_test_0026` (system A, content AD_test_0026). Its two voices,
 NEB and AD, are the hub and the spoke task of the Blizzard Challenge 2023, each a listening test of its own.
 Track 2, singing voice conversion: `VoiceMOS2023Track2-B01-SF1-CDF1-30001` (system, source, target, utterance).
 Track 3, noisy and enhanced Mandarin: `VoiceMOS2023Track3-CMGAN_snr-2_babble_TMHINT_b2_21_02`, names as in TMHINT-QI;
-`Track3-TMHINT_…` are clean references, which the benchmark leaves out (1,960 of 2,215 rows remain).
+`Track3-TMHINT_…` are clean references, left out by the benchmark (1,960 of 2,215 rows remain).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import re
 from functools import partial
 from pathlib import Path
 
-from earmark.schemas.mos_preferences import Source
+from earmark.schemas.rating_sources import Source
 from earmark.tasks.importers.cells import BadRow, clip, score, shown
-from earmark.tasks.importers.lists import Cells, ListFile, bare_rows, find_parts, parsed, published
+from earmark.tasks.importers.lists import Cells, ListFile, bare_rows, find_parts, parsed, published, scale_of
 from earmark.tasks.importers.rows import Imported, Rating
 from earmark.tasks.importers.tmhint_qi import split_name
 
@@ -29,7 +29,7 @@ find = partial(find_parts, folders=("", "DATA", "DATA/sets"), parts=PARTS)
 
 
 def read(source: Source, root: Path) -> Imported:
-    """Yield the means of all tracks; each track, and each voice of track 1, is a listening test of its own."""
+    """Yield the means of all tracks; treat each track, and each voice of track 1, as a separate listening test."""
     release = find(source, root)
     yield from release.notes
     for file in release.lists:
@@ -42,13 +42,13 @@ def _mean(source: Source, file: ListFile, root: str, cells: Cells, line: int) ->
     if not wav.startswith(prefix):
         raise BadRow("bad_id", f"expected a name that starts with {prefix}, found '{shown(wav)}'")
     origin = _origin(track, wav[len(prefix) :].removesuffix(".wav"))
-    value = score(cells[1], *source.scale)
     subset = f"{track}-{origin[1]}" if track == "track1" else track
+    value = score(cells[1], scale_of(source, subset))
     return Rating(wav, value, file.name, line, "test", subset, *origin)
 
 
 def _origin(track: str, rest: str) -> tuple[str, str, str, str | None]:
-    """System, speaker, content and condition."""
+    """Parse system, speaker, content and condition."""
     if track == "track3":
         if rest.startswith("TMHINT_"):
             raise BadRow("clean_reference", "the clean recording that others are compared with, not a rated system")
@@ -60,4 +60,4 @@ def _origin(track: str, rest: str) -> tuple[str, str, str, str | None]:
     return match["system"], match["speaker"], match["content"], None
 
 
-LAYOUT = published(find, read)
+LAYOUT = published(find, read, signature=r"VoiceMOS2023Track\d-")

@@ -1,6 +1,6 @@
-"""Votes on pairs of clips, whatever export they come from: one vote, or one reject, a row.
+"""Read votes on pairs of clips from any export: a vote or a reject for each row.
 
-An importer maps its columns to the names below; `to_vote` holds their values to what they may be.
+An importer maps its columns to the names below; `to_vote` checks their values.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from earmark.schemas.human_preferences import Source
+from earmark.schemas.errors import InputError
+from earmark.schemas.human_preferences import VoteSource
 from earmark.tasks.importers.cells import BadRow, clip, given, identifier, number, shown, split_name
 from earmark.tasks.importers.lists import ListFile
 from earmark.tasks.importers.music import words
@@ -22,12 +23,12 @@ from earmark.tasks.importers.table import named_rows
 
 DIMENSIONS = ("musicality", "alignment", "overall")
 CHOICES = {
-    **dict.fromkeys(("a", "model_a", "audio_a", "left"), "a"),
-    **dict.fromkeys(("b", "model_b", "audio_b", "right"), "b"),
-    **dict.fromkeys(("tie", "equal", "neither", "both"), "tie"),
-    "both_bad": "both_bad",
+    **dict.fromkeys(("a", "model_a", "audio_a", "left", "first"), "a"),
+    **dict.fromkeys(("b", "model_b", "audio_b", "right", "second"), "b"),
+    **dict.fromkeys(("tie", "equal", "neither", "both", "same", "no_preference", "draw"), "tie"),
+    **dict.fromkeys(("both_bad", "bothbad", "tie_(bothbad)"), "both_bad"),
 }
-SPLIT_WORDS = ("", "all", "full")  # of a list that is not divided
+SPLIT_WORDS = ("", "all", "full")  # of an undivided list
 FIELDS = (
     *("audio_a", "audio_b", "vote_id", "annotator", "prompt_id", "text", "lyrics", "reference", "model_a", "model_b"),
     *(name for dimension in DIMENSIONS for name in (dimension, f"confidence_{dimension}")),
@@ -36,7 +37,7 @@ FIELDS = (
 
 
 class Vote(NamedTuple):
-    """One person's vote on two clips, as its export states it."""
+    """A person's vote on two clips, as its export states it."""
 
     vote_id: str | None
     annotator: str | None  # as the export names the person: it never leaves the build
@@ -44,7 +45,7 @@ class Vote(NamedTuple):
     text: str | None
     lyrics: str | None
     reference: str | None  # path of the prompt's audio
-    audio_a: str | None  # None where the source withholds it
+    audio_a: str | None  # None if the source withholds it
     audio_b: str | None
     model_a: str | None
     model_b: str | None
@@ -60,7 +61,7 @@ class Vote(NamedTuple):
     listened_b_s: float | None
     vocals: str | None  # vocal or instrumental
     split: str | None
-    fault: str | None  # what is known to be wrong with a generation
+    fault: str | None  # a known fault of a generation
     source_file: str
     line: int
 
@@ -73,31 +74,31 @@ Named = Mapping[str, Any] | Reject | Note
 class VoteLayout:
     """A layout of votes, or of rated clips."""
 
-    # yields what the files of a source hold, in order; gets the source, its files and the clips' folder
-    read: Callable[[Source, Sequence[ListFile], str], Iterator[Any]]
+    # yields the content of a source's files, in order; takes the source, its files and the clips' folder
+    read: Callable[[VoteSource, Sequence[ListFile], str], Iterator[Any]]
     rated: bool = False  # whether it holds `MusicRating`s rather than `Vote`s
-    # the files, by the source's name and root, of a layout whose config names none
+    # the files, by the source's name and root, of a layout without files in the config
     find: Callable[[str, Path], list[ListFile]] | None = None
     documents: bool = False  # whether each file is one JSON document, whatever its ending
-    task: str = "votes"  # the benchmark's task that its rows belong to
-    split: Literal["draw", "native", "test"] = "draw"  # how rows come into splits where the config does not say
-    drops_ties: bool = False  # whether votes for neither clip are rejects where the config does not say
+    task: str = "votes"  # the benchmark's task of its rows
+    split: Literal["draw", "native", "test"] = "draw"  # source of splits if the config gives none
+    drops_ties: bool = False  # whether votes for neither clip are rejects if the config does not say
 
 
-def each(read: Callable[[ListFile, str], Voted]) -> Callable[[Source, Sequence[ListFile], str], Voted]:
+def each(read: Callable[[ListFile, str], Voted]) -> Callable[[VoteSource, Sequence[ListFile], str], Voted]:
     """Read the files of a source one after the other."""
     return lambda source, files, root: chain.from_iterable(read(file, root) for file in files)
 
 
 def to_vote(row: Mapping[str, Any], file: ListFile, line: int, root: str, *, withheld: bool = False) -> Vote:
-    """A vote of cells by the names in `FIELDS`; whatever is not there counts as empty.
+    """Parse a vote from cells by the names in `FIELDS`; treat absent cells as empty.
 
     Args:
         root: folder of the clips, absolute.
         withheld: whether the source leaves audio out, so that a vote may name none.
 
     Raises:
-        BadRow: a value is not what it may be.
+        BadRow: an invalid value.
     """
     get = row.get
     sides = [clip(get(name), root) if given(get(name)) or not withheld else None for name in ("audio_a", "audio_b")]
@@ -146,19 +147,67 @@ def to_votes(file: ListFile, rows: Iterator[tuple[int, Named]], root: str, **how
             yield Reject(shown(item), bad.reason, bad.detail, file.name, line, author_of(row.get("annotator")))
 
 
-def table_votes(file: ListFile, columns: Mapping[str, str], root: str) -> Voted:
-    """Votes of a table: the columns of `FIELDS` by the names that the config gives them, else by our own.
+def table_votes(file: ListFile, columns: Mapping[str, str], root: str, positive: str | None = None) -> Voted:
+    """Yield the votes of a table: the columns of `FIELDS` by the config's names, else by Earmark's own.
+
+    Args:
+        positive: the clip preferred by a number above 0, a or b, for comparisons rated from -3 to 3.
 
     Raises:
-        InputError: one of the clips' columns, or one that the config names, is missing.
+        InputError: a column of the clips or of the config is missing; or a number cannot be a choice.
     """
     wanted = {"audio_a": "audio_a", "audio_b": "audio_b", **columns}
     optional = {field: field for field in FIELDS if field not in wanted}
-    yield from to_votes(file, unread_rows(named_rows(file, wanted, optional)), root)
+    rows = unread_rows(named_rows(file, wanted, optional))
+    named = wanted["audio_a"] == "choice_reference"  # webMUSHRA's paired_comparison.csv
+    yield from to_votes(file, ((line, _chosen(file, line, row, positive, named=named)) for line, row in rows), root)
+
+
+def _chosen(file: ListFile, line: int, row: Named, positive: str | None, *, named: bool) -> Named:
+    """Return a row with choices in words, converted from numbers and from names of clips or models."""
+    if isinstance(row, Reject | Note):
+        return row
+    words = {str(row.get(f"{what}_{side}") or "").strip(): side for what in ("model", "audio") for side in "ab"}
+    words |= {"reference": "a", "nonReference": "b", "non_reference": "b"} if named else {}
+    changed: dict[str, Any] = {}
+    for dimension in DIMENSIONS:
+        cell = row.get(dimension)
+        if not given(cell):
+            continue
+        value = number(cell)
+        if value == value:
+            changed |= _rated(file, line, value, positive, dimension, signed=str(cell).strip().startswith("+"))
+        elif side := words.get(str(cell).strip()):
+            changed[dimension] = side
+    sizes = {key: value for key, value in changed.items() if key.startswith("confidence_") and given(row.get(key))}
+    return {**row, **{key: value for key, value in changed.items() if key not in sizes}}
+
+
+def _rated(
+    file: ListFile, line: int, value: float, positive: str | None, dimension: str, *, signed: bool
+) -> dict[str, Any]:
+    """Return a number's choice and its confidence.
+
+    A comparison category rating (ITU-T P.800, annex E) from -3 to 3 gives by its sign the better clip and by its
+    size the difference; 1, 2 and 3 become the confidences 1, 3 and 5.
+    """
+    if positive is None:
+        if value in (1, 2) and not signed:
+            return {dimension: "a" if value == 1 else "b"}
+        raise InputError(
+            f"{file.name}, line {line}: expected a choice (a, b, 1, 2, first, second, left, right, tie), found "
+            f'{value:g}; comparisons rated from -3 to 3 need positive = "a" or "b": the clip that a number above 0 '
+            "prefers"
+        )
+    if abs(value) > 3 or not (2 * value).is_integer():
+        return {}  # no choice: a reject
+    other = "b" if positive == "a" else "a"
+    side = "tie" if value == 0 else positive if value > 0 else other
+    return {dimension: side, f"confidence_{dimension}": max(1.0, 2 * abs(value) - 1) if value else None}
 
 
 def choice(cell: Any) -> str | None:
-    """a, b, tie or both_bad; None for an empty cell."""
+    """Parse a choice as a, b, tie or both_bad; return None for an empty cell."""
     if not given(cell):
         return None
     chosen = CHOICES.get(str(cell).strip().lower().replace(" ", "_").replace("-", "_"))
@@ -168,7 +217,7 @@ def choice(cell: Any) -> str | None:
 
 
 def confidence(cell: Any) -> float | None:
-    """A confidence from 1 to 5 in half steps; None for an empty cell."""
+    """Parse a confidence from 1 to 5 in half steps; return None for an empty cell."""
     if not given(cell):
         return None
     value = number(cell)
@@ -178,7 +227,7 @@ def confidence(cell: Any) -> float | None:
 
 
 def day(cell: Any) -> str | None:
-    """The day of an ISO date, a date and time (taken to UTC where it has a zone), or seconds since 1970."""
+    """Return the day of an ISO date, a date and time (taken to UTC if it has a zone), or seconds since 1970."""
     if not given(cell):
         return None
     try:
@@ -194,7 +243,7 @@ def day(cell: Any) -> str | None:
 
 
 def _annotator(cell: Any) -> str | None:
-    """An annotator's id; what is said of a bad one does not show it."""
+    """Return an annotator's id; keep an invalid id out of the error message."""
     try:
         return _name(cell, "annotator")
     except BadRow as bad:
@@ -202,7 +251,7 @@ def _annotator(cell: Any) -> str | None:
 
 
 def author_of(cell: Any) -> str | None:
-    """Who cast a vote that cannot be used, as far as it can be read."""
+    """Return the author of an unusable vote, or None if unreadable."""
     try:
         return _annotator(cell)
     except BadRow:
@@ -210,7 +259,7 @@ def author_of(cell: Any) -> str | None:
 
 
 def unread_rows(rows: Iterator[tuple[int, Named]]) -> Iterator[tuple[int, Named]]:
-    """Rows, of which one that cannot be read at all is named by its line: its words may name a person."""
+    """Yield rows; name unreadable rows by their line, since their words may name a person."""
     for line, row in rows:
         yield line, row._replace(item=f"line {row.line}") if isinstance(row, Reject) else row
 
@@ -229,7 +278,7 @@ def _seconds(cell: Any) -> float | None:
 
 
 def _vocals(instrumental: Any, lyrics: str | None) -> str | None:
-    """What is said of the voice; lyrics mean a voice unless the row says otherwise."""
+    """Return vocal, instrumental or None; lyrics mean a voice unless the row says otherwise."""
     if not given(instrumental):
         return "vocal" if lyrics else None
     word = str(instrumental).strip().lower()
@@ -243,5 +292,7 @@ def _split(cell: Any) -> str | None:
 
 
 LAYOUT = VoteLayout(
-    lambda source, files, root: chain.from_iterable(table_votes(file, source.columns, root) for file in files)
+    lambda source, files, root: chain.from_iterable(
+        table_votes(file, source.columns, root, source.positive) for file in files
+    )
 )

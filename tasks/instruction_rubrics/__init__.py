@@ -1,1 +1,1 @@
-"""`instruction-rubrics`: from captions to samples with items and labels."""
+"""Build `instruction-rubrics`: turn captions into samples with items and labels."""

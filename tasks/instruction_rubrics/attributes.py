@@ -1,4 +1,4 @@
-"""`instruction-rubrics`: what of a caption may be changed, by domain, and in which order a caption is offered it."""
+"""List the changeable attributes of captions by domain, and draw their order for a caption."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from earmark.tasks.instruction_rubrics.deciding import draw
 
 DROPPED, ORDER, ADDED = "dropped sound", "order", "added sound"
 BY_READING = (DROPPED, ORDER)
-"""Changes after which no word of a caption need be false: a reader, not a listener, tells that something is missing or
-in another order."""
+"""Changes after which every word of a caption may stay true: only a reader notices the missing sound or the other
+order."""
 
 
 class Attribute(NamedTuple):
-    """One that may be changed: its name, the same in all languages, and what it is in the caption's."""
+    """A changeable attribute: its name, the same in all languages, and its description in the caption's language."""
 
     name: str
     what: str
@@ -49,14 +49,14 @@ BY_DOMAIN = {
     "music": ("genre", "instrument", "tempo", "mood", "structure", "production"),
     "mixed": ("gender", "emotion", "source", "place", "intensity", ORDER, DROPPED, "genre", "instrument", "mood"),
 }
-"""AnyAudio-Judge's attributes, in words of ours."""
+"""AnyAudio-Judge's attributes, in Earmark's words."""
 
 
 def offered(seed: int, base: str, domain: str, language: str, *, full: bool) -> list[Attribute]:
-    """The attributes of a domain in an order of the caption's own, by hash: the first that the caption has is changed.
+    """Return a domain's attributes in a caption's own order, by hash; the first found in the caption is changed.
 
-    So each that it has is as likely as another, whatever comes to a writer's mind first. A sound is dropped of full
-    captions alone: of others nobody knows what they leave out. Last comes what every caption can have. `base` names
+    Each attribute of the caption is thus equally likely, whatever a writer prefers. Sounds are dropped only from full
+    captions: the gaps of others are unknown. The attribute fitting every caption comes last. `base` names
     clip and caption.
     """
     names = sorted((name for name in BY_DOMAIN[domain] if full or name != DROPPED),

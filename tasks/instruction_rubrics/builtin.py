@@ -1,6 +1,6 @@
-"""Instruction rubrics without a model: rules on words in English and Chinese, and measurements of the clip.
+"""Write and judge instruction rubrics without a model: rules on words in English and Chinese, and clip measurements.
 
-Weak on purpose: they find what small lists of words can find. They exist so that the pipeline can be tried offline.
+Weak on purpose: small lists of words, for trying the pipeline offline.
 """
 
 from __future__ import annotations
@@ -13,14 +13,12 @@ from typing import Any
 from earmark.tasks.annotation.builtin import Measured, alignment
 from earmark.tasks.annotation.errors import BadRequest
 from earmark.tasks.instruction_rubrics.builtin_words import (
-    Language,
     attribute_of,
     content,
-    language_of,
     named_in,
     phrase_book,
 )
-from earmark.tasks.instruction_rubrics.checks import negates
+from earmark.tasks.text.bilingual import Language, language_of, negates
 
 Facts = Mapping[str, Any]
 
@@ -45,10 +43,10 @@ _ADDED = {"en": " with a loud siren throughout", "zh": "并一直伴有响亮的
 
 
 def rubric_writer(facts: Facts, clips: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    """Perturb, decompose, filter, label, give rationales, translate; `facts` are `ask` and what its prompt gets.
+    """Perturb, decompose, filter, label, give rationales, translate; `facts` are `ask` and its prompt's values.
 
     Raises:
-        BadRequest: no such ask, or a fact is missing.
+        BadRequest: an unknown ask, or a missing fact.
     """
     try:
         return _WRITES[str(facts["ask"])](facts)
@@ -57,17 +55,18 @@ def rubric_writer(facts: Facts, clips: Sequence[Mapping[str, float]]) -> dict[st
 
 
 def rubric_judge(facts: Mapping[str, Any], clips: list[Measured]) -> dict[str, Any] | list[dict[str, Any]] | str:
-    """Whether a clip fits a text: by measured tempo, brightness and loudness, and by the words of its own caption.
+    """Judge whether a clip fits a text: by measured tempo, brightness and loudness, and by the words of its own
+    caption.
 
     Args:
         facts: `instruction`, or `item`, a question about it; `ask`: `verify` (does it fit?), `mismatch` (is it wrong?),
-            or nothing for a plain Yes or No; `truth`, the clip's own caption, where it is known; `items`, several
-            questions with an `id`, each of which is answered; for `hear`, unknown where nothing measured tells.
+            or nothing for a plain Yes or No; `truth`, the clip's own caption, if known; `items`, several
+            questions with an `id`, each answered separately; for `hear`, unknown without a telling measurement.
         clips: one clip's measurements.
 
     Returns:
-        `answer` and `evidence`, a list of these with `id`, or the word alone. Evidence names what was measured, and
-        what of the text could fit.
+        `answer` and `evidence`, a list of these with `id`, or the word alone. Evidence names the measurements, and
+        the fitting part of the text.
 
     Raises:
         BadRequest: not one clip, or no text.
@@ -100,7 +99,7 @@ def rubric_judge(facts: Mapping[str, Any], clips: list[Measured]) -> dict[str, A
 
 
 def _heard(question: str, clips: list[Measured]) -> dict[str, str]:
-    """An item's answer by measurements alone, which tell little: unknown for most."""
+    """Answer an item by measurements alone; most answers are unknown."""
     fit = alignment(phrase_book(question, "en") if language_of(question) == "zh" else question, clips[0])
     if fit.wrong:
         return {"answer": "no", "rationale": f"Measured: {', '.join(fit.wrong.values())}."[:400]}
@@ -109,13 +108,13 @@ def _heard(question: str, clips: list[Measured]) -> dict[str, str]:
 
 
 def _without(text: str, words: Sequence[str]) -> str:
-    """A text without these words, in whichever language it has them."""
+    """Remove words from a text, in either language."""
     both = [rf"\b{re.escape(word)}\b" for word in words] + [re.escape(phrase_book(word, "zh")) for word in words]
     return " ".join(re.sub("|".join(both), "", text, flags=re.IGNORECASE).split())
 
 
 def contradictions(truth: str, text: str) -> list[str]:
-    """Words of a description that what is true does not name: words of the list, or most of the other words."""
+    """Return a description's words absent from the truth: words of the list, or most of the other words."""
     true, language = content(truth), language_of(text)
     wrong = [one.word for one in named_in(text, language) if not content(one.word) <= true]
     if wrong:
@@ -155,7 +154,7 @@ def _perturb(facts: Facts) -> dict[str, Any]:
 
 
 def _with_siren(caption: str, language: Language) -> dict[str, Any]:
-    """No word of the list: a sound is added at the end, before the last full stop."""
+    """Add a sound at the end, before the last full stop, to a caption without words of the list."""
     body = caption.rstrip(".!?。！？ ")
     at = max(body.rfind(" ") + 1, len(body) - 40) if body else 0
     before = caption[at:]
@@ -205,7 +204,7 @@ def _filter(facts: Facts) -> dict[str, Any]:
 
 
 def _labels_partly(facts: Facts) -> dict[str, Any]:
-    """As `_labels`, but what is not named is denied only where a word that excludes it is named in its place."""
+    """Answer as `_labels`, but deny an unnamed word only if the truth names another word excluding it."""
     named = {one.word for one in named_in(str(facts["truth"]), language_of(str(facts["truth"])))}
     answers = _labels(facts)["items"]
     for item, answer in zip(facts["items"], answers, strict=True):
@@ -216,7 +215,7 @@ def _labels_partly(facts: Facts) -> dict[str, Any]:
 
 
 def _read(facts: Facts) -> dict[str, str]:
-    """Whether an instruction names what is not true of a clip, or leaves out what is."""
+    """Return whether an instruction contradicts the truth about a clip, or leaves parts of it out."""
     truth, text = str(facts["truth"]), str(facts["instruction"])
     words = [*contradictions(truth, text), *contradictions(text, truth)]
     evidence = _LACKS["en"].format(", ".join(words)[:200]) if words else _HAS["en"]
@@ -224,7 +223,7 @@ def _read(facts: Facts) -> dict[str, str]:
 
 
 def _direction(facts: Facts) -> dict[str, Any]:
-    """An item whose question negates what its words do not, or the other way round, is denied."""
+    """Deny an item if its question and its words differ in negation."""
     language = str(facts["language"])
     same = (
         (one["id"], negates(str(one["question"]), language) == negates(str(one["basis"]), language))
@@ -257,7 +256,7 @@ def _translate(facts: Facts) -> dict[str, Any]:
 
 
 def _by_word(text: str, into: Language) -> str:
-    """A phrase book's translation, marked as one; sentences of these rules become the same sentences."""
+    """Translate by a phrase book, with a mark; map sentences of these rules to the same sentences."""
     for form in (_QUESTION, _HAS, _LACKS, _SAYS):
         words = _within(text, form["en" if into == "zh" else "zh"])
         if words is not None:
@@ -266,14 +265,14 @@ def _by_word(text: str, into: Language) -> str:
 
 
 def _within(text: str, form: str) -> str | None:
-    """What stands in a sentence's blank; None where it is another sentence."""
+    """Return the filling of a sentence's blank; None for another sentence."""
     before, _, after = map(re.escape, form.partition("{}"))
     match = re.fullmatch(f"{before}(.*){after}", text.strip(), re.DOTALL)
     return match[1] if match else None
 
 
 def _basis(item: Mapping[str, Any]) -> str:
-    """The words that an item is about."""
+    """Return the words behind an item."""
     if item.get("basis"):
         return str(item["basis"])
     question = str(item["question"])

@@ -1,6 +1,6 @@
-"""Words about audio in English and Chinese: what a rule can change, ask about and look up. A small list, no dictionary.
+"""Define words about audio in English and Chinese for rules to change, ask about and look up; a small list.
 
-Each group holds words of one dimension that exclude one another, so that one in place of another makes a caption wrong.
+Each group holds mutually exclusive words of a dimension: swapping a word for another makes a caption wrong.
 """
 
 from __future__ import annotations
@@ -8,9 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
-Language: TypeAlias = Literal["en", "zh"]
+from earmark.tasks.text.bilingual import HAN, Language
 
 _ALL = ("speech", "sound", "music", "mixed")
 _MUSIC, _SPEECH, _SOUND = ("music", "mixed"), ("speech", "mixed"), ("sound", "mixed")
@@ -76,7 +75,7 @@ GROUPS: tuple[tuple[tuple[str, str], tuple[str, ...], tuple[tuple[str, str], ...
     (("intensity", "强度"), _ALL, (("loud", "响亮"), ("quiet", "轻声"), ("soft", "柔和"))),
     (("number", "数量"), _ALL, (("two", "两"), ("three", "三"), ("four", "四"), ("five", "五"))),
 )  # fmt: skip
-"""Names of the dimension in both languages; domains in which a rule may change it; words that exclude one another."""
+"""Names of the dimension in both languages; domains of the rule; words excluding one another."""
 
 OTHERS: tuple[tuple[str, str], ...] = (
     ("acoustic guitar", "原声吉他"), ("electric guitar", "电吉他"), ("beats per minute", "拍每分钟"),
@@ -93,7 +92,6 @@ OTHERS: tuple[tuple[str, str], ...] = (
 )  # fmt: skip
 """Further words of the phrase book."""
 
-_HAN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]")
 _WORD = re.compile(r"[a-z0-9]+(?:['’][a-z]+)?|[\u3400-\u4dbf\u4e00-\u9fff]+", re.IGNORECASE)
 _LITTLE = frozenset(
     re.findall(
@@ -105,39 +103,34 @@ _LITTLE = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class GroupWord:
     """A word of `GROUPS` in a text."""
 
-    start: int  # start, end: where it stands
+    start: int  # start, end: its place
     end: int
-    word: str  # as the group has it
+    word: str  # as in the group
     dimension: str  # of the group, in the text's language
-    others: tuple[str, ...]  # what may stand in its place
-    domains: tuple[str, ...]  # where a rule may change it
+    others: tuple[str, ...]  # its possible replacements
+    domains: tuple[str, ...]  # domains of the rule for changing it
 
 
 def attribute_of(dimension: str) -> str:
-    """A group's dimension, in either language, by the name of the attribute that it is part of."""
+    """Return the attribute of a group's dimension, given in either language."""
     english = next((en for (en, zh), _, _ in GROUPS if dimension in (en, zh)), dimension)
     return {"voice": "gender", "speaker": "gender", "number": "source", "key": "structure"}.get(english, english)
 
 
-def language_of(text: str) -> Language:
-    """`zh` for a text with more Chinese characters than Latin words."""
-    return "zh" if len(_HAN.findall(text)) > len(re.findall(r"[A-Za-z]+", text)) else "en"
-
-
-def named_in(text: str, language: Language) -> list[Named]:
-    """The words of `GROUPS` that stand in a text, in its order; of words within one another the longest."""
-    named: list[Named] = []
+def named_in(text: str, language: Language) -> list[GroupWord]:
+    """Return the words of `GROUPS` in a text, in its order; of nested words the longest."""
+    named: list[GroupWord] = []
     for (english, chinese), domains, words in GROUPS:
         terms = tuple(pair[0 if language == "en" else 1] for pair in words)
         for term in terms:
             others = tuple(other for other in terms if other != term)
             for start, end in _places(text, term, language):
-                named.append(Named(start, end, term, english if language == "en" else chinese, others, domains))
+                named.append(GroupWord(start, end, term, english if language == "en" else chinese, others, domains))
     named.sort(key=lambda one: (one.start, -one.end))
-    kept: list[Named] = []
+    kept: list[GroupWord] = []
     for one in named:
         if not kept or one.start >= kept[-1].end:
             kept.append(one)
@@ -145,11 +138,11 @@ def named_in(text: str, language: Language) -> list[Named]:
 
 
 def content(text: str) -> set[str]:
-    """What a text says, as comparable units: English words without endings, Chinese words of the list, else pairs of
-    Chinese characters."""
+    """Return a text's content as comparable units: English words without endings, Chinese words of the list, else pairs
+    of Chinese characters."""
     units: set[str] = set()
     for piece in _WORD.findall(text.lower()):
-        if not _HAN.match(piece):
+        if not HAN.match(piece):
             if piece not in _LITTLE:
                 units.add(_stem(piece))
             continue
@@ -164,7 +157,7 @@ def content(text: str) -> set[str]:
 
 
 def phrase_book(text: str, into: Language) -> str:
-    """Word for word through the list: what it lacks stays as it is in Chinese, and becomes `[?]` in English."""
+    """Translate word for word through the list: missing words stay in Chinese, and become `[?]` in English."""
     if into == "zh":
         words = text
         for english, chinese in _BY_LENGTH_EN:

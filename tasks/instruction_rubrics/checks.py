@@ -1,4 +1,4 @@
-"""`instruction-rubrics`: which answers can stand, and what a translation has lost. Pure rules over words."""
+"""Check answers and translations of `instruction-rubrics` by pure rules over words."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from earmark.tasks.build.checks import Fault
 from earmark.tasks.instruction_rubrics.attributes import DROPPED
+from earmark.tasks.pipeline.checks import Fault
+from earmark.tasks.text.bilingual import HAN, language_of, negates, quotes, straight, without_speech
 
-_HAN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]")
 _DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
 _EN_NUMBERS = {
     word: number
@@ -19,31 +19,30 @@ _EN_NUMBERS = {
 }
 _ZH_DIGITS = {sign: number for number, sign in enumerate("零一二三四五六七八九")} | {"两": 2, "俩": 2}
 _ZH_NUMBER = re.compile(r"[一二三四五六七八九]?十[一二三四五六七八九]?|[二两俩三四五六七八九]")
-_EN_NEGATION = re.compile(r"\b(?:no|not|never|none|neither|nor|without|cannot|\w+n['’]t)\b", re.IGNORECASE)
-_ZH_QUESTION = re.compile(r"是否|能否|有否|(.)不\1|有没有")
-_ZH_NEGATION = re.compile(r"[不没無无未别]|非(?!常)")
-_NAME = re.compile(r"(?<![.!?。？！:：\"“「『]\s)(?<!^)(?<![.!?。？！\"“「『])\b([A-Z][\w'’-]+)")
-_QUOTED = re.compile(r"[\"“「『]([^\"”」』]+)[\"”」』]")
+_NAME = re.compile(r"(?<![.!?。？！:：\"「『]\s)(?<!^)(?<![.!?。？！\"「『])\b([A-Z][\w'-]+)")
+_TITLE = re.compile(r"[\"「『]((?:[^\s\"」』.!?,;:]+\s?){1,4})[\"」』]")
 
 
 def perturbation_fault(caption: str, value: Mapping[str, Any], names: Sequence[str]) -> Fault | None:
-    """Whether a changed caption is the old one but for a detail and the words that follow it, proved by undoing them.
+    """Return a fault unless a caption differs only in a detail and its dependent words, proved by undoing the changes.
 
     Args:
-        caption: the caption that was to be changed.
+        caption: the original caption.
         value: the answer: `attribute`, `before`, `after`, `also`, `caption`.
-        names: the attributes that were offered.
+        names: the offered attributes.
     """
-    before, after, changed = value["before"], value["after"], value["caption"]
+    caption = straight(caption)
+    before, after, changed = (straight(value[name]) for name in ("before", "after", "caption"))
     if _plain(changed) == _plain(caption) or _plain(before) == _plain(after):
         return Fault("unchanged", "expected a detail changed, found the caption as it was")
     if value["attribute"] not in names:
         return Fault("other_attribute", f"expected one of {', '.join(names)}, found '{value['attribute'][:60]}'")
-    if value["attribute"] == DROPPED and (new := set(_plain(after).split()) - set(_plain(before).split())):
-        return Fault("other_attribute", f"expected words left out, found '{' '.join(sorted(new))[:60]}' in their place")
+    if value["attribute"] == DROPPED and (added := {*_plain(after).split()} - {*_plain(before).split()}):
+        found = " ".join(sorted(added))[:60]
+        return Fault("other_attribute", f"expected words left out, found '{found}' in their place")
     if before not in caption:
         return Fault("span_not_found", f"expected words of the caption, found '{before[:60]}'")
-    also = [(one["before"], one["after"]) for one in value.get("also", ())]
+    also = [(straight(one["before"]), straight(one["after"])) for one in value.get("also", ())]
     for old, new in also:
         if not _follows(caption, (before, after), (old, new)):
             return Fault(
@@ -55,8 +54,8 @@ def perturbation_fault(caption: str, value: Mapping[str, Any], names: Sequence[s
 
 
 def _follows(caption: str, main: tuple[str, str], other: tuple[str, str]) -> bool:
-    """Whether words may change because others did: the same words again, their neighbours (the dog that *barks*), forms
-    of the same word, words of grammar, and where the change is one of gender, words of gender."""
+    """Return whether words may change because others did: the same words again, their neighbours (the dog that
+    *barks*), forms of the same word, words of grammar, and after a change of gender, words of gender."""
     (before, after), (old, new) = (tuple(map(_plain, pair)) for pair in (main, other))
     if before and old.replace(before, after) == new:
         return True
@@ -76,7 +75,7 @@ def _follows(caption: str, main: tuple[str, str], other: tuple[str, str]) -> boo
 
 
 def _words(text: str) -> list[str]:
-    """Words; each Chinese character is one."""
+    """Return words; each Chinese character is one."""
     return re.findall(r"[\u3400-\u4dbf\u4e00-\u9fff]|[^\W\u3400-\u9fff]+", text)
 
 
@@ -104,9 +103,9 @@ def _same_stem(one: str, other: str) -> bool:
 
 
 def _can_be_undone(caption: str, changed: str, main: tuple[str, str], also: Sequence[tuple[str, str]]) -> bool:
-    """Whether putting words back where they were makes a changed caption the old one; the main change is among them.
+    """Return whether undoing the changes, including the main one, restores the old caption.
 
-    Both are walked side by side: where they agree, a character on; or past words and what stands in their place. Words
+    Both are walked side by side: equal characters advance by one, changed words together with their replacement. Words
     at the beginning of a sentence may be capitalised, and a dropped sentence takes a space with it.
     """
     old, new = (" ".join(words.split()) for words in main)
@@ -138,7 +137,7 @@ def _capital(text: str) -> str:
 def usable_items(
     instruction: str, items: Sequence[Mapping[str, Any]]
 ) -> tuple[list[dict[str, Any]], list[tuple[str, str]]]:
-    """Items that rest on words of the instruction and ask what none before them asks; reason and question of others."""
+    """Return items based on words of the instruction with new questions; and reason and question of the others."""
     words, questions = _plain(instruction), set[str]()
     usable, dropped = [], []
     for item in items:
@@ -153,14 +152,14 @@ def usable_items(
 
 
 def items_fault(instruction: str, items: Sequence[Mapping[str, Any]]) -> Fault | None:
-    """Whether no item of a list is usable; a single bad one costs itself alone."""
+    """Return a fault if no item of a list is usable; a single bad item costs only itself."""
     if usable_items(instruction, items)[0]:
         return None
     return Fault("basis_not_found", f"expected words of the instruction, found '{items[0]['basis'][:60]}'")
 
 
 def numbers_fault(count: int, answers: Sequence[Mapping[str, Any]]) -> Fault | None:
-    """Whether answers are there for the items 1 to `count`, in order, once each."""
+    """Return a fault unless the answers are for items 1 to `count`, in order, once each."""
     numbers = [answer["id"] for answer in answers]
     if numbers == list(range(1, count + 1)):
         return None
@@ -168,18 +167,17 @@ def numbers_fault(count: int, answers: Sequence[Mapping[str, Any]]) -> Fault | N
 
 
 def translation_fault(texts: Sequence[str], into: str, translated: Sequence[str]) -> Fault | None:
-    """Whether there are as many texts as before, each in the language asked for."""
+    """Return a fault unless the number of texts is unchanged and each is in the target language."""
     if len(translated) != len(texts):
         return Fault("texts_do_not_match", f"expected {len(texts)} texts, found {len(translated)}")
     for text in translated:
-        han, words = len(_HAN.findall(text)), len(re.findall(r"[A-Za-z]+", text))
-        if (han == 0) if into == "zh" else (han > words):
+        if not HAN.search(without_speech(text)) if into == "zh" else language_of(text) == "zh":
             return Fault("not_translated", f"expected the language '{into}', found '{text[:60]}'")
     return None
 
 
 def lost(text: str, language: str, translated: str, into: str) -> list[str]:
-    """What a translation may have lost: `numbers`, `names`, `negations`. A flag, not a proof.
+    """List a translation's possible losses: `numbers`, `names`, `negations`. A flag, not a proof.
 
     Args:
         language: its language, en or zh.
@@ -187,7 +185,12 @@ def lost(text: str, language: str, translated: str, into: str) -> list[str]:
         into: that language.
     """
     losses = []
-    if _numbers(text, language) - _numbers(translated, into):
+    text, translated = straight(text), straight(translated)
+    own, other = text, translated
+    for quote in quotes(text):  # speech left untranslated has lost nothing
+        if quote in translated:
+            own, other = own.replace(quote, ""), other.replace(quote, "")
+    if _numbers(own, language) - _numbers(other, into):
         losses.append("numbers")
     if any(name.casefold() not in translated.casefold() for name in _names(text, language)):
         losses.append("names")
@@ -197,11 +200,11 @@ def lost(text: str, language: str, translated: str, into: str) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    return " ".join(text.split()).casefold()
+    return " ".join(straight(text).split()).casefold()
 
 
 def _numbers(text: str, language: str) -> set[str]:
-    """Numbers that a text names, as digits; one is no number: it stands for an article too often."""
+    """Return a text's numbers as digits, except one: it too often means an article."""
     numbers = set(_DIGITS.findall(text))
     if language == "en":
         words = re.findall(r"[a-z]+", text.lower())
@@ -218,14 +221,13 @@ def _zh_number(signs: str) -> int:
 
 
 def _names(text: str, language: str) -> set[str]:
-    """Words in Latin letters that a translation keeps: in a Chinese text all, in an English one what is quoted."""
+    """Return words in Latin letters kept by a translation: all in a Chinese text, quoted titles and names in
+    English."""
     if language == "zh":
-        return set(re.findall(r"[A-Za-z][\w'’-]+", text))
-    return {quoted for quoted in _QUOTED.findall(text) if re.search(r"[A-Z]", quoted)} | set(_NAME.findall(text))
+        return set(re.findall(r"[A-Za-z][\w'-]+", text))
+    return {title for title in _TITLE.findall(text) if _is_title(title)} | set(_NAME.findall(text))
 
 
-def negates(text: str, language: str) -> bool:
-    """Whether a text denies something."""
-    if language == "en":
-        return bool(_EN_NEGATION.search(text))
-    return bool(_ZH_NEGATION.search(_ZH_QUESTION.sub("", text)))
+def _is_title(text: str) -> bool:
+    words = text.split()
+    return text[0].isupper() and all(word[0].isupper() or len(word) <= 3 for word in words)

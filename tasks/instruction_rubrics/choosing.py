@@ -1,4 +1,4 @@
-"""`instruction-rubrics`: which captions are taken: groups that may not part, bench or corpus, as many as are needed."""
+"""Choose captions for `instruction-rubrics`: keep groups together, place them in bench or corpus, meet the counts."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow.parquet as pq
 
 from earmark.schemas.instruction_rubrics import InstructionRubrics
 from earmark.schemas.rubric_tables import SAMPLES
-from earmark.tasks.build.grouping import group
-from earmark.tasks.build.progress import working
-from earmark.tasks.build.rows import Rows, keep_rows
-from earmark.tasks.build.step import Account, Done, step
 from earmark.tasks.importers.caption_sets import YOUTUBE
 from earmark.tasks.importers.rows import Reject
 from earmark.tasks.instruction_rubrics.deciding import draw, role_of
 from earmark.tasks.instruction_rubrics.leakage import recordings_of
+from earmark.tasks.instruction_rubrics.rows import CaptionRow
 from earmark.tasks.instruction_rubrics.similarity import similarities
+from earmark.tasks.pipeline.grouping import group
+from earmark.tasks.pipeline.progress import working
+from earmark.tasks.pipeline.rows import Rows, keep_rows
+from earmark.tasks.pipeline.step import Account, Done, step
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.text.near_texts import near_groups
 
@@ -33,20 +34,20 @@ NOT_COMPARED = (
 
 
 class Chosen(NamedTuple):
-    """The captions that are taken."""
+    """The chosen captions."""
 
-    captions: Rows  # with their place, role, split, and how similar clip and caption are
-    prints: Path | None  # acoustic fingerprints of the clips that they were chosen from; None where none are compared
+    captions: Rows[CaptionRow]  # with their place, role, split, and the similarity of clip and caption
+    prints: Path | None  # acoustic fingerprints of the candidates' clips; None without comparison
 
 
 @step("choose", unit="captions", follows="index", label="")
 def choose_captions(stage: Stage, config: InstructionRubrics, usable: Path) -> Done[Chosen]:
     """Place captions in bench and corpus and take as many as the counts need.
 
-    A caption's place in the draw follows from the seed, its clip and its words; with more captions, those that were
-    taken stay, unless one of smaller hash comes before them.
+    A caption's place in the draw follows from the seed, its clip and its words; with more captions, the taken ones
+    stay, unless one of smaller hash comes before them.
     """
-    rows = pq.ParquetFile(usable).read().to_pylist()
+    rows: list[CaptionRow] = pq.ParquetFile(usable).read().to_pylist()
     recordings, prints = recordings_of(stage, config, rows)
     with working("group captions"):
         crossing = _place_in_sets(rows, config, recordings)
@@ -58,8 +59,8 @@ def choose_captions(stage: Stage, config: InstructionRubrics, usable: Path) -> D
     left_out = {id(row) for row in crossing}
     taken = _taken([row for row in rows if id(row) not in left_out], config)
     taken.sort(key=lambda row: row["row"])
-    cosines = similarities(stage, config, [(row, row["text"]) for row in taken])
-    captions = [
+    cosines = similarities(stage, config, [(row, row["text"]) for row in taken], unknown=1.0)
+    captions: list[CaptionRow] = [
         {**row, "base": at, "similarity": one} for at, (row, one) in enumerate(zip(taken, cosines, strict=True))
     ]
     return Done(
@@ -74,11 +75,8 @@ def choose_captions(stage: Stage, config: InstructionRubrics, usable: Path) -> D
     )
 
 
-def _place_in_sets(
-    rows: list[dict[str, Any]], config: InstructionRubrics, recordings: Sequence[str]
-) -> list[dict[str, Any]]:
-    """Give every row its `group_id` and `split`; returns the rows that their source keeps out of the bench, yet whose
-    group is in it."""
+def _place_in_sets(rows: list[CaptionRow], config: InstructionRubrics, recordings: Sequence[str]) -> list[CaptionRow]:
+    """Give every row its `group_id` and `split`; return the bench's rows kept out of it by their source."""
     near = near_groups([row["text"] for row in rows], config.disjoint.captions)
     origins = [[_origin(row)] if row["origin"] else [] for row in rows]
     groups = group(
@@ -87,10 +85,10 @@ def _place_in_sets(
             for recording, text, origin in zip(recordings, near, origins, strict=True)
         ]
     )
-    members: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    members: dict[int, list[CaptionRow]] = defaultdict(list)
     for row, number in zip(rows, groups, strict=True):
         members[number].append(row)
-    crossing: list[dict[str, Any]] = []
+    crossing: list[CaptionRow] = []
     for own in members.values():
         name = min(hashlib.sha256(f"{row['clip_sha256']}".encode()).hexdigest()[:16] for row in own)
         pinned = {row["set"] for row in own} - {None}
@@ -103,26 +101,26 @@ def _place_in_sets(
     return crossing
 
 
-def _origin(row: dict[str, Any]) -> tuple[str, ...]:
-    """What a row's clip was taken from; a video is the same one in all sources."""
-    shared = str(row["origin"]).startswith(YOUTUBE)
-    return ("origin", row["origin"]) if shared else ("origin", row["source"], row["origin"])
+def _origin(row: CaptionRow) -> tuple[str, ...]:
+    """Return the origin of a row's clip; a video is the same in all sources."""
+    origin = str(row["origin"])
+    return ("origin", origin) if origin.startswith(YOUTUBE) else ("origin", row["source"], origin)
 
 
-def _taken(rows: Sequence[dict[str, Any]], config: InstructionRubrics) -> list[dict[str, Any]]:
-    """As many captions of each set and subset as its count may need, with the role and place of each."""
-    pools: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+def _taken(rows: Sequence[CaptionRow], config: InstructionRubrics) -> list[CaptionRow]:
+    """Take as many captions of each set and subset as its count may need, and give each its role and place."""
+    pools: dict[tuple[str, str], list[CaptionRow]] = defaultdict(list)
     for row in rows:
         base = f"{row['clip_sha256']}\n{row['instruction_id']}"
         weights = {kind: w for kind, w in config.negatives.weights.items() if row["generated"] or kind != "judged"}
         row["place"], row["role"] = draw(config.seed, "place", base), role_of(config.seed, base, weights)
         pools[row["split"], row["subset"]].append(row)
-    taken: list[dict[str, Any]] = []
+    taken: list[CaptionRow] = []
     for (split, subset), pool in sorted(pools.items()):
         pool.sort(key=lambda row: (row["place"], row["row"]))
         count = config.counts.get(split, {}).get(subset)  # type: ignore[call-overload]
         if count is not None:
-            # Of real audio each caption can give a positive and a negative; of generated audio often only one of them.
+            # A caption of real audio can give a positive and a negative; of generated audio often only one of them.
             needed = count if any(row["generated"] for row in pool) else count / 2
             pool = pool[: math.ceil(needed * (1 + config.spare))]
         taken += pool

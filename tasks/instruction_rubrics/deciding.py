@@ -1,4 +1,4 @@
-"""`instruction-rubrics`: the decisions, as pure functions: draws, roles, verdicts, pairs."""
+"""Make the decisions of `instruction-rubrics` as pure functions: draws, roles, verdicts, pairs."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from earmark.tasks.build.checks import Fault
-from earmark.tasks.build.quotas import share_out
+from earmark.tasks.pipeline.checks import Fault
+from earmark.tasks.pipeline.quotas import share_out
 
 
 def draw(seed: int, *parts: object) -> float:
-    """A number from 0 to below 1 that follows from seed and parts alone."""
+    """Return a number from 0 to below 1, determined by seed and parts alone."""
     text = "\n".join(map(str, (seed, *parts)))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big") / 2**56
 
 
 def role_of(seed: int, base: str, weights: Mapping[str, float]) -> str:
-    """The kind of negative that a caption's positive is paired with."""
+    """Draw the kind of negative paired with a caption's positive."""
     total, at = sum(weights.values()), draw(seed, "role", base)
     upto = 0.0
     for kind, weight in weights.items():
@@ -28,16 +28,16 @@ def role_of(seed: int, base: str, weights: Mapping[str, float]) -> str:
 
 
 def verdict(passes: Sequence[bool], similarity: float | None, least: float | None) -> tuple[bool, Fault | None]:
-    """Whether a caption fits its clip.
+    """Decide whether a caption fits its clip.
 
     Args:
-        passes: what the judge answered: once of real audio, twice of generated audio, never where it was not asked.
-        similarity: of clip and caption, where it was measured.
-        least: similarity that a positive must have.
+        passes: the judge's answers: one for real audio, two for generated audio, none without a judge.
+        similarity: of clip and caption, if measured.
+        least: required similarity of a positive.
 
     Returns:
-        Whether it is a positive; and why it is nothing at all. Generated audio that fails twice is no positive and has
-        no fault: it is a hard negative.
+        Whether it is a positive; and the fault of an unusable caption. Generated audio failing twice is no positive
+        without a fault: it is a hard negative.
     """
     if len(passes) == 2 and passes[0] != passes[1]:
         return False, Fault("passes_disagree", "expected the same answer twice, found yes and no")
@@ -51,12 +51,13 @@ def verdict(passes: Sequence[bool], similarity: float | None, least: float | Non
 
 
 def kind_of(verifiers: Sequence[str]) -> str:
-    """A positive's kind in the authors' words, by who verified it."""
+    """Return a positive's kind in the authors' words, by its verifier."""
     return "pos_gemini" if "audio" in verifiers else "pos_clap" if "similarity" in verifiers else "pos"
 
 
 def lost_by_kind(ends: Iterable[tuple[str, str, bool]]) -> list[str]:
-    """What verification cost, a line a subset and kind; `ends` has both of each sample, and whether it was lost."""
+    """Summarise the losses to verification by subset and kind; `ends` has both of each sample, and whether it was
+    lost."""
     counts: dict[tuple[str, str], list[int]] = {}
     for subset, kind, lost in ends:
         of = counts.setdefault((subset, kind), [0, 0])
@@ -69,12 +70,12 @@ def lost_by_kind(ends: Iterable[tuple[str, str, bool]]) -> list[str]:
 
 
 def partners(ring: Sequence[Mapping[str, Any]], at: int, tries: int) -> Iterator[Mapping[str, Any]]:
-    """The next captions on a ring that may be swapped in: of another group, in the same language, with other words.
+    """Yield the next captions on a ring for swapping in: of another group, in the same language, with other words.
 
     Args:
-        ring: captions in the order of their hashes: `group_id`, `instruction_id`, `language`.
-        at: the place of the caption that needs another one.
-        tries: how many at most.
+        ring: captions sorted by their hashes: `group_id`, `instruction_id`, `language`.
+        at: the place of the caption in need of a partner.
+        tries: the most captions.
     """
     caption, seen = ring[at], set[str]()
     for step in range(1, len(ring)):
@@ -93,11 +94,11 @@ def choose_pairs(
     count: int | None,
     weights: Mapping[str, float],
 ) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """Positives and negatives of one subset and set, one to one, and each kind of negative with its own positives.
+    """Pair positives and negatives of a subset and set, one to one, each kind of negative with its own positives.
 
     Args:
-        positives: in the order in which they are taken: `role`, and `negative`, what became of it; None if nothing.
-        judged: hard negatives of generated audio, in the order in which they are taken.
+        positives: in order of choice: `role`, and `negative`, its verified negative or None.
+        judged: hard negatives of generated audio, in order of choice.
         count: samples wanted, both labels together; None for all.
         weights: share of each kind of negative.
 

@@ -1,4 +1,4 @@
-"""`instruction-rubrics`: lists of items in parts, items read by a second model, and how far a second draw agrees."""
+"""Split lists of items for requests, have items reviewed by a second model, and compare a second draw."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import Any, TypeVar
 import numpy as np
 
 from earmark.schemas.instruction_rubrics import InstructionRubrics
-from earmark.tasks.build.ask import Ask, Asker, Reply, Row, side_by_side
 from earmark.tasks.instruction_rubrics.asks import DIRECTION, REDECOMPOSE
 from earmark.tasks.instruction_rubrics.checks import usable_items
 from earmark.tasks.instruction_rubrics.deciding import draw
+from earmark.tasks.pipeline.ask import Ask, Asker, AskReply, Row, side_by_side
 
-AT_ONCE = 20  # items that one question shows; longer lists are asked about in parts
+AT_ONCE = 20  # items in a question; longer lists are split
 LEAST_OVERLAP = 0.5
-"""Share of the words of an instruction, of all that two items rest on, from which these can be the same item."""
+"""Smallest overlap of two items' words in the instruction, as share of their union, for possibly equal items."""
 Thing = TypeVar("Thing")
 
 
 async def look_again(
     asker: Asker[InstructionRubrics], row: Row, items: list[Row], listed: Sequence[Row]
 ) -> tuple[list[Row], float | None]:
-    """Items with their `flags` by a second model; and how far another draw agrees with the first, where it is drawn.
+    """Flag items by a second model; measure the agreement of a second draw, if drawn.
 
     Args:
-        asker: asks on behalf of a row.
-        row: the `instruction`, and how it was asked about (`wording`).
-        items: those that are kept.
-        listed: those of the first draw.
+        asker: sends the requests of a row.
+        row: the `instruction`, and its `wording`.
+        items: the kept items.
+        listed: the items of the first draw.
     """
     config = asker.config
     flags = await _reversed(asker, row, items) if config.reader else [[] for _ in items]
@@ -42,13 +42,13 @@ async def look_again(
 
 
 def wording_of(config: InstructionRubrics, domain: str) -> str:
-    """By which prompt an instruction of a domain is taken apart."""
+    """Return the prompt for decomposing an instruction of a domain."""
     return f"decompose-{domain}" if config.decomposition.prompts == "domain" else "decompose"
 
 
 async def _reversed(asker: Asker[InstructionRubrics], about: Row, items: list[Row]) -> list[list[str]]:
-    """`direction` for each item that the second model denies of audio which is as the instruction says; `unread` for
-    all where it gave no answer."""
+    """Return `direction` for each item denied by the second model of audio matching the instruction; `unread` for all
+    without an answer."""
     replies = await ask_in_parts(asker, DIRECTION, about, items)
     if any(reply.failure for reply in replies):
         return [["unread"] for _ in items]
@@ -57,34 +57,34 @@ async def _reversed(asker: Asker[InstructionRubrics], about: Row, items: list[Ro
 
 
 def split(things: Sequence[Thing], at_once: int = AT_ONCE) -> list[Sequence[Thing]]:
-    """Consecutive parts of a list."""
+    """Split a list into consecutive parts."""
     return [things[start : start + at_once] for start in range(0, len(things), at_once)]
 
 
 def in_parts(row: Row, items: Sequence[Row]) -> list[Row]:
-    """A row with its items, so many at once that a question can show; all but the first name their `part`."""
+    """Split a row's items into parts of a question's size; all but the first name their `part`."""
     parts = enumerate(split(items), 1)
     return [{**row, "items": numbered(part), **({"part": f"items {n}"} if n > 1 else {})} for n, part in parts]
 
 
 async def ask_in_parts(
     asker: Asker[InstructionRubrics], ask: Ask[InstructionRubrics], row: Row, items: Sequence[Row]
-) -> list[Reply]:
-    """How the questions about all items end, in order."""
+) -> list[AskReply]:
+    """Return the replies about all items, in order."""
     return list(await side_by_side(*(asker.reply(ask, one) for one in in_parts(row, items))))
 
 
 def numbered(items: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """Items with numbers from 1, as prompts show them."""
+    """Number items from 1 for prompts."""
     return [
         {"id": number, "question": item["question"], "basis": item["basis"]} for number, item in enumerate(items, 1)
     ]
 
 
 def agreement(instruction: str, first: Sequence[Row], second: Sequence[Row]) -> float:
-    """How far two draws take an instruction apart alike: items that match, of all items of both (Dice), 0 to 1.
+    """Measure the agreement of two draws of items: matching items as share of all items of both (Dice), 0 to 1.
 
-    Two items can match if the words of the instruction that they rest on overlap by half or more of what both cover;
+    Two items can match if their words in the instruction overlap by half or more of their union;
     each item matches one of the other draw at most, as many as possible.
     """
     from scipy.optimize import linear_sum_assignment
@@ -96,7 +96,7 @@ def agreement(instruction: str, first: Sequence[Row], second: Sequence[Row]) -> 
 
 
 def _span(instruction: str, basis: str) -> tuple[int, int]:
-    """Where an item's words stand, in characters without regard to case and width of blanks."""
+    """Locate an item's words, in characters without regard to case and width of blanks."""
     text, words = (" ".join(one.split()).casefold() for one in (instruction, basis))
     start = text.index(words)
     return start, start + len(words)

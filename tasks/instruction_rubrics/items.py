@@ -1,14 +1,14 @@
-"""`instruction-rubrics`: an instruction taken apart into items, and what the judge hears of it or of them."""
+"""Decompose an instruction into items, and ask the judge about the whole or the items."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from earmark.schemas.instruction_rubrics import InstructionRubrics
-from earmark.tasks.build.ask import Ask, Asker, Row, side_by_side
 from earmark.tasks.instruction_rubrics.asks import DECOMPOSE, FILTER, HEAR, MISMATCH
 from earmark.tasks.instruction_rubrics.checks import usable_items
 from earmark.tasks.instruction_rubrics.decomposing import in_parts, numbered, wording_of
+from earmark.tasks.pipeline.ask import Ask, Asker, Row, side_by_side
 
 WHOLE = "instruction"
 _COMPLETE = {"en": 'Is nothing heard beyond this: "{}"?', "zh": "除此之外没有其他声音吗：“{}”？"}
@@ -17,14 +17,14 @@ _COMPLETE = {"en": 'Is nothing heard beyond this: "{}"?', "zh": "除此之外没
 class Parts(NamedTuple):
     """An instruction's items."""
 
-    items: list[Row]  # `dimension`, `question`, `basis`; the instruction itself where none is left
-    whole: bool  # whether it is
-    removed: list[tuple[str, str]]  # reason and question of items that are left out
-    listed: list[Row]  # what was listed, before a second reading
+    items: list[Row]  # `dimension`, `question`, `basis`; the instruction itself without any other
+    whole: bool  # whether the instruction is its own item
+    removed: list[tuple[str, str]]  # reason and question of omitted items
+    listed: list[Row]  # the items before a second reading
 
 
 async def take_apart(asker: Asker[InstructionRubrics], row: Row) -> Parts:
-    """Take a row's `instruction` (with `language`, `domain`, `written_by`) apart and have its items read once more."""
+    """Decompose a row's `instruction` (with `language`, `domain`, `written_by`) and have its items read once more."""
     row = {**row, "wording": wording_of(asker.config, row["domain"])}
     listed, dropped = usable_items(row["instruction"], (await asker(DECOMPOSE, row))["items"])
     answers = await side_by_side(*(asker(FILTER, one) for one in in_parts(row, listed)))
@@ -36,9 +36,9 @@ async def take_apart(asker: Asker[InstructionRubrics], row: Row) -> Parts:
 
 
 def with_completeness(items: list[Row], row: Row) -> list[Row]:
-    """An instruction's items, and one more: whether nothing is heard that it leaves out.
+    """Add an item to an instruction: whether all sounds heard are named in it.
 
-    Of an instruction that a sound was dropped from, and of the one that it was dropped of: no other item can tell them
+    It is added to an instruction with a dropped sound, and to its original: no other item can tell them
     apart.
     """
     text = row["text"]
@@ -47,14 +47,14 @@ def with_completeness(items: list[Row], row: Row) -> list[Row]:
 
 
 async def with_items(asker: Asker[InstructionRubrics], row: Row) -> Row:
-    """A question about an instruction, with the items by which its source has it heard, if it does."""
+    """Add the items to a question about an instruction, if its source verifies by items."""
     if not asker.config.source(row["source"]).verify.by_items:
         return row
     return {**row, "items": numbered((await take_apart(asker, row)).items)}
 
 
 async def listen(asker: Asker[InstructionRubrics], ask: Ask[InstructionRubrics], row: Row) -> tuple[bool, str]:
-    """Whether the judge says yes to `verify` or `mismatch`, and what it heard.
+    """Return whether the judge says yes to `verify` or `mismatch`, and its evidence.
 
     By items, an instruction is wrong if the judge denies one of them, and fits if it denies none.
     """

@@ -13,6 +13,7 @@ asked AS (
         numbered.language,
         string_agg(numbered.item || ': ' || regexp_replace(items.question, '\s+', ' ', 'g'), E'\n' ORDER BY numbered.item)
             AS questions,
+        list({'id': numbered.item, 'question': items.question} ORDER BY numbered.item) AS members,
         list(numbered.answer ORDER BY numbered.item) AS answers
     FROM numbered
     JOIN samples USING (sample_id, language)
@@ -35,6 +36,9 @@ SELECT
     language,
     subset,
     domain,
-    kind
+    kind,
+    {
+        'prompt': 'rubric-judge-' || language, 'clips': ['clip'], 'instruction': instruction, 'items': members
+    } AS wording
 FROM samples
 JOIN asked USING (sample_id, language)

@@ -13,6 +13,7 @@ asked AS (
         numbered.language,
         string_agg(numbered.item || ': ' || regexp_replace(items.question, '\s+', ' ', 'g'), E'\n' ORDER BY numbered.item)
             AS questions,
+        list({'id': numbered.item, 'question': items.question} ORDER BY numbered.item) AS members,
         list({
             'id': numbered.item, 'answer': if(numbered.answer, 'yes', 'no'), 'evidence': numbered.rationale
         } ORDER BY numbered.item) AS said
@@ -37,6 +38,9 @@ SELECT
     language,
     subset,
     domain,
-    kind
+    kind,
+    {
+        'prompt': 'rubric-judge-' || language, 'clips': ['clip'], 'instruction': instruction, 'items': members
+    } AS wording
 FROM samples
 JOIN asked USING (sample_id, language)

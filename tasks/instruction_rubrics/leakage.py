@@ -1,19 +1,19 @@
-"""`instruction-rubrics`: bench and corpus share no clip, by hash or by sound, and no text; a check of it."""
+"""Check that bench and corpus share no clip, by hash or by sound, and no text."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 
 from earmark.schemas.instruction_rubrics import InstructionRubrics
 from earmark.tasks.audio.recordings import Print, recordings
-from earmark.tasks.build.ask import Row
-from earmark.tasks.build.disjoint import Side, check_disjoint
-from earmark.tasks.build.references import fingerprints
+from earmark.tasks.instruction_rubrics.rows import CaptionRow
+from earmark.tasks.pipeline.ask import Row
+from earmark.tasks.pipeline.disjoint import Side, check_disjoint
+from earmark.tasks.pipeline.references import fingerprints
 from earmark.tasks.store.parquet import row_schema, write_rows
 from earmark.tasks.store.staging import Stage
 
@@ -21,15 +21,15 @@ PRINTS = row_schema("clip_sha256 string, numbers uint32[]")
 
 
 def recordings_of(
-    stage: Stage, config: InstructionRubrics, rows: Sequence[dict[str, Any]]
+    stage: Stage, config: InstructionRubrics, rows: Sequence[CaptionRow]
 ) -> tuple[list[str], Path | None]:
-    """For each caption a clip that sounds like its own: the same for all clips of one recording, by SHA-256.
+    """Return for each caption the SHA-256 of a representative clip, the same for all clips of a recording.
 
     Returns:
-        These, and the file of the clips' acoustic fingerprints, if the config asks for them.
+        These, and the file of the clips' acoustic fingerprints, if configured.
 
     Raises:
-        ConfigError: it does, and Chromaprint is not installed.
+        ConfigError: fingerprints are configured, and Chromaprint is not installed.
     """
     if not config.disjoint.fingerprint:
         return [row["clip_sha256"] for row in rows], None
@@ -47,12 +47,12 @@ def check_leakage(
     """Check that bench and corpus share no clip, no recording and no near-duplicate instruction.
 
     Args:
-        prints_file: acoustic fingerprints of the clips, where recordings are compared.
-        samples: what is published: `split`, `clip_sha256`.
+        prints_file: acoustic fingerprints of the clips, if recordings are compared.
+        samples: the published samples: `split`, `clip_sha256`.
         texts: split and words of every instruction, in its own language.
 
     Raises:
-        StoreError: they do; with an example.
+        StoreError: they share some; with an example.
     """
     prints: dict[str, Print] = {}
     if prints_file is not None:

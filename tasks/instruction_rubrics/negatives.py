@@ -1,5 +1,4 @@
-"""`instruction-rubrics`: negatives: another sample's instruction, one with a detail changed, or generated audio that
-failed."""
+"""Make negatives: another sample's instruction, one with a detail changed, or generated audio failing its text."""
 
 from __future__ import annotations
 
@@ -13,49 +12,52 @@ import pyarrow as pa
 
 from earmark.schemas.instruction_rubrics import InstructionRubrics, Verifier
 from earmark.schemas.rubric_tables import SAMPLES
-from earmark.tasks.build.ask import Asker, GivenUp, Row
-from earmark.tasks.build.references import references_of
-from earmark.tasks.build.rows import Rows, keep_rows, read_rows
-from earmark.tasks.build.step import Account, Done, step
-from earmark.tasks.build.walk import Walked, walk
 from earmark.tasks.importers.rows import Reject
 from earmark.tasks.instruction_rubrics.asks import DECOMPOSE, FILTER, HEAR, MISMATCH, READ
 from earmark.tasks.instruction_rubrics.attributes import BY_READING, DROPPED
 from earmark.tasks.instruction_rubrics.deciding import lost_by_kind, partners
 from earmark.tasks.instruction_rubrics.items import listen, take_apart, with_items
+from earmark.tasks.instruction_rubrics.rows import CandidateClip, InstructionRow, NegativeRow, VerifiedCaption
 from earmark.tasks.instruction_rubrics.similarity import similarities
 from earmark.tasks.instruction_rubrics.verification import reject_of
+from earmark.tasks.pipeline.ask import Asker, GivenUp, Row
+from earmark.tasks.pipeline.references import references_of
+from earmark.tasks.pipeline.rows import Rows, keep_rows, read_rows
+from earmark.tasks.pipeline.step import Account, Done, step
+from earmark.tasks.pipeline.walk import Walked, walk
 from earmark.tasks.store.staging import Stage
 
 SOUND = ("clip_sha256", "path", "duration_s", "generated")
 FACTS = ("item", "source", "source_file", "line", "split", "domain", "language")
 
 
-class Negatives(NamedTuple):
-    """Clips with instructions that are wrong for them, and what instructions there are."""
+class WrongInstructions(NamedTuple):
+    """Clips with wrong instructions, and all instructions."""
 
-    negatives: Rows  # a row a clip and instruction
-    instructions: Rows  # every instruction that a clip may be judged by, once, with the negatives that it makes
+    negatives: Rows[NegativeRow]  # a row for each clip and instruction
+    instructions: Rows[InstructionRow]  # every instruction for judging clips, once, with its negatives
 
 
 def instruction_id(source: str, domain: str, language: str, text: str) -> str:
-    """Sixteen hexadecimal digits that name an instruction; as `usable_captions.sql` has them.
+    """Return an instruction's id of sixteen hexadecimal digits, equal to `usable_captions.sql`.
 
-    What two sources say in the same words are two instructions: one source may be held back, and the other not.
+    Equal words of two sources are two instructions: a source may be held back without the other.
     """
     return hashlib.md5(f"{source}\n{domain}\n{language}\n{text.strip()}".encode()).hexdigest()[:16]
 
 
 @step("alter", unit="positives that need a negative", label="")
-def choose_candidates(stage: Stage, config: InstructionRubrics, verified: Rows) -> Done[Rows]:
-    """Say which instructions are tried on which clips: changed ones, and those of other samples.
+def choose_candidates(
+    stage: Stage, config: InstructionRubrics, verified: Rows[VerifiedCaption]
+) -> Done[Rows[CandidateClip]]:
+    """Choose the instructions to try on clips: changed ones, and those of other samples.
 
-    Gives positives that need a negative, with the instructions to try on the clip of each, in this order.
+    Returns positives in need of a negative, each with the instructions to try on its clip, in order.
     """
     positives = [row for row in read_rows(verified) if row["positive"]]
     wanting = [row for row in positives if row["role"] != "judged"]
     rejects: list[Reject] = []
-    rings: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+    rings: dict[tuple[str, str, str], list[VerifiedCaption]] = defaultdict(list)
     for row in sorted(positives, key=lambda row: (row["place"], row["row"])):
         rings[row["split"], row["subset"], row["source"]].append(row)
     places = {row["base"]: at for ring in rings.values() for at, row in enumerate(ring)}
@@ -85,8 +87,8 @@ def choose_candidates(stage: Stage, config: InstructionRubrics, verified: Rows) 
     return Done(keep_rows(stage, "candidates", clips), account)
 
 
-def _changed(config: InstructionRubrics, row: Row) -> Row:
-    """A caption of which a detail was changed."""
+def _changed(config: InstructionRubrics, row: VerifiedCaption) -> Row:
+    """Return a caption with a changed detail."""
     change, text = row["changed"], row["changed"]["caption"].strip()
     return {
         "instruction_id": instruction_id(row["source"], row["domain"], row["language"], text),
@@ -99,9 +101,9 @@ def _changed(config: InstructionRubrics, row: Row) -> Row:
 
 
 def _unlike(stage: Stage, config: InstructionRubrics, clips: list[Row], rejects: list[Reject]) -> list[Row]:
-    """The clips with how similar each instruction is to them; swapped ones that are too similar are not tried."""
+    """Add the similarity of each instruction to its clip; drop swapped ones above the limit."""
     pairs = [(clip, one["text"]) for clip in clips for one in clip["candidates"]]
-    cosines = iter(similarities(stage, config, pairs))
+    cosines = iter(similarities(stage, config, pairs, unknown=-1.0))
     kept: list[Row] = []
     for clip in clips:
         measured = [{**one, "similarity": next(cosines)} for one in clip["candidates"]]
@@ -116,9 +118,9 @@ def _unlike(stage: Stage, config: InstructionRubrics, clips: list[Row], rejects:
     return kept
 
 
-def _verifiers(config: InstructionRubrics, clip: Row) -> tuple[Verifier, ...]:
-    """Who verifies the negative of a clip. A reader stands in for a listener where something is missing from a text or
-    in another order: each of its words may still be true."""
+def _verifiers(config: InstructionRubrics, clip: CandidateClip) -> tuple[Verifier, ...]:
+    """Return the verifiers of a clip's negative. A reader replaces a listener for a text with a missing or reordered
+    part: each of its words may still be true."""
     if clip["role"] == "swap":
         return config.verifiers(clip["source"], "swaps")
     by = config.verifiers(clip["source"], "changes")
@@ -132,9 +134,9 @@ def _verifiers(config: InstructionRubrics, clip: Row) -> tuple[Verifier, ...]:
     columns=[("candidate", pa.int64()), ("part", pa.string())],
     label="verify negatives",
 )
-async def try_candidates(asker: Asker[InstructionRubrics], clip: Row) -> int:
-    """Verify that instructions are wrong for a clip, one after the other; the number of the first that is. It is taken
-    apart already, for its rubric."""
+async def try_candidates(asker: Asker[InstructionRubrics], clip: CandidateClip) -> int:
+    """Verify instructions as wrong for a clip, one after the other; return the number of the first wrong one. Decompose
+    it ahead for its rubric."""
     by = _verifiers(asker.config, clip)
     for number, candidate in enumerate(clip["candidates"]):
         about = {**clip, **candidate, "text": clip["text"], "instruction": candidate["text"], "pass": 1}
@@ -147,7 +149,7 @@ async def try_candidates(asker: Asker[InstructionRubrics], clip: Row) -> int:
 
 
 async def _is_wrong(asker: Asker[InstructionRubrics], question: Row, by: Sequence[Verifier]) -> bool:
-    """Whether all who verify by asking say that an instruction is wrong for a clip; a reader first, who costs less."""
+    """Return whether all asked verifiers call an instruction wrong for a clip; ask a reader first, at lower cost."""
     if "text" in by and (await asker(READ, question))["answer"] == "no":
         return False
     if "audio" not in by:
@@ -157,9 +159,12 @@ async def _is_wrong(asker: Asker[InstructionRubrics], question: Row, by: Sequenc
 
 
 @step("contest", unit="positives that need a negative", follows="alter", label="keep negatives")
-def keep_negatives(stage: Stage, config: InstructionRubrics, verified: Rows, tried: Walked) -> Done[Negatives]:
-    """Keep instructions that are wrong for the clip, and generated audio that failed; list every instruction once."""
-    captions, clips = read_rows(verified), read_rows(tried.source)
+def keep_negatives(
+    stage: Stage, config: InstructionRubrics, verified: Rows[VerifiedCaption], tried: Walked
+) -> Done[WrongInstructions]:
+    """Keep instructions wrong for the clip, and generated audio failing its text; list every instruction once."""
+    captions = read_rows(verified)
+    clips: list[CandidateClip] = read_rows(tried.source)
     kept = [_negative(config, clips[at], number) for at, number in tried.results()]
     judged = [_judged(row) for row in captions if not row["positive"]]
     rejects = [(SAMPLES.name, reject_of(clips[end["at"]], end["reason"], end["detail"])) for end in tried.given_up()]
@@ -173,12 +178,12 @@ def keep_negatives(stage: Stage, config: InstructionRubrics, verified: Rows, tri
     )
     negatives = [*kept, *judged]
     instructions = list_instructions(config, (row for row in captions if row["positive"]), negatives)
-    output = Negatives(keep_rows(stage, "negatives", negatives), keep_rows(stage, "instructions", instructions))
+    output = WrongInstructions(keep_rows(stage, "negatives", negatives), keep_rows(stage, "instructions", instructions))
     return Done(output, Account(len(clips), len(kept), rejects, notes=notes))
 
 
-def _negative(config: InstructionRubrics, clip: Row, number: int) -> Row:
-    """A clip with the first of its candidates that is wrong for it."""
+def _negative(config: InstructionRubrics, clip: CandidateClip, number: int) -> Row:
+    """Return a clip with the first candidate wrong for it."""
     by = _verifiers(config, clip)
     role = "judge" if "audio" in by else "labeller" if "text" in by else None
     who = config.asked()[role].annotator if role else None
@@ -186,8 +191,8 @@ def _negative(config: InstructionRubrics, clip: Row, number: int) -> Row:
     return {**_of_clip(clip), **clip["candidates"][number], "kind": clip["role"], **truth}
 
 
-def _judged(row: Row) -> Row:
-    """A generated clip that does not follow its own text; what the judge heard is true of it."""
+def _judged(row: VerifiedCaption) -> Row:
+    """Return a generated clip failing its own text; the judge's evidence is its truth."""
     own = {name: row[name] for name in ("instruction_id", "text", "verified", "verified_by", "similarity")}
     return {**_of_clip(row), **own, "kind": "judged", "truth": " ".join(dict.fromkeys(row["evidence"])),
             "truth_id": None}  # fmt: skip
@@ -197,29 +202,31 @@ def _of_clip(row: Row) -> Row:
     return {name: row[name] for name in (*FACTS, "base", "subset", "place", *SOUND)}
 
 
-def list_instructions(config: InstructionRubrics, positives: Iterable[Row], negatives: Iterable[Row]) -> list[Row]:
-    """Every instruction that a clip may be judged by, once.
+def list_instructions(
+    config: InstructionRubrics, positives: Iterable[VerifiedCaption], negatives: Iterable[NegativeRow]
+) -> list[Row]:
+    """List every instruction for judging clips, once.
 
     Args:
-        config: says whether a source's captions are full; what a judge says of a clip that failed never is.
-        positives: captions that are true of their clips.
-        negatives: clips with instructions that are wrong for them.
+        config: says whether a source's captions are full; the judge's evidence on a failed clip never is.
+        positives: captions true of their clips.
+        negatives: clips with instructions wrong for them.
 
     Returns:
-        The instructions: `true` of some clip or not, and the `negatives` that each makes, by their number.
+        The instructions: `true` of some clip or not, and their `negatives`, by number.
     """
     by_id: dict[str, Row] = {}
     for row in positives:
         by_id.setdefault(row["instruction_id"], {**_own(row), "written_by": None, "true": True, "negatives": []})
-    for number, row in enumerate(negatives):
-        origin: dict[str, Any] = {"altered_from": row["truth_id"]} if row["kind"] == "perturb" else {}
-        made = {**_own(row), "written_by": row.get("written_by"), **origin, "true": False, "negatives": []}
-        instruction = by_id.setdefault(row["instruction_id"], made)
-        if row.get("attribute") == DROPPED:  # both are asked about it, so that the item alone gives no answer away
-            instruction["complete"] = by_id[row["truth_id"]]["complete"] = True
-        full = row["kind"] != "judged" and config.source(row["source"]).full
-        clip = {name: row[name] for name in SOUND}
-        about = {"negative": number, "truth": row["truth"], "instruction": row["text"], "full": full, **clip}
+    for number, one in enumerate(negatives):
+        origin: dict[str, Any] = {"altered_from": one["truth_id"]} if one["kind"] == "perturb" else {}
+        made = {**_own(one), "written_by": one.get("written_by"), **origin, "true": False, "negatives": []}
+        instruction = by_id.setdefault(one["instruction_id"], made)
+        if one.get("attribute") == DROPPED:  # both get the completeness item, so that it alone gives no answer away
+            instruction["complete"] = by_id[str(one["truth_id"])]["complete"] = True
+        full = one["kind"] != "judged" and config.source(one["source"]).full
+        clip = {name: value for name, value in one.items() if name in SOUND}
+        about = {"negative": number, "truth": one["truth"], "instruction": one["text"], "full": full, **clip}
         instruction["negatives"].append(about)
     return list(by_id.values())
 

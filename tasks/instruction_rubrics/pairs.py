@@ -1,4 +1,4 @@
-"""`instruction-rubrics`: positives and negatives that have all they need, one to one, bench and corpus apart."""
+"""Pair complete positives and negatives, one to one, with bench and corpus apart."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import TypeAlias
 
 from earmark.schemas.instruction_rubrics import InstructionRubrics
 from earmark.schemas.rubric_tables import SAMPLES
-from earmark.tasks.build.ask import Row
-from earmark.tasks.build.step import Account
 from earmark.tasks.importers.rows import Reject
 from earmark.tasks.instruction_rubrics.asks import others
 from earmark.tasks.instruction_rubrics.deciding import choose_pairs
+from earmark.tasks.instruction_rubrics.rows import Labelled, NegativeRow, RubricRow, VerifiedCaption
 from earmark.tasks.instruction_rubrics.verification import reject_of
+from earmark.tasks.pipeline.ask import Row
+from earmark.tasks.pipeline.step import Account
 from earmark.tasks.text.near_texts import near_any
 
 Pair: TypeAlias = tuple[Row, Row]
@@ -21,14 +22,17 @@ Pools: TypeAlias = Mapping[tuple[str, str], tuple[list[Row], list[Row]]]
 
 
 def choose(
-    config: InstructionRubrics, positives: Sequence[Row], negatives: Sequence[Row], rubrics: Mapping[str, Row]
+    config: InstructionRubrics,
+    positives: Sequence[VerifiedCaption],
+    negatives: Sequence[NegativeRow],
+    rubrics: Mapping[str, RubricRow],
 ) -> tuple[list[Pair], list[Account]]:
-    """The pairs that are published.
+    """Choose the published pairs.
 
     Args:
-        positives: captions that are true of their clips.
-        negatives: clips with instructions that are wrong for them, by their number.
-        rubrics: instructions with all that was written of them, by id.
+        positives: captions true of their clips.
+        negatives: clips with instructions wrong for them, by their number.
+        rubrics: instructions with their items, labels and translations, by id.
 
     Returns:
         A positive and a negative each, both with their `labelled`; and the accounts `pairs` and `judged`.
@@ -87,9 +91,11 @@ def _accounts(
 
 
 def _whole(
-    config: InstructionRubrics, rows: Iterator[tuple[Row, Row | None]], rubrics: Mapping[str, Row]
+    config: InstructionRubrics,
+    rows: Iterator[tuple[VerifiedCaption | NegativeRow, Labelled | None]],
+    rubrics: Mapping[str, RubricRow],
 ) -> Iterator[Row]:
-    """Rows that were labelled, and that are there in all languages, as are their instructions."""
+    """Yield labelled rows translated, with their instructions, into all languages."""
     for row, labelled in rows:
         if labelled is None or labelled["failure"] is not None:
             continue
@@ -99,7 +105,7 @@ def _whole(
 
 
 def _near_bench(rows: list[Row], config: InstructionRubrics) -> dict[str, str]:
-    """Instructions of the corpus that nearly repeat one of the bench: id → the bench's id."""
+    """Return the corpus's instructions nearly repeating a bench instruction: id → the bench's id."""
     texts: dict[str, dict[str, str]] = {"test": {}, "train": {}}
     for row in rows:
         texts[row["split"]][row["instruction_id"]] = row["text"]

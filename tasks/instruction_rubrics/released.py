@@ -1,9 +1,8 @@
-"""AnyAudio-Judge-Bench's rows as they are released, in Parquet or JSON lines."""
+"""Read and write AnyAudio-Judge-Bench's rows in their released form, Parquet or JSON lines."""
 
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path, PurePosixPath
@@ -16,6 +15,7 @@ from earmark.schemas.errors import InputError
 from earmark.schemas.tables import AUDIO
 from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.importers.table import named_rows, table_file
+from earmark.tasks.text.bilingual import language_of
 
 Row = dict[str, Any]
 
@@ -29,21 +29,21 @@ RELEASED = pa.schema(
         ("rubric", pa.list_(pa.struct([(name, pa.string()) for name in ("dimension", "question", "basis")]))),
     ]
 )
-_CHINESE = re.compile(r"[\u4e00-\u9fff]")
 
 
 def read(path: Path, embedded: Path) -> dict[str, list[Row]]:
-    """The rows of a file, or of all files below a folder, as rows of `samples` and `items`.
+    """Read the rows of a file, or of all files below a folder, as rows of `samples` and `items`.
 
-    A row's language is its column of that name, else Chinese where the caption has Chinese signs. One without any
-    question is asked about its caption as the only item. `type` stands in `kind` as it is published.
+    A row's language is its `language` column, else its folder `en` or `zh`, else the caption's own,
+    quotes left out. A row without questions is asked about its caption as the only item. `kind` holds the
+    published `type`.
 
     Args:
         path: the file or folder.
-        embedded: where audio that stands in a table is written; the rows name it by its file's name.
+        embedded: the folder for audio embedded in tables; the rows name it by its file's name.
 
     Raises:
-        InputError: a file cannot be read, or a row is not of this layout.
+        InputError: a file cannot be read, or a row has another layout.
     """
     found = [path]
     if path.is_dir():
@@ -52,21 +52,23 @@ def read(path: Path, embedded: Path) -> dict[str, list[Row]]:
         raise InputError(f"{path}: expected files that end in .parquet or .jsonl, found none")
     tables: dict[str, list[Row]] = {"samples": [], "items": []}
     for one in found:
+        folders = one.parent.relative_to(path.parent).parts or (one.parent.name,)
+        folder = next((part for part in reversed(folders) if part in ("en", "zh")), None)
         for line, row in named_rows(table_file(one, one.name), WANTED, {"language": "language"}):
             if isinstance(row, Reject):
                 raise InputError(f"{one}, line {line}: {row.detail}")
             if not isinstance(row, Note):
-                _add(tables, row, f"{one}, line {line}", embedded)
+                _add(tables, row, folder, f"{one}, line {line}", embedded)
     return tables
 
 
-def _add(tables: dict[str, list[Row]], row: Row, where: str, embedded: Path) -> None:
+def _add(tables: dict[str, list[Row]], row: Row, folder: str | None, where: str, embedded: Path) -> None:
     if row["label"] not in ("yes", "no"):
         raise InputError(f"{where}: expected yes or no as label, found {str(row['label'])[:80]!r}")
     caption, rubric = str(row["caption"] or ""), row["rubric"] or []
     if not row["uuid"] or not caption or not isinstance(rubric, list):
         raise InputError(f"{where}: expected a uuid, a caption and a list as rubric")
-    language = row["language"] or ("zh" if _CHINESE.search(caption) else "en")
+    language = row["language"] or folder or language_of(caption)
     sample = {"sample_id": str(row["uuid"]), "split": "test", "pair_id": str(row["uuid"]), "subset": row["subset"]}
     named = {"instruction_id": str(row["uuid"]), "language": language, "instruction": caption, "kind": row["type"]}
     tables["samples"].append(
@@ -79,7 +81,7 @@ def _add(tables: dict[str, list[Row]], row: Row, where: str, embedded: Path) -> 
 
 
 def _file(audio: Any, where: str, embedded: Path) -> str | None:
-    """The file that a row names, or the file with what it embeds."""
+    """Return the file named by a row, or a file written from its embedded audio."""
     if not isinstance(audio, Mapping):
         return None if audio is None else str(audio)
     content, name = audio.get("bytes"), str(audio.get("path") or "")
@@ -93,8 +95,8 @@ def _file(audio: Any, where: str, embedded: Path) -> str | None:
 
 
 def write(batches: Iterator[pa.RecordBatch], path: Path) -> None:
-    """Write rows of `bench_rows.sql` as they are released: `en/test.parquet` and `zh/test.parquet` beside one folder of
-    clips, whose paths start from the export."""
+    """Write rows of `bench_rows.sql` in the released form: `en/test.parquet` and `zh/test.parquet` beside a folder of
+    clips, with paths relative to the export."""
     with ExitStack() as files:
         writers: dict[str, pq.ParquetWriter] = {}
         for batch in batches:

@@ -1,4 +1,4 @@
-"""What the report and the card of `instruction-rubrics` show: samples to hear with their items, kinds, judges."""
+"""Build the report and card sections of `instruction-rubrics`: samples to hear with their items, kinds, judges."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from typing import Any
 import duckdb
 
 from earmark.schemas.instruction_rubrics import InstructionRubrics
-from earmark.tasks.build.report import Material, count, histogram, sample, shares
 from earmark.tasks.evaluation.qualification import qualification_section
 from earmark.tasks.instruction_rubrics.rubrics import STABILITY
-from earmark.tasks.store.figures import Browser, Clip, Grid, Row, Section
+from earmark.tasks.pipeline.report import Material, count, histogram, sample, shares
+from earmark.tasks.store.card import markdown_cell
+from earmark.tasks.store.figures import AudioPlayer, Browser, Grid, Row, Section
 from earmark.tasks.store.sql import connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
 
 
 def sections(material: Material) -> list[Section]:
-    """The report's own sections."""
+    """Return the report's own sections."""
     db = material.db
     db.execute(query("instruction_rubrics/shown"))
     rows = tuple(
@@ -30,7 +31,7 @@ def sections(material: Material) -> list[Section]:
                 else "",
             },
             {"instruction": row["instruction"], "true of the clip": row["truth"], "items": row["items_shown"]},
-            clips=(Clip("clip", row["clip_sha256"]),),
+            clips=(AudioPlayer("clip", row["clip_sha256"]),),
         )
         for row in sample(db, "shown", "sample_id", by="kind")
     )
@@ -54,12 +55,12 @@ def sections(material: Material) -> list[Section]:
 
 
 def balance(db: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
-    """Samples, items and the share of items that are met, by set, subset and kind."""
+    """Count samples and items and the share of met items, by set, subset and kind."""
     return db.execute(query("instruction_rubrics/balance")).fetchall()
 
 
 def card_sections(stage: Stage) -> dict[str, str]:
-    """The card's section on the tables: how many samples there are of each kind."""
+    """Write the card's section on the tables: the samples of each kind."""
     with connect(stage.work / "spill") as db:
         view_parquet(db, "samples", stage.files("samples"))
         rows = balance(db)
@@ -67,16 +68,17 @@ def card_sections(stage: Stage) -> dict[str, str]:
         return {"Samples by subset": "No pair was left."}
     lines = ["| split | subset | kind | samples | items | items that are yes |", "|---|---|---|---:|---:|---:|"]
     lines += [
-        f"| {s} | {subset} | {kind} | {n:,} | {items:,} | {share:.0%} |" for s, subset, kind, n, items, share in rows
+        f"| {s} | {markdown_cell(subset)} | {kind} | {n:,} | {items:,} | {share:.0%} |"
+        for s, subset, kind, n, items, share in rows
     ]
     return {"Samples by subset": "\n".join(lines)}
 
 
 def build_sections(stage: Stage, config: InstructionRubrics) -> dict[str, str]:
-    """The card's sections of a build: on the tables, how often both passes over generated audio agreed, what each kind
-    lost to verification, and what part the model had that is to be trained.
+    """Write the card's sections of a build: the tables, the agreement of both passes over generated audio, each kind's
+    losses to verification, and the role of the model to be trained.
 
-    These count answers, not rows: where some were withdrawn, they are left out.
+    These count answers, not rows: withdrawn rows are left out.
     """
     notes = [note for step in stage.steps() for note in step.notes]
     passes = next((note for note in notes if "an overlap of" in note), None)
@@ -89,13 +91,13 @@ def build_sections(stage: Stage, config: InstructionRubrics) -> dict[str, str]:
 
 
 def _model(name: str) -> str:
-    """A model's name without backend and organisation, in which servers and hubs name it differently."""
+    """Return a model's name without backend and organisation, since servers and hubs name these differently."""
     backend, _, model = name.partition(":")
     return (model if model and "/" not in backend else name).rpartition("/")[2].casefold()
 
 
 def _trained(config: InstructionRubrics) -> dict[str, str]:
-    """Where the model that is to be trained had a hand in the labels."""
+    """State the role of the model to be trained in making the labels."""
     if config.trains is None:
         return {}
     own = _model(config.trains)

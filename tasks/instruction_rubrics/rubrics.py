@@ -1,4 +1,4 @@
-"""`instruction-rubrics`: instructions taken apart into items, labels of these for each clip, translations."""
+"""Write rubrics: decompose instructions into items, label these for each clip, translate."""
 
 from __future__ import annotations
 
@@ -9,11 +9,6 @@ import pyarrow as pa
 
 from earmark.schemas.instruction_rubrics import InstructionRubrics
 from earmark.schemas.rubric_tables import INSTRUCTIONS, ITEMS, LABELS
-from earmark.tasks.build.ask import Ask, Asker, Row, side_by_side
-from earmark.tasks.build.references import References, references_of
-from earmark.tasks.build.rows import Rows, keep_rows, read_rows
-from earmark.tasks.build.step import Account, Done, step
-from earmark.tasks.build.walk import Walked, walk
 from earmark.tasks.instruction_rubrics.asks import (
     DECOMPOSE,
     DIRECTION,
@@ -29,8 +24,14 @@ from earmark.tasks.instruction_rubrics.asks import (
 from earmark.tasks.instruction_rubrics.checks import lost
 from earmark.tasks.instruction_rubrics.decomposing import AT_ONCE, ask_in_parts, look_again, split, wording_of
 from earmark.tasks.instruction_rubrics.items import take_apart, with_completeness
-from earmark.tasks.instruction_rubrics.negatives import Negatives
+from earmark.tasks.instruction_rubrics.negatives import WrongInstructions
+from earmark.tasks.instruction_rubrics.rows import Labelled, NegativeRow, RubricRow, Translation
 from earmark.tasks.instruction_rubrics.verification import reject_of
+from earmark.tasks.pipeline.ask import Ask, Asker, Row, side_by_side
+from earmark.tasks.pipeline.references import References, references_of
+from earmark.tasks.pipeline.rows import Rows, keep_rows, read_rows
+from earmark.tasks.pipeline.step import Account, Done, step
+from earmark.tasks.pipeline.walk import Walked, walk
 from earmark.tasks.store.staging import Stage
 
 STABILITY = "re-decomposition:"
@@ -50,8 +51,8 @@ VERDICTS = {
     label="write rubrics",
 )
 async def write_rubric(asker: Asker[InstructionRubrics], instruction: Row) -> dict[str, Any]:
-    """Take an instruction apart and have its items read once more; without any left, it is its single item. Then label
-    them for each negative, give the reasons why they are true where they are, and translate all."""
+    """Decompose an instruction and have its items read once more; without any left, it is its own item. Then label the
+    items for each negative, give reasons for true items, and translate all."""
     about = {**instruction, "instruction": instruction["text"]}
     parts = await take_apart(asker, about)
     about["wording"] = wording_of(asker.config, instruction["domain"])
@@ -77,15 +78,14 @@ async def write_rubric(asker: Asker[InstructionRubrics], instruction: Row) -> di
 
 
 async def _reasons(asker: Asker[InstructionRubrics], row: Row, items: list[Row]) -> Row:
-    """Why the items of a true instruction are true."""
+    """Return the reasons for the items of a true instruction."""
     answers, failure = await _answered(asker, RATIONALES, row, items, range(1, len(items) + 1))
     return await _labelled(asker, row, answers, []) if failure is None else {"negative": None, "failure": failure}
 
 
 async def _label(asker: Asker[InstructionRubrics], row: Row, items: list[Row]) -> Row:
-    """Labels of the items of an instruction that is wrong for a clip. Where what is known is no full description, what
-    it leaves open is heard, and what cannot be told is dropped. A negative whose items all come out yes is none: its
-    contradiction was not found."""
+    """Label the items of an instruction wrong for a clip. Without a full description, items left open are heard, and
+    undecided ones dropped. A negative with all items answered yes is rejected: its contradiction was not found."""
     numbers = range(1, len(items) + 1)
     answers, failure = await _answered(asker, LABEL if row["full"] else LABEL_PARTLY, row, items, numbers)
     if failure is not None:
@@ -106,8 +106,8 @@ async def _label(asker: Asker[InstructionRubrics], row: Row, items: list[Row]) -
 async def _answered(
     asker: Asker[InstructionRubrics], ask: Ask[InstructionRubrics], row: Row, items: list[Row], numbers: Sequence[int]
 ) -> tuple[list[Row], tuple[str, str] | None]:
-    """What is answered about items of these numbers, and why there is no answer; what is unknown is left out.
-    Rationales are of items that are met."""
+    """Return the answers about items of these numbers, and the failure without answers; leave unknown items out.
+    Rationales are of met items."""
     replies = await ask_in_parts(asker, ask, row, items)
     if failure := next((reply.failure for reply in replies if reply.failure is not None), None):
         return [], failure
@@ -121,14 +121,14 @@ async def _answered(
 
 
 async def _labelled(asker: Asker[InstructionRubrics], row: Row, answers: list[Row], unknown: list[str]) -> Row:
-    """Labels with their rationales in all languages, and the items that nobody could tell."""
+    """Return labels with their rationales in all languages, and the undecided items."""
     translations = await _translate(asker, {**row, "part": "answers"}, [one["rationale"] for one in answers])
     end = {"negative": row.get("negative"), "failure": None, "unknown": unknown}
     return {**end, "answers": answers, "translations": translations}
 
 
 async def _translate(asker: Asker[InstructionRubrics], row: Row, texts: list[str]) -> dict[str, Row]:
-    """Texts in each other language, with what a back-check holds against each; or why they are not there."""
+    """Translate texts into each other language, with the flags of a back-check; or return the failure."""
     languages = others(asker.config, row["language"])
     ends = await side_by_side(*(_translate_into(asker, row, texts, into) for into in languages))
     return dict(zip(languages, ends, strict=True))
@@ -147,11 +147,13 @@ async def _translate_into(asker: Asker[InstructionRubrics], row: Row, texts: lis
 
 
 @step("items", unit="instructions", final=True, label="keep rubrics")
-def keep_rubrics(stage: Stage, config: InstructionRubrics, negatives: Negatives, written: Walked) -> Done[Rows]:
-    """Account for items, labels, rationales and translations; instructions with all that was written of them."""
+def keep_rubrics(
+    stage: Stage, config: InstructionRubrics, negatives: WrongInstructions, written: Walked
+) -> Done[Rows[RubricRow]]:
+    """Account for items, labels, rationales and translations; keep instructions with all their parts."""
     instructions, clips = read_rows(negatives.instructions), read_rows(negatives.negatives)
     references = references_of(config, stage.store)
-    rubrics = [{**instructions[at], **_without_repeats(end, references)} for at, end in written.results()]
+    rubrics: list[Any] = [{**instructions[at], **_without_repeats(end, references)} for at, end in written.results()]
     ends = written.given_up()
     rejects = [
         (ITEMS.name, reject_of(instructions[end["at"]], end["reason"], f"{end['stage']}: {end['detail']}"))
@@ -178,7 +180,7 @@ def keep_rubrics(stage: Stage, config: InstructionRubrics, negatives: Negatives,
 
 
 def _without_repeats(end: Row, references: References | None) -> Row:
-    """What was written of an instruction, less its translations that nearly repeat what the config keeps out."""
+    """Mark translations nearly repeating the config's references as failed."""
     if references is None:
         return end
     translations = {
@@ -190,7 +192,7 @@ def _without_repeats(end: Row, references: References | None) -> Row:
     return {**end, "translations": translations}
 
 
-def _items_account(rubrics: list[Row]) -> Account:
+def _items_account(rubrics: list[RubricRow]) -> Account:
     removed = [
         (ITEMS.name, reject_of(row, verdict, f"{VERDICTS[verdict]} '{question[:80]}'"))
         for row in rubrics
@@ -210,8 +212,8 @@ def _items_account(rubrics: list[Row]) -> Account:
     return Account(kept + len(removed), kept, removed, name="filter", unit="items", notes=notes)
 
 
-def _label_accounts(rubrics: list[Row], clips: list[Row]) -> Iterator[Account]:
-    """What became of negatives, and of instructions that are true."""
+def _label_accounts(rubrics: list[RubricRow], clips: list[NegativeRow]) -> Iterator[Account]:
+    """Account for negatives, and for true instructions."""
     ends = [(_subject(row, one, clips), one) for row in rubrics for one in row["labelled"]]
     negatives, true = sum(len(row["negatives"]) for row in rubrics), sum(row["true"] for row in rubrics)
     for name, unit, entered, follows in (
@@ -231,8 +233,9 @@ def _label_accounts(rubrics: list[Row], clips: list[Row]) -> Iterator[Account]:
     yield Account(kept + len(unknown), kept, unknown, name="known", unit="items of samples")
 
 
-def _translation_account(rubrics: list[Row], clips: list[Row]) -> Account:
-    ends = [(row, one) for row in rubrics for one in row["translations"].values()]
+def _translation_account(rubrics: list[RubricRow], clips: list[NegativeRow]) -> Account:
+    ends: list[tuple[RubricRow | NegativeRow, Translation]] = []
+    ends += [(row, one) for row in rubrics for one in row["translations"].values()]
     for row in rubrics:
         for labelled in row["labelled"]:
             ends += [(_subject(row, labelled, clips), one) for one in labelled.get("translations", {}).values()]
@@ -243,6 +246,6 @@ def _translation_account(rubrics: list[Row], clips: list[Row]) -> Account:
     return Account(len(ends), len(kept), rejects, name="translate", unit="translations", notes=notes)
 
 
-def _subject(rubric: Row, labelled: Row, clips: list[Row]) -> Row:
-    """What was labelled: a negative, or an instruction that is true."""
+def _subject(rubric: RubricRow, labelled: Labelled, clips: list[NegativeRow]) -> RubricRow | NegativeRow:
+    """Return the labelled row: a negative, or a true instruction."""
     return rubric if labelled["negative"] is None else clips[labelled["negative"]]

@@ -1,4 +1,4 @@
-"""`instruction-rubrics`: the published tables, a row a language, from the pairs that were chosen."""
+"""Write the published tables of `instruction-rubrics` from the chosen pairs, a row for each language."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ import pyarrow as pa
 from earmark.schemas.instruction_rubrics import SETS, InstructionRubrics
 from earmark.schemas.rubric_tables import CLIPS, INSTRUCTIONS, ITEMS, JUDGMENTS, LABELS, SAMPLES
 from earmark.schemas.tables import AUDIO, UNSPLIT, Table
-from earmark.tasks.build.ask import Row
-from earmark.tasks.build.media import with_audio
-from earmark.tasks.build.rows import Rows, read_rows
-from earmark.tasks.build.step import Account, Done, step
-from earmark.tasks.build.walk import Walked
 from earmark.tasks.instruction_rubrics.asks import HEAR, MISMATCH, READ, VERIFY
 from earmark.tasks.instruction_rubrics.choosing import Chosen
 from earmark.tasks.instruction_rubrics.leakage import check_leakage
 from earmark.tasks.instruction_rubrics.pairs import choose
+from earmark.tasks.instruction_rubrics.rows import NegativeRow, RubricRow, SampleRow, VerifiedCaption
+from earmark.tasks.pipeline.ask import Row
+from earmark.tasks.pipeline.media import with_audio
+from earmark.tasks.pipeline.rows import Rows, read_rows
+from earmark.tasks.pipeline.step import Account, Done, step
+from earmark.tasks.pipeline.walk import Walked
 from earmark.tasks.store.staging import Stage
 
 ROWS_AT_ONCE = 20_000
@@ -34,14 +35,14 @@ def write_samples(
     stage: Stage,
     config: InstructionRubrics,
     chosen: Chosen,
-    verified: Rows,
-    negatives: Rows,
-    rubrics: Rows,
+    verified: Rows[VerifiedCaption],
+    negatives: Rows[NegativeRow],
+    rubrics: Rows[RubricRow],
     evidence: tuple[Walked, Walked],
 ) -> Done[None]:
     """Balance positives and negatives and write every table.
 
-    `evidence` is what was asked of captions about their clips, and of other instructions about these.
+    `evidence` holds the requests about captions and their clips, and about other instructions on these clips.
 
     Raises:
         StoreError: bench and corpus would share a clip, a recording or a near-duplicate text.
@@ -52,9 +53,15 @@ def write_samples(
 
 
 def _write_pairs(
-    stage: Stage, config: InstructionRubrics, chosen: Chosen, verified: Rows, negatives: Rows, rubrics: Rows
+    stage: Stage,
+    config: InstructionRubrics,
+    chosen: Chosen,
+    verified: Rows[VerifiedCaption],
+    negatives: Rows[NegativeRow],
+    rubrics: Rows[RubricRow],
 ) -> tuple[set[str], list[Account]]:
-    """Write all tables but the judgments, which need none of the rows that these do; the clips used, and accounts."""
+    """Write all tables but the judgments; return the clips used, and accounts. The judgments need none of these
+    rows."""
     captions = read_rows(verified)
     by_base = {row["base"]: row for row in captions}
     by_id = {row["instruction_id"]: row for row in read_rows(rubrics)}
@@ -80,15 +87,15 @@ def _write_pairs(
     return {sample["clip_sha256"] for sample in samples}, accounts
 
 
-def _samples(pair: tuple[Row, Row], captions: Mapping[int, Row]) -> Iterator[Row]:
-    """Both samples of a pair, with what does not depend on the language."""
+def _samples(pair: tuple[Row, Row], captions: Mapping[int, VerifiedCaption]) -> Iterator[SampleRow]:
+    """Yield both samples of a pair, with their language-independent fields."""
     positive, negative = pair
     pair_id = _digest("pair", *(f"{captions[row['base']]['clip_sha256']} {row['instruction_id']}" for row in pair))
     for row, follows in ((positive, True), (negative, False)):
         clip = captions[row["base"]]
         kind = "pos" if follows else row["kind"]
         items = row["labelled"]["answers"]
-        yield {
+        sample: Any = {
             **{name: row[name] for name in ("base", "split", "subset", "domain", "instruction_id", "source")},
             "sample_id": _digest("sample", clip["clip_sha256"], row["instruction_id"], str(follows)),
             "pair_id": pair_id,
@@ -109,16 +116,21 @@ def _samples(pair: tuple[Row, Row], captions: Mapping[int, Row]) -> Iterator[Row
             "source_line": row["line"],
             "labelled": row["labelled"],
         }
+        yield sample
 
 
-def _sample_rows(samples: Iterable[Row], rubrics: Mapping[str, Row], config: InstructionRubrics) -> Iterator[Row]:
+def _sample_rows(
+    samples: Iterable[SampleRow], rubrics: Mapping[str, RubricRow], config: InstructionRubrics
+) -> Iterator[Row]:
     for sample in samples:
         for language in config.languages:
             instruction = _texts(rubrics[sample["instruction_id"]], language)[0]
             yield {**sample, "language": language, "instruction": instruction}
 
 
-def _label_rows(samples: Iterable[Row], rubrics: Mapping[str, Row], config: InstructionRubrics) -> Iterator[Row]:
+def _label_rows(
+    samples: Iterable[SampleRow], rubrics: Mapping[str, RubricRow], config: InstructionRubrics
+) -> Iterator[Row]:
     for sample in samples:
         labelled = sample["labelled"]
         for language in config.languages:
@@ -136,7 +148,7 @@ def _label_rows(samples: Iterable[Row], rubrics: Mapping[str, Row], config: Inst
                 }
 
 
-def _instruction_rows(rubrics: Iterable[Row], config: InstructionRubrics) -> Iterator[Row]:
+def _instruction_rows(rubrics: Iterable[RubricRow], config: InstructionRubrics) -> Iterator[Row]:
     for row in rubrics:
         for language in config.languages:
             other = row["translations"].get(language)
@@ -151,7 +163,7 @@ def _instruction_rows(rubrics: Iterable[Row], config: InstructionRubrics) -> Ite
             }
 
 
-def _item_rows(rubrics: Iterable[Row], config: InstructionRubrics) -> Iterator[Row]:
+def _item_rows(rubrics: Iterable[RubricRow], config: InstructionRubrics) -> Iterator[Row]:
     for row in rubrics:
         for language in config.languages:
             other, texts = row["translations"].get(language), _texts(row, language)
@@ -168,8 +180,8 @@ def _item_rows(rubrics: Iterable[Row], config: InstructionRubrics) -> Iterator[R
                 }
 
 
-def _texts(rubric: Row, language: str) -> list[str]:
-    """An instruction and its questions in a language."""
+def _texts(rubric: RubricRow, language: str) -> list[str]:
+    """Return an instruction and its questions in a language."""
     if other := rubric["translations"].get(language):
         texts: list[str] = other["texts"]
         return texts
@@ -177,7 +189,7 @@ def _texts(rubric: Row, language: str) -> list[str]:
 
 
 def _judgment_rows(evidence: tuple[Walked, Walked], clips: set[str]) -> Iterator[Row]:
-    """What was answered about clips that are in the samples, of instructions that were not taken too."""
+    """Yield the answers about clips in the samples, including those on instructions not taken."""
     for walked in evidence:
         rows = read_rows(walked.source)
         for draws in _questions(walked):
@@ -204,7 +216,8 @@ def _judgment_rows(evidence: tuple[Walked, Walked], clips: set[str]) -> Iterator
 
 
 def _questions(walked: Walked) -> Iterator[list[Row]]:
-    """The answers to each question of a judge or reader: one, or one a part of its items. Without all, none."""
+    """Yield the answers to each question of a judge or reader: one, or one for each part of its items. Skip a question
+    with an unanswered part."""
     for _, of_row in groupby(walked.read_draws(), key=itemgetter("at")):
         asked: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
         for draw in of_row:
@@ -213,7 +226,7 @@ def _questions(walked: Walked) -> Iterator[list[Row]]:
         yield from (draws for draws in asked.values() if all(draw["reason"] is None for draw in draws))
 
 
-def _clip_batches(clips: list[Row], config: InstructionRubrics) -> Iterator[pa.Table]:
+def _clip_batches(clips: list[VerifiedCaption], config: InstructionRubrics) -> Iterator[pa.Table]:
     bare = pa.schema([field for field in CLIPS.schema if field.type != AUDIO])
     files = [Path(row["path"]) for row in clips] if config.embed else None
     return with_audio(pa.Table.from_pylist(clips, bare), files)

@@ -1,4 +1,4 @@
-"""`instruction-rubrics`: what a build is made from, the captions of its sources, and their clips. No Prefect."""
+"""Plan `instruction-rubrics` builds, import the captions of their sources, and index the clips; no Prefect."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ from earmark.schemas.files import Root
 from earmark.schemas.instruction_rubrics import CORPUS, CaptionSource, InstructionRubrics
 from earmark.schemas.places import without_place
 from earmark.schemas.rubric_tables import SAMPLES
-from earmark.tasks.audio.probe import AudioFault
+from earmark.tasks.audio.probe import SILENCE_DBFS, AudioFault
 from earmark.tasks.audio.recordings import require_chromaprint
-from earmark.tasks.build.fingerprint import file_digests, roots_digest
-from earmark.tasks.build.intake import Intake
-from earmark.tasks.build.media import MEASURED, audio_digest, clap_at, clap_digest, clip_below
-from earmark.tasks.build.plan import Plan, make_plan
-from earmark.tasks.build.preflight import Peek
-from earmark.tasks.build.progress import working
-from earmark.tasks.build.references import measure_apart, references_of
-from earmark.tasks.build.step import Account, Done, step
 from earmark.tasks.importers.caption_sets import Instruction, read_caption_set
 from earmark.tasks.importers.rows import Note, Reject
-from earmark.tasks.instruction_rubrics.asks import prompt_digests
+from earmark.tasks.instruction_rubrics.asks import ASKS
+from earmark.tasks.pipeline.fingerprint import file_digests, roots_digest
+from earmark.tasks.pipeline.intake import Intake
+from earmark.tasks.pipeline.media import MEASURED, audio_digest, clap_at, clap_digest, clip_below
+from earmark.tasks.pipeline.plan import Plan, make_plan
+from earmark.tasks.pipeline.preflight import Peek
+from earmark.tasks.pipeline.progress import working
+from earmark.tasks.pipeline.references import measure_apart, references_of
+from earmark.tasks.pipeline.step import Account, Done, step
 from earmark.tasks.store.licences import require_terms
 from earmark.tasks.store.parquet import row_schema, write_rows
 from earmark.tasks.store.sql import connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store
+from earmark.tasks.text.bilingual import is_other_language
 
 IMPORTED = row_schema(
     "row int64, source string, item string, file string, text string, origin string, generator string, source_file "
@@ -41,12 +42,12 @@ MEDIA = row_schema(f"row int64, path string, {MEASURED}")
 
 
 def plan_build(config: InstructionRubrics, store: Store, inputs: dict[str, str] | None = None) -> Plan:
-    """What a version would be made from; says whether there is anything to build.
+    """Plan a version from its inputs; report whether there is anything to build.
 
     Raises:
-        ConfigError: the config asks for acoustic fingerprints, and Chromaprint is not installed; or a source is a
-            version whose licence would not be known by its name.
-        StoreError: a version that a source names is not in the store.
+        ConfigError: the config asks for acoustic fingerprints, and Chromaprint is not installed; or the licence of a
+            source's version would be unknown by its name.
+        StoreError: a source's version is not in the store.
     """
     if config.disjoint.fingerprint:
         require_chromaprint()
@@ -55,15 +56,15 @@ def plan_build(config: InstructionRubrics, store: Store, inputs: dict[str, str] 
             require_terms(store.find(source.version), store, source.name, "sources.name")
     digest = partial(digest_inputs, config, store)
     models = (config.similarity.model,) if config.similarity else ()
-    return make_plan(CORPUS, config, store, digest, inputs=inputs, prompts=prompt_digests(config), models=models)
+    return make_plan(CORPUS, config, store, digest, inputs=inputs, asks=ASKS, models=models)
 
 
 def digest_inputs(config: InstructionRubrics, store: Store) -> dict[str, str]:
-    """SHA-256 of every source's list, and of the audio that it names."""
+    """Return the SHA-256 of every source's list, and of its audio."""
     digests = clap_digest(store, "similarity", clap_at(config, config.similarity.model) if config.similarity else None)
     for source in config.sources:
         if source.captions is None:
-            continue  # a version, which stands among the parents
+            continue  # a version is already among the parents
         name, path = f"{source.name}/{without_place(source.captions)}", config.path(source.captions)
         digests |= file_digests([(name, path)])
         root = audio_root(config, store, source)
@@ -77,7 +78,7 @@ def digest_inputs(config: InstructionRubrics, store: Store) -> dict[str, str]:
 
 
 def peeks(config: InstructionRubrics) -> Iterator[Peek]:
-    """What is looked at before a build starts: each source's list, and its first clips."""
+    """Return the inputs read before a build starts: each source's list, and its first clips."""
     for source in config.sources:
         if source.captions is not None:
             name, path = f"{source.name}/{without_place(source.captions)}", config.path(source.captions)
@@ -90,7 +91,7 @@ def _clip(root: Root, row: Instruction) -> list[Path | AudioFault]:
 
 
 def audio_root(config: InstructionRubrics, store: Store, source: CaptionSource) -> Root:
-    """Where a source's audio lies."""
+    """Return the folder of a source's audio."""
     return Root(store.find(source.version).folder, "refuse") if source.version else _list_root(config, source)
 
 
@@ -100,14 +101,19 @@ def _list_root(config: InstructionRubrics, source: CaptionSource) -> Root:
 
 
 def listed(config: InstructionRubrics, source: CaptionSource) -> Iterator[Instruction | Reject | Note]:
-    """The rows of a source's list."""
+    """Read the rows of a source's list; a caption in the other of the two languages is a reject."""
     assert source.captions is not None
     root = _list_root(config, source).folder
-    return read_caption_set(config.path(source.captions), source.captions, source.format, root, source.audio)
+    for row in read_caption_set(config.path(source.captions), source.captions, source.format, root, source.audio):
+        if isinstance(row, Instruction) and is_other_language(row.text, source.language):
+            detail = f"expected language = '{source.language}', found '{row.text[:60]}'"
+            yield Reject(row.item, "not_in_language", detail, row.source_file, row.line)
+        else:
+            yield row
 
 
 def captioned_segments(store: Store, source: CaptionSource) -> Iterator[Instruction]:
-    """The captions of a version's segments, in its order; a recording's segments are one group.
+    """Yield the captions of a version's segments, in its order; a recording's segments are one group.
 
     Raises:
         StoreError: the version has no segments.
@@ -128,7 +134,7 @@ def captioned_segments(store: Store, source: CaptionSource) -> Iterator[Instruct
 
 @step("import", unit="captions", label="")
 def import_captions(stage: Stage, config: InstructionRubrics) -> Done[Path]:
-    """Read every source's list; what cannot be read is a reject.
+    """Read every source's list; reject unreadable entries.
 
     Returns:
         The captions.
@@ -151,13 +157,13 @@ def import_captions(stage: Stage, config: InstructionRubrics) -> Done[Path]:
 
 @step("index", unit="captions", follows="import", label="")
 def index_clips(stage: Stage, config: InstructionRubrics, captions: Path) -> Done[Path]:
-    """Hash and measure every clip; the captions whose clip can be used."""
+    """Hash and measure every clip; keep the captions of usable clips."""
     media, usable = stage.work / "media.parquet", stage.work / "usable.parquet"
     write_rows(media, MEDIA, _measured(stage, config, pq.ParquetFile(captions).read(["source", "file"]).to_pylist()))
     with connect(stage.work / "spill") as connection:
         for name, path in (("captions", captions), ("media", media)):
             view_parquet(connection, name, [path])
-        limits = {"shortest_s": config.clips.shortest_s, "silence_dbfs": config.clips.silence_dbfs}
+        limits = {"shortest_s": config.clips.shortest_s, "silence_dbfs": SILENCE_DBFS}
         connection.execute(query("instruction_rubrics/refuse_captions"), limits)
         refused = connection.sql(
             "SELECT 'samples', item, 'index', reason, detail, source_file, line, made_from FROM refused ORDER BY row"
@@ -169,7 +175,7 @@ def index_clips(stage: Stage, config: InstructionRubrics, captions: Path) -> Don
 
 
 def _measured(stage: Stage, config: InstructionRubrics, captions: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """Rows of `MEDIA`, one a caption."""
+    """Return rows of `MEDIA`, one for each caption."""
     roots = {source.name: audio_root(config, stage.store, source) for source in config.sources}
     paths = [roots[row["source"]].folder / row["file"] for row in captions]
     files = [clip_below(roots[row["source"]], path) for row, path in zip(captions, paths, strict=True)]

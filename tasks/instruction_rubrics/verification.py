@@ -1,4 +1,4 @@
-"""`instruction-rubrics`: which captions fit their clips; those that are to be changed are, as soon as they do."""
+"""Verify captions against their clips, and change those needed as negatives as soon as they fit."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ import pyarrow as pa
 
 from earmark.schemas.instruction_rubrics import InstructionRubrics
 from earmark.schemas.rubric_tables import SAMPLES
-from earmark.tasks.build.ask import Asker, GivenUp, Row, side_by_side
-from earmark.tasks.build.rows import Rows, keep_rows, read_rows
-from earmark.tasks.build.step import Account, Done, step
-from earmark.tasks.build.walk import Walked, walk
 from earmark.tasks.importers.rows import Reject
 from earmark.tasks.instruction_rubrics.asks import DECOMPOSE, FILTER, HEAR, PERTURB, VERIFY
 from earmark.tasks.instruction_rubrics.attributes import offered
 from earmark.tasks.instruction_rubrics.deciding import kind_of, lost_by_kind, verdict
 from earmark.tasks.instruction_rubrics.items import listen, take_apart, with_items
+from earmark.tasks.instruction_rubrics.rows import CaptionRow, VerifiedCaption
+from earmark.tasks.pipeline.ask import Asker, GivenUp, Row, side_by_side
+from earmark.tasks.pipeline.rows import Rows, keep_rows, read_rows
+from earmark.tasks.pipeline.step import Account, Done, step
+from earmark.tasks.pipeline.walk import Walked, walk
 from earmark.tasks.store.staging import Stage
 
 
@@ -29,10 +30,9 @@ from earmark.tasks.store.staging import Stage
     columns=[("pass", pa.int64()), ("part", pa.string())],
     label="verify captions",
 )
-async def verify_caption(asker: Asker[InstructionRubrics], caption: Row) -> dict[str, Any]:
-    """Verify a caption as its source says: a listener is asked once of real audio, twice of generated audio. If it
-    fits, it is taken apart already, for its rubric; and if its negative is to be the same with one detail changed, that
-    is done."""
+async def verify_caption(asker: Asker[InstructionRubrics], caption: CaptionRow) -> dict[str, Any]:
+    """Verify a caption by its source's rules: a listener is asked once about real audio, twice about generated audio. A
+    fitting caption is decomposed ahead for its rubric; and if its negative is a changed copy, the change is made."""
     config, source = asker.config, caption["source"]
     by = config.verifiers(source, "positives")
     answers: list[tuple[bool, str]] = []
@@ -53,8 +53,9 @@ async def verify_caption(asker: Asker[InstructionRubrics], caption: Row) -> dict
     return end
 
 
-async def _changed(asker: Asker[InstructionRubrics], caption: Row) -> Row:
-    """A caption with one detail changed, or why it is not; nothing where it is to be no negative of that kind."""
+async def _changed(asker: Asker[InstructionRubrics], caption: CaptionRow) -> Row:
+    """Change a detail of a caption, or return the failure; return nothing for captions with another kind of
+    negative."""
     if caption["role"] != "perturb":
         return {}
     base = f"{caption['clip_sha256']}\n{caption['instruction_id']}"
@@ -66,17 +67,17 @@ async def _changed(asker: Asker[InstructionRubrics], caption: Row) -> Row:
 
 
 @step("verify", unit="captions", follows="choose", label="keep captions that fit")
-def keep_verified(stage: Stage, config: InstructionRubrics, verified: Walked) -> Done[Rows]:
-    """Keep positives, and hard negatives of generated audio; the rest is rejected.
+def keep_verified(stage: Stage, config: InstructionRubrics, verified: Walked) -> Done[Rows[VerifiedCaption]]:
+    """Keep positives, and hard negatives of generated audio; reject the rest.
 
     Returns:
-        Captions with what was decided of each.
+        Captions with their decisions.
     """
-    captions = read_rows(verified.source)
+    captions: list[CaptionRow] = read_rows(verified.source)
     by = {source.name: config.verifiers(source.name, "positives") for source in config.sources}
     judges = {name: config.judge.annotator if "audio" in verifiers else None for name, verifiers in by.items()}
     ended = [(captions[at], end) for at, end in verified.results()]
-    kept = [
+    kept: list[Any] = [
         {**row, **end, "verified": list(by[row["source"]]), "verified_by": judges[row["source"]]} for row, end in ended
     ]
     losses = [(captions[end["at"]], end["reason"], end["detail"]) for end in verified.given_up()]
@@ -98,8 +99,8 @@ def keep_verified(stage: Stage, config: InstructionRubrics, verified: Walked) ->
 
 
 def _failures(verified: Walked) -> list[tuple[bool, bool]]:
-    """Of each generated clip that was judged twice, which passes it failed: any part of a pass."""
-    captions = read_rows(verified.source)
+    """Return the failed passes of each generated clip judged twice; any failed part fails a pass."""
+    captions: list[CaptionRow] = read_rows(verified.source)
     failed: dict[int, dict[int, bool]] = defaultdict(dict)
     unanswered = set[int]()
     for draw in verified.read_draws():
@@ -113,12 +114,12 @@ def _failures(verified: Walked) -> list[tuple[bool, bool]]:
 
 
 def denied(value: Mapping[str, Any]) -> bool:
-    """Whether the judge says that an instruction does not fit: as a whole, or one of its items."""
+    """Return whether the judge denies an instruction, as a whole or in an item."""
     return "no" in [one["answer"] for one in value.get("items", [value])]
 
 
 def reject_of(row: Mapping[str, Any], reason: str, detail: str, near: str | None = None) -> Reject:
-    """A reject that leads to the line that a row came from; `near` is another instruction that it is about."""
+    """Return a reject with the source line of a row; `near` is another instruction involved."""
     things = (("clip", row.get("clip_sha256")), ("instruction", row.get("instruction_id")), ("instruction", near))
     named = tuple((kind, id_) for kind, id_ in things if id_)
     return Reject(row["item"], reason, detail, row["source_file"], row["line"], made_from=named)

@@ -1,16 +1,16 @@
-"""What the report of `instrumentals` shows: how much was removed, flags, and tracks before and after."""
+"""Build the report sections of `instrumentals`: amount removed, flags, and tracks before and after."""
 
 from __future__ import annotations
 
 from earmark.schemas.instrumentals import TRACKS
-from earmark.tasks.build.report import Material, count, histogram, sample
-from earmark.tasks.store.figures import Bars, Browser, Clip, Row, Section
+from earmark.tasks.pipeline.report import Material, count, histogram, sample
+from earmark.tasks.store.figures import AudioPlayer, Bars, Browser, Row, Section
 
 SHOWN = 20  # a track is heard twice
 
 
 def sections(material: Material) -> list[Section]:
-    """The report's own sections."""
+    """Return the report's own sections."""
     db = material.db
     tags = db.execute(
         "SELECT tag, count(*) FROM (SELECT unnest(tags) AS tag FROM tracks) GROUP BY tag ORDER BY 2 DESC, 1 LIMIT 24"
@@ -33,7 +33,7 @@ def _tracks(material: Material) -> tuple[Row, ...]:
     rows = []
     for row in sample(material.db, TRACKS.name, "track_id", most=SHOWN):
         after = row["audio"]["bytes"] if row["audio"] else folder / row["instrumental"]
-        clips = (Clip("mix", row["mix_sha256"]), Clip("without the voice", row["clip_sha256"], after))
+        clips = (AudioPlayer("mix", row["mix_sha256"]), AudioPlayer("without the voice", row["clip_sha256"], after))
         tags = {"split": row["split"], "flags": ", ".join(row["flags"]) or "none"}
         facts = {
             "removed": f"{row['removed_db']:.1f} dB",

@@ -1,24 +1,24 @@
-"""`instrumentals`: voices removed, shard by shard. What was separated once is kept for every build of the store."""
+"""Remove voices, shard by shard. Separated files are kept for every build of the store."""
 
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.instrumentals import Instrumentals
 from earmark.tasks.audio.probe import Probe
-from earmark.tasks.audio.separation.jobs import Done as Written
-from earmark.tasks.audio.separation.jobs import Failed, Job, Output
+from earmark.tasks.audio.separation.jobs import FailedTrack, Output, SeparatedTrack, SeparationJob
 from earmark.tasks.audio.separation.pipeline import separate
-from earmark.tasks.build.media import media_index
-from earmark.tasks.build.progress import Work, working
-from earmark.tasks.build.rows import Rows, Shard, read_shard, shards_of
-from earmark.tasks.build.step import Done, step
-from earmark.tasks.build.tracks import audio_root
 from earmark.tasks.instrumentals.separators import Separators
+from earmark.tasks.pipeline.media import media_index
+from earmark.tasks.pipeline.progress import Work, working
+from earmark.tasks.pipeline.rows import Rows, Shard, read_shard, shards_of
+from earmark.tasks.pipeline.step import Done, Enough, step
+from earmark.tasks.pipeline.tracks import audio_root
 from earmark.tasks.store.files import sha256_file, write_text
 from earmark.tasks.store.manifest import digest_of
 from earmark.tasks.store.parquet import row_schema, write_rows
@@ -26,8 +26,9 @@ from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store
 
 SHARDS_AT_ONCE = 16  # at most; each waits for a device of its own
-FORMAT = 1  # of what is kept: raised when the same separator and settings would write other files
+FORMAT = 1  # of the kept files: raised when the same separator and settings would write other files
 FOLDER = "separated"
+BITS: Literal[16] = 16  # a sample of FLAC and WAV: the noise of 16 bits lies below that of any separator
 MEASURED = (
     "duration_s", "sample_rate_hz", "frames", "written_frames", "written_rate_hz", "gain_db", "mix_db",
     "instrumental_db", "removed_db", "correlation", "clipped_share", "emptied_share",
@@ -39,10 +40,10 @@ SEPARATED = row_schema(
 
 
 @dataclass(frozen=True)
-class Kept:
+class SeparatedFiles:
     """The separated files of a store, by clip, separator and output: `<store>/separated/<key>/<aa>/<SHA-256>.<codec>`.
 
-    A file counts once its measures lie beside it (`.json`); they are written last. Builds link files from here.
+    A file counts once its measures lie beside it (`.json`), written last. Builds link files from here.
     """
 
     store: Store
@@ -51,18 +52,18 @@ class Kept:
 
     @property
     def folder(self) -> Path:
-        """Where all files of this separator and these settings are."""
+        """Return the folder of this separator's files at these settings."""
         output = asdict(self.output)
-        if output["bitrate_kbps"] == 320:  # so that what was separated before there was a choice stays separated
+        if output["bitrate_kbps"] == 320:  # keeps files separated before the option existed
             del output["bitrate_kbps"]
         return self.store.root / FOLDER / digest_of([FORMAT, self.separator, output])[:32]
 
     def path(self, clip_sha256: str) -> Path:
-        """Where a clip's instrumental is, or will be."""
+        """Return the path of a clip's instrumental."""
         return self.folder / clip_sha256[:2] / f"{clip_sha256}.{self.output.codec}"
 
     def find(self, clip_sha256: str) -> dict[str, Any] | None:
-        """What was measured of a clip's instrumental, if it is there and whole."""
+        """Return the measurements of a clip's instrumental, if present and whole."""
         path = self.path(clip_sha256)
         try:
             measures: dict[str, Any] = json.loads(path.with_suffix(".json").read_bytes())
@@ -70,30 +71,32 @@ class Kept:
         except (FileNotFoundError, ValueError, KeyError):
             return None
 
-    def keep(self, clip_sha256: str, written: Written) -> dict[str, Any]:
-        """Note that a clip's instrumental is written."""
+    def keep(self, clip_sha256: str, written: SeparatedTrack) -> dict[str, Any]:
+        """Record a clip's instrumental as written."""
         path = self.path(clip_sha256)
         measures = {"sha256": sha256_file(path), "bytes": path.stat().st_size} | {
             name: getattr(written, name) for name in MEASURED
         }
         note = path.with_suffix(".json")
         for left in path.parent.glob(f".{note.name}.*.tmp"):
-            left.unlink()  # by a build that was killed at this point
+            left.unlink()  # of a build killed at this point
         write_text(note, json.dumps(measures, indent=1) + "\n")
         return measures
 
 
 def separate_tracks(stage: Stage, config: Instrumentals, pool: Rows) -> list[Path]:
-    """Remove the voice from all tracks that can be separated; those that are kept already are not done again.
+    """Remove the voice from all usable tracks, except those kept already.
 
     Returns:
-        Parquet files, columns `SEPARATED`, a row a track, in the order of the pool.
+        Parquet files, columns `SEPARATED`, a row per track, in the order of the pool.
 
     Raises:
         InputError: an audio file changed during the build.
         Interrupted: the build was stopped.
         StoreError: a file cannot be written.
     """
+    if stage.forecast is not None:
+        raise Enough
     with (
         Separators(config.separator, config.path, stage.store) as separators,
         working("remove voices", pool.total) as work,
@@ -110,18 +113,22 @@ def separate_shard(
     rows: list[tuple[Any, ...]] = []
     index, form = media_index(stage.store), config.output
     with separators.one() as separator:
-        output = Output(form.codec, form.bits, form.crop_s, form.bitrate_kbps if form.codec == "mp3" else 320)
-        cache = Kept(stage.store, separator.digest, output)
+        output = Output(form.codec, BITS, form.crop_s, form.bitrate_kbps if form.codec == "mp3" else 320)
+        cache = SeparatedFiles(stage.store, separator.digest, output)
         jobs = []
         for name, track in tracks.items():
-            if measures := cache.find(track["clip_sha256"]):
+            measures = cache.find(track["clip_sha256"])
+            length_s = min(track["duration_s"], form.crop_s or math.inf)
+            if measures and measures["duration_s"] > length_s - 0.1:  # 1.0.0 decoded some clips in part
                 rows.append(_row(cache, track, measures))
                 _advance(work)
             else:
-                jobs.append(Job(name, audio_root(config).folder / track["audio"], cache.path(track["clip_sha256"])))
+                jobs.append(
+                    SeparationJob(name, audio_root(config).folder / track["audio"], cache.path(track["clip_sha256"]))
+                )
         for result in separate(jobs, separator, output, longest_s=config.tracks.longest_s):
             track = tracks[result.job.track]
-            if isinstance(result, Failed):
+            if isinstance(result, FailedTrack):
                 rows.append((track["row"], None, None, *[None] * len(MEASURED), result.reason, result.detail))
             else:
                 (probe,) = index.look([result.job.source], threads=1)
@@ -136,11 +143,11 @@ def separate_shard(
     return Done(path)
 
 
-def _row(cache: Kept, track: dict[str, Any], measures: dict[str, Any]) -> tuple[Any, ...]:
+def _row(cache: SeparatedFiles, track: dict[str, Any], measures: dict[str, Any]) -> tuple[Any, ...]:
     path = cache.path(track["clip_sha256"]).relative_to(cache.store.root).as_posix()
     return (track["row"], path, measures["sha256"], *(float(measures[name]) for name in MEASURED), None, None)
 
 
 def _advance(work: Work | None) -> None:
-    if work is not None:  # of another process, which has no progress to show
+    if work is not None:  # another process has no progress to show
         work.advance(1)

@@ -1,4 +1,4 @@
-"""The separators of a build: one for each device, lent to one shard at a time."""
+"""Hold the separators of a build: one for each device, lent to one shard at a time."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from earmark.tasks.store.versions import Store
 
 
 def describe_separator(config: Separation, resolve: Callable[[str], Path], store: Store) -> Described:
-    """What names the separator of a config and decides its output; a known checkpoint is downloaded if need be.
+    """Return the separator's name and the digest of its output; download a known checkpoint if missing.
 
     Raises:
-        ConfigError: there is no such separator.
-        MissingExtraError: it needs the extra `audio`.
+        ConfigError: the separator does not exist.
+        MissingExtraError: it needs the extra `separation`.
     """
     return choice.describe_separator(**_named(config, resolve, store), precision=config.precision)
 
 
 class Separators:
-    """Separators that wait for work; as many shards are worked on at once. Whoever made them holds them in a `with`.
+    """Separators waiting for work, one shard each. Their creator holds them in a `with`.
 
-    They are loaded when the first shard comes. Handed to another process, they are loaded there, on its devices.
+    They are loaded for the first shard. In another process, they are loaded there, on its devices.
 
     Args:
-        resolve: the absolute path of one that the config writes.
+        resolve: makes a path of the config absolute.
 
     Attributes:
-        stopped: set at the end of the block: shards that are still at work then, as after an interrupt, end early.
+        stopped: set at the end of the block: shards still at work then, as after an interrupt, end early.
     """
 
     def __init__(self, config: Separation, resolve: Callable[[str], Path], store: Store) -> None:
@@ -59,18 +59,18 @@ class Separators:
 
     @property
     def in_process(self) -> bool:
-        """Whether a model runs here, which is quicker on a GPU."""
+        """Return whether a model runs in this process, quicker on a GPU."""
         config, _, _ = self._made_of
         return config.model != choice.CENTRE_REMOVAL
 
     @contextmanager
     def one(self) -> Iterator[Separator]:
-        """A separator for this thread alone; waits until one is free.
+        """Lend a separator to this thread alone; wait until one is free.
 
         Raises:
-            ConfigError: there is no such separator.
+            ConfigError: the separator does not exist.
             Interrupted: the build was stopped.
-            MissingExtraError: it needs the extra `audio`.
+            MissingExtraError: it needs the extra `separation`.
         """
         self._load()
         separator = self._free.get()
@@ -81,7 +81,7 @@ class Separators:
             self._free.put(separator)
 
     def check(self) -> None:
-        """Go on, unless the build was stopped.
+        """Raise if the build was stopped.
 
         Raises:
             Interrupted: it was.
@@ -112,7 +112,7 @@ _MEETING = threading.Lock()
 
 
 def separators_here(config: Separation, resolve: Callable[[str], Path], store: Store) -> Separators:
-    """This process's separators of a config; those of another config are let go."""
+    """Return this process's separators of a config; drop those of another config."""
     key = pickle.dumps((config, resolve, store))
     with _MEETING:
         if key not in _HERE:
@@ -122,7 +122,7 @@ def separators_here(config: Separation, resolve: Callable[[str], Path], store: S
 
 
 def _named(config: Separation, resolve: Callable[[str], Path], store: Store) -> dict[str, Any]:
-    """A checkpoint with a YAML is a path, from the config's folder; any other name is one that is known."""
+    """Return a checkpoint's options: with a YAML it is a path from the config's folder, else a known name."""
     models = resolve(config.models_folder) if config.models_folder else store.root / "models"
     options = {"models": models, "sha256": config.sha256}
     if config.config is None:

@@ -1,4 +1,4 @@
-"""`instrumentals`: from a list of tagged tracks to those whose audio can be separated."""
+"""Import a list of tagged tracks and keep those with separable audio."""
 
 from __future__ import annotations
 
@@ -11,19 +11,27 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from earmark.schemas.instrumentals import CORPUS, TRACKS, Instrumentals
-from earmark.tasks.build.media import MEASURED, audio_digest, clip_below
-from earmark.tasks.build.mirror import bring_folder
-from earmark.tasks.build.plan import Plan, make_plan
-from earmark.tasks.build.preflight import Peek
-from earmark.tasks.build.progress import working
-from earmark.tasks.build.references import measure_apart
-from earmark.tasks.build.rows import Rows, keep_rows
-from earmark.tasks.build.step import Done, step
-from earmark.tasks.build.tracks import audio_root, choose_pool, file_name, import_list, input_digests, peek, read_list
 from earmark.tasks.importers.cells import shown
 from earmark.tasks.importers.jamendo import Track
 from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.instrumentals.separators import describe_separator
+from earmark.tasks.pipeline.media import MEASURED, audio_digest, clip_below
+from earmark.tasks.pipeline.mirror import bring_folder
+from earmark.tasks.pipeline.plan import Plan, make_plan
+from earmark.tasks.pipeline.preflight import Peek
+from earmark.tasks.pipeline.progress import working
+from earmark.tasks.pipeline.references import measure_apart
+from earmark.tasks.pipeline.rows import Rows, keep_rows
+from earmark.tasks.pipeline.step import Done, step
+from earmark.tasks.pipeline.tracks import (
+    audio_root,
+    choose_pool,
+    file_name,
+    import_list,
+    input_digests,
+    peek,
+    read_list,
+)
 from earmark.tasks.store.parquet import row_schema, write_rows
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store
@@ -34,14 +42,14 @@ _FILE_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
 def plan_build(config: Instrumentals, store: Store, inputs: dict[str, str] | None = None) -> Plan:
-    """What a version would be made from; says whether there is anything to build."""
+    """Plan a version from its inputs; report whether there is anything to build."""
     models = (Path(config.separator.model).name,)
     return make_plan(CORPUS, config, store, partial(digest_inputs, config, store), inputs=inputs, models=models)
 
 
 def digest_inputs(config: Instrumentals, store: Store) -> dict[str, str]:
-    """SHA-256 of the list, of its synonyms, of the audio that it names, and of what decides the separator's output."""
-    separator = describe_separator(config.separator, config.path, store).digest  # a wrong one is named first
+    """Return the SHA-256 of the list, its synonyms, its audio, and the separator's digest."""
+    separator = describe_separator(config.separator, config.path, store).digest  # a wrong one is reported first
     digests = {**input_digests(config, store, partial(listed, config)), "separator": separator}
     if config.known_leads:
         bring_folder(config.path(config.known_leads), lambda name: name.endswith(".flac"))
@@ -51,12 +59,12 @@ def digest_inputs(config: Instrumentals, store: Store) -> dict[str, str]:
 
 
 def peeks(config: Instrumentals) -> Iterator[Peek]:
-    """What is looked at before a build starts: the list, and its first clips."""
+    """Return the inputs read before a build starts: the list, and its first clips."""
     yield peek(config, partial(listed, config))
 
 
 def listed(config: Instrumentals) -> Iterator[Track | Reject | Note]:
-    """The rows of the list; a track that needs a file of its own in the version and cannot have it is a reject."""
+    """Yield the rows of the list; reject a track without a valid file name of its own, if the version keeps files."""
     lines: dict[str, int] = {}
     for row in read_list(config):
         if not isinstance(row, Track) or config.output.keep != "files":
@@ -76,14 +84,14 @@ def listed(config: Instrumentals) -> Iterator[Track | Reject | Note]:
 
 @step("import", unit="tracks", label="")
 def import_tracks(stage: Stage, config: Instrumentals) -> Done[Path]:
-    """Read the list; what cannot be read is a reject."""
+    """Read the list; reject unreadable rows."""
     with working(f"import {config.source.name}"):
         return import_list(stage, config, listed(config), TRACKS.name)
 
 
 @step("index", unit="tracks", follows="import", label="")
 def index_audio(stage: Stage, config: Instrumentals, tracks: Path) -> Done[Rows]:
-    """Hash and measure every track; what can be separated, as `track_pool.sql` gives it; the rest is rejected."""
+    """Hash and measure every track; keep separable tracks, rows of `track_pool.sql`; reject the rest."""
     root = audio_root(config)
     names = pq.ParquetFile(tracks).read(["audio"])["audio"].to_pylist()
     files = [clip_below(root, name) for name in names]

@@ -1,4 +1,4 @@
-"""`instrumentals`: the published table, the checks of each result, and what the card tells of them."""
+"""Write the published table of `instrumentals`, check each result, and write the card sections."""
 
 from __future__ import annotations
 
@@ -15,31 +15,38 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from earmark.schemas.errors import StoreError
-from earmark.schemas.instrumentals import FLAGS, TRACKS, Checks, Instrumentals
+from earmark.schemas.instrumentals import FLAGS, TRACKS, Instrumentals
 from earmark.tasks.audio.decode import decode
-from earmark.tasks.build.media import EMBEDDED_AT_ONCE, with_audio
-from earmark.tasks.build.progress import working
-from earmark.tasks.build.rows import Rows
-from earmark.tasks.build.step import Account, Done, step
-from earmark.tasks.build.tracks import audio_root
 from earmark.tasks.instrumentals.separated import SEPARATED, separate_shard
 from earmark.tasks.instrumentals.separators import describe_separator
+from earmark.tasks.pipeline.media import EMBEDDED_AT_ONCE, with_audio
+from earmark.tasks.pipeline.progress import working
+from earmark.tasks.pipeline.rows import Rows
+from earmark.tasks.pipeline.step import Account, Done, step
+from earmark.tasks.pipeline.tracks import audio_root
 from earmark.tasks.store.files import place
 from earmark.tasks.store.sql import by_split, connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
 
-BYTES_AT_ONCE = 100 << 20  # of audio in memory while the table is written, beside the row group under way
+# From these limits a result is flagged. Flagged tracks stay, with the figures: trainers choose which to leave out.
+MOST_CLIPPED = 0.001  # share of the mix's samples at full scale
+MOST_EMPTIED = 0.1  # share of the mix's sounding moments that are silent now
+LEAST_REMOVED_DB = -40.0  # level of what was removed, against the mix
+LEAST_LEFT_DB = -25.0  # level of what is left, against the mix
+MOST_CORRELATED = 0.25  # correlation of what is left with what was removed
+LENGTH_S = 0.06  # difference in length between mix and instrumental: a frame of MP3 and its padding
+BYTES_AT_ONCE = 100 << 20  # of audio in memory while the table is written, beside the row group in progress
 
 
-def flags_of(heard: Mapping[str, float], checks: Checks) -> list[str]:
-    """The checks that what was measured (`separation.jobs.Done`) does not pass, of `FLAGS` and in that order."""
+def flags_of(heard: Mapping[str, float]) -> list[str]:
+    """Return the failed checks of measurements (`separation.jobs.Done`), from `FLAGS` and in that order."""
     failed = {
-        "mix_clipped": heard["clipped_share"] > checks.most_clipped,
-        "emptied": heard["emptied_share"] > checks.most_emptied,
-        "nothing_removed": heard["removed_db"] - heard["mix_db"] < checks.least_removed_db,
-        "little_left": heard["instrumental_db"] - heard["mix_db"] < checks.least_left_db,
-        "voice_left": heard["correlation"] > checks.most_correlated,
-        "length_mismatch": abs(_length_error_s(heard)) > checks.length_s,
+        "mix_clipped": heard["clipped_share"] > MOST_CLIPPED,
+        "emptied": heard["emptied_share"] > MOST_EMPTIED,
+        "nothing_removed": heard["removed_db"] - heard["mix_db"] < LEAST_REMOVED_DB,
+        "little_left": heard["instrumental_db"] - heard["mix_db"] < LEAST_LEFT_DB,
+        "voice_left": heard["correlation"] > MOST_CORRELATED,
+        "length_mismatch": abs(_length_error_s(heard)) > LENGTH_S,
     }
     return [flag for flag in FLAGS if failed[flag]]
 
@@ -50,10 +57,10 @@ def _length_error_s(heard: Mapping[str, float]) -> float:
 
 @step("tracks", unit="tracks", follows="index", table=TRACKS.name, label="")
 def write_tracks(stage: Stage, config: Instrumentals, pool: Rows, separated: list[Path]) -> Done[None]:
-    """Write the published table `tracks`, and the instrumentals beside it where they are kept as files.
+    """Write the published table `tracks`, and the instrumentals beside it if kept as files.
 
     Raises:
-        StoreError: what a shard left is not there any more; it is separated again in the next build.
+        StoreError: a shard's result is gone; it is separated again in the next build.
     """
     flagged: Counter[str] = Counter()
     with connect(stage.work / "spill") as connection:
@@ -91,7 +98,7 @@ def _published(
 
 
 def _handfuls(rows: Sequence[dict[str, Any]], stage: Stage) -> Iterator[list[dict[str, Any]]]:
-    """Rows in turn, as many as may be in memory with their audio: a long track is a handful of its own."""
+    """Yield rows in groups fitting in memory with their audio: a long track is a group of its own."""
     part: list[dict[str, Any]] = []
     size = 0
     for row in rows:
@@ -109,7 +116,7 @@ def _handfuls(rows: Sequence[dict[str, Any]], stage: Stage) -> Iterator[list[dic
 
 
 def row_of(found: Mapping[str, Any], config: Instrumentals, separator: Sequence[str | None]) -> dict[str, Any]:
-    """A row of `tracks`, without its audio, from one of `tracks.sql`."""
+    """Return a row of `tracks`, without its audio, from a row of `tracks.sql`."""
     heard = {name.removeprefix("heard_"): value for name, value in found.items() if name.startswith("heard_")}
     name, codec = found["name"], config.output.codec
     file = f"audio/{name[-2:]}/{name}_instrumental.{codec}" if config.output.keep == "files" else None
@@ -136,7 +143,7 @@ def row_of(found: Mapping[str, Any], config: Instrumentals, separator: Sequence[
         "clipped_share": heard["clipped_share"],
         "emptied_share": heard["emptied_share"],
         "length_error_s": _length_error_s(heard),
-        "flags": flags_of(heard, config.checks),
+        "flags": flags_of(heard),
         "separator": separator[0],
         "separator_digest": separator[1],
         "checkpoint_sha256": separator[2],
@@ -145,9 +152,9 @@ def row_of(found: Mapping[str, Any], config: Instrumentals, separator: Sequence[
 
 
 def sections(stage: Stage, config: Instrumentals, pool: Rows, separated: list[Path]) -> dict[str, str]:
-    """What the card tells of the separation: levels, flags, and for demos how much of the true lead is gone."""
+    """Write the card's section on the separation: levels, flags, and for demos the removal of the true lead."""
     columns = ["track_id", "removed_db", "residual_voice", "flags", "separator", "duration_s"]
-    rows = stage.rows(TRACKS.name, columns)
+    rows = stage.rows(TRACKS, columns)
     if not rows:
         return {"What was removed": "No track was separated."}
     removed, hours = sorted(row["removed_db"] for row in rows), sum(row["duration_s"] for row in rows) / 3600
@@ -169,7 +176,7 @@ def sections(stage: Stage, config: Instrumentals, pool: Rows, separated: list[Pa
 
 
 def _lead_section(stage: Stage, config: Instrumentals, pool: Rows, separated: list[Path]) -> str:
-    """How much of each known lead is gone, as a Markdown table."""
+    """Tabulate the removal of each known lead, in Markdown."""
     folder = config.path(str(config.known_leads))
     with connect(stage.work / "spill") as connection:
         _view(connection, pool, separated)
@@ -198,10 +205,10 @@ def _lead_section(stage: Stage, config: Instrumentals, pool: Rows, separated: li
 
 
 def changes_db(lead: Path, mix: Path, instrumental: Path) -> tuple[float, float]:
-    """How much louder a known lead, and all else, is in the instrumental than in the mix, in dB; no less than -60.
+    """Return the level changes of a known lead, and of all else, from mix to instrumental, in dB; no less than -60.
 
-    A sound's gain in a file is its projection: what a least-squares fit finds of it there. All else is the mix less its
-    lead, so the lead must be in the mix as it is, in both channels alike.
+    A sound's gain in a file is its projection: its least-squares fit there. All else is the mix less its
+    lead, so the lead must be in the mix unchanged, in both channels alike.
 
     Args:
         lead: the lead alone, mono.
@@ -219,5 +226,5 @@ def changes_db(lead: Path, mix: Path, instrumental: Path) -> tuple[float, float]
 
 
 def _gain(sound: npt.NDArray[np.float64], heard: npt.NDArray[np.float64]) -> float:
-    """The factor by which a sound is in what is heard."""
+    """Return the gain of a sound within a signal."""
     return float(sound @ heard) / float(sound @ sound)

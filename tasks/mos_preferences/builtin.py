@@ -1,6 +1,6 @@
-"""The builtin critic of voices: what measurements of a signal can say of noise, distortion and continuity.
+"""Critique voices by signal measurements of noise, distortion and continuity: the builtin critic.
 
-Weak and honest: it hears no speech, and says of naturalness only what the signal's bandwidth tells.
+Weak and honest: it hears no speech, and judges naturalness only by the signal's bandwidth.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from earmark.tasks.annotation.errors import BadRequest
 
 Measured = Mapping[str, float]
 
-LEAST_GAP = 2.0  # points of 100 from which on two clips do not get the same score
+LEAST_GAP = 2.0  # least difference in points of 100 between clips with different scores
 
 
 def speech_critique(facts: Mapping[str, Any], clips: list[Measured]) -> dict[str, str] | str:
     """Describe one clip, or compare and score two.
 
     Args:
-        facts: `free_text`: whether one clip's description has it.
+        facts: `free_text`: whether to add it to the description of one clip.
         clips: measurements of one or two clips.
 
     Returns:
-        Four descriptions of one clip, and free text if wanted; of two, a text that ends with `Final Scores: [[x, y]]`.
+        Four descriptions of one clip, and free text if wanted; of two, a text ending with `Final Scores: [[x, y]]`.
 
     Raises:
         BadRequest: no clip, or more than two.
@@ -42,7 +42,7 @@ def speech_critique(facts: Mapping[str, Any], clips: list[Measured]) -> dict[str
 
 
 def describe(clip: Measured) -> dict[str, str]:
-    """What the measurements say under each of the four headings."""
+    """Describe the measurements under each of the four headings."""
     above = clip["level_db"] - clip["noise_floor_db"]
     hiss = hiss_db(clip)
     loud = "no hiss" if hiss < 3 else "slight hiss" if hiss < 12 else "strong hiss"
@@ -60,12 +60,12 @@ def describe(clip: Measured) -> dict[str, str]:
 
 
 def hiss_db(clip: Measured) -> float:
-    """How far the spectrum's flatness, as a level, lies above that of a clean tone; 0 to about 33."""
+    """Return the spectrum's flatness, as a level above a clean tone's; 0 to about 33 dB."""
     return max(0.0, 10 * math.log10(max(clip["flatness"], 1e-9) / 0.0005))
 
 
 def points(clip: Measured) -> float:
-    """Points of signal quality, 0 to 100."""
+    """Return points of signal quality, 0 to 100."""
     above = clip["level_db"] - clip["noise_floor_db"]
     lost = (
         min(10.0, max(0.0, 0.4 * (30 - above)))
@@ -78,7 +78,7 @@ def points(clip: Measured) -> float:
 
 
 def speech_pair(facts: Mapping[str, Any], clips: list[Measured]) -> str:
-    """Which of two clips has the better quality by `points`: `A`, `B`, or `tie` for equal ones.
+    """Return the clip of better quality by `points`: `A`, `B`, or `tie` for equal ones.
 
     Raises:
         BadRequest: not two clips.
@@ -90,7 +90,7 @@ def speech_pair(facts: Mapping[str, Any], clips: list[Measured]) -> str:
 
 
 def scores(first: float, second: float) -> tuple[int, int]:
-    """Points of two clips as scores from 1 to 10; those of clips that differ differ too."""
+    """Map points of two clips to scores from 1 to 10; clearly different points give different scores."""
     one, two = (1 + round(9 * value / 100) for value in (first, second))
     if one == two and abs(first - second) >= LEAST_GAP:
         lower = -1 if one > 1 else 0

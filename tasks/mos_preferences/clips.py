@@ -1,6 +1,6 @@
-"""`mos-preferences`: the rated clips as numbers that SQL draws pairs and triplets from, and their names for the tables.
+"""Number the rated clips for drawing pairs and triplets in SQL, and attach their ids to the tables.
 
-DuckDB draws and picks on integers; ids are attached last, chunk by chunk, by position: joining them in SQL as strings
+DuckDB draws and picks on integers; ids are attached last, chunk by chunk, by position: a join on strings in SQL
 took five times as long and three times the memory for 20 million pairs.
 """
 
@@ -22,18 +22,18 @@ from earmark.tasks.store.sql import create_table, query
 
 RINGS_OF = {"same_content": (0,), "same_source": (1, 2), "unmatched": (3,)}  # kinds of group, see ring_of.sql
 CHUNK = 500_000
-NO_GAP = 1e-9  # means that differ by less are the same mean, written with another number of digits
+NO_GAP = 1e-9  # means differing by less are equal, written with different numbers of digits
 
 
 @dataclass
-class Cell:
-    """One dataset and split."""
+class DatasetSplit:
+    """A dataset and split."""
 
     number: int  # the cell's number in SQL
     dataset: str
     split: str
-    clips: int  # how many rated clips it holds
-    quota: int | None  # pairs wanted, or None for as many as `draws` levels give
+    clips: int  # rated clips in the cell
+    quota: int | None  # pairs wanted, or None for all pairs of `draws` levels
     # levels drawn so far, by category
     levels: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CATEGORIES, 0))
     # size of the largest group, by category
@@ -43,7 +43,7 @@ class Cell:
     binned: dict[tuple[str, int], int] = field(default_factory=dict)  # the same by category and bin of gaps
 
     def exhausted(self, category: str) -> bool:
-        """Whether every pair of the category has been met."""
+        """Return whether every pair of the category has been met."""
         return self.levels[category] >= self.largest[category] - 1
 
 
@@ -55,7 +55,7 @@ class RatedClips:
 
     @cached_property
     def ids(self) -> pa.Table:
-        """The columns that a pair takes over from its clips, all in memory (about 60 bytes a clip)."""
+        """Return the pairs' columns from their clips, all in memory (about 60 bytes a clip)."""
         repeated = ["subset", "content_id", "system_id", "speaker_id"]
         columns = ["sample_id", "mos", "mos_se", *repeated]
         table = pq.read_table(self.paths, columns=columns, read_dictionary=repeated, partitioning=None)
@@ -73,13 +73,13 @@ class RatedClips:
             connection.execute(query(f"mos_preferences/{macro}"))
 
 
-def read_cells(connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> list[Cell]:
-    """The cells with their quotas and largest groups, by number."""
+def read_cells(connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> list[DatasetSplit]:
+    """Return the cells with their quotas and largest groups, by number."""
     rows = connection.execute(
         "SELECT cell, dataset, split, sum(clips)::BIGINT FROM cells GROUP BY ALL ORDER BY cell"
     ).fetchall()
     quotas: Mapping[str, Mapping[str, int]] = config.quotas  # type: ignore[assignment]
-    cells = [Cell(n, name, split, clips, quotas.get(name, {}).get(split)) for n, name, split, clips in rows]
+    cells = [DatasetSplit(n, name, split, clips, quotas.get(name, {}).get(split)) for n, name, split, clips in rows]
     for category, rings in RINGS_OF.items():
         for ring in rings:
             for number, size, _ in connection.execute(query("mos_preferences/group_sizes"), {"ring": ring}).fetchall():
@@ -87,8 +87,8 @@ def read_cells(connection: duckdb.DuckDBPyConnection, config: MosPreferences) ->
     return cells
 
 
-def choose_cells(connection: duckdb.DuckDBPyConnection, cells: Iterable[Cell]) -> None:
-    """Create `asked`, the cells that the next level is drawn in."""
+def choose_cells(connection: duckdb.DuckDBPyConnection, cells: Iterable[DatasetSplit]) -> None:
+    """Create `asked`, the cells of the next level."""
     create_table(connection, "asked", "cell int16", [(cell.number,) for cell in cells])
 
 
@@ -98,21 +98,21 @@ def published_rows(
     split: str,
     table: Table,
     sides: Sequence[str],
-    deciles: Mapping[str, list[float]] | None = None,
+    widest: Mapping[str, float] | None = None,
 ) -> Iterator[pa.Table]:
-    """The picked pairs or triplets of a split as rows of the published table, in a stable order.
+    """Yield the picked pairs or triplets of a split as rows of the published table, in a stable order.
 
     Args:
-        connection: what was picked.
+        connection: holds the picked rows.
         clips: the ids, MOS and group of a clip.
         split: of the version.
         table: `pairs` or `triplets`.
-        sides: columns that name a clip by its number; the first one's facts name its group.
-        deciles: those of the gaps of pairs, by dataset.
+        sides: columns naming a clip by its number; the group is taken from the first.
+        widest: the 90th percentile of the gaps of pairs, by dataset.
     """
     cells = "SELECT DISTINCT cell, dataset FROM cells WHERE split = ? ORDER BY cell"
     for number, dataset in connection.execute(cells, [split]).fetchall():
-        params = {"dataset": dataset, "split": split} | ({} if deciles is None else {"deciles": deciles.get(dataset)})
+        params = {"dataset": dataset, "split": split} | ({} if widest is None else {"widest_gap": widest.get(dataset)})
         ordered = connection.cursor().sql(query(f"mos_preferences/ordered_{table.name}"), params={"cell": number})
         for batch in ordered.to_arrow_reader(CHUNK):
             columns = {name: batch[name] for name in batch.schema.names if name not in sides}

@@ -2,7 +2,8 @@
 --
 -- A content, system or speaker is named by the first clip that has it, within one stratum (a listening test's split).
 -- `position` orders the clips on their group's line and `draw` orders pairs; both come from the seeded hash of the
--- sample id alone, so a clip that comes or goes leaves all others where they were.
+-- sample id alone, so a clip that comes or goes leaves all others where they were. A gap of the list's own points times
+-- `to_five` is one of a scale from 1 to 5, on which the config's thresholds stand.
 CREATE TABLE clips AS
 WITH rated AS (
     SELECT
@@ -15,6 +16,7 @@ WITH rated AS (
         system_id,
         speaker_id,
         condition_id,
+        4 / (scale_max - scale_min) AS to_five,
         md5_number(concat($seed::BIGINT, ':', sample_id)) AS hash
     FROM read_parquet($files, hive_partitioning = false, filename = true, file_row_number = true) AS ratings
     JOIN rating_files AS files USING (filename)
@@ -44,6 +46,7 @@ SELECT
     condition,
     mos,
     mos_se,
+    to_five,
     (hash >> 64)::UBIGINT AS position,
     (hash & 18446744073709551615)::UBIGINT AS draw
 FROM rated

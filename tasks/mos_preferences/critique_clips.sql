@@ -10,5 +10,8 @@ SELECT
     ) AS completion,
     mos,
     dataset,
-    model
+    model,
+    {
+        'prompt': if(free_text IS NULL, 'speech-critique', 'speech-critique-free'), 'clips': ['clip']
+    } AS wording
 FROM critiques

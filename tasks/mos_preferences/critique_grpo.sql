@@ -7,7 +7,8 @@ SELECT
     if(chosen_first, [chosen.clip_sha256, rejected.clip_sha256], [rejected.clip_sha256, chosen.clip_sha256]) AS audios,
     if(chosen_first, 'first', 'second') AS better,
     pairs.mos_gap_normalized,
-    pairs.dataset
+    pairs.dataset,
+    {'prompt': 'speech-critique-pair', 'clips': ['first', 'second']} AS wording
 FROM (SELECT *, md5_number_upper('order:' || pair_id) % 2 = 0 AS chosen_first FROM pairs) AS pairs
 JOIN ratings AS chosen ON chosen.sample_id = pairs.chosen_id
 JOIN ratings AS rejected ON rejected.sample_id = pairs.rejected_id

@@ -8,5 +8,6 @@ SELECT
     better,
     mos_gap_normalized,
     dataset,
-    model
+    model,
+    {'prompt': 'speech-critique-pair', 'clips': ['first', 'second']} AS wording
 FROM paired_critiques

@@ -1,26 +1,26 @@
-"""What the dataset card tells of the critiques: validity, tries, scores by gap, and whether position leaned."""
+"""Write the card's section on critiques: validity, tries, scores by gap, and position bias."""
 
 from __future__ import annotations
 
 from collections import Counter
 from itertools import pairwise
-from typing import Any
+from typing import Literal
 
-from earmark.schemas.critiques import PAIRED_CRITIQUES
-from earmark.tasks.build.rows import read_rows
-from earmark.tasks.mos_preferences.critiques import Questions
+from earmark.schemas.critiques import PAIRED_CRITIQUES, PairCritique
+from earmark.tasks.mos_preferences.critiques import CriticQuestions
+from earmark.tasks.pipeline.rows import read_rows
 from earmark.tasks.store.staging import Stage
 
 READ = ["better", "first_score", "second_score", "tries", "mos_gap_normalized"]
 GAPS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
-def critique_sections(stage: Stage, questions: Questions) -> dict[str, str]:
-    """The card's section on comparisons of pairs; none where none was asked for."""
+def critique_sections(stage: Stage, questions: CriticQuestions) -> dict[str, str]:
+    """Write the card's section on comparisons of pairs; return nothing without requested comparisons."""
     pairs = [row for row in read_rows(questions.rows) if row["kind"] == "paired"]
     if not pairs:
         return {}
-    rows = stage.rows(PAIRED_CRITIQUES.name, READ)
+    rows = stage.rows(PAIRED_CRITIQUES, READ)
     tries = Counter(row["tries"] for row in rows)
     better = [row["better"] for row in pairs if row["reason"] is None]
     lines = [
@@ -38,15 +38,13 @@ def critique_sections(stage: Stage, questions: Questions) -> dict[str, str]:
         ]
         if here:
             scores = [(row["first_score"], row["second_score"]) for row in here]
-            better, other = (sum(map(side, scores)) / len(here) for side in (max, min))  # they agree with the listeners
-            lines.append(
-                f"| {low:.2f} to {high:.2f} | {len(here):,} | {better:.2f} | {other:.2f} | {better - other:.2f} |"
-            )
+            best, other = (sum(map(side, scores)) / len(here) for side in (max, min))  # as the listeners say
+            lines.append(f"| {low:.2f} to {high:.2f} | {len(here):,} | {best:.2f} | {other:.2f} | {best - other:.2f} |")
     return {"How the critic scored": "\n".join(lines)}
 
 
-def _by_position(rows: list[dict[str, Any]], better: list[str]) -> str:
-    """How often a comparison is valid where the better clip came first, and where it came second."""
+def _by_position(rows: list[PairCritique], better: list[Literal["first", "second"] | None]) -> str:
+    """Compare the shares of valid comparisons with the better clip first and second."""
     shares = []
     for side in ("first", "second"):
         pairs, valid = better.count(side), sum(row["better"] == side for row in rows)

@@ -1,4 +1,4 @@
-"""`mos-preferences`: which clips and pairs a critic hears, and the tables of what it wrote."""
+"""Choose clips and pairs for a critic, and write the tables of its critiques."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ import pyarrow as pa
 
 from earmark.schemas.critiques import ASPECTS, CRITIQUES, PAIRED_CRITIQUES
 from earmark.schemas.mos_preferences import PAIRS, RATINGS, MosPreferences
-from earmark.schemas.rewards import final_scores
-from earmark.tasks.build.ask import Row
-from earmark.tasks.build.media import clip_below, measure
-from earmark.tasks.build.rows import Rows, keep_rows, read_rows
-from earmark.tasks.build.step import Account, Done, step
-from earmark.tasks.build.walk import Walked
+from earmark.schemas.tables import Table
+from earmark.tasks.annotation.scores import read_scores, with_final_line
 from earmark.tasks.importers.rows import Reject
 from earmark.tasks.mos_preferences.audio import find_audio, root_of
-from earmark.tasks.mos_preferences.critiquing import SIDES, kinds_asked, prompt_of
+from earmark.tasks.mos_preferences.critiquing import ASK_OF, SIDES, CritiqueQuestion, kinds_asked
 from earmark.tasks.mos_preferences.sources import heard_sources
+from earmark.tasks.pipeline.ask import Row
+from earmark.tasks.pipeline.media import clip_below, measure
+from earmark.tasks.pipeline.rows import Rows, keep_rows, read_rows
+from earmark.tasks.pipeline.step import Account, Done, step
+from earmark.tasks.pipeline.walk import Walked
 from earmark.tasks.store.parquet import row_schema
 from earmark.tasks.store.sql import by_split, connect, query, view_parquet
-from earmark.tasks.store.staging import Stage
+from earmark.tasks.store.staging import SplitFiles, Stage
 
-TABLE_OF = {"single": CRITIQUES, "paired": PAIRED_CRITIQUES}
-QUESTIONS_A_SHARD = 500  # with the provider's batch API as many as fill one batch
+TABLE_OF: dict[str, Table] = {"single": CRITIQUES, "paired": PAIRED_CRITIQUES}
+QUESTIONS_A_SHARD = 500  # with the provider's batch API as many as fill a batch
 LIMIT_OF = {"single": "critiques.clips", "paired": "critiques.pairs"}
 MEASURED = row_schema(
     "first_sha256 string, first_duration_s float64, second_sha256 string, second_duration_s float64, reason string, "
@@ -36,22 +37,24 @@ ANSWERS = row_schema(
 )
 
 
-class Questions(NamedTuple):
-    """What the critic is asked."""
+class CriticQuestions(NamedTuple):
+    """The critic's questions."""
 
-    rows: Rows  # a row a question, with what was measured of its clips, or why one cannot be heard
-    candidates: dict[str, int]  # how many there were to choose from, by kind
+    rows: Rows[CritiqueQuestion]
+    candidates: dict[str, int]  # candidates by kind
 
 
 @step("plan-critiques", label="plan critiques")
-def plan_critiques(stage: Stage, config: MosPreferences, clips: Rows) -> Done[Questions]:
-    """Choose what the critic hears, and find and measure its clips."""
+def plan_critiques(
+    stage: Stage, config: MosPreferences, clips: Rows, ratings: SplitFiles, pairs: SplitFiles
+) -> Done[CriticQuestions]:
+    """Choose the critic's clips and pairs, and find and measure their audio."""
     critiques = config.critiques
     assert critiques is not None
     with connect(stage.work / "spill") as connection:
         view_parquet(connection, "placed", [clips.path])
-        for table in (RATINGS, PAIRS):
-            view_parquet(connection, table.name, stage.files(table.name))
+        for table, files in ((RATINGS, ratings), (PAIRS, pairs)):
+            view_parquet(connection, table.name, [path for paths in files.values() for path in paths])
         chosen_from = {"seed": config.seed, "splits": list(critiques.splits), "datasets": heard_sources(config)}
         connection.execute(query("mos_preferences/critique_items"), chosen_from)
         limits = {"clips": critiques.clips, "pairs": critiques.pairs}
@@ -60,11 +63,11 @@ def plan_critiques(stage: Stage, config: MosPreferences, clips: Rows) -> Done[Qu
     schema = pa.schema([*chosen.schema, *MEASURED])
     rows = pa.Table.from_pylist(_measured(stage, config, chosen.to_pylist()), schema)
     a_shard = critiques.batch_requests if critiques.batch else QUESTIONS_A_SHARD
-    return Done(Questions(keep_rows(stage, "questions", rows, a_shard), dict(candidates)))
+    return Done(CriticQuestions(keep_rows(stage, "questions", rows, a_shard), dict(candidates)))
 
 
-def _measured(stage: Stage, config: MosPreferences, rows: list[Row]) -> list[Row]:
-    """Questions with hash and length of their clips; with reason and detail where one cannot be heard."""
+def _measured(stage: Stage, config: MosPreferences, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Add hash and length of their clips to questions; or reason and detail of an unreadable clip."""
     roots = {source.name: root_of(config, source) for source in config.sources}
     sides = [(row, roots[row["dataset"]], side) for row in rows for side in SIDES[row["kind"]]]
     files = [
@@ -80,11 +83,11 @@ def _measured(stage: Stage, config: MosPreferences, rows: list[Row]) -> list[Row
 
 
 @step("critiques", final=True, label="write critiques")
-def write_critiques(stage: Stage, config: MosPreferences, questions: Questions, critiqued: Walked) -> Done[None]:
-    """Write the published tables `critiques` and `paired_critiques`; what has no valid answer is a reject."""
+def write_critiques(stage: Stage, config: MosPreferences, questions: CriticQuestions, critiqued: Walked) -> Done[None]:
+    """Write the published tables `critiques` and `paired_critiques`; reject questions without a valid answer."""
     assert config.critiques is not None
     rows = read_rows(questions.rows)
-    chosen = Counter(row["kind"] for row in rows)
+    chosen: Counter[str] = Counter(row["kind"] for row in rows)
     rejects: dict[str, list[tuple[str, Reject]]] = {kind: [] for kind in TABLE_OF}
     for end in sorted(critiqued.given_up(), key=lambda end: str(rows[end["at"]]["item"])):
         row = rows[end["at"]]
@@ -96,7 +99,7 @@ def write_critiques(stage: Stage, config: MosPreferences, questions: Questions, 
         connection.register("answers", pa.Table.from_pylist(list(map(_answer, valid)), ANSWERS))
         for kind, table in TABLE_OF.items():
             entered = questions.candidates.get(kind, 0)
-            by = {"model": critic.annotator, "prompt": prompt_of(critic, kind).id}
+            by = {"model": critic.annotator, "prompt": ASK_OF[kind].prompt_of(config, {"kind": kind}).id}
             account = Account(
                 entered=entered,
                 kept=stage.write_splits(table, by_split(connection, query(f"mos_preferences/{table.name}"), by)),
@@ -112,11 +115,11 @@ def write_critiques(stage: Stage, config: MosPreferences, questions: Questions, 
 
 
 def _answer(draw: Row) -> Row:
-    """A valid draw as a row of `ANSWERS`."""
+    """Return a valid draw as a row of `ANSWERS`."""
     about = {name: draw[name] for name in ("kind", "item", "request_key", "notes")} | {"tries": draw["draw"] + 1}
     value: Any = draw["value"]
     if draw["kind"] == "single":
         return {**about, **{name: text.strip() for name, text in value.items()}}
-    scores = final_scores(value)
+    scores = read_scores(value)
     assert scores is not None
-    return {**about, "rationale": value.strip(), "first_score": scores[0], "second_score": scores[1]}
+    return {**about, "rationale": with_final_line(value), "first_score": scores.first, "second_score": scores.second}

@@ -1,73 +1,96 @@
-"""Critiques (MOS-RMBench): what a critic is asked about clips and pairs of clips, and which answers are valid."""
+"""Ask a critic about clips and pairs of clips, and check its answers (critiques, MOS-RMBench)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import Literal, TypedDict
 
 import pyarrow as pa
 
 from earmark.schemas.critiques import ASPECTS, CRITIQUES, PAIRED_CRITIQUES, Critiques
 from earmark.schemas.mos_preferences import MosPreferences
-from earmark.schemas.rewards import final_scores, prefers
-from earmark.tasks.annotation.prompts import Prompt, prompt_named
+from earmark.schemas.rewards import prefers
 from earmark.tasks.annotation.request import Audio, AudioForm
-from earmark.tasks.build.ask import Ask, Asker, GivenUp, Posed, Row, pose
-from earmark.tasks.build.checks import Fault
-from earmark.tasks.build.forecast import imagined
-from earmark.tasks.build.walk import walk
+from earmark.tasks.annotation.scores import FORM, has_heading, read_scores
 from earmark.tasks.mos_preferences.audio import find_audio, root_of
+from earmark.tasks.pipeline.ask import Ask, Asker, GivenUp, Row, Values
+from earmark.tasks.pipeline.checks import Fault
+from earmark.tasks.pipeline.walk import walk
 
 PROMPT_OF = {"single": "speech-critique", "paired": "speech-critique-pair"}
 WITH_FREE_TEXT = {**PROMPT_OF, "single": "speech-critique-free"}
 SIDES = {"single": ("first",), "paired": ("first", "second")}
 
 
-def prompt_of(critiques: Critiques, kind: str) -> Prompt:
-    """The prompt that asks about single clips or about pairs."""
-    return prompt_named((WITH_FREE_TEXT if critiques.free_text else PROMPT_OF)[kind])
+class CritiqueQuestion(TypedDict):
+    """A row of `critique_questions.sql` with its clips' measurements; `second_…` and `better` are null of one clip."""
+
+    kind: Literal["single", "paired"]
+    item: str
+    dataset: str
+    split: str
+    first_id: str
+    second_id: str | None
+    better: Literal["first", "second"] | None
+    first_mos: float
+    second_mos: float | None
+    mos_gap_normalized: float | None
+    first_file: str
+    first_audio: str | None
+    second_file: str | None
+    second_audio: str | None
+    first_sha256: str | None  # null of an unreadable clip
+    first_duration_s: float | None
+    second_sha256: str | None
+    second_duration_s: float | None
+    reason: str | None  # why a clip is unreadable
+    detail: str | None
+
+
+def prompt_of(config: MosPreferences, row: Row) -> str:
+    """Return the name of the prompt for single clips or for pairs, as the row's `kind` says."""
+    free = config.critiques is not None and config.critiques.free_text
+    return (WITH_FREE_TEXT if free else PROMPT_OF)[row["kind"]]
 
 
 def kinds_asked(critiques: Critiques | None) -> list[str]:
-    """Which kinds of questions a config asks."""
+    """List a config's kinds of questions."""
     if critiques is None:
         return []
     return [kind for kind, count in (("single", critiques.clips), ("paired", critiques.pairs)) if count != 0]
 
 
-def prompt_digests(critiques: Critiques | None) -> dict[str, str]:
-    """SHA-256 of the prompts that ask, by name and version."""
-    if critiques is None:
-        return {}
-    return {prompt.id: prompt.sha256 for prompt in (prompt_of(critiques, kind) for kind in kinds_asked(critiques))}
+def critique_values(config: MosPreferences, row: CritiqueQuestion) -> Values:
+    """Show the clip or pair of a row of `critique_questions.sql` with hash and length of its clips.
 
-
-def critique_request(config: MosPreferences, row: Row) -> Posed:
-    """The question about a clip or pair, a row of `critique_questions.sql` with hash and length of its clips.
-
-    Nothing but the clips' audio reaches the model: no id, no file name, no MOS.
+    Only the clips' audio reaches the model: no id, no file name, no MOS.
     """
     assert config.critiques is not None
-    form = AudioForm(**config.critiques.hearing.model_dump())
+    form = AudioForm(config.critiques.hearing.sample_rate_hz)
     source = next(one for one in config.sources if one.name == row["dataset"])
-    folder, clips = root_of(config, source).folder, {}
-    for side in SIDES[row["kind"]]:
-        path = find_audio(folder, row[f"{side}_file"], row[f"{side}_audio"])
-        clips[side] = Audio(row[f"{side}_sha256"], str(path), duration_s=row[f"{side}_duration_s"], form=form)
-    values = {"clip": clips["first"]} if row["kind"] == "single" else clips
+    folder = root_of(config, source).folder
+
+    def clip(file: str | None, audio: str | None, sha256: str | None, duration_s: float | None) -> Audio:
+        assert file is not None  # rows of unreadable clips are given up before
+        assert sha256 is not None
+        return Audio(sha256, str(find_audio(folder, file, audio)), duration_s=duration_s, form=form)
+
+    first = clip(row["first_file"], row["first_audio"], row["first_sha256"], row["first_duration_s"])
+    values = {"clip": first}
+    if row["kind"] == "paired":
+        second = clip(row["second_file"], row["second_audio"], row["second_sha256"], row["second_duration_s"])
+        values = {"first": first, "second": second}
     free = {"free_text": True} if config.critiques.free_text and row["kind"] == "single" else None
-    return pose(config.critiques, prompt_of(config.critiques, row["kind"]), free, **values)
+    return Values(values, free)
 
 
-def pair_fault(text: str, row: Mapping[str, Any]) -> Fault | None:
-    """What is wrong with a comparison: no scores on its last line, a missing part, or scores that the listeners do not
-    share."""
-    scores = final_scores(text)
+def pair_fault(text: str, row: CritiqueQuestion) -> Fault | None:
+    """Find the fault of a comparison: no scores, a missing part, or scores contradicting the listeners."""
+    scores = read_scores(text)
     if scores is None:
         last = text.strip().rpartition("\n")[2][:80]
-        return Fault("scores_unreadable", f"expected the last line 'Final Scores: [[x, y]]', found {last!r}")
-    rationale = text.casefold()
-    missing = [aspect for aspect in ASPECTS if f"{aspect}:" not in rationale]
+        return Fault("scores_unreadable", f"expected the last line {FORM}, found {last!r}")
+    missing = [aspect for aspect in ASPECTS if not has_heading(text, aspect)]
     if missing:
         return Fault("part_missing", f"expected a part on {missing[0]}; scores {scores[0]} and {scores[1]}")
     if prefers(scores) != row["better"]:
@@ -79,26 +102,25 @@ def pair_fault(text: str, row: Mapping[str, Any]) -> Fault | None:
     return None
 
 
-def imagine_description(config: MosPreferences, row: Row) -> dict[str, str]:
-    """What a dry run takes for an answer."""
-    assert config.critiques is not None
-    free = {"free_text": imagined(60)} if config.critiques.free_text else {}
-    return dict.fromkeys(ASPECTS, imagined(20)) | free
+def _kinds(kind: str) -> Callable[[MosPreferences], list[Row]]:
+    return lambda config: [{"kind": kind}] if kind in kinds_asked(config.critiques) else []
 
 
 DESCRIBE = Ask(
     CRITIQUES.name,
     "critic",
-    critique_request,
-    imagine_description,
-    tries=lambda config: 1,  # a description has no check that it could fail
+    prompt=prompt_of,
+    kinds=_kinds("single"),
+    values=critique_values,
+    tries=lambda config: 1,  # a description cannot fail a check
     about="clips",
 )
 COMPARE = Ask(
     PAIRED_CRITIQUES.name,
     "critic",
-    critique_request,
-    imagine=lambda config, row: imagined(200),
+    prompt=prompt_of,
+    kinds=_kinds("paired"),
+    values=critique_values,
     check=lambda config, row, text: pair_fault(text, row),
     about="pairs",
 )
@@ -106,9 +128,9 @@ ASK_OF = {"single": DESCRIBE, "paired": COMPARE}
 
 
 @walk("critique", asks=[DESCRIBE, COMPARE], columns=[("kind", pa.string()), ("item", pa.string())])
-async def critique(asker: Asker[MosPreferences], question: Row) -> None:
+async def critique(asker: Asker[MosPreferences], question: CritiqueQuestion) -> None:
     """Describe a clip, or compare a pair until the scores agree with the listeners."""
     ask = ASK_OF[question["kind"]]
     if question["reason"]:
-        raise GivenUp(ask.name, question["reason"], question["detail"])
+        raise GivenUp(ask.name, question["reason"], str(question["detail"]))
     await asker(ask, question)

@@ -8,7 +8,7 @@ WITH line AS (
         cell,
         CASE $ring WHEN 0 THEN content WHEN 1 THEN system WHEN 2 THEN speaker ELSE stratum END AS grouping,
         position,
-        {clip: clip, mos: mos, draw: draw, content: content, system: system, speaker: speaker, condition: condition}
+        {clip: clip, mos: mos, to_five: to_five, draw: draw, content: content, system: system, speaker: speaker, condition: condition}
             AS x
     FROM clips
     WHERE cell IN (SELECT cell FROM asked)
@@ -30,9 +30,9 @@ fit AS (
         ])] AS falling
     FROM met
     WHERE z IS NOT NULL
-        AND abs(x.mos - y.mos) >= $min_gap
-        AND abs(y.mos - z.mos) >= $min_gap
-        AND abs(x.mos - z.mos) >= $min_gap
+        AND abs(x.mos - y.mos) * x.to_five >= $min_gap
+        AND abs(y.mos - z.mos) * x.to_five >= $min_gap
+        AND abs(x.mos - z.mos) * x.to_five >= $min_gap
         AND ring_of(x.content, y.content, x.system, y.system, x.speaker, y.speaker, x.condition, y.condition) = $ring
         AND ring_of(y.content, z.content, y.system, z.system, y.speaker, z.speaker, y.condition, z.condition) = $ring
         AND ring_of(x.content, z.content, x.system, z.system, x.speaker, z.speaker, x.condition, z.condition) = $ring

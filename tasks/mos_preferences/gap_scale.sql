@@ -1,6 +1,8 @@
--- Grain: one row a dataset: the nine deciles of the MOS gaps of its pairs, over all splits.
+-- Grain: one row a dataset: the 90th percentile of the MOS gaps of its pairs, over all splits, in points of its widest
+-- scale.
 CREATE TABLE gap_scale AS
-SELECT dataset, quantile_cont(mos_gap, [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]) AS deciles
+SELECT dataset, quantile_cont(mos_gap * coalesce(widen, 1), 0.9) AS widest_gap
 FROM picked
+LEFT JOIN narrow_clips ON clip = chosen
 JOIN (SELECT DISTINCT cell, dataset FROM cells) USING (cell)
 GROUP BY dataset

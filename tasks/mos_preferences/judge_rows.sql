@@ -1,6 +1,7 @@
--- Grain: one row an imported row that is left out: it contradicts the first row of its clip, or is a vote or a mean that
--- is there already.
+-- Grain: one row an imported row that is left out: its clip is contested, it contradicts the first row of its clip, or is
+-- a vote or a mean that is there already.
 --
+-- A clip is contested where its rows disagree on a fact: which of them is right nobody can tell, so none of them counts.
 -- Rows of one clip that agree in its facts are its ratings, by a listener or by nobody named: `merge_votes` averages them.
 CREATE TABLE repeated AS
 WITH clips AS (
@@ -16,18 +17,34 @@ compared AS (
         concat(kept.source_file, ' line ', kept.line) AS kept_line,
         kept.split AS kept_split,
         CASE
+            WHEN later.subset IS DISTINCT FROM kept.subset THEN ['subset', kept.subset, later.subset]
+            WHEN later.system_id IS DISTINCT FROM kept.system_id THEN ['system', kept.system_id, later.system_id]
+            WHEN later.speaker_id IS DISTINCT FROM kept.speaker_id THEN ['speaker', kept.speaker_id, later.speaker_id]
+            WHEN later.content_id IS DISTINCT FROM kept.content_id THEN ['content', kept.content_id, later.content_id]
+            WHEN later.condition_id IS DISTINCT FROM kept.condition_id
+                THEN ['condition', kept.condition_id, later.condition_id]
+        END AS fact,
+        CASE
             WHEN later.split IS DISTINCT FROM kept.split THEN 'split_conflict'
             WHEN later.listener_id IS NULL AND clips.by_listener THEN 'mean_beside_ratings'
-            WHEN later.subset IS DISTINCT FROM kept.subset
-                OR later.system_id IS DISTINCT FROM kept.system_id
-                OR later.speaker_id IS DISTINCT FROM kept.speaker_id
-                OR later.content_id IS DISTINCT FROM kept.content_id
-                OR later.condition_id IS DISTINCT FROM kept.condition_id
-                THEN 'conflicting_facts'
         END AS contradiction
     FROM imported AS later
     JOIN clips USING (dataset, file)
     JOIN imported AS kept ON kept.row = clips.row
+),
+
+contested AS (
+    SELECT
+        dataset,
+        file,
+        min_by(concat(
+            'expected one ', fact[1], ' a clip, found ', coalesce(fact[2], 'none'), ' in ', kept_line, ' and ',
+            coalesce(fact[3], 'none'), ' in line ', line,
+            '; sources.where chooses rows, and columns.file = "{...}" names a clip by several columns'
+        ), row) AS disagreement
+    FROM compared
+    WHERE fact IS NOT NULL
+    GROUP BY dataset, file
 ),
 
 counted AS (
@@ -38,6 +55,7 @@ counted AS (
         row_number() OVER (PARTITION BY dataset, file, score, votes, mos_std ORDER BY row) AS same_mean
     FROM compared
     JOIN sources USING (dataset)
+    ANTI JOIN contested USING (dataset, file)
     WHERE contradiction IS NULL
     WINDOW by_listener AS (PARTITION BY dataset, file, listener_id ORDER BY row)
 ),
@@ -64,13 +82,12 @@ SELECT
     row,
     dataset,
     file,
-    coalesce(contradiction, repetition) AS reason,
-    CASE coalesce(contradiction, repetition)
+    CASE WHEN disagreement IS NULL THEN coalesce(contradiction, repetition) ELSE 'conflicting_facts' END AS reason,
+    CASE reason
         WHEN 'split_conflict' THEN concat('expected one split a clip, found ', split, '; ', kept_line, ' says ', kept_split)
         WHEN 'mean_beside_ratings'
             THEN concat('expected ratings by listener alone, found ', score, ' without a listener')
-        WHEN 'conflicting_facts'
-            THEN concat('expected the same system, speaker, content and condition as in ', kept_line)
+        WHEN 'conflicting_facts' THEN disagreement
         WHEN 'duplicate' THEN concat('expected each mean once, found ', score, ' again')
         ELSE concat('expected one rating a listener, found ', turns, ' by one listener; repeat_votes = "',
             repeat_votes, '" leaves this one out')
@@ -79,4 +96,5 @@ SELECT
     line
 FROM compared
 LEFT JOIN judged USING (row)
-WHERE coalesce(contradiction, repetition) IS NOT NULL
+LEFT JOIN contested USING (dataset, file)
+WHERE coalesce(disagreement, contradiction, repetition) IS NOT NULL

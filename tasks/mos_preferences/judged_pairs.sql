@@ -1,6 +1,6 @@
 -- Grain: one row a pair of clips; the chosen one is preferred. Clips are null without audio.
 --
--- Which of the two a model is shown first follows from a hash of the pair.
+-- `gap` is of a 1-to-5 scale, rounded, since differences of means miss an edge by their last bit. Which of the two a model is shown first follows from a hash of the pair.
 SELECT
     pairs.pair_id AS id,
     pairs.split,
@@ -12,12 +12,12 @@ SELECT
     substr(md5(pair_id || ' first'), 1, 1) >= '8' AS swapped,
     pairs.dataset,
     pairs.category,
-    CASE WHEN pairs.mos_gap < 0.2 THEN '< 0.2' WHEN pairs.mos_gap <= 0.5 THEN '0.2 to 0.5' ELSE '> 0.5' END AS gap,
+    round(pairs.mos_gap * 4 / (chosen.scale_max - chosen.scale_min), 6) AS gap_of_five,
+    CASE WHEN gap_of_five < 0.2 THEN '< 0.2' WHEN gap_of_five <= 0.5 THEN '0.2 to 0.5' ELSE '> 0.5' END AS gap,
     pairs.gap_decile,
     CASE
         WHEN greatest(chosen.duration_s, rejected.duration_s) < 10 THEN '0 to 10 s' WHEN greatest(chosen.duration_s, rejected.duration_s) < 30 THEN '10 to 30 s' WHEN greatest(chosen.duration_s, rejected.duration_s) >= 30 THEN '30 s and more'
-    END AS length,
-    ntile(10) OVER (PARTITION BY pairs.split ORDER BY pairs.mos_gap, pairs.pair_id) AS gap_decile_of_split
+    END AS length
 FROM pairs
 JOIN ratings AS chosen ON chosen.sample_id = pairs.chosen_id
 JOIN ratings AS rejected ON rejected.sample_id = pairs.rejected_id

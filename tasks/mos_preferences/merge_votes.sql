@@ -1,6 +1,6 @@
 -- Grain: one row a clip (dataset and file): the mean over its listeners, each counted once, or over its rows.
 --
--- A listener who rated a clip more than once counts by the mean of these ratings. A row without a listener is a rating
+-- A listener who rated a clip more than once counts by the mean of these ratings, or by each of them (`all`). A row without a listener is a rating
 -- too, unless it states a published mean: such means weigh the ratings behind them, where all tell how many these are.
 -- Rows that `judge_rows` left out have no part. Sums run over sorted lists, since a parallel sum of floats depends on the
 -- order in which threads finish, and a mean shall not depend on the order of rows.
@@ -20,7 +20,7 @@ voters AS (
         any_value(mos_std) AS mos_std
     FROM accepted
     JOIN sources USING (dataset)
-    GROUP BY dataset, file, listener_id, CASE WHEN listener_id IS NULL THEN row END
+    GROUP BY dataset, file, listener_id, CASE WHEN listener_id IS NULL OR repeat_votes = 'all' THEN row END
 ),
 
 clips AS (

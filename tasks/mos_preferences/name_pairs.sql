@@ -15,8 +15,8 @@ SELECT
     chosen_mos,
     rejected_mos,
     mos_gap,
-    least(mos_gap / $deciles[9], 1.0) AS mos_gap_normalized,
-    1 + len([decile FOR decile IN $deciles IF decile < mos_gap]) AS gap_decile,
+    least(scaled_gap / $widest_gap, 1.0) AS mos_gap_normalized,
+    gap_decile,
     chosen_mos_se,
     rejected_mos_se,
     order_chance(mos_gap, chosen_mos_se, rejected_mos_se) AS chosen_better_probability

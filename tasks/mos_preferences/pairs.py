@@ -1,4 +1,4 @@
-"""`mos-preferences`: pairs from rated clips (MOS-RMBench, construction of preference pairs).
+"""Pair rated clips for `mos-preferences` (MOS-RMBench, construction of preference pairs).
 
 Clips are paired within a listening test and split, in three categories: same content, same source, unmatched.
 """
@@ -11,57 +11,69 @@ from dataclasses import replace
 import duckdb
 import pyarrow as pa
 
-from earmark.schemas.mos_preferences import CATEGORIES, PAIRS, RATINGS, MosPreferences
-from earmark.tasks.build.progress import working
-from earmark.tasks.build.quotas import share_out
-from earmark.tasks.build.step import Account, Done, step
+from earmark.schemas.mos_preferences import CATEGORIES, PAIRS, MosPreferences
 from earmark.tasks.mos_preferences.clips import (
     NO_GAP,
     RINGS_OF,
-    Cell,
+    DatasetSplit,
     RatedClips,
     choose_cells,
     published_rows,
     read_cells,
 )
+from earmark.tasks.mos_preferences.preview import said_of
 from earmark.tasks.mos_preferences.triplets import write_triplets
+from earmark.tasks.pipeline.progress import say, working
+from earmark.tasks.pipeline.quotas import share_out
+from earmark.tasks.pipeline.step import Account, Done, step
 from earmark.tasks.store.sql import connect, create_table, query
-from earmark.tasks.store.staging import Stage
+from earmark.tasks.store.staging import SplitFiles, Stage
+
+WITHOUT_GROUPS = (
+    "no contents are known (columns.content), so no same_content pairs; "
+    "clips of one system are taken to differ in content",
+    "no systems and no speakers are known (columns.system, columns.speaker, or file_name), so all pairs are unmatched",
+)
+"""Notes on a data set without contents, and on one without systems and speakers."""
 
 
 @step("pairs", unit="candidate pairs", table=PAIRS.name, label="")
-def pair_clips(stage: Stage, config: MosPreferences) -> Done[None]:
-    """Write the published tables `pairs` and `triplets` from the staged `ratings`."""
-    files = stage.tables()[RATINGS.name]
-    clips = RatedClips(files)
+def pair_clips(stage: Stage, config: MosPreferences, ratings: SplitFiles) -> Done[SplitFiles]:
+    """Write the published tables `pairs` and `triplets` from the published ratings; return the files of `pairs`."""
+    clips = RatedClips(ratings)
     with connect(stage.work / "spill") as connection:
         with working("draw pairs"):
             clips.open(connection, config.seed)
-            triplets = write_triplets(stage, connection, clips, config, files)
+            triplets = write_triplets(stage, connection, clips, config, ratings)
             drawn = draw_and_pick(connection, config)
+            connection.execute(query("mos_preferences/narrow_clips"))
             connection.execute("DROP TABLE clips")
         with working("write pairs", drawn.kept) as work:
             connection.execute(query("mos_preferences/gap_scale"))
             kept = stage.write_splits(
-                PAIRS, lambda split: work.watching(pair_rows(connection, clips, split)), splits=files
+                PAIRS, lambda split: work.watching(pair_rows(connection, clips, split)), splits=ratings
             )
-    return Done(None, replace(drawn, kept=kept), triplets)
+    if stage.forecast is None:
+        for line in said_of(stage, config):
+            say(line)
+    return Done(stage.split_files(PAIRS), replace(drawn, kept=kept), triplets)
 
 
 def draw_and_pick(connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> Account:
-    """Fill the table `picked`; the account says what became of each pair of clips that was met.
+    """Fill the table `picked`; account for each pair of clips met.
 
-    Each cell starts with the levels that its quota needs at least (`pairs.draws` without a quota). While a quota is
-    short and a category has pairs that were not yet met, the category's levels are doubled, up to `pairs.most_draws`.
+    Each cell starts with the least levels for its quota (`pairs.draws` without a quota). While a quota is
+    short and a category has unmet pairs, the category's levels are doubled, up to `pairs.most_draws`.
     """
     connection.execute(query("mos_preferences/candidates"))
     connection.execute("CREATE TABLE beyond (pair BIGINT)")
     connection.execute(query("mos_preferences/allowed"))
     cells = read_cells(connection, config)
     wanted = {(cell.number, category): first_level(cell, category, config) for cell in cells for category in CATEGORIES}
-    met = 0
+    met = equal = 0
     while any(wanted.values()):
-        met += _draw(connection, cells, wanted, config)
+        newly_met, newly_equal = _draw(connection, cells, wanted, config)
+        met, equal = met + newly_met, equal + newly_equal
         _cap(connection, cells, config)
         _count(connection, cells)
         wanted = {
@@ -83,11 +95,13 @@ def draw_and_pick(connection: duckdb.DuckDBPyConnection, config: MosPreferences)
         entered=met,
         kept=picked,
         filtered={
-            "gap or chance below pairs.min_gap and min_probability, or category off": met - fit,
+            "equal MOS": equal,
+            _other_reason(config): met - equal - fit,
             "over pairs.per_clip": fit - allowed,
             "beyond the quota": allowed - picked,
         },
         notes=(
+            *in_five(config),
             *(note for cell in cells for note in shortfall(cell, config)),
             *without_clips(cells, config),
             *without_groups(connection),
@@ -95,8 +109,31 @@ def draw_and_pick(connection: duckdb.DuckDBPyConnection, config: MosPreferences)
     )
 
 
-def first_level(cell: Cell, category: str, config: MosPreferences) -> int:
-    """Levels to draw at first: a power of two, so that a slightly larger quota seldom changes it."""
+def in_five(config: MosPreferences) -> list[str]:
+    """State the config's gap thresholds on each scale other than 1 to 5."""
+    rules = config.pairs
+    words = {"pairs.min_gap": [rules.min_gap] if rules.min_gap else [], "pairs.gap_edges": list(rules.gap_edges)}
+    notes = []
+    for source in config.sources:
+        for test, (low, high) in source.scales().items():
+            named = f"{source.name} {test or ''}".strip()
+            for key, values in words.items():
+                own = ", ".join(f"{value * (high - low) / 4:g}" for value in values)
+                if own and high - low != 4:
+                    said = ", ".join(f"{value:g}" for value in values)
+                    notes.append(f"{named}: {key} {said} of a 1-to-5 scale are {own} of its points")
+    return notes
+
+
+def _other_reason(config: MosPreferences) -> str:
+    """Name the reason for omitting pairs of unequal MOS: the config's limits, or another category."""
+    rules = config.pairs
+    asked = [name for name in ("min_gap", "min_probability") if getattr(rules, name) > 0]
+    return " or ".join([*(f"below pairs.{name}" for name in asked), "of another category"])
+
+
+def first_level(cell: DatasetSplit, category: str, config: MosPreferences) -> int:
+    """Return the first levels to draw: a power of two, so that a slightly larger quota seldom changes it."""
     weights = config.pairs.balance
     if cell.quota == 0 or not weights.get(category) or cell.largest[category] < 2:  # type: ignore[call-overload]
         return 0
@@ -109,8 +146,8 @@ def first_level(cell: Cell, category: str, config: MosPreferences) -> int:
     return min(level, config.pairs.most_draws)
 
 
-def next_level(cell: Cell, category: str, config: MosPreferences) -> int:
-    """Levels to draw next, or 0: the quota is met, every pair was met, or a limit is reached."""
+def next_level(cell: DatasetSplit, category: str, config: MosPreferences) -> int:
+    """Return the next levels to draw, or 0: the quota is met, every pair was met, or a limit is reached."""
     drawn = cell.levels[category]
     if cell.quota is None or not drawn or cell.exhausted(category) or drawn >= config.pairs.most_draws:
         return 0
@@ -124,16 +161,18 @@ def next_level(cell: Cell, category: str, config: MosPreferences) -> int:
     return min(2 * drawn, config.pairs.most_draws) if short else 0
 
 
-def over_bins(cell: Cell, category: str, share: int, config: MosPreferences, endless: int = 0) -> dict[int, int]:
-    """A category's share over the bins of gaps, evenly as far as there are pairs; `endless` more may still be drawn."""
+def over_bins(
+    cell: DatasetSplit, category: str, share: int, config: MosPreferences, endless: int = 0
+) -> dict[int, int]:
+    """Share a category's pairs evenly over the bins of gaps, as far as available; `endless` more may still be drawn."""
     bins = range(len(config.pairs.gap_edges) + 1)
     available = {str(number): endless + cell.binned.get((category, number), 0) for number in bins}
     shares = share_out(share, available, dict.fromkeys(available, 1.0))
     return {number: shares[str(number)] for number in bins}
 
 
-def shortfall(cell: Cell, config: MosPreferences) -> list[str]:
-    """A sentence if the cell's quota could not be met, with the reason."""
+def shortfall(cell: DatasetSplit, config: MosPreferences) -> list[str]:
+    """Explain an unmet quota of the cell in a sentence."""
     kept = sum(_takes(cell, config).values())
     if cell.quota is None or kept >= cell.quota:
         return []
@@ -148,8 +187,8 @@ def shortfall(cell: Cell, config: MosPreferences) -> list[str]:
     return [f"{cell.dataset} {cell.split}: {kept} of {cell.quota} pairs; {why}"]
 
 
-def without_clips(cells: list[Cell], config: MosPreferences) -> list[str]:
-    """A sentence for each quota of a dataset and split in which no clip could be used."""
+def without_clips(cells: list[DatasetSplit], config: MosPreferences) -> list[str]:
+    """Report each quota of a dataset and split without usable clips."""
     cells_with_clips = {(cell.dataset, cell.split) for cell in cells}
     return [
         f"{dataset} {split}: 0 of {quota} pairs; it holds no usable clip"
@@ -160,42 +199,36 @@ def without_clips(cells: list[Cell], config: MosPreferences) -> list[str]:
 
 
 def without_groups(connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """Sentences for datasets and splits that name no contents or no sources, so that some pairs cannot be."""
-    notes = []
-    for dataset, split, no_contents, no_sources in connection.execute(
-        query("mos_preferences/without_groups")
-    ).fetchall():
-        if no_contents:
-            notes.append(
-                f"{dataset} {split}: no contents are known (columns.content), so no same_content pairs; clips of one "
-                "system are taken to differ in content"
-            )
-        if no_sources:
-            notes.append(
-                f"{dataset} {split}: no systems and no speakers are known (columns.system, columns.speaker, or "
-                "file_name), so all pairs are unmatched"
-            )
-    return notes
+    """Report datasets and splits without contents or sources: some categories of pairs are then impossible."""
+    lacks: dict[tuple[str, str], list[str]] = {}
+    for dataset, split, *missing in connection.execute(query("mos_preferences/without_groups")).fetchall():
+        for words, lacking in zip(WITHOUT_GROUPS, missing, strict=True):
+            if lacking:
+                lacks.setdefault((dataset, words), []).append(split)
+    return [f"{dataset} {', '.join(splits)}: {words}" for (dataset, words), splits in lacks.items()]
 
 
-def _takes(cell: Cell, config: MosPreferences) -> dict[str, int]:
+def _takes(cell: DatasetSplit, config: MosPreferences) -> dict[str, int]:
     if cell.quota is None:
         return dict(cell.available)
     return share_out(cell.quota, cell.available, config.pairs.balance)  # type: ignore[arg-type]
 
 
-def _reachable(cell: Cell, config: MosPreferences) -> int:
-    """The quota, or what the limit per clip leaves of it."""
+def _reachable(cell: DatasetSplit, config: MosPreferences) -> int:
+    """Return the quota, or the part allowed by the limit per clip."""
     assert cell.quota is not None
     limit = config.pairs.per_clip
     return cell.quota if limit is None else min(cell.quota, cell.clips * limit // 2)
 
 
 def _draw(
-    connection: duckdb.DuckDBPyConnection, cells: list[Cell], wanted: dict[tuple[int, str], int], config: MosPreferences
-) -> int:
-    """Draw the levels that are wanted and not yet drawn; returns how many pairs of clips were met."""
-    met = 0
+    connection: duckdb.DuckDBPyConnection,
+    cells: list[DatasetSplit],
+    wanted: dict[tuple[int, str], int],
+    config: MosPreferences,
+) -> tuple[int, int]:
+    """Draw the wanted levels not yet drawn; return the number of pairs met, and of pairs of equal MOS."""
+    met = equal = 0
     for category, rings in RINGS_OF.items():
         for level in range(1, max(wanted[cell.number, category] for cell in cells) + 1):
             chosen = [c for c in cells if c.levels[category] < level <= wanted[c.number, category]]
@@ -205,23 +238,25 @@ def _draw(
             choose_cells(connection, chosen)
             for ring in rings:
                 rules = config.pairs
-                values = {"ring": ring, "level": level, "min_gap": max(rules.min_gap - NO_GAP, NO_GAP)}
-                chance = {"min_chance": rules.min_probability, "edges": list(rules.gap_edges)}
-                connection.execute(query("mos_preferences/draw_pairs"), values | chance)
+                place, least = {"ring": ring, "level": level}, max(rules.min_gap - NO_GAP, NO_GAP)
+                limits = {"min_gap": least, "min_chance": rules.min_probability, "edges": list(rules.gap_edges)}
+                connection.execute(query("mos_preferences/meet_pairs"), place)
+                connection.execute(query("mos_preferences/draw_pairs"), place | limits)
                 met += _met(connection, ring, level)
+                equal += int(connection.execute(query("mos_preferences/equal_pairs"), {"ring": ring}).fetchall()[0][0])
         for cell in cells:
             cell.levels[category] = max(cell.levels[category], wanted[cell.number, category])
-    return met
+    return met, equal
 
 
 def _met(connection: duckdb.DuckDBPyConnection, ring: int, level: int) -> int:
-    """How many pairs stand `level` places apart in groups of a kind, in the asked cells."""
+    """Count pairs `level` places apart in groups of a kind, in the asked cells."""
     sizes = f"""SELECT coalesce(sum((size - $level) * groups), 0)::BIGINT
                 FROM ({query("mos_preferences/group_sizes")}) WHERE size > $level AND cell IN (FROM asked)"""
     return int(connection.execute(sizes, {"ring": ring, "level": level}).fetchall()[0][0])
 
 
-def _cap(connection: duckdb.DuckDBPyConnection, cells: list[Cell], config: MosPreferences) -> None:
+def _cap(connection: duckdb.DuckDBPyConnection, cells: list[DatasetSplit], config: MosPreferences) -> None:
     limit = config.pairs.per_clip
     connection.execute("DELETE FROM beyond")
     most = max(sum(2 * cell.levels[name] * len(RINGS_OF[name]) for name in CATEGORIES) for cell in cells)
@@ -229,7 +264,7 @@ def _cap(connection: duckdb.DuckDBPyConnection, cells: list[Cell], config: MosPr
         connection.execute(query("mos_preferences/cap_per_clip"), {"per_clip": limit})
 
 
-def _count(connection: duckdb.DuckDBPyConnection, cells: list[Cell]) -> None:
+def _count(connection: duckdb.DuckDBPyConnection, cells: list[DatasetSplit]) -> None:
     counts = connection.execute("SELECT cell, category, bin, count(*) FROM allowed GROUP BY ALL").fetchall()
     for cell in cells:
         cell.available, cell.binned = dict.fromkeys(CATEGORIES, 0), {}
@@ -239,6 +274,6 @@ def _count(connection: duckdb.DuckDBPyConnection, cells: list[Cell]) -> None:
 
 
 def pair_rows(connection: duckdb.DuckDBPyConnection, clips: RatedClips, split: str) -> Iterator[pa.Table]:
-    """The picked pairs of a split as rows of the published table, in a stable order."""
-    deciles = dict(connection.execute("SELECT dataset, deciles FROM gap_scale").fetchall())
-    return published_rows(connection, clips, split, PAIRS, ("chosen", "rejected"), deciles)
+    """Yield the picked pairs of a split as rows of the published table, in a stable order."""
+    widest = dict(connection.execute("SELECT dataset, widest_gap FROM gap_scale").fetchall())
+    return published_rows(connection, clips, split, PAIRS, ("chosen", "rejected"), widest)

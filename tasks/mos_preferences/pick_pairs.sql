@@ -31,9 +31,9 @@ within AS (
         OR (candidates.level = edges.level AND (hash >> 52)::SMALLINT <= edges.slot)
 )
 
-SELECT chosen, rejected, cell, ring, category, mos_gap FROM within WHERE NOT at_edge
+SELECT chosen, rejected, cell, ring, category, mos_gap, hash FROM within WHERE NOT at_edge
 UNION ALL
-SELECT chosen, rejected, cell, ring, category, mos_gap
+SELECT chosen, rejected, cell, ring, category, mos_gap, hash
 FROM (
     SELECT *, row_number() OVER (PARTITION BY cell, category, bin ORDER BY hash, chosen, rejected) AS place
     FROM within

@@ -1,4 +1,4 @@
-"""`mos-preferences`: from published lists to rated clips: import, merge votes, place in splits, index audio."""
+"""Import published lists into rated clips: merge votes, place in splits, index audio."""
 
 from __future__ import annotations
 
@@ -13,26 +13,27 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from earmark.schemas.errors import InputError
-from earmark.schemas.mos_preferences import RATINGS, MosPreferences, Source
+from earmark.schemas.mos_preferences import RATINGS, MosPreferences
 from earmark.schemas.places import told
+from earmark.schemas.rating_sources import Source
 from earmark.schemas.tables import AUDIO, split_ends
 from earmark.tasks.audio.decode import convert
 from earmark.tasks.audio.faults import BadAudio
-from earmark.tasks.build.intake import Intake
-from earmark.tasks.build.media import EMBEDDED_AT_ONCE, MEASURED, clip_below, fault_row
-from earmark.tasks.build.progress import working
-from earmark.tasks.build.references import measure_apart
-from earmark.tasks.build.rows import Rows, Shard, read_shard, shards_of
-from earmark.tasks.build.step import Account, Done, step
 from earmark.tasks.importers.ratings import read_source
 from earmark.tasks.importers.rows import Rating
 from earmark.tasks.mos_preferences.audio import find_audio, root_of
+from earmark.tasks.pipeline.intake import Intake
+from earmark.tasks.pipeline.media import EMBEDDED_AT_ONCE, MEASURED, clip_below, fault_row
+from earmark.tasks.pipeline.progress import working
+from earmark.tasks.pipeline.references import measure_apart
+from earmark.tasks.pipeline.rows import Rows, Shard, read_shard, shards_of
+from earmark.tasks.pipeline.step import Account, Done, step
 from earmark.tasks.store.files import replacing
 from earmark.tasks.store.parquet import record_schema, row_schema, to_table, write_rows
 from earmark.tasks.store.sql import by_split, connect, create_table, literal, query, view_parquet
-from earmark.tasks.store.staging import Stage
+from earmark.tasks.store.staging import SplitFiles, Stage
 
-ROWS_PER_SOURCE = 1 << 40  # a source's rows are numbered from its place times this, so that all rows have one order
+ROWS_PER_SOURCE = 1 << 40  # a source's rows are numbered from its place times this, to order the rows of all sources
 BATCH = 100_000
 CLIPS_A_SHARD = 6_144  # DuckDB writes row groups of multiples of 2,048
 CONVERTED_RATE_HZ = 16_000
@@ -43,13 +44,13 @@ MEDIA = row_schema(f"row int64, converted string, {MEASURED}")
 
 @step("import", unit="list rows", label="")
 def import_source(stage: Stage, config: MosPreferences, source: Source) -> Done[Path]:
-    """Read one source's lists; what cannot be read is a reject.
+    """Read one source's lists; reject unreadable rows.
 
     Returns:
         Parquet, columns `IMPORTED`.
 
     Raises:
-        InputError: the source is not there at all, or a file is not what its format says.
+        InputError: the source is missing, or a file contradicts its format.
     """
     number = config.sources.index(source)
     intake = Intake()
@@ -71,7 +72,7 @@ def import_source(stage: Stage, config: MosPreferences, source: Source) -> Done[
 
 @step("merge", unit="list rows", label="merge ratings")
 def merge_ratings(stage: Stage, config: MosPreferences, lists: list[Path]) -> Done[Rows]:
-    """Average ratings and place each clip in a split, one row a clip; contradicting rows are rejects."""
+    """Average ratings and place each clip in a split, a row per clip; reject contradicting rows."""
     with connect(stage.work / "spill") as connection:
         view_parquet(connection, "imported", lists, IMPORTED)
         average(connection, config)
@@ -94,7 +95,7 @@ def merge_ratings(stage: Stage, config: MosPreferences, lists: list[Path]) -> Do
 
 
 def average(connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> None:
-    """Create `merged`, one row a clip with its mean, and `repeated`, the rows of `imported` that have no part in it."""
+    """Create `merged`, a row per clip with its mean, and `repeated`, the rows of `imported` left out of it."""
     rules = [(source.name, source.format != "table", source.repeat_votes) for source in config.sources]
     create_table(connection, "sources", "dataset string, means bool, repeat_votes string", rules)
     connection.execute(query("mos_preferences/judge_rows"))
@@ -102,7 +103,7 @@ def average(connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> No
 
 
 def _averages(connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """What a reader must know of how rows became means, a sentence a source."""
+    """Explain the averaging of each source in a sentence."""
     notes = []
     for dataset, rule, rows, clips, again in connection.execute(query("mos_preferences/averages")).fetchall():
         if rows > clips:
@@ -116,23 +117,23 @@ def _averages(connection: duckdb.DuckDBPyConnection) -> list[str]:
 
 
 def _write_split_rules(connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> list[str]:
-    """Create `split_rules`; a source whose list names no split at all is split by content."""
+    """Create `split_rules`; split a source without any split in its list by content."""
     query_splits = "SELECT dataset, count(split) FROM merged GROUP BY dataset"
-    splits = dict(connection.execute(query_splits).fetchall())  # a source all of whose rows are rejects is not there
+    splits = dict(connection.execute(query_splits).fetchall())  # a source with only rejects is absent
     notes, rows = [], []
     for source in config.sources:
         rule = source.split
         if rule == "native" and splits.get(source.name) == 0:
             rule = "by-content"
             notes.append(f"{source.name}: its lists name no splits; contents were placed in splits by their hash")
-        rows.append((source.name, rule, *source.scale, *split_ends(source.shares).values()))
-    columns = "scale_min float64, scale_max float64, train_upto float64, validation_upto float64, test_upto float64"
+        rows.append((source.name, rule, *split_ends(source.shares).values()))
+    columns = "train_upto float64, validation_upto float64, test_upto float64"
     create_table(connection, "split_rules", f"dataset string, rule string, {columns}", rows)
     return notes
 
 
 def shards_to_index(config: MosPreferences, clips: Rows) -> list[Shard]:
-    """The clips to look at; none if the config leaves audio alone."""
+    """Return the shards of clips to index; none if the config leaves audio alone."""
     return [] if config.audio == "none" else shards_of(clips)
 
 
@@ -140,7 +141,7 @@ def shards_to_index(config: MosPreferences, clips: Rows) -> list[Shard]:
 def index_clips(stage: Stage, config: MosPreferences, shard: Shard, *, clips: Rows) -> Done[Path]:
     """Find, hash and measure one shard of the clips' files, and convert them if the config says so.
 
-    Gives Parquet, columns `MEDIA`, one row a clip.
+    Writes Parquet, columns `MEDIA`, a row per clip.
     """
     rows = read_shard(clips, shard)
     roots = {source.name: root_of(config, source) for source in config.sources}
@@ -158,7 +159,7 @@ def index_clips(stage: Stage, config: MosPreferences, shard: Shard, *, clips: Ro
 
 
 def _converted(stage: Stage, config: MosPreferences, file: Path, probe: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The file that a clip was converted to, where the config says so, and what was measured of it."""
+    """Convert a clip if configured; return the converted file and the measurements."""
     sha256 = probe[0]
     if sha256 is None or config.audio == "index":
         return None, *probe
@@ -173,11 +174,11 @@ def _converted(stage: Stage, config: MosPreferences, file: Path, probe: tuple[An
 
 
 @step("clips", unit="clips", table=RATINGS.name, label="write ratings")
-def write_ratings(stage: Stage, config: MosPreferences, clips: Rows, media: list[Path]) -> Done[None]:
-    """Write the published table `ratings`; clips without a split, with faulty audio or the same audio are rejects.
+def write_ratings(stage: Stage, config: MosPreferences, clips: Rows, media: list[Path]) -> Done[SplitFiles]:
+    """Write the published table `ratings`; reject clips without a split, with faulty audio or the same audio.
 
     Raises:
-        InputError: a clip that the index did not find is here.
+        InputError: a clip missing from the index exists here.
     """
     with connect(stage.work / "spill") as connection:
         view_parquet(connection, "placed", [clips.path])
@@ -187,18 +188,20 @@ def write_ratings(stage: Stage, config: MosPreferences, clips: Rows, media: list
         refused = connection.sql(
             "SELECT 'ratings', file, 'clips', reason, detail, source_file, line, made_from FROM refused ORDER BY row"
         ).to_arrow_table()
-        scales = [(source.name, *source.scale) for source in config.sources]
-        create_table(connection, "scales", "dataset string, scale_min float64, scale_max float64", scales)
+        scales = [(source.name, test, *ends) for source in config.sources for test, ends in source.scales().items()]
+        columns = "dataset string, test string, scale_min float64, scale_max float64"
+        create_table(connection, "scales", columns, scales)
         rows = by_split(connection, query("mos_preferences/ratings"), batch=BATCH)
         kept = stage.write_splits(RATINGS, lambda split: _with_audio(stage, config, rows(split)))
-        return Done(None, Account(clips.total, kept, refused, sources=_by_dataset(connection, "placed")))
+        account = Account(clips.total, kept, refused, sources=_by_dataset(connection, "placed"))
+        return Done(stage.split_files(RATINGS), account)
 
 
 def _look_again(stage: Stage, connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> None:
-    """Make sure that clips which the index found missing are not here: a machine of a cluster may lack a disk.
+    """Make sure that clips missing from the index are missing here too: a machine of a cluster may lack a disk.
 
     Raises:
-        InputError: one is here. The index is dropped, so that the next build looks again.
+        InputError: a clip exists here. The index is dropped, so that the next build repeats it.
     """
     folders = {source.name: root_of(config, source).folder for source in config.sources}
     missing = (

@@ -1,8 +1,8 @@
 -- Grain: one row a usable clip of one split, in the order of the sources; the published table `ratings`, with the path of its converted audio
 -- in place of the audio.
 SELECT
-    concat(dataset, '/', file) AS sample_id,
-    dataset,
+    concat(placed.dataset, '/', file) AS sample_id,
+    placed.dataset,
     subset,
     split,
     file,
@@ -24,7 +24,8 @@ SELECT
     line AS source_line,
     media.converted
 FROM placed
-JOIN scales USING (dataset)
+JOIN scales
+    ON placed.dataset = scales.dataset AND (scales.test IS NULL OR scales.test = placed.subset)
 LEFT JOIN media USING (row)
 WHERE split = $split AND row NOT IN (SELECT row FROM refused)
 ORDER BY row

@@ -1,14 +1,14 @@
-"""What the report of `mos-preferences` shows: scores and gaps, categories, pairs and critiques with their clips."""
+"""Build the report sections of `mos-preferences`: scores and gaps, categories, pairs and critiques with their clips."""
 
 from __future__ import annotations
 
-from earmark.tasks.build.report import Material, count, histogram, sample, shares
-from earmark.tasks.store.figures import Browser, Clip, Row, Section
+from earmark.tasks.pipeline.report import Material, count, histogram, sample, shares
+from earmark.tasks.store.figures import AudioPlayer, Browser, Row, Section
 from earmark.tasks.store.sql import query
 
 
 def sections(material: Material) -> list[Section]:
-    """The report's own sections."""
+    """Return the report's own sections."""
     db = material.db
     rated = Section(
         "Ratings",
@@ -42,18 +42,27 @@ def _pairs(material: Material) -> tuple[Row, ...]:
             row["pair_id"],
             {"split": row["split"], "dataset": row["dataset"], "category": row["category"]},
             {
-                "gap": f"{row['mos_gap']:.2f} points",
+                # of the displayed figures: 3.375 and 3.25 read 3.38 and 3.25, and 0.125 would read 0.12
+                "gap": f"{round(row['chosen_mos'], 2) - round(row['rejected_mos'], 2):.2f} points",
                 "decile of the gap": str(row["gap_decile"]),
+                **_chance(row["chosen_better_probability"]),
                 "chosen file": row["chosen_file"],
                 "rejected file": row["rejected_file"],
             },
             clips=(
-                Clip(f"chosen, MOS {row['chosen_mos']:.2f}", row["chosen_sha256"]),
-                Clip(f"rejected, MOS {row['rejected_mos']:.2f}", row["rejected_sha256"]),
+                AudioPlayer(f"chosen, MOS {row['chosen_mos']:.2f}", row["chosen_sha256"]),
+                AudioPlayer(f"rejected, MOS {row['rejected_mos']:.2f}", row["rejected_sha256"]),
             ),
         )
         for row in sample(material.db, "pairs", "pair_id", by="dataset", rows=query("mos_preferences/shown_pairs"))
     )
+
+
+def _chance(probability: float | None) -> dict[str, str]:
+    """Return the chance that the chosen clip is better, if listeners' scores give it."""
+    if probability is None:
+        return {}
+    return {"chance that the chosen clip is better": f"{probability:.1%}" if probability < 0.9995 else "over 99.9%"}
 
 
 def _comparisons(material: Material) -> tuple[Row, ...]:
@@ -64,7 +73,9 @@ def _comparisons(material: Material) -> tuple[Row, ...]:
             {"asked with": row["prompt"], "tries": str(row["tries"])},
             {"what it wrote": row["rationale"]},
             tuple(
-                Clip(f"{side}: MOS {row[f'{side}_mos']:.2f}, scored {row[f'{side}_score']}", row[f"{side}_sha256"])
+                AudioPlayer(
+                    f"{side}: MOS {row[f'{side}_mos']:.2f}, scored {row[f'{side}_score']}", row[f"{side}_sha256"]
+                )
                 for side in ("first", "second")
             ),
         )
@@ -79,7 +90,7 @@ def _critiques(material: Material) -> tuple[Row, ...]:
             row["sample_id"],
             {"split": row["split"], "dataset": row["dataset"], "model": row["model"]},
             texts={part.replace("_", " "): row[part] for part in parts if row[part]},
-            clips=(Clip(f"MOS {row['mos']:.2f}", row["clip_sha256"]),),
+            clips=(AudioPlayer(f"MOS {row['mos']:.2f}", row["clip_sha256"]),),
         )
         for row in sample(material.db, "critiques", "sample_id", most=20)
     )

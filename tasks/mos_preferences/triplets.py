@@ -1,4 +1,4 @@
-"""`mos-preferences`: triplets A > B > C of one group, for measuring cycles in a model's preferences (MOS-RMBench)."""
+"""Write triplets A > B > C of a group, for measuring cycles in a model's preferences (MOS-RMBench)."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Iterable, Mapping
 import duckdb
 
 from earmark.schemas.mos_preferences import CATEGORIES, TRIPLETS, MosPreferences
-from earmark.tasks.build.quotas import share_out
-from earmark.tasks.build.step import Account
 from earmark.tasks.mos_preferences.clips import (
     NO_GAP,
     RINGS_OF,
-    Cell,
+    DatasetSplit,
     RatedClips,
     choose_cells,
     published_rows,
     read_cells,
 )
+from earmark.tasks.pipeline.quotas import share_out
+from earmark.tasks.pipeline.step import Account
 from earmark.tasks.store.sql import create_table, query
 from earmark.tasks.store.staging import Stage
 
@@ -45,7 +45,7 @@ def write_triplets(
 
 
 def draw_and_pick_triplets(connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> tuple[int, int, list[str]]:
-    """Fill `picked_triplets`; how many were candidates, how many were picked, and which counts could not be met."""
+    """Fill `picked_triplets`; return the candidates' and picked triplets' numbers, and notes on unmet counts."""
     connection.execute(query("mos_preferences/triplet_candidates"))
     cells = [cell for cell in read_cells(connection, config) if cell.split in config.triplets.splits]
     names = [source.name for source in config.sources] if config.triplets.splits else []
@@ -81,20 +81,20 @@ def draw_and_pick_triplets(connection: duckdb.DuckDBPyConnection, config: MosPre
 
 
 def _short_of(count: int, available: Mapping[str, int], config: MosPreferences) -> list[str]:
-    """The categories that hold fewer triplets than their share."""
+    """Return the categories with fewer triplets than their share."""
     share = share_out(count, dict.fromkeys(CATEGORIES, count), config.pairs.balance)  # type: ignore[arg-type]
     return [category for category in CATEGORIES if share[category] > available[category]]
 
 
 def _draw_triplets(
     connection: duckdb.DuckDBPyConnection,
-    cells: list[Cell],
+    cells: list[DatasetSplit],
     short: set[tuple[str, str]],
     level: int,
     counts: Mapping[str, int],
     config: MosPreferences,
 ) -> bool:
-    """Draw one level of the categories that are short, in cells whose groups are large enough; whether any is."""
+    """Draw a level of the short categories, in cells with large enough groups; return whether any was drawn."""
     drew = False
     for category, rings in RINGS_OF.items():
         chosen = [c for c in cells if (c.dataset, category) in short and 2 * level < c.largest[category]]

@@ -1,4 +1,4 @@
-"""`music-prompts`: the requests, to a judge about tags on tracks, and to a writer for prompts."""
+"""Word the requests of `music-prompts`: to a judge about tags on tracks, and to a writer for prompts."""
 
 from __future__ import annotations
 
@@ -8,94 +8,91 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from earmark.schemas.music_prompts import CATEGORIES, MusicPrompts
-from earmark.tasks.annotation.prompts import prompt_named
 from earmark.tasks.annotation.request import Audio, AudioForm, YesNo
-from earmark.tasks.build.ask import Ask, Posed, Row, pose
-from earmark.tasks.build.checks import Fault
-from earmark.tasks.build.forecast import imagined
 from earmark.tasks.importers.jamendo import Tag
 from earmark.tasks.music_prompts.checks import Checked, check_prompt
+from earmark.tasks.pipeline.ask import Ask, Row, Values
+from earmark.tasks.pipeline.checks import Fault
 from earmark.tasks.text.tag_words import Lexicon, is_reviewed, written_forms
 
+LONGEST = 400  # characters of a prompt; the paper's have one or two sentences
 CONCEPTS = {"genre": "concept-genre", "instrument": "concept-instrument", "mood/theme": "concept-mood-theme"}
 TAGS = {"genre": "tag-genre", "instrument": "tag-instrument", "mood/theme": "tag-mood-theme"}
 STYLES = {"strict": "music-prompt-strict", "improvised": "music-prompt-improvised"}
 
 
-def prompt_digests(config: MusicPrompts) -> dict[str, str]:
-    """SHA-256 of the prompts that ask, by name and version."""
-    verifies = [names[category] for names in (CONCEPTS, TAGS) for category in CATEGORIES if config.verification]
-    names = [*STYLES.values(), *verifies]
-    return {prompt.id: prompt.sha256 for prompt in map(prompt_named, names)}
+def concept_prompt(config: MusicPrompts, row: Row) -> str:
+    """Return the name of the prompt about a tag: words of the reviewed list stand plainly in it, others in a fence."""
+    return (TAGS if is_reviewed(Tag(row["category"], row["tag"])) else CONCEPTS)[row["category"]]
 
 
-def concept_request(config: MusicPrompts, row: Row) -> Posed:
-    """Whether a tag can be heard on a track: a row of `questions.sql`, with hash and length of its file.
-
-    The words of the reviewed list stand plainly in the question; other lists' own words come from outside, in a fence.
-    """
+def concept_values(config: MusicPrompts, row: Row) -> Values:
+    """Show a tag and the track that may have it: a row of `questions.sql`, with hash and length of its file."""
     judge = config.verification
     assert judge is not None
     form = AudioForm(sample_rate_hz=judge.sample_rate_hz, longest_s=judge.longest_s)
     path = str(config.path(judge.audio) / row["file"])
     clip = Audio(row["clip_sha256"], path, duration_s=row["duration_s"], form=form)
     facts = {"category": row["category"], "concept": row["written"]}
-    names = TAGS if is_reviewed(Tag(row["category"], row["tag"])) else CONCEPTS
-    prompt = prompt_named(names[row["category"]])
-    return pose(judge, prompt, facts, YesNo(), clip=clip, concept=row["written"])
+    return Values({"clip": clip, "concept": row["written"]}, facts, YesNo())
 
 
-def writing_request(config: MusicPrompts, triplet: Row) -> Posed:
-    """A prompt for a triplet: a row of `round.sql`."""
+def writing_values(config: MusicPrompts, triplet: Row) -> Values:
+    """Show the tags of a triplet, a row of `round.sql`, and examples."""
     tags = {
         "genre": triplet["genre_written"],
         "instrument": triplet["instrument_written"],
         "mood": triplet["mood_written"],
     }
-    facts, prompt = {**tags, "added": triplet["added"]}, prompt_named(STYLES[style_of(triplet)])
-    return pose(config.synthesis, prompt, facts, **tags, shots=triplet["shots"])
+    return Values({**tags, "shots": triplet["shots"]}, {**tags, "added": triplet["added"]})
 
 
 def style_of(triplet: Row) -> str:
-    """In which style a triplet's prompt is written: `strict` or `improvised`."""
+    """Return the style of a triplet's prompt: `strict` or `improvised`."""
     return str(triplet["stratum"].partition("_")[0])
 
 
 def text_of(value: Any) -> str:
-    """The prompt in an answer, on one line."""
+    """Return the prompt in an answer, on a single line."""
     return " ".join(value["prompt"].split())
 
 
 def taxonomy(lexicon: Path) -> Lexicon:
-    """The forms of every tag that the track list has, and of those that the reviewed list knows."""
+    """Return the forms of every tag in the track list and in the reviewed list."""
     rows = pq.read_table(lexicon, columns=["category", "tag"]).to_pylist()
     return Lexicon([*(Tag(row["category"], row["tag"]) for row in rows), *written_forms()])
 
 
 def checked_prompt(config: MusicPrompts, triplet: Row, value: Any) -> Checked:
-    """What comes of a written prompt. The triplet's row holds the `lexicon` of the whole taxonomy."""
+    """Check a written prompt. The triplet's row holds the `lexicon` of the whole taxonomy."""
     tags = [Tag(category, triplet[category.replace("/", "_")]) for category in CATEGORIES]
-    return check_prompt(text_of(value), tags, style_of(triplet), triplet["lexicon"], config.synthesis.longest)
+    return check_prompt(text_of(value), tags, style_of(triplet), triplet["lexicon"], LONGEST)
 
 
 def prompt_fault(config: MusicPrompts, triplet: Row, value: Any) -> Fault | None:
-    """What is wrong with a written prompt, and its words."""
-    fault = checked_prompt(config, triplet, value).fault
-    return fault and Fault(fault.reason, f"{fault.detail}: {text_of(value)}")
+    """Return the fault of a written prompt, and its words: of its tags, or that it is one of the example captions."""
+    text, fault = text_of(value), checked_prompt(config, triplet, value).fault
+    if fault is None and text.casefold() in (" ".join(shot.split()).casefold() for shot in triplet["shots"]):
+        fault = Fault("repeats_example", "expected words of its own, found an example caption")
+    return fault and Fault(fault.reason, f"{fault.detail}: {text}")
 
 
 VERIFY = Ask(
     "verify",
     annotator="judge",
-    request=concept_request,
-    imagine=lambda config, row: {"p_yes": 1.0},
+    prompt=concept_prompt,
+    kinds=lambda config: [
+        {"category": tag.category, "tag": tag.name} for tag in (*(Tag(c, "") for c in CATEGORIES), *written_forms())
+    ],
+    values=concept_values,
     about="tags on tracks",
 )
 WRITE = Ask(
     "write",
     annotator="writer",
-    request=writing_request,
-    imagine=lambda config, triplet: {"prompt": imagined(30)},
+    prompt=lambda config, triplet: STYLES[style_of(triplet)],
+    kinds=lambda config: [{"stratum": style} for style in STYLES],
+    values=writing_values,
     check=prompt_fault,
     about="prompts",
 )

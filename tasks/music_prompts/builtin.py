@@ -1,4 +1,4 @@
-"""A writer without a model: a prompt for a text-to-music system, from a sentence with blanks."""
+"""Write prompts for a text-to-music system without a model, in fixed sentences."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def music_prompt(facts: Mapping[str, Any], clips: list[Mapping[str, float]]) -> 
     """Name a genre, an instrument and a mood or theme in one sentence, and the instruments to add in another.
 
     Args:
-        facts: `genre`, `instrument`, `mood`, as a sentence has them; `added`, further instruments, may be empty.
+        facts: `genre`, `instrument`, `mood` in sentence form; `added`, further instruments, may be empty.
 
     Returns:
         `prompt`.

@@ -1,4 +1,4 @@
-"""`music-prompts`: what the card tells of the pool of tags and of the draw."""
+"""Write the card sections of `music-prompts`: the pool of tags and the draw."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ CRITERIA = ("unpopular", "vocal", "excluded", "rarely_mentioned", "not_verified"
 
 
 def pool_section(stage: Stage) -> str:
-    """The card's table of what became of the tags, by category and criterion."""
+    """Tabulate the tags by category and missed criterion, for the card."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
-    tags = stage.rows(TAGS.name)
+    tags = stage.rows(TAGS)
     for row in tags:
         counts[row["category"]][row["criterion"] or "in the pool"] += 1
     met = [name for name in CRITERIA if any(held[name] for held in counts.values())]
@@ -33,8 +33,8 @@ def pool_section(stage: Stage) -> str:
 
 
 def draw_section(stage: Stage) -> str:
-    """The card's table of how evenly the draw uses tags, by stratum."""
-    rows = stage.rows(TRIPLETS.name)
+    """Tabulate the evenness of the draw's tags by stratum, for the card."""
+    rows = stage.rows(TRIPLETS)
     lines = [
         "How often the tag that is used most is used, and how many different ones there are.",
         "",
@@ -56,5 +56,5 @@ def draw_section(stage: Stage) -> str:
 
 
 def sections(stage: Stage) -> dict[str, str]:
-    """The card's own sections, Markdown by heading."""
+    """Return the card's own sections, Markdown by heading."""
     return {"What became of the tags": pool_section(stage), "How even the draw is": draw_section(stage)}

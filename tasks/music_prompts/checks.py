@@ -1,32 +1,33 @@
-"""Whether a written prompt asks for what it should, and for nothing else. Pure functions over word forms."""
+"""Check the tags and words of a written prompt, by pure functions over word forms."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from earmark.tasks.build.checks import Fault
 from earmark.tasks.importers.jamendo import Tag
-from earmark.tasks.text.tag_words import Lexicon, Naming, everyday_tags, names_voices, written
+from earmark.tasks.pipeline.checks import Fault
+from earmark.tasks.text.tag_words import Lexicon, Naming, everyday_tags, written
+from earmark.tasks.text.voices import names_voices
 
 MOST_ADDED = 3
 
 
 class Checked(NamedTuple):
-    """What came of a prompt: a fault, or the instruments that it names beyond the triplet's own."""
+    """The result of checking a prompt: a fault, or its instruments beyond the triplet's own."""
 
     fault: Fault | None
     added: tuple[str, ...] = ()
 
 
 def check_prompt(text: str, triplet: Sequence[Tag], style: str, lexicon: Lexicon, longest: int) -> Checked:
-    """Hold a prompt to its triplet and style.
+    """Check a prompt against its triplet and style.
 
     Args:
-        triplet: the genre, instrument and mood or theme that it was written for.
+        triplet: the prompt's genre, instrument and mood or theme.
         style: `strict` or `improvised`.
         lexicon: the forms of the whole taxonomy.
-        longest: characters that it may have.
+        longest: most characters.
 
     Returns:
         The first fault: `too_long`, `mentions_vocals`, `tag_missing`; for strict prompts `other_tag`; for improvised
@@ -57,7 +58,7 @@ def check_prompt(text: str, triplet: Sequence[Tag], style: str, lexicon: Lexicon
 
 
 def _instrument(naming: Naming) -> str | None:
-    """The one instrument that a place names: "bass guitar" is a form of bass too, but it is one instrument."""
+    """Return the single instrument at a place: "bass guitar" is a form of bass too, but it is one instrument."""
     names = [written(tag) for tag in naming.tags if tag.category == "instrument"]
     return max(names, key=lambda name: len(name) if naming.words.startswith(name) else 0, default=None)
 

@@ -1,4 +1,4 @@
-"""`music-prompts`: triplets of tags by stratum, drawn by seeded hash with genres in turn, and their examples."""
+"""Draw triplets of tags by stratum, by seeded hash with genres in turn, and their examples."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import duckdb
 import pyarrow.parquet as pq
 
 from earmark.schemas.music_prompts import COOCCURRENCE, STRATA, TAGS, TRIPLETS, MusicPrompts
-from earmark.tasks.build.step import Done, step
 from earmark.tasks.music_prompts.sources import Lists
 from earmark.tasks.music_prompts.tags import open_lists
+from earmark.tasks.pipeline.step import Done, step
 from earmark.tasks.store.files import replacing
 from earmark.tasks.store.parquet import row_schema, write_rows
 from earmark.tasks.store.sql import connect, create_table, query, view_parquet
@@ -19,24 +19,25 @@ from earmark.tasks.store.staging import Stage
 
 STRATA_SCHEMA = row_schema("stratum string, wanted int64, candidates int64")
 KEPT_SCHEMA = row_schema("triplet_id string, stratum string")
+SPARE = 1.0  # triplets drawn for given-up ones, as a share of the count: writers fail on few
 LONGEST_SHOT = 1000  # longer captions are no examples: ten of them would crowd out the question
 
 
-class Drawn(NamedTuple):
-    """What prompts are written from."""
+class PromptInputs(NamedTuple):
+    """The inputs of prompt writing."""
 
-    queue: Path  # triplets in the order in which they will be tried
+    queue: Path  # triplets in order of trial
     shots: Path  # the example captions of each, by caption set and item
-    strata: Path  # how many prompts each stratum wants, and how many triplets it has
+    strata: Path  # prompts wanted and triplets available in each stratum
     captions: Path  # the texts of the examples
     lexicon: Path  # all tags of the track list
 
 
 @step("draw", label="draw triplets")
-def draw_triplets(stage: Stage, config: MusicPrompts, lists: Lists) -> Done[Drawn]:
+def draw_triplets(stage: Stage, config: MusicPrompts, lists: Lists) -> Done[PromptInputs]:
     """Draw triplets of each stratum from the published tables `tags` and `cooccurrence`."""
     queue, shots, strata = (stage.work / f"{name}.parquet" for name in ("queue", "shots", "strata"))
-    drawn = Drawn(queue, shots, strata, lists.captions, lists.lexicon)
+    drawn = PromptInputs(queue, shots, strata, lists.captions, lists.lexicon)
     with connect(stage.work / "spill") as connection:
         open_lists(connection, lists)
         for table in (TAGS.name, COOCCURRENCE.name):
@@ -47,12 +48,12 @@ def draw_triplets(stage: Stage, config: MusicPrompts, lists: Lists) -> Done[Draw
     return Done(drawn)
 
 
-def _write_queue(connection: duckdb.DuckDBPyConnection, config: MusicPrompts, drawn: Drawn) -> None:
+def _write_queue(connection: duckdb.DuckDBPyConnection, config: MusicPrompts, drawn: PromptInputs) -> None:
     wanted = config.prompts.model_dump()
     in_distribution = wanted["strict_id"] + wanted["improvised_id"]
     rows, before = [], 0
     for name in STRATA:
-        rows.append((name, round(wanted[name] * (1 + config.synthesis.spare)), before / max(1, sum(wanted.values()))))
+        rows.append((name, round(wanted[name] * (1 + SPARE)), before / max(1, sum(wanted.values()))))
         before += wanted[name]
     create_table(connection, "wanted", "stratum string, most int64, start float64", rows)
     share = wanted["strict_id"] / in_distribution if in_distribution else 0.0

@@ -1,13 +1,13 @@
-"""What the report of `music-prompts` shows: what became of the tags, how prompts are spread, and the prompts."""
+"""Build the report sections of `music-prompts`: results for tags, spread of prompts, and the prompts."""
 
 from __future__ import annotations
 
-from earmark.tasks.build.report import Material, count, sample, shares
+from earmark.tasks.pipeline.report import Material, count, sample, shares
 from earmark.tasks.store.figures import Browser, Grid, Row, Section
 
 
 def sections(material: Material) -> list[Section]:
-    """The report's own sections."""
+    """Return the report's own sections."""
     db = material.db
     fates = db.execute(
         """SELECT category, count(*), count(*) FILTER (in_pool), (count(*) FILTER (in_pool)) / count(*)

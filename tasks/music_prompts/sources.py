@@ -1,4 +1,4 @@
-"""`music-prompts`: what a build is made from, and its first step, reading the track list and the caption sets."""
+"""Plan `music-prompts` builds, and import the track list and the caption sets."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from earmark.schemas.files import Root
 from earmark.schemas.music_prompts import CORPUS, PROMPTS, TAGS, CaptionSet, MusicPrompts
 from earmark.schemas.places import without_place
 from earmark.tasks.audio.probe import AudioFault
-from earmark.tasks.build.fingerprint import file_digests, roots_digest
-from earmark.tasks.build.intake import Intake
-from earmark.tasks.build.media import audio_digest, clip_below
-from earmark.tasks.build.mirror import present
-from earmark.tasks.build.plan import Plan, make_plan
-from earmark.tasks.build.preflight import Peek, require_folder
-from earmark.tasks.build.progress import Work, working
-from earmark.tasks.build.references import references_of
-from earmark.tasks.build.step import Done, step
-from earmark.tasks.importers.captions import Caption, read_captions
+from earmark.tasks.importers.captions import ListedCaption, read_captions
 from earmark.tasks.importers.jamendo import Tag, Track, read_tag_map, read_tracks
 from earmark.tasks.importers.recalls import Recall, read_recalls
 from earmark.tasks.importers.rows import Note, Reject
-from earmark.tasks.music_prompts.asking import prompt_digests
+from earmark.tasks.music_prompts.asking import VERIFY, WRITE
+from earmark.tasks.pipeline.fingerprint import file_digests, roots_digest
+from earmark.tasks.pipeline.intake import Intake
+from earmark.tasks.pipeline.media import audio_digest, clip_below
+from earmark.tasks.pipeline.mirror import present
+from earmark.tasks.pipeline.plan import Plan, make_plan
+from earmark.tasks.pipeline.preflight import Peek, require_folder
+from earmark.tasks.pipeline.progress import Work, working
+from earmark.tasks.pipeline.references import references_of
+from earmark.tasks.pipeline.step import Done, step
 from earmark.tasks.store.parquet import row_schema, write_rows
 from earmark.tasks.store.sql import connect, create_table, query
 from earmark.tasks.store.staging import Stage
@@ -38,11 +38,10 @@ from earmark.tasks.text.tag_words import (
     Lexicon,
     everyday_tags,
     list_files,
-    names_voices,
     runs_together,
-    vocal_tags,
     written,
 )
+from earmark.tasks.text.voices import calls_for_voices, names_voices
 
 TRACKS_COLUMNS = "row int64, track_id string, file string, has_audio bool"
 TRACK_TAGS_COLUMNS = "track int64, category string, tag string"
@@ -60,7 +59,7 @@ CaptionRow = tuple[str, str, str, bool, str]
 
 
 class Lists(NamedTuple):
-    """What was read of the inputs, each a Parquet file; `recalls` are those of another place, or of this build."""
+    """The imported inputs, each a Parquet file; `recalls` come from elsewhere, or from this build."""
 
     track_tags: Path
     lexicon: Path
@@ -71,20 +70,20 @@ class Lists(NamedTuple):
 
 
 def plan_build(config: MusicPrompts, store: Store, inputs: dict[str, str] | None = None) -> Plan:
-    """What a version would be made from; says whether there is anything to build.
+    """Plan a version from its inputs; report whether there is anything to build.
 
     Raises:
         ConfigError: the config excludes a tag of the wrong form, or keeps from another corpus.
-        StoreError: a version that the config names is not in the store.
+        StoreError: a version in the config is not in the store.
     """
     if config.keep is not None and config.keep.partition("@")[0] != CORPUS.name:
         raise ConfigError(f"keep: expected a version of {CORPUS.name}, such as {CORPUS.name}@v1, found '{config.keep}'")
     digest = partial(digest_inputs, config, store)
-    return make_plan(CORPUS, config, store, digest, inputs=inputs, prompts=prompt_digests(config))
+    return make_plan(CORPUS, config, store, digest, inputs=inputs, asks=[VERIFY, WRITE])
 
 
 def digest_inputs(config: MusicPrompts, store: Store) -> dict[str, str]:
-    """SHA-256 of every list, of the reviewed words, and of the audio that a judge would hear."""
+    """Return the SHA-256 of every list, of the reviewed words, and of the audio for a judge."""
     named = {"tracks": config.tracks, "synonyms": config.synonyms, "recalls": config.recalls}
     named |= {f"captions {one.name}": one.file for one in config.captions}
     files = [(f"{what}: {without_place(name)}", config.path(name)) for what, name in named.items() if name]
@@ -101,7 +100,7 @@ def digest_inputs(config: MusicPrompts, store: Store) -> dict[str, str]:
 
 
 def peeks(config: MusicPrompts) -> Iterator[Peek]:
-    """What is looked at before a build starts: each list, and the folder that a judge would hear."""
+    """Return the inputs read before a build starts: each list, and the judge's folder of audio."""
     lists = tuple(config.path(name) for name in (config.tracks, config.synonyms) if name)
     yield Peek(without_place(config.tracks), partial(_read_tracks, config), lists=lists)
     for one in config.captions:
@@ -116,7 +115,7 @@ def peeks(config: MusicPrompts) -> Iterator[Peek]:
 
 
 def verified_clips(config: MusicPrompts, names: Iterable[str]) -> list[Path | AudioFault]:
-    """The files of tracks that a judge would hear, or why they are not opened."""
+    """Return the files of the judge's tracks, or the faults of unreadable ones."""
     assert config.verification is not None
     root = Root(config.path(config.verification.audio), config.verification.links)
     return [clip_below(root, name) for name in names]
@@ -124,10 +123,10 @@ def verified_clips(config: MusicPrompts, names: Iterable[str]) -> list[Path | Au
 
 @step("import", unit="list rows", label="")
 def import_lists(stage: Stage, config: MusicPrompts) -> Done[Lists]:
-    """Read the track list and the caption sets, and count which captions name which tags.
+    """Read the track list and the caption sets, and count the captions naming each tag.
 
     Raises:
-        InputError: a file is missing or is not what it should be.
+        InputError: a file is missing or invalid.
     """
     intake = Intake(references_of(config, stage.store))
     lists = Lists(*(stage.work / f"{name}.parquet" for name in Lists._fields))
@@ -151,17 +150,17 @@ def import_lists(stage: Stage, config: MusicPrompts) -> Done[Lists]:
 
 
 def lexicon_of(config: MusicPrompts, tracks: Iterable[Track]) -> list[tuple[Any, ...]]:
-    """Every tag of the tracks, how it is written, and what the reviewed lists and the config say of it."""
+    """Return every tag of the tracks, its written form, and its marks in the reviewed lists and the config."""
     tags = sorted({tag for track in tracks for tag in track.tags})
     excluded = {Tag(category, name) for category, names in config.pool.exclude.items() for name in names}
     return [
-        (*tag, written(tag), vocal_tags().get(tag), tag in everyday_tags(), tag in excluded, runs_together(tag))
+        (*tag, written(tag), calls_for_voices(tag), tag in everyday_tags(), tag in excluded, runs_together(tag))
         for tag in tags
     ]
 
 
 def _sampled(config: MusicPrompts, rows: list[tuple[Any, ...]], tags: list[tuple[Any, ...]]) -> list[dict[str, Any]]:
-    """For each popular tag, the tracks that a judge would be asked about: those with audio that come first by hash."""
+    """Sample tracks for each popular tag for the judge: the first with audio by hash."""
     if config.verification is None:
         return []
     with connect(Path()) as connection:
@@ -198,7 +197,7 @@ def _recalls(config: MusicPrompts) -> Iterator[Recall | Reject | Note]:
 def _captions(
     stage: Stage, config: MusicPrompts, tags: list[Tag], work: Work, intake: Intake
 ) -> tuple[list[CaptionRow], Counter[Tag]]:
-    """Every caption, and in how many each tag is named."""
+    """Return every caption, and the number of captions naming each tag."""
     lexicon = Lexicon(tags)
     rows: list[CaptionRow] = []
     mentions: Counter[Tag] = Counter()
@@ -213,13 +212,13 @@ def _captions(
     return rows, mentions
 
 
-def _file_captions(config: MusicPrompts, captions: CaptionSet) -> Iterator[Caption | Reject | Note]:
+def _file_captions(config: MusicPrompts, captions: CaptionSet) -> Iterator[ListedCaption | Reject | Note]:
     assert captions.file is not None
     return read_captions(config.path(captions.file), captions.file)
 
 
-def _version_captions(store: Store, captions: CaptionSet) -> Iterator[Caption]:
-    """Captions of a version of `captions`, in the order of its table.
+def _version_captions(store: Store, captions: CaptionSet) -> Iterator[ListedCaption]:
+    """Yield captions of a version of `captions`, in the order of its table.
 
     Raises:
         StoreError: the version has no table `captions` with the columns clip_id, pipeline, segment, text and source.
@@ -239,7 +238,7 @@ def _version_captions(store: Store, captions: CaptionSet) -> Iterator[Caption]:
                     line += 1
                     if captions.pipeline in (None, row["pipeline"]):
                         item = f"{row['clip_id']}/{row['pipeline']}/{row['segment']}"
-                        yield Caption(item, row["text"], f"{version.corpus}@{version.name}", line, row["source"])
+                        yield ListedCaption(item, row["text"], f"{version.corpus}@{version.name}", line, row["source"])
 
 
 def _watched(rows: Iterable[Any], work: Work) -> Iterator[Any]:

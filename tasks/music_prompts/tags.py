@@ -1,4 +1,4 @@
-"""`music-prompts`: which tags prompts may use. A judge listens to their tracks; four criteria decide."""
+"""Choose the tags for prompts: a judge listens to their tracks; four criteria decide."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ import duckdb
 
 from earmark.schemas.music_prompts import COOCCURRENCE, TAGS, MusicPrompts
 from earmark.schemas.tables import UNSPLIT
+from earmark.tasks.annotation.answers import says_yes
 from earmark.tasks.audio.probe import AudioFault
-from earmark.tasks.build.ask import Asker, GivenUp, Row
-from earmark.tasks.build.media import media_index
-from earmark.tasks.build.rows import A_SHARD, Rows, keep_rows, read_rows
-from earmark.tasks.build.step import Account, Done, step
-from earmark.tasks.build.walk import Walked, walk
 from earmark.tasks.importers.rows import Reject
 from earmark.tasks.music_prompts.asking import VERIFY
 from earmark.tasks.music_prompts.sources import RECALLS_SCHEMA, Lists, verified_clips
+from earmark.tasks.pipeline.ask import Asker, GivenUp, Row
+from earmark.tasks.pipeline.media import media_index
+from earmark.tasks.pipeline.rows import A_SHARD, Rows, keep_rows, read_rows
+from earmark.tasks.pipeline.step import Account, Done, step
+from earmark.tasks.pipeline.walk import Walked, walk
 from earmark.tasks.store.parquet import write_rows
 from earmark.tasks.store.sql import connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
 
-HEARD = 0.5  # a judge hears a tag if it gives yes the larger probability
 UNVERIFIED = "tags are not verified: no judge was asked whether tracks sound like their tags"
 
 
 @step("questions", label="choose tags to verify")
 def choose_questions(stage: Stage, config: MusicPrompts, lists: Lists) -> Done[Rows]:
-    """Choose what a judge is asked: tags that the other criteria let pass, each on a sample of its tracks.
+    """Choose the judge's questions: tags passing the other criteria, each on a sample of its tracks.
 
     Returns:
         Rows of `questions.sql`, each with `clip_sha256` and `duration_s` of its file, or `reason` and `detail` of its
@@ -57,12 +57,12 @@ async def verify_tag(asker: Asker[MusicPrompts], row: Row) -> bool:
     if "reason" in row:
         raise GivenUp("verify", row["reason"], row["detail"])
     answer = await asker(VERIFY, row)
-    return bool(answer["p_yes"] >= HEARD)
+    return says_yes(answer["p_yes"])
 
 
 @step("verify", unit="tags on tracks", label="")
 def count_recalls(stage: Stage, config: MusicPrompts, lists: Lists, verified: Walked) -> Done[Lists]:
-    """The lists with the number of tracks with and without it on which each tag is heard; no answer is a reject."""
+    """Count the tracks, with and without each tag, on which the judge hears it; reject unanswered questions."""
     assert config.verification is not None
     questions = read_rows(verified.source)
     counts: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0, 0])  # in the order of RECALLS_SCHEMA
@@ -89,7 +89,7 @@ def count_recalls(stage: Stage, config: MusicPrompts, lists: Lists, verified: Wa
 
 @step("tags", unit="tags", label="choose tags")
 def choose_tags(stage: Stage, config: MusicPrompts, lists: Lists) -> Done[None]:
-    """Write the published tables `tags` and `cooccurrence`; a tag outside the pool is a reject with its criterion."""
+    """Write the published tables `tags` and `cooccurrence`; reject tags outside the pool with their criterion."""
     verified = config.verification is not None or config.recalls is not None
     with connect(stage.work / "spill") as connection:
         open_lists(connection, lists)
@@ -107,14 +107,14 @@ def choose_tags(stage: Stage, config: MusicPrompts, lists: Lists) -> Done[None]:
 
 
 def open_lists(connection: duckdb.DuckDBPyConnection, lists: Lists) -> None:
-    """Make views of what the import left."""
+    """Create views of the import's files."""
     for name, path in lists._asdict().items():
         view_parquet(connection, name, [path])
     connection.execute(query("music_prompts/wilson"))
 
 
 def judge_tags(connection: duckdb.DuckDBPyConnection, config: MusicPrompts, *, verified: bool) -> dict[str, Any]:
-    """Create the table `tags` from the views of `open_lists`; the parameters that it was made with."""
+    """Create the table `tags` from the views of `open_lists`; return its parameters."""
     params = {
         "popularity": config.pool.popularity,
         "mentions": config.pool.mentions,

@@ -1,4 +1,4 @@
-"""`music-prompts`: prompts are written in rounds, and what passed its checks becomes the published tables."""
+"""Write prompts in rounds, and publish those passing their checks."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ import pyarrow.parquet as pq
 from earmark.schemas.music_prompts import PROMPTS, SHOTS, SPLIT_OF, TRIPLETS, MusicPrompts
 from earmark.schemas.tables import UNSPLIT
 from earmark.tasks.annotation.backend import Media
-from earmark.tasks.build.ask import Asker, GivenUp, Row
-from earmark.tasks.build.references import references_of
-from earmark.tasks.build.rows import Rows, keep_rows
-from earmark.tasks.build.step import Account, Done, step
-from earmark.tasks.build.walk import Walked, walk
 from earmark.tasks.music_prompts.asking import WRITE, checked_prompt, taxonomy, text_of
-from earmark.tasks.music_prompts.drawing import Drawn
+from earmark.tasks.music_prompts.drawing import PromptInputs
+from earmark.tasks.pipeline.ask import Asker, GivenUp, Row
+from earmark.tasks.pipeline.references import references_of
+from earmark.tasks.pipeline.rows import Rows, keep_rows
+from earmark.tasks.pipeline.step import Account, Done, step
+from earmark.tasks.pipeline.walk import Walked, walk
 from earmark.tasks.store.parquet import row_schema
 from earmark.tasks.store.sql import by_split, connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
@@ -35,10 +35,10 @@ ANSWERED = row_schema(
 FAILED = row_schema("triplet_id string, reason string, detail string")
 
 
-def write_prompts(stage: Stage, config: MusicPrompts, drawn: Drawn) -> list[Walked]:
-    """Have prompts written round by round: triplets that were given up are replaced by the next ones of their stratum.
+def write_prompts(stage: Stage, config: MusicPrompts, drawn: PromptInputs) -> list[Walked]:
+    """Write prompts round by round, replacing triplets given up by the next of their stratum.
 
-    However often a build is interrupted, the prompts are those of the first triplets in the queue that can be had: the
+    However often a build is interrupted, the prompts are those of the first usable triplets in the queue: the
     rounds of an interrupted run begin anew, with its answers from the ledger.
     """
     shutil.rmtree(stage.work / write_prompt.name, ignore_errors=True)
@@ -51,16 +51,16 @@ def write_prompts(stage: Stage, config: MusicPrompts, drawn: Drawn) -> list[Walk
     raise AssertionError("a queue ends")
 
 
-def plan_round(stage: Stage, drawn: Drawn, rounds: Sequence[Walked]) -> Rows:
-    """The triplets to be written for next: as many of each stratum as still lack a prompt, in the queue's order."""
+def plan_round(stage: Stage, drawn: PromptInputs, rounds: Sequence[Walked]) -> Rows:
+    """Return the next round's triplets: as many of each stratum as still lack a prompt, in the queue's order."""
     with connect(stage.work / "spill") as connection:
         open_written(connection, drawn, rounds)
         triplets = connection.sql(query("music_prompts/round"), params={"lexicon": str(drawn.lexicon)}).to_arrow_table()
     return keep_rows(stage, f"round-{len(rounds):03d}", triplets, TRIPLETS_A_SHARD)
 
 
-def open_written(connection: duckdb.DuckDBPyConnection, drawn: Drawn, rounds: Sequence[Walked]) -> None:
-    """Make views of what was drawn, and of what was answered and what failed in all rounds so far."""
+def open_written(connection: duckdb.DuckDBPyConnection, drawn: PromptInputs, rounds: Sequence[Walked]) -> None:
+    """Create views of the draw, and of the answers and failures in all rounds so far."""
     for name in ("queue", "shots", "strata", "captions"):
         view_parquet(connection, name, [getattr(drawn, name)])
     answered = [result for walked in rounds for _, result in walked.results()]
@@ -74,8 +74,8 @@ def open_written(connection: duckdb.DuckDBPyConnection, drawn: Drawn, rounds: Se
 
 @contextmanager
 def with_lexicon(stage: Stage, config: MusicPrompts, triplets: list[Row], media: Media | None) -> Iterator[list[Row]]:
-    """Give each triplet the word forms of the whole taxonomy, by which prompts are checked, in place of their file; and
-    what no prompt may repeat."""
+    """Give each triplet, in place of their file, the word forms of the whole taxonomy for checking prompts; and the
+    texts no prompt may repeat."""
     lexicon = taxonomy(Path(triplets[0]["lexicon"]))
     references = references_of(config, stage.store)
     yield [{**triplet, "lexicon": lexicon, "references": references} for triplet in triplets]
@@ -83,7 +83,7 @@ def with_lexicon(stage: Stage, config: MusicPrompts, triplets: list[Row], media:
 
 @walk("write", asks=[WRITE], label="write prompts", opened=with_lexicon)
 async def write_prompt(asker: Asker[MusicPrompts], triplet: Row) -> Row:
-    """Have a prompt written that names the triplet's tags, and nothing that it should not: a row of `ANSWERED`."""
+    """Have a prompt written naming the triplet's tags and no others; return a row of `ANSWERED`."""
     if triplet["unnatural"]:
         names = ", ".join(f"'{name}'" for name in triplet["unnatural"])
         raise GivenUp("prompts", "unnatural_words", f"expected tags as a person writes them, found {names}")
@@ -104,8 +104,8 @@ async def write_prompt(asker: Asker[MusicPrompts], triplet: Row) -> Row:
 
 
 @step("prompts", unit="triplets", follows="triplets", table=PROMPTS.name, label="keep prompts that passed", final=True)
-def keep_prompts(stage: Stage, config: MusicPrompts, drawn: Drawn, rounds: list[Walked]) -> Done[None]:
-    """Write the published tables `prompts`, `triplets` and `shots`; triplets without a prompt are rejects."""
+def keep_prompts(stage: Stage, config: MusicPrompts, drawn: PromptInputs, rounds: list[Walked]) -> Done[None]:
+    """Write the published tables `prompts`, `triplets` and `shots`; reject triplets without a prompt."""
     with connect(stage.work / "spill") as connection:
         open_written(connection, drawn, rounds)
         triplets = by_split(connection, query("music_prompts/triplets"), {"keep": config.keep})

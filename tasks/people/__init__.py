@@ -1,1 +1,1 @@
-"""Studies with people: who hears what, the page that asks, and what comes back. No Prefect."""
+"""Run studies with people: assign clips, write pages, read answers. No Prefect."""

@@ -1,4 +1,4 @@
-"""What annotators hand back: read, checked against the plan, and turned into votes or ratings."""
+"""Read annotators' answer files, check them against the plan, and turn them into votes or ratings."""
 
 from __future__ import annotations
 
@@ -14,57 +14,59 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter, ValidationError
 
 from earmark.schemas.errors import InputError
-from earmark.schemas.study import ANSWERS, PLAN, Answer, AnswerFile, Page, StudyPlan, Trial
+from earmark.schemas.study import ANSWERS, PLAN, AnnotatorPage, AnswerFile, ScreenAnswer, StudyPlan, Trial
 from earmark.tasks.evaluation.agreement import alpha
 
 MOST_BYTES = 8 << 20
-_ANSWERS = TypeAdapter(dict[str, Answer])
+TRIAL_BYTES = 32 << 10  # of a trial's answer: its longest feedback takes 12,000, twice quoted 24,000
+MOST_FEEDBACK = 2000  # characters, like the page's limit
+_ANSWERS = TypeAdapter(dict[str, ScreenAnswer])
 Row = dict[str, Any]
 
 
 class Returned(NamedTuple):
-    """The answers of one page."""
+    """Answers of a page."""
 
     page: str  # its name
-    file: str  # where they were read
-    answers: Mapping[str, Answer]  # by trial
+    file: str  # the file's name
+    answers: Mapping[str, ScreenAnswer]  # by trial
 
 
-class Progress(NamedTuple):
-    """How one annotator does."""
+class AnnotatorProgress(NamedTuple):
+    """Progress of an annotator."""
 
     page: str
     done: int  # trials answered
     trials: int  # trials of the page
     known_right: int  # known pairs answered as expected
     known: int  # known pairs answered
-    repeats_same: int  # questions of repeated pairs answered as the first time
+    repeats_same: int  # questions of repeated pairs with the first answer again
     repeats: int  # questions of repeated pairs answered twice
     median_s: float | None  # seconds spent on a trial
     fails: bool  # whether more known pairs than allowed are wrong
 
 
 def read_plan(folder: Path) -> StudyPlan:
-    """The plan of a study's folder.
+    """Return the plan of a study's folder.
 
     Raises:
-        InputError: there is none, or it was changed.
+        InputError: the plan is missing or was changed.
     """
     try:
         return StudyPlan.model_validate_json((folder / PLAN).read_bytes())
     except OSError:
         raise InputError(
-            f"{folder}: expected a study's folder with {PLAN}; start one with `earmark study start`"
+            f"{folder}: expected a study's folder with {PLAN}; start one with `earmark people study start`"
         ) from None
     except ValidationError as error:
         raise InputError(f"{folder / PLAN}: not a plan of this release: {error.errors()[0]['msg']}") from None
 
 
 def parse_answers(plan: StudyPlan, content: bytes, name: str) -> Returned:
-    """Check one returned file, which messages call by the name.
+    """Check a returned file; messages call it `name`.
 
     Raises:
-        InputError: it is no answer file, belongs to another study, was changed, or answers what was not asked.
+        InputError: it is not an answer file, belongs to another study, was changed, or has answers to other questions.
     """
     try:
         file = AnswerFile.model_validate_json(content)
@@ -85,12 +87,20 @@ def parse_answers(plan: StudyPlan, content: bytes, name: str) -> Returned:
     for trial, answer in answers.items():
         if trial not in trials:
             raise InputError(f"{name}: answers a trial that page {page.name} does not have")
-        if fault := _fault(plan, answer):
+        if fault := _fault(plan, page, trial, answer):
             raise InputError(f"{name}: trial {trial}: {fault}")
     return Returned(page.name, name, answers)
 
 
-def _fault(plan: StudyPlan, answer: Answer) -> str | None:
+def _fault(plan: StudyPlan, page: AnnotatorPage, name: str, answer: ScreenAnswer) -> str | None:
+    fields = {"feedback", *plan.questions, *(f"confidence_{question}" for question in plan.questions)}
+    if unknown := sorted(answer.response.keys() - fields):
+        return f"expected answers to {', '.join(plan.questions)}, found a field {unknown[0][:40]!r}"
+    if len(answer.response.get("feedback", "")) > MOST_FEEDBACK:
+        return f"expected at most {MOST_FEEDBACK} characters of feedback, found {len(answer.response['feedback'])}"
+    letters = next(trial.clips.keys() for trial in page.trials if trial.id == name)
+    if letters and (unknown := sorted(answer.heard_s.keys() - letters)):
+        return f"expected seconds of the clips {', '.join(sorted(letters))}, found those of {unknown[0][:40]!r}"
     for question in plan.questions:
         if (value := answer.response.get(question)) not in plan.choices:
             return f"expected one of {', '.join(plan.choices)} for {question}, found {str(value)[:40]!r}"
@@ -101,11 +111,8 @@ def _fault(plan: StudyPlan, answer: Answer) -> str | None:
 
 
 def read_answers(plan: StudyPlan, folder: Path, files: Iterable[Path]) -> tuple[list[Returned], list[str]]:
-    """The answers in a study's folder and in further files, by page, and one line for each file that is refused.
-
-    The same answers twice count once; of two files of one page of which one goes on with the other, the longer counts;
-    two that contradict each other are both refused.
-    """
+    """Return the answers in a study's folder and further files, by page, and a line for each refused file. Equal files
+    count once; if a file continues another of its page, the longer counts; contradicting files are all refused."""
     kept: dict[str, Returned] = {}
     refused, contradicted = [], set()
     for path in [*sorted((folder / ANSWERS).glob("*.json")), *files]:
@@ -130,13 +137,13 @@ def _goes_on(longer: Returned, shorter: Returned) -> bool:
     return all(longer.answers.get(trial) == answer for trial, answer in shorter.answers.items())
 
 
-def progress_of(plan: StudyPlan, returned: Iterable[Returned]) -> list[Progress]:
-    """How far each page is, and how its annotator does in the checks."""
+def progress_of(plan: StudyPlan, returned: Iterable[Returned]) -> list[AnnotatorProgress]:
+    """Return each page's progress, and its annotator's results in the checks."""
     by_page = {one.page: one.answers for one in returned}
     return [_progress(plan, page, by_page.get(page.name, {})) for page in plan.pages]
 
 
-def _progress(plan: StudyPlan, page: Page, answers: Mapping[str, Answer]) -> Progress:
+def _progress(plan: StudyPlan, page: AnnotatorPage, answers: Mapping[str, ScreenAnswer]) -> AnnotatorProgress:
     firsts = {frozenset(trial.clips.values()): trial for trial in page.trials if trial.kind == "pair"}
     known = right = twice = same = 0
     for trial in page.trials:
@@ -151,7 +158,7 @@ def _progress(plan: StudyPlan, page: Page, answers: Mapping[str, Answer]) -> Pro
             before = answers[first.id].response
             twice += len(plan.questions)
             same += sum(_clip(trial, given[one]) == _clip(first, before[one]) for one in plan.questions)
-    return Progress(
+    return AnnotatorProgress(
         page=page.name,
         done=len(answers),
         trials=len(page.trials),
@@ -165,19 +172,20 @@ def _progress(plan: StudyPlan, page: Page, answers: Mapping[str, Answer]) -> Pro
 
 
 def _clip(trial: Trial, value: str) -> str:
-    """What was preferred: a generation's id, or the answer itself if it names none."""
+    """Return the preferred generation's id, or the answer itself if it names none."""
     return trial.clips.get(value, value)
 
 
 def usable(plan: StudyPlan, returned: Iterable[Returned]) -> list[Returned]:
-    """The answers of annotators who do not fail their checks."""
+    """Return the answers of annotators who pass their checks."""
     kept = list(returned)
     failed = {one.page for one in progress_of(plan, kept) if one.fails}
     return [one for one in kept if one.page not in failed]
 
 
 def votes_of(plan: StudyPlan, returned: Iterable[Returned]) -> list[Row]:
-    """Answers as rows: of `pairs` in the layout `votes` of `human-preferences`, of `ratings` one row a clip.
+    """Return answers as rows: for `pairs` in the layout `votes` of `human-preferences`, for `ratings` a row for each
+    clip.
 
     Repeats and known pairs are checks, not votes.
 
@@ -185,7 +193,7 @@ def votes_of(plan: StudyPlan, returned: Iterable[Returned]) -> list[Row]:
         InputError: the plan is an audit's.
     """
     if plan.kind == "audit":
-        raise InputError(f"{plan.study} is an audit; read it with `earmark audit read`")
+        raise InputError(f"{plan.study} is an audit; read it with `earmark people audit read`")
     rows = []
     for one in returned:
         page = next(page for page in plan.pages if page.name == one.page)
@@ -195,11 +203,11 @@ def votes_of(plan: StudyPlan, returned: Iterable[Returned]) -> list[Row]:
     return rows
 
 
-def _row(plan: StudyPlan, page: Page, trial: Trial, answer: Answer) -> Row:
+def _row(plan: StudyPlan, page: AnnotatorPage, trial: Trial, answer: ScreenAnswer) -> Row:
     prompt = plan.prompts[trial.prompt_id]
     common = {
         "vote_id": hashlib.sha256(f"{page.key}/{trial.id}".encode()).hexdigest()[:16],
-        "annotator": f"{plan.study}-{page.name}-{page.key[:8]}",  # another start of the same study has other people
+        "annotator": f"{plan.study}-{page.name}-{page.key[:8]}",  # a restarted study has other annotators
         "prompt_id": trial.prompt_id,
         "text": prompt.text,
         "lyrics": prompt.lyrics,
@@ -222,7 +230,7 @@ def _row(plan: StudyPlan, page: Page, trial: Trial, answer: Answer) -> Row:
 
 
 def agreement_of(plan: StudyPlan, returned: Iterable[Returned]) -> dict[str, float | None]:
-    """Krippendorff's nominal alpha of each question over pairs with two votes or more; None where it is not defined."""
+    """Return Krippendorff's nominal alpha of each question over pairs with at least two votes; None if undefined."""
     counts: dict[str, dict[frozenset[str], Counter[str]]] = {one: defaultdict(Counter) for one in plan.questions}
     trials = {trial.id: trial for page in plan.pages for trial in page.trials if trial.kind == "pair"}
     for one in returned:
@@ -234,10 +242,10 @@ def agreement_of(plan: StudyPlan, returned: Iterable[Returned]) -> dict[str, flo
 
 
 def _table(by_pair: Mapping[frozenset[str], Counter[str]]) -> list[list[int]]:
-    """Votes by pair and choice: one clip, the other, neither.
+    """Return votes by pair and choice: first clip, second clip, neither.
 
-    Which clip is "one" is drawn by hash: in the order of ids, all votes would fall on one choice wherever the better
-    models' ids come first, and alpha would not be defined.
+    A hash decides the order of the clips: in the order of ids, all votes would fall on one choice if the better models'
+    ids come first, and alpha would be undefined.
     """
     rows = []
     for pair, votes in by_pair.items():
@@ -247,13 +255,13 @@ def _table(by_pair: Mapping[frozenset[str], Counter[str]]) -> list[list[int]]:
 
 
 def lines_of(rows: Iterable[Row]) -> str:
-    """Rows as JSON lines."""
+    """Return rows as JSON lines."""
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
 def mean_opinions(plan: StudyPlan, returned: Iterable[Returned]) -> list[Row]:
-    """Ratings by system and question: mean, and a 95 % interval over annotators' own means (Student's t)."""
-    from scipy.stats import t  # here: loading it takes longer than most commands
+    """Return ratings by system and question: mean, and a 95 % interval over annotators' own means (Student's t)."""
+    from scipy.stats import t  # imported here: loading takes longer than most commands
 
     by_cell: dict[tuple[str, str], dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for row in votes_of(plan, returned):

@@ -1,4 +1,4 @@
-"""What an audit says: how often reviewers give a row's own label, by label and stratum, and which rows they contest."""
+"""Summarise an audit: reviewers' confirmation of rows' labels by label and stratum, and the contested rows."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ VERDICTS = ("confirmed", "refuted", "disputed", "unsure")
 
 
 class Verdict(NamedTuple):
-    """What reviewers say of one row."""
+    """Verdict of reviewers on a row."""
 
     row: str  # its id
-    label: str  # what the version says
-    stratum: str  # its value in the column that rows were drawn by
+    label: str  # its label in the version
+    stratum: str  # its value in the stratifying column
     answers: Mapping[str, str]  # by reviewer, in the version's words
-    # `confirmed` if most of those who could tell give the label, `refuted` if most give one other, `disputed` if no
-    # answer has most, `unsure` if nobody could tell
+    # of the answers other than unsure: `confirmed` if the most frequent is the label, `refuted` if it is another,
+    # `disputed` if two are most frequent; `unsure` without any
     verdict: str
     instead: str  # the other answer of a refuted row
-    why: str  # what they wrote beside their answers, by reviewer; empty where nobody did
+    why: str  # remarks beside their answers, by reviewer; may be empty
 
 
 def verdicts(plan: StudyPlan, returned: Iterable[Returned]) -> list[Verdict]:
-    """One verdict for each row that somebody answered.
+    """Return a verdict for each answered row.
 
     Raises:
-        InputError: the plan is no audit's.
+        InputError: the plan is not an audit's.
     """
     audited = _audited(plan)
     answers: dict[str, dict[str, str]] = defaultdict(dict)
@@ -59,12 +59,12 @@ def verdicts(plan: StudyPlan, returned: Iterable[Returned]) -> list[Verdict]:
 
 def _audited(plan: StudyPlan) -> Audited:
     if plan.audited is None:
-        raise InputError(f"{plan.study} is a study; read it with `earmark study status`")
+        raise InputError(f"{plan.study} is a study; read it with `earmark people study status`")
     return plan.audited
 
 
 def _named(audited: Audited, trial: Trial, value: str) -> str:
-    """An answer in the version's words: a letter of the page stands for a side."""
+    """Return an answer in the version's terms: a letter of the page stands for a side."""
     shown = reversed(audited.sides) if trial.swapped else audited.sides
     return dict(zip(("a", "b"), shown, strict=True)).get(value, value)
 
@@ -80,12 +80,12 @@ def _verdict(label: str, answers: Mapping[str, str]) -> tuple[str, str]:
 
 
 def summary(plan: StudyPlan, rows: list[Verdict]) -> dict[str, Any]:
-    """Precision of each label and stratum with Wilson's interval, of the whole version, and the reviewers' agreement.
+    """Return the precision of each label and stratum and of the whole version, and the reviewers' agreement.
 
-    Precision is the share of confirmed rows among those that somebody could tell; a disputed row is not confirmed. Rows
-    are drawn one of each label and stratum in turn, so the figure of the whole weighs each cell by its rows in the
-    version; its interval joins those of the cells (Zou and Donner 2008, "MOVER"). `alone` is how often one reviewer
-    alone gives the label, by stratum and in the whole: what people reach where models are measured on the same rows.
+    Precision, with Wilson's interval, is the share of confirmed rows among rows not unsure; a disputed row is not
+    confirmed. Rows are drawn from labels and strata in turn, so the overall figure weighs each cell by its rows in the
+    version; its interval joins the cells' (Zou and Donner 2008, "MOVER"). `alone` is the rate of single reviewers
+    giving the label, by stratum and overall: the human counterpart of models measured on the same rows.
     """
     audited = _audited(plan)
     cells: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
@@ -119,10 +119,8 @@ def _precision(counts: Mapping[str, int]) -> Mapping[str, float | None]:
 
 
 def _alone(rows: list[Verdict], totals: Mapping[str, int]) -> list[dict[str, Any]]:
-    """The share of right answers by stratum, then of all; who could not tell was not right.
-
-    A row counts once however many answered it: answers to one row hang together, and the interval must not ignore it.
-    """
+    """Return the share of right answers by stratum, then of all; unsure answers count as wrong. A row counts once for
+    any number of answers: answers to a row are not independent, and the interval must respect this."""
     shares: dict[tuple[str, str], list[float]] = defaultdict(list)
     for one in rows:
         right = sum(answer == one.label for answer in one.answers.values())
@@ -137,7 +135,7 @@ def _alone(rows: list[Verdict], totals: Mapping[str, int]) -> list[dict[str, Any
 
 
 def _wilson(right: float, of: int) -> dict[str, float]:
-    """A share with its interval of 95 % (Wilson 1927), of a number that need not be whole."""
+    """Return a share with its 95 % interval (Wilson 1927), for a possibly fractional count."""
     share, z2 = right / of, 1.959963984540054**2
     middle = share + z2 / (2 * of)
     half = (z2 * (share * (1 - share) / of + z2 / (4 * of * of))) ** 0.5
@@ -157,14 +155,14 @@ def _overall(table: list[dict[str, Any]]) -> dict[str, float | None]:
 
 
 def _agreement(rows: Iterable[Verdict]) -> float | None:
-    """Krippendorff's nominal alpha over rows that two or more could tell; None where it is not defined."""
+    """Return Krippendorff's nominal alpha over rows, without unsure answers; None if undefined."""
     tables = [Counter(value for value in one.answers.values() if value != UNSURE) for one in rows]
     values = sorted({value for counts in tables for value in counts})
     return alpha([[counts[value] for value in values] for counts in tables] or [[0]])
 
 
 def write_record(folder: Path, facts: Mapping[str, Any], rows: Iterable[Verdict]) -> None:
-    """Write `audit.json`, and `rows.csv` with every audited row, to withdraw or relabel what is refuted."""
+    """Write `audit.json`, and `rows.csv` with every audited row, to withdraw or relabel refuted ones."""
     with building(folder, force=True, record=RECORD) as place:
         write_facts(place, RECORD, facts)
         with (place / ROWS).open("w", encoding="utf-8", newline="") as file:

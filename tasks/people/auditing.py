@@ -1,8 +1,5 @@
-"""Audits: people answer rows of a version as a model is asked, without the labels, and the labels are counted.
-
-The rows, what is shown of them and what is true come from the corpus's evaluations: what can be asked of a model can be
-asked of a person.
-"""
+"""Start audits: people answer a version's rows like a model, without its labels, to check these. Rows, shown columns
+and labels come from the corpus's evaluations: any question for a model suits a person."""
 
 from __future__ import annotations
 
@@ -17,11 +14,11 @@ from typing import Any
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import StoreError
 from earmark.schemas.evaluations import Evaluation, Mode, names_image
-from earmark.schemas.study import PAGES, PLAN, Audited, Page, StudyPlan, Trial
+from earmark.schemas.study import PAGES, PLAN, AnnotatorPage, Audited, StudyPlan, Trial
 from earmark.schemas.views import names_clip
 from earmark.tasks.evaluation.asking import swapped_sides
-from earmark.tasks.evaluation.samples import LETTERS, Part, Samples, find_evaluation, select_samples
-from earmark.tasks.exports.clips import Clip, clip_files
+from earmark.tasks.evaluation.samples import LETTERS, SamplePart, Samples, find_evaluation, select_samples
+from earmark.tasks.exports.clips import ClipFile, clip_files
 from earmark.tasks.exports.folder import building
 from earmark.tasks.people.choosing import LETTERS as SIDES
 from earmark.tasks.people.choosing import page_names, shared
@@ -35,15 +32,15 @@ _MAGIC = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "imag
 
 
 @dataclass(frozen=True)
-class AuditWish:
-    """What is audited."""
+class AuditOptions:
+    """Options of an audit."""
 
-    evaluation: str | None = None  # whose samples and labels; None for a corpus's only one
-    rows: int = 100  # how many, one of each label and stratum in turn
+    evaluation: str | None = None  # source of samples and labels; None for a corpus's only evaluation
+    rows: int = 100  # number of rows, drawn from labels and strata in turn
     reviewers: int = 2  # people who answer each row
     pages: int = 2  # people in all
-    stratify: str | None = None  # one of the evaluation's groups; None for none
-    # only this split; None for those that are held out, where there are any; `all` for every row
+    stratify: str | None = None  # a group of the evaluation, or None
+    # the split; None for the held-out splits, if any; `all` for every row
     split: str | None = None
     language: str | None = None  # only rows of this language
     seed: int = 17  # of every choice
@@ -51,18 +48,18 @@ class AuditWish:
     roots: tuple[Path, ...] = ()  # folders to look through for clips that moved
 
 
-def start_audit(version: Version, corpus: Corpus, store: Store, wish: AuditWish, folder: Path) -> StudyPlan:
-    """Draw rows and write a page for each reviewer, below an absolute folder that is empty or does not exist.
+def start_audit(version: Version, corpus: Corpus, store: Store, wish: AuditOptions, folder: Path) -> StudyPlan:
+    """Draw rows and write a page for each reviewer, below an absolute folder, empty or new.
 
     Raises:
-        StoreError: no such evaluation or column, no rows, or the folder is not free.
+        StoreError: the evaluation or column is unknown, there are no rows, or the folder is not free.
         InputError: clips are missing or cannot be played.
     """
     evaluation = find_evaluation(corpus, wish.evaluation)
     mode = _mode(evaluation)
     if wish.stratify is not None and wish.stratify not in evaluation.groups:
         raise StoreError(f"--stratify {wish.stratify}: expected one of {', '.join(evaluation.groups) or 'none'}")
-    with select_samples(version, corpus, evaluation, Part(wish.split, wish.language)) as samples:
+    with select_samples(version, corpus, evaluation, SamplePart(wish.split, wish.language)) as samples:
         totals = _draw_rows(samples, mode, wish)
         rows = [row for batch in samples.batches(1000, [*samples.columns, "stratum"]) for row in batch]
         clips = clip_files(samples.clips(mode.columns), version, store, samples.folder, wish.roots)
@@ -95,7 +92,7 @@ def start_audit(version: Version, corpus: Corpus, store: Store, wish: AuditWish,
 
 
 def _mode(evaluation: Evaluation) -> Mode:
-    """The first way of asking that shows a whole sample."""
+    """Return the first of the evaluation's modes that shows a whole sample."""
     for mode in evaluation.modes:
         if mode.items is None and mode.each is None and evaluation.kind != "scalar":
             return mode
@@ -103,7 +100,7 @@ def _mode(evaluation: Evaluation) -> Mode:
 
 
 def _answers(evaluation: Evaluation, options: Sequence[str] = LETTERS) -> list[tuple[str, str]]:
-    """What can be answered, and how the page words it."""
+    """Return the possible answers with their words on the page."""
     match evaluation.kind:
         case "preference":
             words = [("a", "Clip A"), ("b", "Clip B"), ("tie", "Equal")]
@@ -114,10 +111,10 @@ def _answers(evaluation: Evaluation, options: Sequence[str] = LETTERS) -> list[t
     return [*words, (UNSURE, "I cannot tell")]
 
 
-def _draw_rows(samples: Samples, mode: Mode, wish: AuditWish) -> dict[str, int]:
-    """Leave only the drawn rows among the samples; the rows that there are, by label and stratum.
+def _draw_rows(samples: Samples, mode: Mode, wish: AuditOptions) -> dict[str, int]:
+    """Keep only the drawn rows among the samples; return the numbers of rows by label and stratum.
 
-    Rows whose clips or picture the version does not hold are not among them: nobody can hear or see them.
+    Rows without their clips or picture in the version are left out: nobody can hear or see them.
 
     Raises:
         StoreError: no row is left.
@@ -146,19 +143,19 @@ def _label(target: Any) -> str:
     return {"true": "yes", "false": "no"}.get(str(target).lower(), str(target))
 
 
-def _pages(evaluation: Evaluation, rows: Sequence[Mapping[str, Any]], wish: AuditWish) -> tuple[Page, ...]:
-    """The pages that show each row, in an order of each page's own."""
+def _pages(evaluation: Evaluation, rows: Sequence[Mapping[str, Any]], wish: AuditOptions) -> tuple[AnnotatorPage, ...]:
+    """Return the pages, with each row on several, in an order of each page's own."""
     names = page_names(max(wish.pages, wish.reviewers))
     mine = shared(rows, names, wish.reviewers, lambda name, row: _digits(wish, name, row["id"]))
     trials = {name: [_trial(evaluation, row, wish, name) for row in of_page] for name, of_page in mine.items()}
     return tuple(
-        Page(name=name, key=secrets.token_hex(16), trials=tuple(sorted(of_page, key=lambda trial: trial.id)))
+        AnnotatorPage(name=name, key=secrets.token_hex(16), trials=tuple(sorted(of_page, key=lambda trial: trial.id)))
         for name, of_page in trials.items()
         if of_page
     )
 
 
-def _trial(evaluation: Evaluation, row: Mapping[str, Any], wish: AuditWish, name: str) -> Trial:
+def _trial(evaluation: Evaluation, row: Mapping[str, Any], wish: AuditOptions, name: str) -> Trial:
     swapped = evaluation.kind == "preference" and _digits(wish, "letters", name, row["id"]) < "8"
     label = _label(row["target"])
     if evaluation.kind == "preference":
@@ -173,7 +170,7 @@ def _trial(evaluation: Evaluation, row: Mapping[str, Any], wish: AuditWish, name
     )
 
 
-def _digits(wish: AuditWish, *parts: str) -> str:
+def _digits(wish: AuditOptions, *parts: str) -> str:
     return hashlib.sha256("\0".join((str(wish.seed), *parts)).encode()).hexdigest()[:16]
 
 
@@ -182,8 +179,8 @@ def _write_pages(
     evaluation: Evaluation,
     mode: Mode,
     rows: Mapping[str, Mapping[str, Any]],
-    clips: Mapping[str, Clip],
-    wish: AuditWish,
+    clips: Mapping[str, ClipFile],
+    wish: AuditOptions,
     folder: Path,
 ) -> None:
     folder.mkdir(parents=True)
@@ -207,7 +204,7 @@ INTRO = (
 
 
 def _shown(mode: Mode, row: Mapping[str, Any], *, swapped: bool) -> dict[str, Any]:
-    """What a model would get, under the columns' names."""
+    """Return a model's input, by the columns' names."""
     values = {column: row[column] for column in mode.shown.values() if row[column] is not None}
     return swapped_sides(values) if swapped else values
 

@@ -1,4 +1,4 @@
-"""Which pairs or clips an annotator gets, in which order and under which letter: seeded hash decides, never time."""
+"""Assign pairs or clips to annotators with order and letters, by seeded hash, never by time."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from itertools import combinations
 from typing import Any, NamedTuple, TypeVar
 
 from earmark.schemas.errors import InputError
-from earmark.schemas.study import Page, Study, Trial
-from earmark.tasks.importers.music import Generation, Prompt
+from earmark.schemas.study import AnnotatorPage, Study, Trial
+from earmark.tasks.importers.music import ListedGeneration, MusicPrompt
 
 LETTERS = ("a", "b")
 OTHER = {"a": "b", "b": "a"}
@@ -19,7 +19,7 @@ Item = TypeVar("Item")
 
 
 class Pair(NamedTuple):
-    """Two generations of one prompt, by their ids in order."""
+    """Two generations of a prompt, by their ids in order."""
 
     prompt_id: str
     a: str
@@ -27,32 +27,32 @@ class Pair(NamedTuple):
 
 
 class Known(NamedTuple):
-    """A pair whose answers are known, by question."""
+    """A pair with known answers, by question."""
 
     pair: Pair
     expected: Mapping[str, str]
 
 
-class Material(NamedTuple):
-    """What trials are made of."""
+class TrialMaterial(NamedTuple):
+    """Material for trials."""
 
-    prompts: Mapping[str, Prompt]  # by id
-    generations: Mapping[str, Generation]  # by id; each names a prompt that is there, and can be played
+    prompts: Mapping[str, MusicPrompt]  # by id
+    generations: Mapping[str, ListedGeneration]  # by id; each playable, with its prompt in `prompts`
     digests: Mapping[str, str]  # SHA-256 of each generation's clip
     groups: Mapping[str, str]  # a prompt's group by its id
-    uncertain: Collection[frozenset[str]]  # pairs on which a judge's orders disagree
+    uncertain: Collection[frozenset[str]]  # pairs with disagreement between a judge's orders
     known: Sequence[Known]  # pairs with known answers
 
 
-def pages_of(study: Study, material: Material, secret: bytes) -> tuple[Page, ...]:
-    """The pages of a study; the same config, tables and secret give the same pages.
+def pages_of(study: Study, material: TrialMaterial, secret: bytes) -> tuple[AnnotatorPage, ...]:
+    """Return the pages of a study; the same config, tables and secret give the same pages.
 
     Raises:
-        InputError: there are too few pairs, prompts or places on pages for what the config wants.
+        InputError: there are too few pairs, prompts or places on pages for the config.
     """
     trials = _pair_trials(study, material) if study.kind == "pairs" else _rating_trials(study, material)
     return tuple(
-        Page(
+        AnnotatorPage(
             name=name,
             key=hmac.new(secret, f"{study.name}/{name}".encode(), "sha256").hexdigest()[:32],
             trials=tuple(trials[name]),
@@ -62,13 +62,13 @@ def pages_of(study: Study, material: Material, secret: bytes) -> tuple[Page, ...
     )
 
 
-def chosen_pairs(study: Study, material: Material) -> list[Pair]:
-    """The pairs that are judged: candidates are two generations of a prompt by different models.
+def chosen_pairs(study: Study, material: TrialMaterial) -> list[Pair]:
+    """Return the pairs to judge, among pairs of generations of a prompt by different models.
 
-    Each kind (pair of models, modality) gives one pair in turn, so that kinds are equally frequent as far as they go.
+    Each kind (pair of models, modality) gives a pair in turn, so that kinds are equally frequent as far as they go.
 
     Raises:
-        InputError: there are fewer than `pairs`, or more than `annotators` have places for.
+        InputError: there are fewer than `pairs`, or more than the annotators' places.
     """
     places = study.annotators * study.per_annotator // study.per_pair
     if study.pairs and study.pairs > places:
@@ -77,7 +77,7 @@ def chosen_pairs(study: Study, material: Material) -> list[Pair]:
             f"{study.annotators} annotators by per_annotator = {study.per_annotator} have "
             f"{study.annotators * study.per_annotator}; raise annotators or per_annotator"
         )
-    told = {frozenset((one.a, one.b)) for one in study.examples}  # whose answer annotators see, or who is checked by it
+    told = {frozenset((one.a, one.b)) for one in study.examples}  # annotators see their answers, or are checked by them
     told |= {frozenset((one.pair.a, one.pair.b)) for one in material.known}
     kinds: dict[object, list[Pair]] = defaultdict(list)
     for pair in _candidates(material):
@@ -96,8 +96,8 @@ def chosen_pairs(study: Study, material: Material) -> list[Pair]:
     return found
 
 
-def _candidates(material: Material) -> Iterator[Pair]:
-    by_prompt: dict[str, list[Generation]] = defaultdict(list)
+def _candidates(material: TrialMaterial) -> Iterator[Pair]:
+    by_prompt: dict[str, list[ListedGeneration]] = defaultdict(list)
     for generation in material.generations.values():
         by_prompt[generation.prompt_id].append(generation)
     for prompt_id, made in by_prompt.items():
@@ -105,12 +105,12 @@ def _candidates(material: Material) -> Iterator[Pair]:
         for first, second in combinations(made, 2):
             pair = Pair(prompt_id, first.generation_id, second.generation_id)
             if first.conditioned_on != second.conditioned_on:
-                continue  # one was asked for what the other was not
+                continue  # their models had different inputs
             if first.model != second.model and material.digests[pair.a] != material.digests[pair.b]:
                 yield pair
 
 
-def _kind(study: Study, material: Material, pair: Pair) -> object:
+def _kind(study: Study, material: TrialMaterial, pair: Pair) -> object:
     if study.choose == "models":
         return frozenset((material.generations[pair.a].model, material.generations[pair.b].model))
     if study.choose == "modality":
@@ -122,14 +122,14 @@ def _kind(study: Study, material: Material, pair: Pair) -> object:
     return None
 
 
-def _pair_trials(study: Study, material: Material) -> dict[str, list[Trial]]:
+def _pair_trials(study: Study, material: TrialMaterial) -> dict[str, list[Trial]]:
     pairs, names = chosen_pairs(study, material), page_names(study.annotators)
     mine = shared(pairs, names, study.per_pair, lambda name, pair: _draw(study, name, *pair))
     return {name: _page_trials(study, name, pairs, material.known) for name, pairs in mine.items() if pairs}
 
 
 def _page_trials(study: Study, name: str, pairs: Sequence[Pair], known: Iterable[Known]) -> list[Trial]:
-    """The page's pairs in an order of its own, some of the first half again in the second, known ones anywhere."""
+    """Return the page's pairs in its own order, some of the first half again in the second, known ones anywhere."""
     order = sorted(pairs, key=lambda pair: _draw(study, name, "order", *pair))
     half = len(order) // 2
     placed = [(float(place), _trial(study, name, "pair", pair)) for place, pair in enumerate(order)]
@@ -143,7 +143,7 @@ def _page_trials(study: Study, name: str, pairs: Sequence[Pair], known: Iterable
 
 
 def _trial(study: Study, name: str, kind: str, pair: Pair, expected: Mapping[str, str] | None = None) -> Trial:
-    """A trial with its letters; a repeat swaps those of the first time, and a known answer follows its clip."""
+    """Return a trial with its letters; a repeat swaps the first time's letters, and a known answer follows its clip."""
     swapped = (_draw(study, name, "letters", *pair) < 0.5) != (kind == "repeat")
     ids = (pair.b, pair.a) if swapped else (pair.a, pair.b)
     return Trial(
@@ -155,13 +155,13 @@ def _trial(study: Study, name: str, kind: str, pair: Pair, expected: Mapping[str
     )
 
 
-def _rating_trials(study: Study, material: Material) -> dict[str, list[Trial]]:
-    """Every system's clip of the prompts of one questionnaire, for each annotator in an order of their own."""
+def _rating_trials(study: Study, material: TrialMaterial) -> dict[str, list[Trial]]:
+    """Return for each annotator all systems' clips of a questionnaire's prompts, in an order of their own."""
     systems = {generation.model for generation in material.generations.values()}
-    by_prompt: dict[str, list[Generation]] = defaultdict(list)
+    by_prompt: dict[str, list[ListedGeneration]] = defaultdict(list)
     for generation in material.generations.values():
         by_prompt[generation.prompt_id].append(generation)
-    sets: list[list[Generation]] = [[] for _ in range(study.questionnaires)]
+    sets: list[list[ListedGeneration]] = [[] for _ in range(study.questionnaires)]
     for group, count in study.each.items():
         ids = sorted((i for i in material.prompts if material.groups.get(i) == group), key=lambda i: _draw(study, i))
         if len(ids) < count * len(sets):
@@ -190,17 +190,17 @@ def _rating_trials(study: Study, material: Material) -> dict[str, list[Trial]]:
 
 
 def page_names(count: int) -> list[str]:
-    """The names of the pages."""
+    """Return the names of the pages."""
     return [f"p{number:03d}" for number in range(1, count + 1)]
 
 
 def shared(
     items: Iterable[Item], names: Sequence[str], each: int, draw: Callable[[str, Item], Any]
 ) -> dict[str, list[Item]]:
-    """The items of each page: each goes to as many pages as wanted, those with the fewest so far.
+    """Return the items of each page; each item goes to the `each` emptiest pages.
 
     Args:
-        draw: decides among pages with equally many.
+        draw: decides between equally full pages.
     """
     mine: dict[str, list[Item]] = {name: [] for name in names}
     for item in items:
@@ -214,5 +214,5 @@ def _digits(study: Study, *parts: str) -> str:
 
 
 def _draw(study: Study, *parts: str) -> float:
-    """A number from 0 to 1 that hangs on the seed and the parts alone."""
+    """Return a number from 0 to 1 derived from the seed and the parts alone."""
     return int(_digits(study, "draw", *parts), 16) / 2**64

@@ -1,4 +1,4 @@
-"""What a listening test says of systems, as a record beside the version whose prompts they were given."""
+"""Record a listening test's scores of systems beside the version of its prompts."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from earmark.tasks.store.versions import Store, Version
 def record_opinions(
     store: Store, version: Version, corpus: Corpus, plan: StudyPlan, returned: Iterable[Returned]
 ) -> Path:
-    """Write the mean opinion scores of a study of ratings, for `earmark score --compare` to show; gives the folder.
+    """Write mean opinion scores of a study of ratings, for `earmark eval rank`; return the folder.
 
     The version's prompts are the study's, by their ids. An earlier record of the same study is replaced.
 
     Raises:
-        InputError: the study compares clips, nobody answered, or it holds a prompt that the version has not.
+        InputError: the study compares clips, nobody answered, or the version lacks a prompt of it.
     """
     spec = f"{corpus.name}@{version.name}"
     if plan.kind != "ratings" or corpus.generation is None:

@@ -1,7 +1,7 @@
-"""The pages of a study: one HTML file an annotator, which needs no network and keeps its state in the browser.
+"""Write a study's pages: an HTML file for each annotator, without network, with its state in the browser.
 
-The screens run on jsPsych (MIT) with its form plugin, both in `vendor/`; `page.js` adds what they lack: clips that must
-be heard, a state that survives a reload, and the file that is handed back.
+The screens run on jsPsych (MIT) with its form plugin, both in `vendor/`; `page.js` adds clips with compulsory
+listening, a state surviving reloads, and the file of answers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import jinja2
 from markdown_it import MarkdownIt
 
 from earmark.schemas.errors import InputError
-from earmark.schemas.study import FORMAT, PLAN, Page, Study, StudyPlan, Trial
+from earmark.schemas.places import clips_folder
+from earmark.schemas.study import FORMAT, PLAN, AnnotatorPage, Study, StudyPlan, Trial
 from earmark.tasks.store.files import place, sha256_file
 
 PLAYABLE = {
@@ -30,15 +31,15 @@ PLAYABLE = {
     ".m4a": "audio/mp4",
     ".webm": "audio/webm",
 }
-MOST_INSIDE = 400 << 20  # bytes of sound in one page: a browser takes no text of half a gigabyte
+MOST_INSIDE = 400 << 20  # bytes of sound in a page: browsers fail on texts of half a gigabyte
 CLIPS = "clips"
 
 
 def write_pages(study: Study, plan: StudyPlan, folder: Path) -> None:
-    """Write the page of each annotator as `<name>.html`, and clips into `clips/` where they are beside.
+    """Write the page of each annotator as `<name>.html`, and clips into `clips/` if kept beside.
 
     Raises:
-        InputError: a clip cannot be played by browsers or is not there, a text is missing, or a page grew too large.
+        InputError: a clip is missing or not playable by browsers, a text is missing, or a page is too large.
     """
     folder.mkdir(parents=True)
     for page in plan.pages:
@@ -50,25 +51,25 @@ def write_pages(study: Study, plan: StudyPlan, folder: Path) -> None:
 def write_plan(plan: StudyPlan, folder: Path) -> None:
     """Write the plan beside the pages."""
     path = folder / PLAN
-    path.touch(mode=0o600)  # it says which model made what, or the labels, and holds the keys of the pages
+    path.touch(mode=0o600)  # it names models or labels, and holds the keys of the pages
     path.write_text(plan.model_dump_json(indent=1), "utf-8")
 
 
 def write_page(
     folder: Path,
     title: str,
-    page: Page,
+    page: AnnotatorPage,
     must_hear: float,
     intro: list[str],
     trials: list[tuple[str, str]],
     clips: dict[str, str],
 ) -> None:
-    """Write one page, `<name>.html`. It names no model: clips are known by letters, trials by digits.
+    """Write a page, `<name>.html`, without names of models: clips are known by letters, trials by digits.
 
     Args:
-        must_hear: share of each clip that must be heard.
+        must_hear: least share of each clip to listen to.
         intro, trials: HTML of the screens before the first trial, and of each trial by its id.
-        clips: addresses of sounds by the names that the HTML uses.
+        clips: addresses of sounds by their names in the HTML.
 
     Raises:
         InputError: its clips are too large for a page.
@@ -102,7 +103,7 @@ def write_page(
 
 
 def sound_address(folder: Path, path: Path, digest: str, *, inside: bool) -> str:
-    """Where a page finds a clip: data inside it, or a path in its folder; a name tells nothing of the file.
+    """Return a page's address of a clip: data inside it, or a path in its folder, with an uninformative name.
 
     Raises:
         InputError: browsers do not play such a file.
@@ -121,7 +122,7 @@ def sound_address(folder: Path, path: Path, digest: str, *, inside: bool) -> str
 
 
 class _Screens:
-    """What is shown, as HTML; text of tables and files is escaped, Markdown takes no HTML."""
+    """Screens as HTML; text of tables and files is escaped, Markdown takes no HTML."""
 
     def __init__(self, study: Study, plan: StudyPlan, folder: Path) -> None:
         self._study, self._plan, self._folder = study, plan, folder
@@ -129,7 +130,7 @@ class _Screens:
         self.used: dict[str, str] = {}
 
     def intro(self) -> list[str]:
-        """Consent, instructions and examples, as far as the config has them."""
+        """Return consent, instructions and examples, if in the config."""
         study = self._study
         parts = [("consent", _markdown(study, study.consent)), ("text", _markdown(study, study.instructions))]
         shown = [render("screens/intro", kind=kind, html=html) for kind, html in parts if html]
@@ -140,7 +141,7 @@ class _Screens:
         return shown or [render("screens/intro", kind="text", html=_DEFAULT_INTRO)]
 
     def trial(self, trial: Trial) -> str:
-        """One screen with clips and questions."""
+        """Return a screen with clips and questions."""
         study = self._study
         return render(
             "screens/trial",
@@ -157,7 +158,7 @@ class _Screens:
         heard = {letter: self._plan.generations[clip] for letter, clip in clips.items()}
         named = {letter: self._named(self._study.generations, one.audio, one.sha256) for letter, one in heard.items()}
         given = next(iter(heard.values())).conditioned_on
-        parts = ("lyrics", "reference") if given is None else given.split("+")  # what the models got
+        parts = ("lyrics", "reference") if given is None else given.split("+")  # the models' inputs
         reference = prompt.reference if "reference" in parts else None
         return {
             "text": prompt.text,
@@ -168,7 +169,7 @@ class _Screens:
         }
 
     def _named(self, table: str, audio: str, digest: str | None = None) -> str:
-        """The name of a clip in the page, which is noted as used."""
+        """Return the name of a clip in the page, and record it as used."""
         path = clip_path(self._study, table, audio)
         try:
             digest = digest or sha256_file(path)
@@ -181,12 +182,12 @@ class _Screens:
 
 
 def clip_path(study: Study, table: str, audio: str) -> Path:
-    """Where a clip that a table names lies.
+    """Return the path of a clip named by a table or a pattern of files.
 
     Raises:
         InputError: the path or a link leads out of the table's folder.
     """
-    root = study.path(table).parent
+    root = clips_folder(study.path(table))
     path = root / audio
     if not path.resolve().is_relative_to(root.resolve()):
         raise InputError(f"{table}: clip '{audio}' lies outside the table's folder")
@@ -207,7 +208,7 @@ def _markdown(study: Study, written: str | None) -> str | None:
 
 
 def render(name: str, **values: Any) -> str:
-    """The HTML of a template."""
+    """Return the HTML of a template."""
     return _templates().get_template(f"{name}.html.j2").render(**values)
 
 

@@ -1,35 +1,33 @@
-"""The pages of a study over HTTP: each at an address that holds its key, to which its answers are sent."""
+"""Serve the pages of a study over HTTP, each at an address with its key, and receive its answers there."""
 
 from __future__ import annotations
 
 import re
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
-from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from earmark.schemas.errors import InputError
-from earmark.schemas.study import ANSWERS, PAGES, StudyPlan
-from earmark.tasks.people.answers import MOST_BYTES, parse_answers
+from earmark.schemas.study import ANSWERS, PAGES, AnnotatorPage, StudyPlan
+from earmark.tasks.people.answers import MOST_BYTES, TRIAL_BYTES, parse_answers
 from earmark.tasks.people.page import CLIPS, PLAYABLE
 from earmark.tasks.store.files import replacing
 
 if TYPE_CHECKING:
-    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+    from wsgiref.types import StartResponse, WSGIEnvironment
 
 _RANGE = re.compile(r"bytes=([0-9]{1,12})-([0-9]{0,12})")
 _ADDRESS = re.compile(r"/([0-9a-f]{32})/(?:(answers)|clips/([0-9a-f]{16}(\.[a-z0-9]+)))?")
 
+MOST_DISCARDED_BYTES = 8 << 20
+
 
 class StudyApp:
-    """The application: GET `/<key>/` is a page, GET `/<key>/clips/…` a clip, POST `/<key>/answers` takes answers, GET
-    gives those back.
-
-    Whoever has no key learns nothing, not even how many pages there are.
-    """
+    """The WSGI application: GET `/<key>/` is a page, GET `/<key>/clips/…` a clip, POST `/<key>/answers` takes answers,
+    GET returns them. Without a key nothing is disclosed, not even the number of pages."""
 
     def __init__(self, plan: StudyPlan, folder: Path) -> None:
         self._plan, self._folder = plan, folder
@@ -63,10 +61,10 @@ class StudyApp:
             return _text(HTTPStatus.NOT_FOUND, "not found")
         method = environ["REQUEST_METHOD"]
         if match[2] and method == "POST":
-            return self._take(environ, page.name)
+            return self._take(environ, page)
         if method != "GET":
             return _text(HTTPStatus.METHOD_NOT_ALLOWED, "expected GET, or POST of answers")
-        if match[2]:  # what was sent before, so that a page goes on in another browser
+        if match[2]:  # answers sent before, to continue in another browser
             path = self._folder / ANSWERS / f"{page.name}.json"
             answers = path.read_bytes() if path.exists() else b""
             return HTTPStatus.OK if answers else HTTPStatus.NO_CONTENT, "application/json", answers
@@ -79,16 +77,31 @@ class StudyApp:
             return _text(HTTPStatus.NOT_FOUND, "not found")
         return HTTPStatus.OK, kind, content
 
-    def _take(self, environ: WSGIEnvironment, name: str) -> tuple[HTTPStatus, str, bytes]:
-        """Keep what a page sends, unless it is no more than is kept already."""
-        length = environ.get("CONTENT_LENGTH") or ""
-        if not length.isdigit() or int(length) > MOST_BYTES:
-            return _text(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {MOST_BYTES} bytes, with their length")
-        if not environ.get("CONTENT_TYPE", "").startswith("application/json"):  # no form of another site can send it
+    def _take(self, environ: WSGIEnvironment, page: AnnotatorPage) -> tuple[HTTPStatus, str, bytes]:
+        """Save the answers sent by a page, unless they add nothing to the saved ones."""
+        length, most = environ.get("CONTENT_LENGTH") or "", min(MOST_BYTES, (len(page.trials) + 1) * TRIAL_BYTES)
+        declared = int(length) if re.fullmatch("[0-9]{1,9}", length) else None
+        if declared is None or declared > most:
+            self._discard(environ, declared or 0)
+            return _text(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {most} bytes, with their length")
+        if not environ.get("CONTENT_TYPE", "").startswith("application/json"):  # no form of another site sends this
             return _text(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "expected application/json")
-        content = environ["wsgi.input"].read(int(length))
+        try:
+            content = environ["wsgi.input"].read(declared)
+        except OSError:  # the sender stopped
+            content = b""
+        if len(content) != declared:
+            return _text(HTTPStatus.REQUEST_TIMEOUT, f"expected {length} bytes, found {len(content)}")
         with self._lock:
-            return self._keep(content, name)
+            return self._keep(content, page.name)
+
+    @staticmethod
+    def _discard(environ: WSGIEnvironment, length: int) -> None:
+        """Read a refused body up to a limit, so that its sender reads the refusal, not a broken connection."""
+        left = min(length, MOST_DISCARDED_BYTES)
+        with suppress(OSError):  # the sender stopped
+            while left > 0 and (part := environ["wsgi.input"].read(min(left, 1 << 16))):
+                left -= len(part)
 
     def _keep(self, content: bytes, name: str) -> tuple[HTTPStatus, str, bytes]:
         path = self._folder / ANSWERS / f"{name}.json"
@@ -110,21 +123,3 @@ class StudyApp:
 
 def _text(status: HTTPStatus, text: str) -> tuple[HTTPStatus, str, bytes]:
     return status, "text/plain; charset=utf-8", text.encode()
-
-
-class _Server(ThreadingMixIn, WSGIServer):
-    daemon_threads = True
-
-
-class _Quiet(WSGIRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:  # addresses hold the pages' keys
-        pass
-
-
-def make_study_server(app: WSGIApplication, host: str, port: int) -> WSGIServer:
-    """A server of several threads that logs no address; `port` 0 takes a free one.
-
-    Raises:
-        OSError: the address is in use.
-    """
-    return make_server(host, port, app, _Server, _Quiet)

@@ -1,4 +1,4 @@
-"""From a study's config to a folder of pages."""
+"""Start a study: from its config to a folder of pages."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from earmark.schemas.study import PAGES, PLAN, Heard, Study, StudyPlan, Wanted
 from earmark.tasks.audio.probe import QUIET_DB, AudioFault, Probe, probe
 from earmark.tasks.exports.folder import building
 from earmark.tasks.importers.cells import given, shown
-from earmark.tasks.importers.music import Generation, Prompt, read_generations, read_prompts
+from earmark.tasks.importers.music import ListedGeneration, MusicPrompt, read_generations, read_prompts
 from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.importers.table import named_rows, table_file
-from earmark.tasks.people.choosing import OTHER, Known, Material, Pair, pages_of
+from earmark.tasks.people.choosing import OTHER, Known, Pair, TrialMaterial, pages_of
 from earmark.tasks.people.page import clip_path, write_pages, write_plan
 from earmark.tasks.store.sql import query, view_parquet
 from earmark.tasks.store.versions import Store
 
-Read = TypeVar("Read", Prompt, Generation)
+Read = TypeVar("Read", MusicPrompt, ListedGeneration)
 
 
 def start_study(study: Study, folder: Path, store: Store | None) -> tuple[StudyPlan, list[Reject]]:
-    """Write a study's plan, a page for each annotator, and the clips beside them where the config says so.
+    """Write a study's plan, a page for each annotator, and clips beside them if so configured.
 
-    Gives the plan, and the rows of prompts and generations that cannot be used.
+    Return the plan, and the unusable rows of prompts and generations.
 
     Args:
-        folder: absolute; it must be empty or not exist.
-        store: where the version lies that says which pairs are uncertain; None where the config names none.
+        folder: absolute; empty or new.
+        store: store of the version with the uncertain pairs; None if the config names none.
 
     Raises:
-        InputError: a table, clip or text cannot be read, or there is too little for what the config wants.
-        StoreError: the folder is not free, or the version is not there.
+        InputError: a table, clip or text cannot be read, or there is too little for the config.
+        StoreError: the folder is not free, or the version is missing.
     """
     material, rejects = _material(study, store)
     pages = pages_of(study, material, secrets.token_bytes(32))
@@ -75,7 +75,7 @@ def _choices(study: Study) -> tuple[str, ...]:
     return ("a", "b", "tie") if study.ties else ("a", "b")
 
 
-def _material(study: Study, store: Store | None) -> tuple[Material, list[Reject]]:
+def _material(study: Study, store: Store | None) -> tuple[TrialMaterial, list[Reject]]:
     rejects: list[Reject] = []
     prompts = {one.prompt_id: one for one in _usable(read_prompts(study.path(study.prompts), study.prompts), rejects)}
     generations = {}
@@ -90,7 +90,7 @@ def _material(study: Study, store: Store | None) -> tuple[Material, list[Reject]
     if not generations:
         first = f": {rejects[0].source_file}, line {rejects[0].line}: {rejects[0].detail}" if rejects else ""
         raise InputError(f"{study.generations}: expected clips that can be played, found none{first}")
-    material = Material(
+    material = TrialMaterial(
         prompts=prompts,
         generations=generations,
         digests=digests,
@@ -101,8 +101,8 @@ def _material(study: Study, store: Store | None) -> tuple[Material, list[Reject]
     return material, rejects
 
 
-def _playable(study: Study, generations: list[Generation], rejects: list[Reject]) -> dict[str, str]:
-    """SHA-256 of each clip that can be decoded and is not silent; the others are rejects."""
+def _playable(study: Study, generations: list[ListedGeneration], rejects: list[Reject]) -> dict[str, str]:
+    """Return the SHA-256 of each clip, if decodable and not silent; add the others to `rejects`."""
     paths = [clip_path(study, study.generations, one.audio) for one in generations]
     digests = {}
     with ThreadPoolExecutor() as pool:
@@ -130,7 +130,7 @@ def _groups(study: Study) -> dict[str, str]:
     return {str(row["prompt_id"]): str(row["group"]).strip() for _, row in rows if isinstance(row, dict)}
 
 
-def _known(study: Study, generations: dict[str, Generation]) -> list[Known]:
+def _known(study: Study, generations: dict[str, ListedGeneration]) -> list[Known]:
     written = study.checks.known or ""
     file = table_file(study.path(written), written)
     questions = {question.name: question.name for question in study.questions}
@@ -148,7 +148,7 @@ def _known(study: Study, generations: dict[str, Generation]) -> list[Known]:
                 f"{file.name}, line {line}: expected a or b for one question or more: {', '.join(questions)}"
             )
         first, second = sorted(one.generation_id for one in made if one is not None)
-        if first != made[0].generation_id:  # one pair, whichever way a row writes it
+        if first != made[0].generation_id:  # the same pair in either order
             expected = {name: OTHER[value] for name, value in expected.items()}
         before = known.setdefault(Pair(made[0].prompt_id, first, second), {})
         if any(before.get(name, value) != value for name, value in expected.items()):
@@ -158,7 +158,7 @@ def _known(study: Study, generations: dict[str, Generation]) -> list[Known]:
 
 
 def _uncertain(store: Store | None, written: str) -> set[frozenset[str]]:
-    """Pairs for which a dimension was answered in more than one way."""
+    """Return the pairs with different answers on a dimension."""
     if store is None:
         raise InputError("uncertain_in: expected a store, which holds the version that says what is uncertain")
     version = store.find(written)

@@ -1,4 +1,4 @@
-"""A judge of music without a model: faults of the signal, and measurements that fit the words of a prompt."""
+"""Judge music without a model: by faults of the signal, and by measurements matched to a prompt's words."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def music_pair(facts: Mapping[str, Any], clips: list[Measured]) -> dict[str, str
     """Judge two clips: musicality by faults of the signal, alignment by tag words.
 
     Args:
-        facts: `text`, the words that both clips were made from; `dimensions`, which of `musicality` and `alignment`
-            are asked, or `overall`; the first two without it.
+        facts: `text`, the words behind both clips; `dimensions`, of `musicality` and `alignment`,
+            or `overall`; default: the first two.
         clips: measurements, the last two of which are A and B; one before them is a reference.
 
     Returns:
-        A, B or tie for each dimension that is asked, and `reason`.
+        A, B or tie for each asked dimension, and `reason`.
 
     Raises:
         BadRequest: fewer than two clips.
@@ -30,7 +30,7 @@ def music_pair(facts: Mapping[str, Any], clips: list[Measured]) -> dict[str, str
         raise BadRequest(f"expected two clips, found {len(clips)}")
     a, b = clips[-2], clips[-1]
     dimensions = facts.get("dimensions") or ["musicality", "alignment"]
-    if dimensions == ["overall"]:  # what sounds better; where neither does, what fits better
+    if dimensions == ["overall"]:  # the better-sounding clip; if equal, the better-fitting clip
         both = music_pair({**facts, "dimensions": ["musicality", "alignment"]}, clips)
         choice = both["alignment"] if both["musicality"] == "tie" else both["musicality"]
         return {"overall": choice, "reason": both["reason"]}
@@ -55,8 +55,8 @@ def music_clip(facts: Mapping[str, Any], clips: list[Measured]) -> str:
     """Rate one clip from 1 to 5: musicality by faults of the signal, alignment by tag words.
 
     Args:
-        facts: `text`, the words that it was made from; `dimensions`, the one that is asked.
-        clips: measurements, the last of which is the clip's; one before it is a reference.
+        facts: `text`, the words behind the clip; `dimensions`, the asked dimension.
+        clips: measurements, the clip's last; one before it is a reference.
 
     Raises:
         BadRequest: no clip.
@@ -71,7 +71,7 @@ def music_clip(facts: Mapping[str, Any], clips: list[Measured]) -> str:
 
 
 def quality(clip: Measured) -> tuple[float, str]:
-    """Points of signal quality, 0 to 100, and its faults, worst first."""
+    """Return points of signal quality, 0 to 100, and its faults, worst first."""
     faults = {
         f"{clip['clipped_share']:.2%} clipped": min(45.0, 1500 * clip["clipped_share"]),
         f"noise floor {clip['noise_floor_db']:.0f} dB": _beyond(
@@ -95,7 +95,7 @@ def _prefer(a: float, b: float, tie: float) -> str:
 
 
 def _beyond(value: float, least: float, slope: float, most: float) -> float:
-    """Points lost: nothing up to `least`, then `slope` a unit, at most `most`."""
+    """Return the points lost: nothing up to `least`, then `slope` a unit, at most `most`."""
     return min(most, max(0.0, (value - least) * slope))
 
 

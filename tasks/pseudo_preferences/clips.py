@@ -1,4 +1,4 @@
-"""`pseudo-preferences`: rows of the table `clips`, whatever the generations come from."""
+"""Write rows of the table `clips` for `pseudo-preferences`, for generations from any source."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 from earmark.schemas.pseudo_preferences import PseudoPreferences
 from earmark.tasks.audio.index import Beginning
 from earmark.tasks.audio.probe import AudioFault
-from earmark.tasks.build.media import loudness_of, with_audio
+from earmark.tasks.pipeline.media import loudness_of, with_audio
 from earmark.tasks.store.sql import query
 from earmark.tasks.store.staging import Stage
 
@@ -20,7 +20,7 @@ from earmark.tasks.store.staging import Stage
 def with_loudness(
     stage: Stage, files: Sequence[Path | AudioFault], measured: Sequence[tuple[Any, ...]]
 ) -> list[tuple[Any, ...]]:
-    """What was measured of clips, and after it their gated loudness in LUFS; none of clips that cannot be used."""
+    """Append the gated loudness in LUFS to measurements of clips; None for unusable clips."""
     usable = [
         Beginning(row[0], file, row[1])
         for file, row in zip(files, measured, strict=True)
@@ -33,7 +33,7 @@ def with_loudness(
 def clip_rows(
     connection: duckdb.DuckDBPyConnection, config: PseudoPreferences, split: str, name: str = "clips"
 ) -> Iterator[pa.Table]:
-    """A split's rows of the table `clips` by a query of this folder, with their audio where the config says so."""
+    """Yield a split's rows of the table `clips` by a query of this folder, with audio if configured."""
     for batch in connection.sql(query(f"pseudo_preferences/{name}"), params={"split": split}).to_arrow_reader():
         files = [config.clips_folder() / file for file in batch["file"].to_pylist()] if config.clips.embed else None
         yield from with_audio(pa.Table.from_batches([batch]), files)

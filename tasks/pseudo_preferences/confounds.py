@@ -1,8 +1,8 @@
-"""What a judge's choices follow besides what it was asked about: loudness, length, sample rate, and what came later.
+"""Measure confounds of a judge's choices: loudness, length, sample rate, and playing order.
 
-For each of these, how often the clip that has more of it won. All together: how many choices a logistic regression
-on their differences alone predicts, fitted on other prompts (`FOLDS` folds of whole prompts, in the order of a hash),
-beside the share of the more frequent letter, which needs no measurement.
+For each of these, the share of choices won by the clip with more of it. All together: the share of choices predicted
+by a logistic regression on their differences alone, fitted on other prompts (`FOLDS` folds of whole prompts, in hash
+order), beside the share of the more frequent letter, known without measuring.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from earmark.schemas.pseudo_preferences import PseudoPreferences
-from earmark.schemas.pseudo_tables import CLIPS, CONFOUNDS, JUDGMENTS, LABELS, PAIRS
+from earmark.schemas.pseudo_tables import CLIPS, CONFOUNDS, JUDGMENTS, LABELS, PAIRS, ConfoundRow
 from earmark.schemas.tables import UNSPLIT
+from earmark.tasks.store.card import markdown_cell
 from earmark.tasks.store.sql import connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
 
@@ -27,12 +28,12 @@ Row = dict[str, Any]
 FEATURES = ("louder", "longer", "higher_rate", "later")
 TOGETHER = "together"
 FOLDS = 5
-RIDGE = 1.0  # penalty on the squared weights of standardised features; that of the intercept is none
+RIDGE = 1.0  # penalty on the squared weights of standardised features; none on the intercept
 NEWTON_STEPS = 50
 
 
 def write_confounds(stage: Stage, config: PseudoPreferences) -> None:
-    """Write `confounds` from the published clips, pairs, judgments and labels; without a choice there is no such table.
+    """Write `confounds` from the published clips, pairs, judgments and labels; write no table without a choice.
 
     Of several judges, each has rows of its own.
     """
@@ -45,7 +46,7 @@ def write_confounds(stage: Stage, config: PseudoPreferences) -> None:
     results: list[Row] = []
     for key, group in rows.groupby(["set", "judge", "dimension"], sort=False):
         about = {"set": key[0], "judge": key[1], "dimension": key[2], "matched": matched}
-        known = {name: group[name].to_numpy(float) for name in FEATURES}  # those that are known of every clip, and vary
+        known = {name: group[name].to_numpy(float) for name in FEATURES}  # features known of every clip, and varying
         features = {name: values for name, values in known.items() if np.isfinite(values).all() and values.any()}
         measured = measure(group["prompt_id"].tolist(), group["a_won"].to_numpy(bool), features)
         results += [about | row for row in measured]
@@ -54,14 +55,14 @@ def write_confounds(stage: Stage, config: PseudoPreferences) -> None:
 
 
 def measure(prompts: Sequence[str], a_won: npt.NDArray[np.bool_], features: dict[str, Floats]) -> Iterator[Row]:
-    """The rows of `confounds` of one set of choices.
+    """Yield the rows of `confounds` for one set of choices.
 
     Args:
-        prompts: what each choice's clips were made from: choices of one prompt are no evidence for each other.
+        prompts: the prompt of each choice's clips: choices of the same prompt are no evidence for each other.
         a_won: whether a was preferred, (choices,).
-        features: by how much a has more than b, each (choices,).
+        features: the excess of a over b, each (choices,).
     """
-    from earmark.tasks.evaluation.statistics import accuracy  # brings pandas and SciPy, which planning does without
+    from earmark.tasks.evaluation.statistics import accuracy  # brings pandas and SciPy, not needed for planning
 
     numbers = {name: number for number, name in enumerate(dict.fromkeys(prompts))}
     clusters = np.array([numbers[name] for name in prompts])
@@ -77,10 +78,10 @@ def measure(prompts: Sequence[str], a_won: npt.NDArray[np.bool_], features: dict
 
 
 def predicted(prompts: Sequence[str], a_won: npt.NDArray[np.bool_], features: Floats) -> npt.NDArray[np.bool_]:
-    """Whether a should win by a regression on the other folds' choices, (choices,).
+    """Predict whether a wins by a regression on the other folds' choices, (choices,).
 
     Args:
-        prompts: as for `measure`; there are two or more.
+        prompts: as for `measure`; two or more.
         a_won: as for `measure`.
         features: (choices, features).
     """
@@ -91,14 +92,14 @@ def predicted(prompts: Sequence[str], a_won: npt.NDArray[np.bool_], features: Fl
     for fold in range(min(FOLDS, len(by_hash))):
         test = folds == fold
         spread = features[~test].std(axis=0)
-        scaled = features / np.where(spread > 0, spread, np.inf)  # one that does not vary says nothing
+        scaled = features / np.where(spread > 0, spread, np.inf)  # a constant feature says nothing
         intercept, weights = fit(scaled[~test], a_won[~test])
         says[test] = intercept + scaled[test] @ weights > 0
     return says
 
 
 def fit(features: Floats, truth: npt.NDArray[np.bool_]) -> tuple[float, Floats]:
-    """Intercept and weights of a logistic regression with `RIDGE`, by Newton's method (Hastie et al. 2009, 4.4.1).
+    """Fit intercept and weights of a logistic regression with `RIDGE`, by Newton's method (Hastie et al. 2009, 4.4.1).
 
     Features are (samples, features), standardised; the truth is (samples,).
     """
@@ -119,8 +120,8 @@ def fit(features: Floats, truth: npt.NDArray[np.bool_]) -> tuple[float, Floats]:
     return float(weights[0]), weights[1:]
 
 
-def confounds_section(rows: Sequence[Row]) -> str:
-    """The card's table of what else choices follow."""
+def confounds_section(rows: Sequence[ConfoundRow]) -> str:
+    """Write the card's table of confounds."""
     matched = rows[0]["matched"]
     alike = f" The judge heard each pair's clips made alike in {matched}; the figures are of the clips as they are."
     lines = [
@@ -138,5 +139,5 @@ def confounds_section(rows: Sequence[Row]) -> str:
         spread = "" if row["low"] is None else f"{row['low']:.3f} to {row['high']:.3f}"
         majority = "" if row["majority"] is None else f"{row['majority']:.3f}"
         cells = (row["set"], row["judge"], row["dimension"], row["feature"].replace("_", " "), f"{row['choices']:,}")
-        lines.append(f"| {' | '.join((*cells, share, spread, majority))} |")
+        lines.append(f"| {' | '.join(map(markdown_cell, (*cells, share, spread, majority)))} |")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""What judges of pairs are qualified by: a table of pairs with their truth, and controls made of the build's pairs."""
+"""Qualify judges of pairs by a table of pairs with known truth, and by controls made of the build's pairs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.pseudo_preferences import PseudoPreferences
-from earmark.tasks.build.ask import Row
-from earmark.tasks.build.media import measure
-from earmark.tasks.build.rows import Rows, read_rows
 from earmark.tasks.evaluation.controls import Sides, make_controls
 from earmark.tasks.evaluation.qualification import Exam, Given
+from earmark.tasks.pipeline.ask import Row
+from earmark.tasks.pipeline.media import measure
+from earmark.tasks.pipeline.rows import Rows, read_rows
 from earmark.tasks.pseudo_preferences.gold_files import clip_at, files_of, read_pairs
 from earmark.tasks.pseudo_preferences.judging import judge_pairs
 from earmark.tasks.pseudo_preferences.matching import matched
@@ -20,7 +20,7 @@ PLACES = {"forward": {"A": "a", "B": "b"}, "reverse": {"A": "b", "B": "a"}}
 
 
 def questions(stage: Stage, config: PseudoPreferences, pairs: Rows) -> Iterator[Row]:
-    """Rows for the walk over pairs, in dimensions that are asked; heard as pairs are."""
+    """Yield rows for the walk over pairs, in the asked dimensions; heard as pairs are."""
     rows = list(_questions(stage, config, pairs))
     changes = matched(stage, config, rows) if config.judge.match else [{}] * len(rows)
     yield from (row | change for row, change in zip(rows, changes, strict=True))
@@ -31,7 +31,7 @@ def _questions(stage: Stage, config: PseudoPreferences, pairs: Rows) -> Iterator
     assert qualify is not None
     if qualify.gold is not None:
         yield from _gold_rows(stage, config, qualify.gold)
-    folder = config.path(config.generations).parent
+    folder = config.clips_folder()
     sides = Sides("pair_id", "prompt_id", "modality", ("musicality",), ("alignment",), lambda file: folder / file)
     for row in make_controls(stage.work / "controls", read_rows(pairs), qualify, sides, config.seed):
         truth = {name: better for name, better in row["truth"].items() if name in config.judge.dimensions}
@@ -40,7 +40,7 @@ def _questions(stage: Stage, config: PseudoPreferences, pairs: Rows) -> Iterator
 
 
 def answers(draw: Row) -> Iterator[Given]:
-    """What a pass over a pair says, in the pair's own letters."""
+    """Yield the answers of a pass over a pair, in the pair's own letters."""
     letters, value = PLACES[draw["order"]], draw["value"]
     for dimension in draw["dimensions"].split("+"):
         choice = None if value is None else letters.get(value[dimension], "tie")
@@ -51,10 +51,10 @@ EXAM = Exam(judge_pairs, questions, answers)
 
 
 def _gold_rows(stage: Stage, config: PseudoPreferences, written: str) -> Iterator[Row]:
-    """Questions of a table of gold.
+    """Yield the questions of a table of gold.
 
     Raises:
-        InputError: a row or a clip of it cannot be used: truth that is lost unseen would be a wrong figure.
+        InputError: a row or a clip is unusable: dropping its truth in silence would give a wrong figure.
     """
     rows = read_pairs(config, written)
     named = dict.fromkeys(file for row in rows for file in files_of(row))

@@ -1,4 +1,4 @@
-"""Tables of pairs whose truth is known, and their clips; apart from what qualifies by them, which needs far more."""
+"""Read tables of pairs with known truth, and locate their clips; apart from qualification with its heavy imports."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from earmark.schemas.files import Root
 from earmark.schemas.pseudo_preferences import PseudoPreferences
 from earmark.schemas.pseudo_tables import DIMENSIONS
 from earmark.tasks.audio.probe import AudioFault
-from earmark.tasks.build.media import clip_below
 from earmark.tasks.importers.music import Gold, read_gold
 from earmark.tasks.importers.rows import Note, Reject
+from earmark.tasks.pipeline.media import clip_below
 
 
 def gold_audio(config: PseudoPreferences) -> dict[str, Path | AudioFault]:
-    """The audio files that tables of gold name."""
+    """Return the audio files named in tables of gold."""
     return {
         f"gold {file}": clip_at(config, written, file)
         for written in config.golds()
@@ -25,10 +25,10 @@ def gold_audio(config: PseudoPreferences) -> dict[str, Path | AudioFault]:
 
 
 def read_pairs(config: PseudoPreferences, written: str) -> list[Gold]:
-    """The pairs of a table of gold.
+    """Return the pairs of a table of gold.
 
     Raises:
-        InputError: a row cannot be used.
+        InputError: an unusable row.
     """
     rows: list[Gold] = []
     for one in read_gold(config.path(written), written, DIMENSIONS):
@@ -40,10 +40,10 @@ def read_pairs(config: PseudoPreferences, written: str) -> list[Gold]:
 
 
 def files_of(row: Gold) -> list[str]:
-    """The audio files of a pair, as its table names them."""
+    """Return the audio files of a pair, as its table names them."""
     return [file for file in (row.audio_a, row.audio_b, row.reference_audio) if file]
 
 
 def clip_at(config: PseudoPreferences, written: str, file: str) -> Path | AudioFault:
-    """Where a clip of a table of gold lies."""
+    """Locate a clip of a table of gold."""
     return clip_below(Root(config.path(written).parent, config.links), file)

@@ -1,26 +1,26 @@
-"""From a judge's answers to labels: what both orders agree on, and its position bias (the paper's Table 8)."""
+"""Turn a judge's answers into labels, both orders agreeing, and measure its position bias (the paper's Table 8)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import duckdb
 import pyarrow as pa
 
 from earmark.schemas.pseudo_preferences import ORDERS, PseudoPreferences
-from earmark.schemas.pseudo_tables import BIAS, CLIPS, CONFOUNDS, JUDGMENTS, LABELS, PAIRS, PEOPLE
+from earmark.schemas.pseudo_tables import BIAS, CLIPS, CONFOUNDS, JUDGMENTS, LABELS, PAIRS, PEOPLE, BiasRow
 from earmark.schemas.tables import UNSPLIT
-from earmark.tasks.build.checks import LASTING
-from earmark.tasks.build.step import Account, Done, step
-from earmark.tasks.build.walk import DRAW, Walked
 from earmark.tasks.evaluation.juries import alphas, combine_votes
 from earmark.tasks.evaluation.matrices import preference_matrices
 from earmark.tasks.evaluation.qualification import qualification_section, staged_figures
 from earmark.tasks.importers.music import read_ranks
+from earmark.tasks.pipeline.checks import LASTING
+from earmark.tasks.pipeline.step import Account, Done, step
+from earmark.tasks.pipeline.walk import DRAW, Walked
 from earmark.tasks.pseudo_preferences.confounds import confounds_section, write_confounds
-from earmark.tasks.pseudo_preferences.judging import judge_pairs, passes_of
+from earmark.tasks.pseudo_preferences.judging import judge_pairs
 from earmark.tasks.pseudo_preferences.people import people_section, write_people
+from earmark.tasks.store.card import markdown_cell
 from earmark.tasks.store.figures import as_markdown
 from earmark.tasks.store.sql import by_split, connect, literal, query, view_parquet
 from earmark.tasks.store.staging import Stage
@@ -28,9 +28,10 @@ from earmark.tasks.store.staging import Stage
 
 @step("judgments", unit="requests", final=True, label="keep what both orders agree on")
 def keep_consistent(stage: Stage, config: PseudoPreferences, judged: dict[str, Walked]) -> Done[None]:
-    """Write `judgments`, `labels` and `bias`: a label is what both orders agree on, and of several judges the jury.
+    """Write `judgments`, `labels` and `bias`: a label is the agreement of both orders, and of several judges the
+    jury's.
 
-    `judged` has what each judge answered, by its label.
+    `judged` holds each judge's answers, by its label.
 
     Requests without an answer and pairs without a label are rejects.
     """
@@ -44,7 +45,7 @@ def keep_consistent(stage: Stage, config: PseudoPreferences, judged: dict[str, W
 
 
 def _view_draws(connection: duckdb.DuckDBPyConnection, judged: dict[str, Walked]) -> None:
-    """Create `draws`: those of all judges, each with its `judge`."""
+    """Create `draws`, the draws of all judges, each with its `judge`."""
     for number, walked in enumerate(judged.values()):
         view_parquet(connection, f"draws_{number}", walked.draws(), pa.schema([*DRAW, *judge_pairs.columns]))
     parts = (f"SELECT {literal(judge)} AS judge, * FROM draws_{number}" for number, judge in enumerate(judged))
@@ -60,7 +61,7 @@ def _write_judgments(stage: Stage, connection: duckdb.DuckDBPyConnection, config
     ).fetchall()[0]
     return Account(
         name="judge",
-        entered=pairs * len(ORDERS) * len(passes_of(config)) * len(judges),
+        entered=pairs * len(ORDERS) * len(judges),
         kept=answered,
         rejects=failed.drop_columns(["final"]),
         notes=(
@@ -94,8 +95,8 @@ def _write_labels(stage: Stage, connection: duckdb.DuckDBPyConnection, config: P
 
 
 def recount(stage: Stage, config: PseudoPreferences) -> tuple[()]:
-    """Count the judge's bias again from the published pairs and judgments, after some were withdrawn."""
-    if config.released:  # nothing is known of its judge's passes
+    """Count the judge's bias again from the published pairs and judgments, after a withdrawal."""
+    if config.released:  # its judge's single passes are unknown
         stage.write(BIAS, UNSPLIT, [BIAS.schema.empty_table()])
         write_confounds(stage, config)
         return ()
@@ -109,7 +110,7 @@ def recount(stage: Stage, config: PseudoPreferences) -> tuple[()]:
 
 
 def _decide(stage: Stage, connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> None:
-    """Create `passes`, `combined` and `verdicts`: what each order chose, what judges vote, and what comes of it."""
+    """Create `passes`, `combined` and `verdicts`: the choice of each order, the judges' votes, and the result."""
     judges = list(config.by_judge())
     given = {"dimensions": list(config.judge.dimensions), "judges": judges}
     connection.execute(query("pseudo_preferences/passes"), given)
@@ -119,7 +120,7 @@ def _decide(stage: Stage, connection: duckdb.DuckDBPyConnection, config: PseudoP
 
 
 def _write_bias(stage: Stage, connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> list[str]:
-    """Write `bias` and `people`, with a note where people judged none of the pairs."""
+    """Write `bias` and `people`; return a note if people judged none of the pairs."""
     judges = list(config.by_judge())
     connection.register("alphas", alphas(connection, query("pseudo_preferences/vote_counts")))
     rows = connection.sql(query("pseudo_preferences/bias"), params={"judges": judges})
@@ -129,10 +130,10 @@ def _write_bias(stage: Stage, connection: duckdb.DuckDBPyConnection, config: Pse
 
 
 def known_order_notes(connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> list[str]:
-    """How often labels agree with an order of the models that is known by design.
+    """Count the labels' agreement with a known order of the models.
 
     Raises:
-        ConfigError: the file of known ranks is not one.
+        ConfigError: an invalid file of known ranks.
     """
     if config.known_order is None:
         return []
@@ -151,13 +152,13 @@ def known_order_notes(connection: duckdb.DuckDBPyConnection, config: PseudoPrefe
 
 
 def expected(rank_a: float, rank_b: float) -> str:
-    """The label that two known ranks ask for; 1 is the best."""
+    """Return the label expected from two known ranks; 1 is the best."""
     return "tie" if rank_a == rank_b else "a" if rank_a < rank_b else "b"
 
 
 def card_sections(stage: Stage) -> dict[str, str]:
-    """The card's own sections."""
-    bias, confounds, people = (stage.rows(table.name) for table in (BIAS, CONFOUNDS, PEOPLE))
+    """Return the card's own sections."""
+    bias, confounds, people = stage.rows(BIAS), stage.rows(CONFOUNDS), stage.rows(PEOPLE)
     sections = {"Position bias": _bias_section(bias)} if bias else {}
     if confounds:
         sections["Confounds"] = confounds_section(confounds)
@@ -171,8 +172,8 @@ def card_sections(stage: Stage) -> dict[str, str]:
         }
 
 
-def _bias_section(rows: Sequence[dict[str, Any]]) -> str:
-    """The card's table of how the judge's choices are shared out."""
+def _bias_section(rows: Sequence[BiasRow]) -> str:
+    """Write the card's table of the judge's choices and their shares."""
     scopes = ("all", "modality", *(["judge"] if any(row["set"] == "jury" for row in rows) else []))
     rows = [row for row in rows if row["scope"] in scopes]
     lines = [
@@ -185,9 +186,13 @@ def _bias_section(rows: Sequence[dict[str, Any]]) -> str:
         "|---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for row in rows:
-        names = ("share_a", "share_b", "share_tie", "share_first", "consistency", "same_as_other", "alpha")
-        shown = " | ".join("" if row[name] is None else f"{row[name]:.3f}" for name in names)
-        lines.append(f"| {row['value']} | {row['dimension']} | {row['set']} | {row['pairs']:,} | {shown} |")
+        shown = " | ".join(
+            "" if row[name] is None else f"{row[name]:.3f}"
+            for name in ("share_a", "share_b", "share_tie", "share_first", "consistency", "same_as_other", "alpha")
+        )
+        lines.append(
+            f"| {markdown_cell(row['value'])} | {row['dimension']} | {row['set']} | {row['pairs']:,} | {shown} |"
+        )
     return "\n".join(lines)
 
 

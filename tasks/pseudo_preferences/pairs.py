@@ -1,4 +1,4 @@
-"""`pseudo-preferences`: from tables of prompts and generations to the pairs that a judge will hear."""
+"""Turn tables of prompts and generations into pairs for a judge, for `pseudo-preferences`."""
 
 from __future__ import annotations
 
@@ -12,39 +12,40 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from earmark.schemas.files import Root
-from earmark.schemas.places import without_place
+from earmark.schemas.places import clips_folder, without_place
 from earmark.schemas.pseudo_preferences import CORPUS, MODALITIES, PseudoPreferences
 from earmark.schemas.pseudo_tables import CLIPS, PAIRS
 from earmark.schemas.tables import split_ends
-from earmark.tasks.audio.probe import AudioFault
+from earmark.tasks.audio.probe import SILENCE_DBFS, AudioFault
 from earmark.tasks.audio.similarity import DECIMALS
-from earmark.tasks.build.fingerprint import file_digests, roots_digest
-from earmark.tasks.build.grouping import group
-from earmark.tasks.build.intake import Intake
-from earmark.tasks.build.media import MEASURED, audio_digest, clap_at, clap_digest, clip_below, embeddings_of
-from earmark.tasks.build.plan import Plan, make_plan
-from earmark.tasks.build.preflight import Peek
-from earmark.tasks.build.quotas import share_out
-from earmark.tasks.build.references import measure_apart, references_of
-from earmark.tasks.build.rows import Rows, keep_rows
-from earmark.tasks.build.step import Account, Done, step
-from earmark.tasks.importers.music import Generation, Prompt, read_generations, read_prompts, read_ranks
+from earmark.tasks.importers.music import ListedGeneration, MusicPrompt, read_generations, read_prompts, read_ranks
 from earmark.tasks.importers.rows import Note, Reject
+from earmark.tasks.pipeline.fingerprint import file_digests, roots_digest
+from earmark.tasks.pipeline.grouping import group
+from earmark.tasks.pipeline.intake import Intake
+from earmark.tasks.pipeline.media import MEASURED, audio_digest, clap_at, clap_digest, clip_below, embeddings_of
+from earmark.tasks.pipeline.plan import Plan, make_plan
+from earmark.tasks.pipeline.preflight import Peek
+from earmark.tasks.pipeline.quotas import share_out
+from earmark.tasks.pipeline.references import measure_apart, references_of
+from earmark.tasks.pipeline.rows import Rows, keep_rows
+from earmark.tasks.pipeline.step import Account, Done, step
 from earmark.tasks.pseudo_preferences.clips import clip_rows, with_loudness
 from earmark.tasks.pseudo_preferences.gold_files import gold_audio
-from earmark.tasks.pseudo_preferences.judging import pairs_a_shard, prompt_digests
+from earmark.tasks.pseudo_preferences.judging import JUDGE, pairs_a_shard
 from earmark.tasks.pseudo_preferences.matching import CHANGED, matched
 from earmark.tasks.pseudo_preferences.released import digest_released, peek_released
+from earmark.tasks.store.manifest import digest_of
 from earmark.tasks.store.parquet import record_schema, row_schema, to_table, write_rows
 from earmark.tasks.store.sql import by_split, connect, create_table, query, view_parquet
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store
 
-PROMPTS, GENERATIONS = record_schema(Prompt, "row int64"), record_schema(Generation, "row int64")
+PROMPTS, GENERATIONS = record_schema(MusicPrompt, "row int64"), record_schema(ListedGeneration, "row int64")
 
 
 class Pool(NamedTuple):
-    """What was read of the inputs, and then measured of their audio."""
+    """The inputs as read, and later the measurements of their audio."""
 
     prompts: Path
     generations: Path
@@ -56,43 +57,47 @@ MEDIA = row_schema(f"kind string, item int64, {MEASURED}, loudness_lufs float64"
 
 
 def plan_build(config: PseudoPreferences, store: Store, inputs: dict[str, str] | None = None) -> Plan:
-    """What a version would be made from; says whether there is anything to build."""
+    """Plan a version from its inputs; report whether there is anything to build."""
     if config.released:
         return make_plan(CORPUS, config, store, partial(digest_released, config, store), inputs=inputs)
     digest = partial(digest_inputs, config, store)
     models = (config.pairs.near,) if config.pairs.near else ()
-    return make_plan(CORPUS, config, store, digest, inputs=inputs, prompts=prompt_digests(config), models=models)
+    return make_plan(CORPUS, config, store, digest, inputs=inputs, asks=[JUDGE], models=models)
 
 
 def digest_inputs(config: PseudoPreferences, store: Store) -> dict[str, str]:
-    """SHA-256 of both tables, and of the audio that they name."""
-    written = [name for name in (config.prompts, config.generations, config.known_order, *config.golds()) if name]
+    """Return the SHA-256 of both tables, and of their audio."""
+    tables = [name for name in (config.prompts, config.generations) if "{" not in name]
+    written = [name for name in (*tables, config.known_order, *config.golds()) if name]
     digests = file_digests((without_place(name), config.path(name)) for name in written)
-    lists = [(path, path.parent) for path in (config.path(config.prompts), config.path(config.generations))]
+    if config.generations not in tables:
+        names = [row.audio for row in _generations(config) if isinstance(row, ListedGeneration)]
+        digests[without_place(config.generations)] = digest_of(names)
+    lists = [(path, path.parent) for path in map(config.path, tables)]
     digests |= roots_digest("paths", lists, partial(_read_tables, config))
     digests |= clap_digest(store, "pairs.near", clap_at(config, config.pairs.near) if config.pairs.near else None)
     return {**digests, "audio": audio_digest(store, "hash audio", named_audio(config) | gold_audio(config))}
 
 
 def peeks(config: PseudoPreferences) -> Iterator[Peek]:
-    """What is looked at before a build starts: both tables, and the known order; or released labels."""
+    """Return the inputs read before a build starts: both tables, and the known order; or released labels."""
     if config.released:
         yield from peek_released(config)
         return
     prompts, generations, roots = config.path(config.prompts), config.path(config.generations), _roots(config)
     yield Peek(
         without_place(config.prompts),
-        partial(read_prompts, prompts, config.prompts),
+        partial(_prompts, config),
         lambda row: [clip_below(roots["reference"], row.reference_audio)] if row.reference_audio else [],
         "prompts: clips lie beside it",
         (prompts,),
     )
     yield Peek(
         without_place(config.generations),
-        partial(read_generations, generations, config.generations),
+        partial(_generations, config),
         lambda row: [clip_below(roots["generation"], row.audio)],
         "generations: clips lie beside it",
-        (generations,),
+        () if "{" in config.generations else (generations,),
     )
     if config.known_order:
         ranks = config.path(config.known_order)
@@ -100,44 +105,53 @@ def peeks(config: PseudoPreferences) -> Iterator[Peek]:
 
 
 def named_audio(config: PseudoPreferences) -> dict[str, Path | AudioFault]:
-    """The audio file of every generation and reference that the tables name."""
+    """Return the audio file of every generation and reference in the tables."""
     roots = _roots(config)
     files: dict[str, Path | AudioFault] = {}
     for row in _read_tables(config):
-        if isinstance(row, Prompt) and row.reference_audio:
+        if isinstance(row, MusicPrompt) and row.reference_audio:
             files[f"reference {row.reference_audio}"] = clip_below(roots["reference"], row.reference_audio)
-        elif isinstance(row, Generation):
+        elif isinstance(row, ListedGeneration):
             files[row.audio] = clip_below(roots["generation"], row.audio)
     return files
 
 
-def _read_tables(config: PseudoPreferences) -> Iterator[Prompt | Generation | Reject | Note]:
-    yield from read_prompts(config.path(config.prompts), config.prompts)
-    yield from read_generations(config.path(config.generations), config.generations)
+def _read_tables(config: PseudoPreferences) -> Iterator[MusicPrompt | ListedGeneration | Reject | Note]:
+    yield from _prompts(config)
+    yield from _generations(config)
+
+
+def _prompts(config: PseudoPreferences) -> Iterator[MusicPrompt | Reject | Note]:
+    return read_prompts(config.path(config.prompts), config.prompts, dict[str, str](config.prompt_columns.items()))
+
+
+def _generations(config: PseudoPreferences) -> Iterator[ListedGeneration | Reject | Note]:
+    return read_generations(
+        config.path(config.generations), config.generations, dict[str, str](config.generation_columns.items())
+    )
 
 
 def _roots(config: PseudoPreferences) -> dict[str, Root]:
-    """The folders that the tables name audio from: each its own."""
+    """Return the audio folder of each table."""
     tables = {"reference": config.prompts, "generation": config.generations}
-    return {kind: Root(config.path(table).parent, config.links) for kind, table in tables.items()}
+    return {kind: Root(clips_folder(config.path(table)), config.links) for kind, table in tables.items()}
 
 
 @step("import", unit="table rows", label="import prompts and generations")
 def import_tables(stage: Stage, config: PseudoPreferences) -> Done[Pool]:
-    """Read both tables; what cannot be read is a reject.
+    """Read both tables; reject unreadable rows.
 
     Raises:
         InputError: a table or one of its columns is missing.
     """
     intake = Intake(references_of(config, stage.store))
-    read = read_prompts(config.path(config.prompts), config.prompts)
-    prompts = [(row, *one) for row, one in enumerate(intake.take(read, "prompts", config.limit))]
+    prompts = [(row, *one) for row, one in enumerate(intake.take(_prompts(config), "prompts", config.limit))]
     known = {row[1] for row in prompts}
     made = (
         _without_prompt(row, intake.kept_out)
-        for row in read_generations(config.path(config.generations), config.generations)
-        if config.limit is None or not isinstance(row, Generation) or row.prompt_id in known
-    )  # a trial: the first prompts, and what was made of them
+        for row in _generations(config)
+        if config.limit is None or not isinstance(row, ListedGeneration) or row.prompt_id in known
+    )  # a trial: the first prompts, and their generations
     generations = [(row, *one) for row, one in enumerate(intake.take(made, "clips"))]
     tables = Pool(stage.work / "prompts.parquet", stage.work / "generations.parquet")
     write_rows(tables.prompts, PROMPTS, prompts)
@@ -162,9 +176,9 @@ def measure_clips(stage: Stage, config: PseudoPreferences, tables: Pool) -> Done
     return Done(tables._replace(media=media))
 
 
-def _without_prompt(row: Generation | Reject | Note, kept_out: Set[str]) -> Generation | Reject | Note:
-    """A reject in place of a generation whose prompt is kept out."""
-    if not isinstance(row, Generation) or row.prompt_id not in kept_out:
+def _without_prompt(row: ListedGeneration | Reject | Note, kept_out: Set[str]) -> ListedGeneration | Reject | Note:
+    """Replace a generation of an excluded prompt by a reject."""
+    if not isinstance(row, ListedGeneration) or row.prompt_id not in kept_out:
         return row
     return Reject(
         row.generation_id, "decontaminated", "expected a prompt that is not kept out", row.source_file, row.line
@@ -172,7 +186,7 @@ def _without_prompt(row: Generation | Reject | Note, kept_out: Set[str]) -> Gene
 
 
 def open_pool(connection: duckdb.DuckDBPyConnection, pool: Pool, config: PseudoPreferences, store: Store) -> None:
-    """Create the views and tables that say which prompts and generations can be used."""
+    """Create the views and tables of usable prompts and generations."""
     for name, schema in (("prompts", PROMPTS), ("generations", GENERATIONS), ("media", MEDIA)):
         view_parquet(connection, name, [getattr(pool, name)], schema)
     spoken = store.find(config.reference_captions).files("captions") if config.reference_captions else []
@@ -182,12 +196,12 @@ def open_pool(connection: duckdb.DuckDBPyConnection, pool: Pool, config: PseudoP
     _group_prompts(connection)
     given = {"seed": config.seed, **split_ends(config.shares)}
     connection.execute(query("pseudo_preferences/asked_prompts"), given)
-    limits = {"shortest_s": config.clips.shortest_s, "silence_dbfs": config.clips.silence_dbfs}
+    limits = {"shortest_s": config.clips.shortest_s, "silence_dbfs": SILENCE_DBFS}
     connection.execute(query("pseudo_preferences/refuse_generations"), limits)
 
 
 def _group_prompts(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create `prompt_groups`: prompts that share words or reference audio, also by way of others, in one split."""
+    """Create `prompt_groups`: prompts sharing words or reference audio, directly or through others, in one split."""
     prompts = connection.execute(query("pseudo_preferences/prompt_ties")).fetchall()
     groups = group([[("words", words), *([("sound", sound)] if sound else [])] for _, words, sound, _ in prompts])
     rows = [(row, number, name) for number, (row, *_, name) in zip(groups, prompts, strict=True)]
@@ -196,7 +210,7 @@ def _group_prompts(connection: duckdb.DuckDBPyConnection) -> None:
 
 @step("clips", unit="table rows", follows="import", label="write clips")
 def write_clips(stage: Stage, config: PseudoPreferences, pool: Pool) -> Done[None]:
-    """Write the published table `clips`; prompts and generations that cannot be used are rejects."""
+    """Write the published table `clips`; reject unusable prompts and generations."""
     with connect(stage.work / "spill") as connection:
         open_pool(connection, pool, config, stage.store)
         refused = connection.sql(
@@ -217,7 +231,7 @@ def write_clips(stage: Stage, config: PseudoPreferences, pool: Pool) -> Done[Non
 
 @step("pairs", unit="candidate pairs", table=PAIRS.name, label="plan pairs")
 def plan_pairs(stage: Stage, config: PseudoPreferences, pool: Pool) -> Done[Rows]:
-    """Choose the pairs and write the published table `pairs`; one row a pair, with all the judge gets."""
+    """Choose the pairs and write the published table `pairs`; a row per pair, with all the judge's inputs."""
     given = {"seed": config.seed, "same_model": config.pairs.same_model, "decimals": DECIMALS}
     with connect(stage.work / "spill") as connection:
         open_pool(connection, pool, config, stage.store)
@@ -235,7 +249,7 @@ def plan_pairs(stage: Stage, config: PseudoPreferences, pool: Pool) -> Done[Rows
         for name in (PAIRS.name, CLIPS.name):
             view_parquet(connection, name, stage.files(name))
         questions = connection.sql(query("pseudo_preferences/questions")).to_arrow_table()
-        near = _nearness_notes(connection, config)
+        near = _nearness_notes(connection, config, known=not (stage.store.looked and stage.store.looked.unheard))
     if config.judge.match:
         changes = matched(stage, config, questions.to_pylist())
         for name in CHANGED:
@@ -250,20 +264,20 @@ def plan_pairs(stage: Stage, config: PseudoPreferences, pool: Pool) -> Done[Rows
 
 
 def _view_embeddings(connection: duckdb.DuckDBPyConnection, store: Store, config: PseudoPreferences) -> None:
-    """Create `embeddings`: those of the generations that may be compared; none unless pairs are chosen by them."""
+    """Create `embeddings` of the comparable generations; empty unless pairs are chosen by them."""
     rows = []
     if config.pairs.near is not None:
         made = connection.execute(query("pseudo_preferences/usable_clips")).fetchall()
         folder = config.path(config.generations).parent
         files = {clip: folder / file for _, clip, file in made}
         vectors = embeddings_of(store, clap_at(config, config.pairs.near), files)
-        rows = [(row, vectors[clip]) for row, clip, _ in made]
+        rows = [(row, vectors[clip]) for row, clip, _ in made if clip in vectors]  # in a dry run some are missing
     connection.register("embeddings", to_table(row_schema("row int64, embedding float32[]"), rows))  # large: no copy
 
 
-def _nearness_notes(connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> list[str]:
-    """How near the clips of chosen pairs lie, beside those of all that could be chosen."""
-    if config.pairs.near is None:
+def _nearness_notes(connection: duckdb.DuckDBPyConnection, config: PseudoPreferences, known: bool) -> list[str]:
+    """Report the nearness of the clips in chosen pairs, beside all possible pairs."""
+    if config.pairs.near is None or not known:
         return []
     chosen, candidates, nearer = connection.execute(query("pseudo_preferences/nearness")).fetchall()[0]
     if chosen is None:

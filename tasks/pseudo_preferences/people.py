@@ -1,9 +1,9 @@
-"""A judge against people: where they compared the same two clips, how often both passes and their agreement are right.
+"""Compare a judge with people on shared pairs: the accuracy of both passes and of their agreement.
 
-A pass is right where it prefers what people prefer; a tie of the judge is wrong, and comparisons that people call a tie
-are in the confusion alone. Both passes together say how sure the judge is: 1 where they prefer one clip, 0.75 where one
-of them says tie, 0.5 where they cancel out. The expected calibration error is the mean gap, weighed by pairs, between
-that and the share that is right (Naeini et al. 2015, AAAI), one bin a value; half of a cancelled pair counts as right.
+A pass is right if it prefers the people's choice; a tie of the judge is wrong, and the people's ties
+appear only in the confusion. Both passes together give the judge's confidence: 1 if they prefer one clip, 0.75 if one
+of them is a tie, 0.5 if they cancel out. The expected calibration error is the mean gap, weighed by pairs, between
+it and the share that is right (Naeini et al. 2015, AAAI), one bin a value; half of a cancelled pair counts as right.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import pandas as pd
 import pyarrow as pa
 
 from earmark.schemas.pseudo_preferences import PseudoPreferences
-from earmark.schemas.pseudo_tables import PEOPLE
+from earmark.schemas.pseudo_tables import PEOPLE, PeopleRow
 from earmark.schemas.tables import UNSPLIT
 from earmark.tasks.evaluation.statistics import accuracy
+from earmark.tasks.store.card import markdown_cell
 from earmark.tasks.store.sql import query, view_parquet
 from earmark.tasks.store.staging import Stage
 
@@ -29,9 +30,9 @@ VOTES = ("preferences", "comparisons", "clips")
 
 
 def write_people(stage: Stage, connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> list[str]:
-    """Write `people`, where the config names votes; `passes`, `pairs` and `clips` are in the connection.
+    """Write `people`, if the config names votes; `passes`, `pairs` and `clips` are in the connection.
 
-    Gives a note where there is nothing to compare.
+    Returns a note without anything to compare.
     """
     if config.validation is None:
         return []
@@ -47,7 +48,7 @@ def write_people(stage: Stage, connection: duckdb.DuckDBPyConnection, config: Ps
 
 
 def measure(dimension: str, heard: Iterable[Row]) -> list[Row]:
-    """The rows of `people` on musicality or alignment, of rows of `heard_by_people.sql` on both."""
+    """Return the rows of `people` on musicality or alignment, from rows of `heard_by_people.sql` on both."""
     rows = [row for row in heard if row["dimension"] == dimension]
     decided = [row for row in rows if row["people"] != "tie"]
     both = [row for row in decided if row["forward_choice"] and row["reverse_choice"]]
@@ -83,7 +84,7 @@ def _share(measured: str, value: str, rows: Sequence[Row], credits: Sequence[flo
 
 
 def _confusion(rows: Sequence[Row]) -> list[Row]:
-    """Of the kept pairs on which people chose one thing, the share for which the judge chose another."""
+    """Return the shares of the judge's choices among the kept pairs of each choice of people."""
     found = []
     for people in FOR_A:
         group = [row for row in rows if row["people"] == people]
@@ -95,7 +96,7 @@ def _confusion(rows: Sequence[Row]) -> list[Row]:
 
 
 def _calibration(rows: Sequence[Row]) -> list[Row]:
-    """The reliability diagram, a row a bin, and the expected calibration error."""
+    """Return the reliability diagram, a row per bin, and the expected calibration error."""
     bins: dict[float, list[tuple[Row, float]]] = {}
     for row in rows:
         for_a = (FOR_A[row["forward_choice"]] + FOR_A[row["reverse_choice"]]) / 2
@@ -109,8 +110,8 @@ def _calibration(rows: Sequence[Row]) -> list[Row]:
     return [*found, {"measure": "calibration error", "value": "all", "pairs": len(rows), "share": error}]
 
 
-def people_section(rows: Sequence[Row]) -> str:
-    """The card's table of the judge against people."""
+def people_section(rows: Sequence[PeopleRow]) -> str:
+    """Write the card's table of the judge against people."""
     lines = [
         "Pairs whose two clips people compared too, by hash. A pass is right where it prefers what people "
         "prefer; the judge's ties are wrong. `expected` is how sure both passes together are.",
@@ -132,5 +133,5 @@ def people_section(rows: Sequence[Row]) -> str:
         expected = "" if row["expected"] is None else f"{row['expected']:.2f}"
         numbers = (f"{row['pairs']:,}", f"{row['share']:.3f}", spread, expected)
         cells = (row["dimension"], row["measure"], row["value"], *numbers)
-        lines.append(f"| {' | '.join(cells)} |")
+        lines.append(f"| {' | '.join(map(markdown_cell, cells))} |")
     return "\n".join(lines)

@@ -1,7 +1,7 @@
-"""`pseudo-preferences` of labels that are made already, in the layout of CMI-Pref-Pseudo: nobody is asked.
+"""Build `pseudo-preferences` from existing labels in the layout of CMI-Pref-Pseudo, without asking a judge.
 
-A generation is a clip of a prompt by a model, and a pair keeps the release's id. Rows that share a prompt, its words or
-reference, or a clip are in one split: the one that the release names for one of them, else one drawn by the config.
+A generation is a clip of a prompt by a model, and a pair keeps the release's id. Rows sharing a prompt, its words or
+reference, or a clip are in one split: the release's split for one of them, else a split drawn by the config.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from earmark.schemas.files import Root
 from earmark.schemas.places import below
 from earmark.schemas.pseudo_preferences import PseudoPreferences
 from earmark.schemas.pseudo_tables import BIAS, CLIPS, JUDGMENTS, LABELS, PAIRS
-from earmark.schemas.tables import SPLITS, UNSPLIT, split_ends
-from earmark.tasks.audio.probe import AudioFault
-from earmark.tasks.build.fingerprint import file_digests, roots_digest
-from earmark.tasks.build.grouping import group
-from earmark.tasks.build.intake import Intake
-from earmark.tasks.build.media import MEASURED, audio_digest, clip_below
-from earmark.tasks.build.preflight import Peek
-from earmark.tasks.build.references import measure_apart, references_of
-from earmark.tasks.build.step import Account, Done, step
+from earmark.schemas.tables import SPLITS, UNSPLIT, Table, split_ends
+from earmark.tasks.audio.probe import SILENCE_DBFS, AudioFault
 from earmark.tasks.importers.cmi_pref import Label, read_labels
 from earmark.tasks.importers.lists import ListFile
 from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.importers.table import table_file
+from earmark.tasks.pipeline.fingerprint import file_digests, roots_digest
+from earmark.tasks.pipeline.grouping import group
+from earmark.tasks.pipeline.intake import Intake
+from earmark.tasks.pipeline.media import MEASURED, audio_digest, clip_below
+from earmark.tasks.pipeline.preflight import Peek
+from earmark.tasks.pipeline.references import measure_apart, references_of
+from earmark.tasks.pipeline.step import Account, Done, step
 from earmark.tasks.pseudo_preferences.clips import clip_rows, with_loudness
 from earmark.tasks.pseudo_preferences.confounds import write_confounds
 from earmark.tasks.store.parquet import record_schema, row_schema, write_rows
@@ -41,23 +41,23 @@ MEDIA = row_schema(f"file string, {MEASURED}, loudness_lufs float64")
 
 
 def release_files(config: PseudoPreferences) -> list[ListFile]:
-    """The release's files, by their names in the config."""
+    """Return the release's files, by their names in the config."""
     assert config.released is not None
     return [table_file(config.path(below(config.released.root, name)), name) for name in config.released.files]
 
 
 def read_release(config: PseudoPreferences) -> Iterator[Label | Reject | Note]:
-    """What the release's files hold, in order.
+    """Yield the content of the release's files, in order.
 
     Raises:
-        InputError: one cannot be read, or has no columns of clips.
+        InputError: a file cannot be read, or has no columns of clips.
     """
     for file in release_files(config):
         yield from read_labels(file, str(config.clips_folder()))
 
 
 def digest_released(config: PseudoPreferences, store: Store) -> dict[str, str]:
-    """SHA-256 of the release's files, and of the audio that they name."""
+    """Return the SHA-256 of the release's files, and of their audio."""
     files = release_files(config)
     lists = [(file.path, config.clips_folder()) for file in files]
     digests = file_digests((file.name, file.path) for file in files)
@@ -67,7 +67,7 @@ def digest_released(config: PseudoPreferences, store: Store) -> dict[str, str]:
 
 
 def peek_released(config: PseudoPreferences) -> Iterator[Peek]:
-    """The beginning of each of the release's files, and its first clips."""
+    """Return the beginning of each of the release's files, and its first clips."""
     for file in release_files(config):
         yield Peek(
             file.name,
@@ -89,7 +89,7 @@ def _places(config: PseudoPreferences, names: Iterator[str] | list[str]) -> dict
 
 @step("import", unit="released labels", label="import released labels")
 def import_release(stage: Stage, config: PseudoPreferences) -> Done[Path]:
-    """Read the release; what cannot be read, or is kept out, is a reject.
+    """Read the release; reject unreadable and excluded rows.
 
     Raises:
         InputError: a file or one of its columns is missing.
@@ -115,13 +115,13 @@ def measure_release(stage: Stage, config: PseudoPreferences, labels: Path) -> Do
 
 @step("labels", unit="released labels", follows="import", table=LABELS.name, label="take released labels")
 def take_released(stage: Stage, config: PseudoPreferences, labels: Path, media: Path) -> Done[None]:
-    """Write the published tables; labels whose clips cannot be used are rejects. Nothing is known of single passes."""
+    """Write the published tables; reject labels with unusable clips. Single passes stay unknown."""
     with connect(stage.work / "spill") as connection:
         for name, path, schema in (("read", labels, LABELS_READ), ("media", media, MEDIA)):
             connection.register(name, pq.read_table(path, schema=schema))
         connection.execute(query("text/plain_words"))
         connection.execute(query("text/voice_of"))
-        limits = {"shortest_s": config.clips.shortest_s, "silence_dbfs": config.clips.silence_dbfs}
+        limits = {"shortest_s": config.clips.shortest_s, "silence_dbfs": SILENCE_DBFS}
         connection.execute(query("pseudo_preferences/released_pairs"), limits)
         ties = connection.execute(query("pseudo_preferences/released_ties")).fetchall()
         numbers = group([keys for _, keys, _, _ in ties])
@@ -130,6 +130,7 @@ def take_released(stage: Stage, config: PseudoPreferences, labels: Path, media: 
         given = {"seed": config.seed, **split_ends(config.shares)}
         connection.execute(query("pseudo_preferences/released_splits"), given)
         stage.write_splits(CLIPS, lambda split: clip_rows(connection, config, split, "released_clips"))
+        table: Table
         for table in (PAIRS, LABELS):
             columns = ", ".join(f'"{name}"' for name in table.schema.names)
             chosen = f"SELECT {columns} FROM taken WHERE split = $split ORDER BY pair_id"

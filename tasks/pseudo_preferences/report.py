@@ -1,10 +1,10 @@
-"""What the report of `pseudo-preferences` shows: its position bias, and pairs with both passes' answers."""
+"""Build the report sections of `pseudo-preferences`: position bias, and pairs with both passes' answers."""
 
 from __future__ import annotations
 
-from earmark.tasks.build.report import Material, count, sample, shares
 from earmark.tasks.evaluation.matrices import preference_matrices
-from earmark.tasks.store.figures import Browser, Clip, Grid, Row, Section
+from earmark.tasks.pipeline.report import Material, count, sample, shares
+from earmark.tasks.store.figures import AudioPlayer, Browser, Grid, Row, Section
 from earmark.tasks.store.sql import query
 
 _BIAS = 'scope, value, dimension, "set", pairs, share_a, share_b, share_tie, share_first, consistency'
@@ -12,7 +12,7 @@ _CONFOUNDS = "\"set\", judge, dimension, replace(feature, '_', ' '), choices, sh
 
 
 def sections(material: Material) -> list[Section]:
-    """The report's own sections."""
+    """Return the report's own sections."""
     db = material.db
     leaning = Grid(
         "Choices before and after the consistency filter",
@@ -56,9 +56,11 @@ def _pairs(material: Material) -> tuple[Row, ...]:
             for one in answers
         }
         texts = {"prompt": row["text"], **({"lyrics": row["lyrics"]} if row["lyrics"] else {}), **said}
-        clips = [Clip(f"{side}: {row[f'model_{side}']}", row[f"sha256_{side}"]) for side in ("a", "b")]
+        clips = [AudioPlayer(f"{side}: {row[f'model_{side}']}", row[f"sha256_{side}"]) for side in ("a", "b")]
         if row["reference_sha256"]:
-            clips.insert(0, Clip("reference of the prompt", None))  # no config names its licence: it stays unheard
+            clips.insert(
+                0, AudioPlayer("reference of the prompt", None)
+            )  # no config names its licence: it stays unheard
         tags = {
             "split": row["split"],
             "modality": row["modality"],

@@ -1,4 +1,4 @@
-"""What a version's evaluations say, for the card that is published: records beside the version, keyed by its digest."""
+"""Collect a version's evaluations and audits, records beside it keyed by its digest, for its published card."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ MOST = 30
 
 
 def evaluations_of(store: Store, version: Version) -> list[dict[str, Any]]:
-    """The newest records below the store's `evaluations/` that are of this very content and of all of its samples.
+    """Return the newest complete records, at most `MOST`, of this very content from the store's `evaluations/`.
 
-    A model that is measured again the same way takes the place of its record before. Those of a part (`--limit`), and
-    those that a known fault can have touched, are left out.
+    A repeated measurement of a model replaces its earlier record. Records of a part (`--limit`) or with a possible
+    known fault are left out.
     """
     digest, wrong = version.manifest.digest(), set(wrong_evaluations(store, version.corpus))
     found: list[tuple[int, str, dict[str, Any]]] = []
@@ -30,7 +30,7 @@ def evaluations_of(store: Store, version: Version) -> list[dict[str, Any]]:
 
 
 def newest_audits(store: Store, version: Version) -> list[dict[str, Any]]:
-    """What `earmark audit read` wrote last about this very content, for each evaluation that was audited."""
+    """Return the newest `earmark people audit read` record of this very content, for each audited evaluation."""
     digest = version.manifest.digest()
     found = (store.root / "audits" / version.corpus).rglob("audit.json")
     newest = sorted(found, key=lambda path: path.stat().st_mtime_ns, reverse=True)
@@ -42,15 +42,16 @@ def newest_audits(store: Store, version: Version) -> list[dict[str, Any]]:
 
 
 def audit_section(facts: dict[str, Any]) -> str:
-    """An audit as a section of a card."""
+    """Render an audit as a section of a card."""
     covered = "" if facts["covered"] == 1 else f" The audited kinds are {facts['covered']:.0%} of the rows."
     lines = [
-        f"## Audit: {facts['evaluation']}",
+        f"## Audit: {markdown_cell(facts['evaluation'])}",
         "",
         f"{facts['audited']:,} rows were answered by {facts['reviewers']} reviewers who did not see the labels "
-        f"(`earmark audit`). Precision is the share of rows whose label most of them gave; in brackets, 95 %.{covered}",
+        "(`earmark people audit`). Precision is the share of rows whose label most of them gave; in brackets, 95 %."
+        f"{covered}",
         "",
-        f"| label | {facts['stratify'] or 'rows'} | confirmed | refuted | disputed | precision |",
+        f"| label | {markdown_cell(facts['stratify'] or 'rows')} | confirmed | refuted | disputed | precision |",
         "|---|---|---:|---:|---:|---|",
     ]
     for cell in [*facts["cells"], {"label": "all, weighted", "stratum": "", **facts["overall"]}]:
@@ -59,8 +60,12 @@ def audit_section(facts: dict[str, Any]) -> str:
         if cell["precision"] is not None:
             share = f"{cell['precision']:.3f} [{cell['low']:.3f}, {cell['high']:.3f}]"
         lines.append("| " + " | ".join(map(markdown_cell, [cell["label"], cell["stratum"], *counts, share])) + " |")
-    if alone := facts.get("alone"):  # records of before have none
-        lines += ["", f"One reviewer alone gives the label of these rows, by {facts['stratify'] or 'all'}:", ""]
+    if alone := facts.get("alone"):  # older records have none
+        lines += [
+            "",
+            f"One reviewer alone gives the label of these rows, by {markdown_cell(facts['stratify'] or 'all')}:",
+            "",
+        ]
         lines += [
             f"- {markdown_cell(one['stratum'])}: {one['precision']:.3f} [{one['low']:.3f}, {one['high']:.3f}]"
             for one in alone
@@ -70,10 +75,10 @@ def audit_section(facts: dict[str, Any]) -> str:
 
 
 def section(records: list[dict[str, Any]]) -> str:
-    """The records as a section of a card; empty without any."""
+    """Render the records as a section of a card; empty without records."""
     if not records:
         return ""
-    lines = ["## Evaluations", "", "Models that were measured on this version with `earmark judge`; in brackets, 95 %."]
+    lines = ["## Evaluations", "", "Models measured on this version with `earmark eval run`; in brackets, 95 %."]
     lines += ["", "| evaluation | model | splits | samples | figure |", "|---|---|---|---:|---|"]
     for facts in records:
         cells = [facts["evaluation"], _who(facts), ", ".join(facts["splits"]), f"{facts['samples']:,}", _figure(facts)]

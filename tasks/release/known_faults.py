@@ -1,12 +1,13 @@
-"""Versions and evaluations that a known fault of an earlier Earmark can have touched: one dated table.
+"""Find versions and evaluations that a known fault of an earlier Earmark may have damaged, by one dated table.
 
-A version says in its manifest by which `rules` it was made; those of earlier rules are looked at here, by what their
-manifests or tables hold. Whoever mends a fault that made wrong rows counts `RULES` up and adds a row.
+A version's manifest names its `rules`; for versions of earlier rules, functions here check manifests or tables. A
+developer who mends a fault with wrong rows increments `RULES` and adds a row.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,95 +15,185 @@ from typing import Any
 
 import duckdb
 
-from earmark.tasks.store.sql import query, view_parquet
+from earmark.tasks.pipeline import believed_answers as believed
+from earmark.tasks.pipeline.media import clips_decoded_in_part
+from earmark.tasks.store.sql import view_parquet
 from earmark.tasks.store.versions import Store, Version
 
 
 @dataclass(frozen=True)
 class KnownFault:
-    """A fault that made wrong rows."""
+    """Fault with wrong rows."""
 
-    name: str  # what messages and scripts call it
-    mended: str  # the day, as in the changelog
-    rules: int  # versions made by these rules, or later ones, are free of it
-    corpora: tuple[str, ...]  # which can have it; none for all
-    touches: Callable[[Version], bool]  # whether a version of earlier rules can have it
-    says: str  # what is wrong, and what to do
+    name: str  # its name in messages and scripts
+    mended: str  # the date, as in the changelog
+    rules: int  # versions of these or later rules are free of it
+    corpora: tuple[str, ...]  # affected corpora; empty for all
+    touches: Callable[[Version], bool]  # whether a version of earlier rules may have it
+    says: str  # the damage, and the remedy
 
 
-def _first_row_won(version: Version) -> bool:
-    """Rows of one clip were rejected for another score, or for being there before."""
+def _contested_clip(version: Version) -> bool:
+    """Return whether rows were rejected for other system, speaker, content or condition than their clip's first."""
     steps = [step for step in version.manifest.steps if step.name == "merge"]
-    return any(step.rejected.get(reason) for step in steps for reason in ("conflicting_score", "duplicate"))
+    return any(step.rejected.get("conflicting_facts") for step in steps)
 
 
-def _first_rated_won(version: Version) -> bool:
-    """Rows of a rated set were rejected for a clip that was there before."""
-    steps = [step for step in version.manifest.steps if step.name == "ratings"]
-    return any(step.rejected.get("duplicate_id") for step in steps)
+def _number_as_rating(version: Version) -> bool:
+    """Return whether the rating of a table came from a column of ids, ages, counters or times."""
+    columns = [source.get("columns") or {} for source in version.manifest.config.get("sources", ())]
+    names = [str(one.get("mos", "")) for one in columns]
+    words = {word.lower() for name in names for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)}
+    return bool(
+        words & {"id", "ids", "age", "order", "time", "timestamp", "count", "number", "index", "played", "trial"}
+    )
 
 
-def _left_its_root(version: Version) -> bool:
-    """Rows were rejected because of the folder that the config named, which the build key left out."""
-    return bool(version.manifest.rejects.get("path_outside_root"))
+def _quoted_between_tabs(version: Version) -> bool:
+    """Return whether the version read a list of ratings with tabs, where an open quote could swallow the next rows."""
+    sources = version.manifest.config.get("sources", ())
+    written = [one for source in sources for one in (source.get("files") or {}).values()]
+    return any(isinstance(one, str) and one.lower().removesuffix(".gz").endswith(".tsv") for one in written)
 
 
-def _text_in_two_splits(version: Version) -> bool:
-    """Words (with lyrics) of a pair stand in two splits. Where the tables are not here, any version with two splits."""
-    splits = version.manifest.rows.get("pairs", {})
-    files = [path for split in splits for path in version.files("pairs", split)]
-    if len(splits) < 2 or not all(path.is_file() for path in files):
-        return len(splits) > 1
+def _sound_cut(version: Version) -> bool:
+    """Return whether a clip of the version was, or may have been, decoded in part."""
+    clips = clips_decoded_in_part(Store(version.folder.parents[1]))
+    if clips is not None and not clips:
+        return False
     with duckdb.connect() as connection:
-        view_parquet(connection, "pairs", files)
-        connection.execute(query("text/plain_words"))
-        return bool(connection.execute(query("pseudo_preferences/texts_in_two_splits")).fetchall())
+        for table, splits in version.table_files().items():
+            files = [file for files in splits.values() for file in files if file.is_file()]
+            if not files:
+                continue
+            view_parquet(connection, table, files)
+            for column, *_ in connection.execute(f'DESCRIBE "{table}"').fetchall():
+                if not column.endswith("sha256"):
+                    continue
+                if clips is None:
+                    return True
+                named = f'SELECT 1 FROM "{table}" WHERE list_contains($clips, "{column}") LIMIT 1'
+                if connection.execute(named, {"clips": sorted(clips)}).fetchone():
+                    return True
+    return False
+
+
+def _answers_voted(version: Version) -> bool:
+    """Return whether votes decided the right answer of a forum's thread."""
+    files = [file for part in version.table_files().get("questions", {}).values() for file in part if file.is_file()]
+    if not files:
+        return bool(version.manifest.rows.get("questions"))
+    with duckdb.connect() as connection:
+        view_parquet(connection, "questions", files)
+        return bool(connection.execute("SELECT 1 FROM questions WHERE preference = 'human' LIMIT 1").fetchone())
 
 
 FAULTS = (
     KnownFault(
-        "first-row-wins",
-        "2026-11-22",
-        1,
-        ("mos-preferences",),
-        _first_row_won,
-        "of several ratings of a clip the first was taken for their mean: build again",
-    ),
-    KnownFault(
-        "first-rating-wins",
-        "2026-11-22",
-        1,
-        ("human-preferences",),
-        _first_rated_won,
-        "of several ratings of a clip of a rated set (PAM, MusicEval) the first alone counted: build again",
-    ),
-    KnownFault(
-        "root-not-in-key",
+        "before-1.0",
         "2026-11-22",
         1,
         (),
-        _left_its_root,
-        "rows lie outside of `root` or `audio_root`, and a build with a mended folder was called up to date: look at "
-        "the rejects path_outside_root, mend the config, build again",
+        lambda version: True,
+        "made before release 1.0.0, whose notes list faults with wrong rows: build again",
     ),
     KnownFault(
-        "text-in-two-splits",
-        "2026-11-22",
-        1,
-        ("pseudo-preferences",),
-        _text_in_two_splits,
-        "one text stands in two splits, in another spelling or with a reference: build again",
+        "contested-clip",
+        "2026-11-25",
+        2,
+        ("mos-preferences",),
+        _contested_clip,
+        "of a clip whose rows disagree on its test, system, speaker, content or condition the first row's were taken: "
+        "look at the rejects conflicting_facts, build again",
+    ),
+    KnownFault(
+        "number-as-rating",
+        "2026-11-25",
+        2,
+        ("mos-preferences",),
+        _number_as_rating,
+        "a column of ids, ages, counters or times was taken for the rating, as `earmark init` did: mend columns.mos, "
+        "build again",
+    ),
+    KnownFault(
+        "quote-between-tabs",
+        "2026-11-25",
+        2,
+        ("mos-preferences",),
+        _quoted_between_tabs,
+        "an open quote in a TSV may have swallowed the rows up to the next quote: build again, and compare the ratings",
+    ),
+    KnownFault(
+        "sound-cut",
+        "2026-11-25",
+        2,
+        (),
+        _sound_cut,
+        "of MP3s without a count of frames, joined MP3s and chained Oggs the beginning alone was decoded (or may have "
+        "been, where no build has measured the clips since): build again, which asks about these clips anew",
+    ),
+    KnownFault(
+        "notice-as-answer",
+        "2026-11-25",
+        2,
+        ("score-questions",),
+        _answers_voted,
+        "notices of moderators and bots, the asker's own comments, bare links and hidden votes counted: the right "
+        "option may be none: build again",
+    ),
+    KnownFault(
+        "half-corpus",
+        "2026-11-25",
+        2,
+        (),
+        believed.was_refused_requests,
+        "requests that the server refused became rejects; an ended key or budget refuses all that follow, so rows may "
+        "be missing: build again, which asks these alone",
+    ),
+    KnownFault(
+        "half-answer",
+        "2026-11-25",
+        2,
+        (),
+        believed.holds_half_answers,
+        "answers that the server broke off passed for whole (or may have, where the ledger does not have them): build "
+        "again",
+    ),
+    KnownFault(
+        "thought-as-answer",
+        "2026-11-25",
+        2,
+        (),
+        believed.holds_thoughts,
+        "texts hold a model's thoughts or special tokens: build again, and look at the texts",
+    ),
+    KnownFault(
+        "fence-in-text",
+        "2026-11-25",
+        2,
+        (),
+        believed.holds_fences,
+        "texts hold the marks of a prompt, such as <caption-0123456789>: build again",
+    ),
+    KnownFault(
+        "guessed-probability",
+        "2026-11-25",
+        2,
+        ("captions", "music-prompts"),
+        believed.holds_guessed_probabilities,
+        "the probability of yes was guessed (one half) where the server listed one token, or stood for a small share "
+        "of what the model would say (or may have, where the ledger does not have it): build again",
     ),
 )
 HIDDEN_ORDER = (
-    "score-file-order (mended 2026-11-22): a file of scores was compared with a hidden order of the clips: run earmark "
-    "judge --scores again"
+    "score-file-order (mended 2026-11-22): a file of scores was compared with a hidden order of the clips: run "
+    "earmark eval run --scores again"
 )
 _SCORED = ("human-preferences", "mos-preferences")
 
 
 def known_faults(version: Version) -> list[KnownFault]:
-    """The known faults that can have touched a version."""
+    """Return the known faults that may have damaged a version."""
     corpus, rules = version.corpus, version.manifest.rules
     return [
         fault
@@ -112,7 +203,7 @@ def known_faults(version: Version) -> list[KnownFault]:
 
 
 def wrong_evaluations(store: Store, corpus: str, version: str = "*") -> list[Path]:
-    """Folders below the store's `evaluations/` with results of a file of scores that was read in a hidden order."""
+    """Return the folders below the store's `evaluations/` with results of score files read in a hidden order."""
     if corpus not in _SCORED:
         return []
     results = sorted((store.root / "evaluations" / corpus).glob(f"{version}/*/evaluation.json"))
@@ -120,13 +211,13 @@ def wrong_evaluations(store: Store, corpus: str, version: str = "*") -> list[Pat
 
 
 def _hidden_order(path: Path) -> bool:
-    """Whether an evaluation is of pairs, from a file, and does not name the order that the file was read in."""
+    """Return whether an evaluation of pairs from a file lacks the order of its sides."""
     facts = facts_of(path)
     return facts.get("kind") == "preference" and facts.get("scores") is not None and "order" not in facts
 
 
 def facts_of(path: Path) -> dict[str, Any]:
-    """What a record says that lies beside versions, as JSON; nothing where it is none of ours."""
+    """Read a JSON record beside versions; empty if it is not a JSON object."""
     try:
         facts = json.loads(path.read_bytes())
     except ValueError:
@@ -135,7 +226,7 @@ def facts_of(path: Path) -> dict[str, Any]:
 
 
 def lines_about(store: Store, only: Version | None = None) -> list[str]:
-    """One line a known fault and corpus, naming the versions (or one) that it can have touched; so for evaluations."""
+    """Return a line per known fault and corpus with its versions (or only `only`), and for evaluations."""
     lines = []
     for corpus in [only.corpus] if only else store.corpora():
         by_fault: dict[KnownFault, list[str]] = {}

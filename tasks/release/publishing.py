@@ -1,4 +1,4 @@
-"""Steps that take a version to the Hub: prove it fit to leave, gather what may, send it, keep a receipt. No Prefect."""
+"""Publish a version to the Hub: check it, bundle its publishable parts, send it, keep a receipt. No Prefect."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from huggingface_hub import constants
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import HubError, HubUnreachableError, StoreError
 from earmark.schemas.places import require_below_roots
-from earmark.tasks.build.progress import say, working
+from earmark.tasks.pipeline.progress import say, working
 from earmark.tasks.release.evaluated import audit_section, evaluations_of, newest_audits, section
 from earmark.tasks.store.hub import Repo, State
-from earmark.tasks.store.hub_tree import Difference, check_successor, compare
+from earmark.tasks.store.hub_tree import TreeChanges, check_successor, compare
+from earmark.tasks.store.manifest import CARD
 from earmark.tasks.store.model_terms import warnings_of
-from earmark.tasks.store.publication import CARD, Bundle, bundled
+from earmark.tasks.store.publication import Bundle, bundled
 from earmark.tasks.store.receipts import Receipt, save_receipt
 from earmark.tasks.store.restating import unsearchable
 from earmark.tasks.store.scan import Finding, read_allowed, scan
@@ -30,10 +31,10 @@ MOST_SHOWN = 20
 
 
 def check_fit(version: Version, allow_builtin: bool) -> None:
-    """Let only whole versions out, and labels of the builtin annotators only where that is wanted.
+    """Check that a version is complete, and without builtin annotators' labels unless allowed.
 
     Raises:
-        StoreError: a file is not as it was committed.
+        StoreError: a file differs from its commit.
         HubError: a builtin annotator labelled it.
     """
     with working(f"verify {version.corpus} {version.name}"):
@@ -49,19 +50,19 @@ def check_fit(version: Version, allow_builtin: bool) -> None:
 
 
 def check_audited(store: Store, version: Version, least: float | None) -> None:
-    """Let a version out only where people confirmed enough of its labels.
+    """Check that people confirmed enough of a version's labels.
 
-    Every evaluation that was audited must be as good, by the lower end of its 95 % interval: a few rows prove nothing.
+    Every audited evaluation must reach the precision by the lower end of its 95 % interval: a few rows prove nothing.
 
     Raises:
-        HubError: no audit of this version is there, one is of a part of its rows, or one says less.
+        HubError: this version has no audit, an audit covers a part of its rows, or its precision is too low.
     """
     if least is None:
         return
     wanted = f"{version.corpus} {version.name}: --audited wants a precision of {least:g} or more"
     audits = newest_audits(store, version)
     if not audits:
-        raise HubError(f"{wanted}, and no audit of it is there; see `earmark audit sample`")
+        raise HubError(f"{wanted}, and no audit of it is there; see `earmark people audit sample`")
     for facts in audits:
         low, name = facts["overall"]["low"], facts["evaluation"]
         if facts["covered"] < 1:
@@ -73,10 +74,10 @@ def check_audited(store: Store, version: Version, least: float | None) -> None:
 
 @contextmanager
 def gathered(version: Version, corpus: Corpus, store: Store, audio: bool) -> Iterator[Bundle]:
-    """What may leave of a version, and a word on what may not.
+    """Yield the bundle of a version's publishable parts, and report the parts held back.
 
     Raises:
-        StoreError: rows of the version were withdrawn, or it cannot be told whether they were.
+        StoreError: rows of the version were withdrawn, or may have been.
     """
     store.refresh(version.corpus)
     if withdrawal := withdrawal_against(store.root, version.manifest):
@@ -101,10 +102,10 @@ def gathered(version: Version, corpus: Corpus, store: Store, audio: bool) -> Ite
 
 
 def check_clean(bundle: Bundle, corpus: Corpus, reviewed: Mapping[str, str]) -> None:
-    """Let no secret and no personal data out.
+    """Check that a bundle holds no secrets or personal data.
 
     Raises:
-        HubError: the first finding; the first twenty were printed.
+        HubError: with the first finding; the first twenty were printed.
     """
     findings = find(bundle, corpus, reviewed)
     for finding in findings[:MOST_SHOWN]:
@@ -118,13 +119,13 @@ def check_clean(bundle: Bundle, corpus: Corpus, reviewed: Mapping[str, str]) -> 
 
 
 def find(bundle: Bundle, corpus: Corpus, reviewed: Mapping[str, str]) -> list[Finding]:
-    """All findings of the scan that nobody reviewed."""
+    """Return all unreviewed findings of the scan."""
     with working("look for secrets and personal data", len(bundle.entries)) as work:
         return list(scan(bundle.entries, corpus.tables, Scanner(own_secrets()), reviewed, work.advance))
 
 
 def read_reviewed(path: str | None) -> dict[str, str]:
-    """The marks of findings that a person reviewed.
+    """Read the marks of reviewed findings.
 
     Raises:
         ConfigError: the file lies outside `EARMARK_ROOTS`.
@@ -136,10 +137,10 @@ def read_reviewed(path: str | None) -> dict[str, str]:
 
 
 def open_repo(repo: Repo, bundle: Bundle, private: bool) -> State:
-    """Make the repository and its branch unless they are there; see before and after that it is the right one.
+    """Create the repository and its branch if missing; check before and after that it is the right one.
 
     Raises:
-        HubError: it holds something else, or is public where it was to be private.
+        HubError: it holds something else, or is public instead of private.
     """
     if (state := repo.look()) is not None:
         _check_state(repo, bundle, state, private)
@@ -156,13 +157,13 @@ def open_repo(repo: Repo, bundle: Bundle, private: bool) -> State:
 def bring(repo: Repo, bundle: Bundle, state: State) -> tuple[str, int]:
     """Make the repository's branch equal to the bundle in one commit, check it, and tag it if it is main.
 
-    Gives that commit, and how many files were sent: none if all was there.
+    Return the commit, and the number of sent files: none if all were present.
 
-    Killed at any moment, it goes on when it is called again: uploaded files are not sent again, a commit that was made
-    is found to be equal, and a tag that stands is the end.
+    Safe to repeat after a crash: uploaded files are not sent again, an existing commit compares equal, and an existing
+    tag ends the work.
 
     Raises:
-        HubError: the tag stands on another tree, or the Hub refused.
+        HubError: the tag names another tree, or the Hub refused.
     """
     tag = bundle.manifest.version
     if done := tagged(repo, bundle, state):
@@ -181,13 +182,13 @@ def bring(repo: Repo, bundle: Bundle, state: State) -> tuple[str, int]:
 
 
 def tagged(repo: Repo, bundle: Bundle, state: State) -> str | None:
-    """The commit that the version's tag stands on, if it holds exactly this version; None where there is no tag, or
-    where another branch than main is published to.
+    """Return the commit of the version's tag, if it holds exactly this version.
 
-    A card that tells of evaluations stays as it was published: those that came later are no other version.
+    Return None without a tag, or for a branch other than main. A card with evaluations stays as published: later
+    evaluations make no other version.
 
     Raises:
-        HubError: the tag stands on something else.
+        HubError: the tag names something else.
     """
     tag = bundle.manifest.version
     if tag not in state.tags or repo.branch is not None:
@@ -205,9 +206,9 @@ def tagged(repo: Repo, bundle: Bundle, state: State) -> str | None:
 
 
 def forecast(repo: Repo, bundle: Bundle, corpus: Corpus, reviewed: Mapping[str, str], private: bool) -> dict[str, Any]:
-    """What publishing would do; nothing is sent, and no repository is made.
+    """Forecast a publication; send nothing, and create no repository.
 
-    Without the Hub it compares with an empty repository, and `unreachable` says why.
+    Without the Hub, compare with an empty repository, and give the reason as `unreachable`.
 
     Raises:
         HubError: publishing would be refused, for other reasons than findings.
@@ -221,7 +222,7 @@ def forecast(repo: Repo, bundle: Bundle, corpus: Corpus, reviewed: Mapping[str, 
         _check_state(repo, bundle, state, private)
     done = tagged(repo, bundle, state) if state else None
     files, earlier = (state.files, state.earlier) if state else ((), [])
-    difference = compare(bundle.entries, files, earlier) if not done else Difference((), (), bundle.entries, ())
+    difference = compare(bundle.entries, files, earlier) if not done else TreeChanges((), (), bundle.entries, ())
     return {
         "corpus": bundle.version.corpus,
         "version": bundle.version.name,
@@ -247,7 +248,7 @@ def forecast(repo: Repo, bundle: Bundle, corpus: Corpus, reviewed: Mapping[str, 
 def keep_receipt(
     store: Store, repo: Repo, bundle: Bundle, state: State, commit: str, reviewed: Mapping[str, str]
 ) -> Receipt:
-    """Note where the version went."""
+    """Record the destination of the version."""
     receipt = Receipt(
         corpus=bundle.version.corpus,
         version=bundle.version.name,

@@ -1,4 +1,4 @@
-"""What a rebuild decides: which corpus comes after which, and what its end says to do. No Prefect."""
+"""Order the corpora of a rebuild, and describe its outcome. No Prefect."""
 
 from __future__ import annotations
 
@@ -14,55 +14,55 @@ from earmark.tasks.store.versions import Store
 
 
 @dataclass(frozen=True)
-class Place:
-    """A corpus's place in a rebuild."""
+class CorpusPlace:
+    """Place of a corpus in a rebuild."""
 
-    member: Member  # the corpus, its config and where it is published
-    # the corpora of this rebuild whose newest version it reads, or whose named version is not there yet
+    member: Member  # the corpus, its config and its repository
+    # corpora of this rebuild to build first: it reads their newest version, or a named version that does not exist yet
     after: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How a corpus came out of a rebuild."""
+    """Outcome of a corpus in a rebuild."""
 
     corpus: str
     state: Literal["built", "up to date", "failed", "skipped", "not published"]
-    version: str | None = None  # the version that answers for its config now
-    detail: str = ""  # the reason, or where it was published
-    todo: str = ""  # what a person should do, if anything
+    version: str | None = None  # the current version of its config
+    detail: str = ""  # the reason, or its address if published
+    todo: str = ""  # advice for the user, if any
 
     @property
     def good(self) -> bool:
-        """Whether all that was wanted was done."""
+        """Return whether the outcome is as wanted."""
         return self.state in ("built", "up to date")
 
 
 class RebuildFailed(EarmarkError):
-    """Some corpora did not come to what was wanted; the others did."""
+    """Failure of some corpora of a rebuild; the others succeeded."""
 
     def __init__(self, endings: Sequence[Ending]) -> None:
-        self.endings = tuple(endings)  # how each ended
+        self.endings = tuple(endings)  # outcome of each
         bad = [f"{ending.corpus} {ending.state}" for ending in endings if not ending.good]
         super().__init__(f"{len(bad)} of {len(endings)} corpora need attention: {', '.join(bad)}")
 
 
-def in_order(configs: Mapping[str, tuple[Member, BuildConfig]], store: Store) -> list[Place]:
-    """The corpora, each after those that it reads; else as the config lists them.
+def in_order(configs: Mapping[str, tuple[Member, BuildConfig]], store: Store) -> list[CorpusPlace]:
+    """Sort the corpora by their dependencies, else in the order of the config.
 
     Raises:
-        ConfigError: two read each other.
+        ConfigError: two corpora read each other.
     """
     after = {name: _reads(name, config, configs, store) for name, (_, config) in configs.items()}
     try:
         order = list(TopologicalSorter(after).static_order())
     except CycleError as error:
         raise ConfigError(f"these corpora read each other: {' → '.join(error.args[1])}; name a version (@vN)") from None
-    return [Place(configs[name][0], after[name]) for name in order]
+    return [CorpusPlace(configs[name][0], after[name]) for name in order]
 
 
 def skip_reason(before: Sequence[Ending]) -> str | None:
-    """Why a corpus cannot be built after these, or None if it can."""
+    """Return the reason to skip a corpus after these outcomes, or None."""
     stuck = [ending.corpus for ending in before if ending.version is None]
     return f"{', '.join(stuck)} did not come to a version" if stuck else None
 

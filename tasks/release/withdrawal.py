@@ -1,4 +1,4 @@
-"""`earmark withdraw`: new versions without what was withdrawn, in every corpus that holds it or was made from it."""
+"""Withdraw items: make new versions without them, in every corpus with them or derived rows: `earmark withdraw`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from graphlib import TopologicalSorter
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import StoreError
 from earmark.schemas.tables import REJECTS, UNSPLIT
-from earmark.tasks.build.progress import say, working
-from earmark.tasks.build.report import make_page
-from earmark.tasks.store.commit import PAGES, Made, commit
+from earmark.tasks.pipeline.progress import say, working
+from earmark.tasks.pipeline.report import make_page
+from earmark.tasks.store.commit import Made, commit
 from earmark.tasks.store.files import place
 from earmark.tasks.store.lineage import Gone, named_kinds, withdrawn_from
-from earmark.tasks.store.manifest import Parent, digest_of
+from earmark.tasks.store.manifest import PAGES, Parent, digest_of
 from earmark.tasks.store.restating import is_current, restated, unsearchable
 from earmark.tasks.store.staging import Stage, staging, sweep_if_idle
 from earmark.tasks.store.versions import Store, Version
@@ -26,27 +26,28 @@ from earmark.tasks.text.anonymity import annotator_key, salt_of
 
 @dataclass(frozen=True, eq=False)
 class Holding:
-    """A version that holds what is withdrawn."""
+    """Version with withdrawn rows."""
 
     version: Version  # the version
-    rows: dict[str, int]  # rows that leave, by table; rejects among them
-    newest: bool  # whether it is its corpus's newest
+    rows: dict[str, int]  # rows to remove, by table, including rejects
+    newest: bool  # whether it is its corpus's newest version
 
 
 @dataclass(frozen=True)
 class Search:
-    """What a withdrawal finds."""
+    """Search result of a withdrawal."""
 
-    kind: Kind  # what is withdrawn
+    kind: Kind  # kind of the withdrawn item
     name: str  # the withdrawal's name
-    holdings: tuple[Holding, ...]  # every version that holds it or what was made from it; parents before children
-    marks: tuple[Mark, ...]  # what later versions may not hold
-    seen: frozenset[str]  # digests of the manifests of all versions that were looked through
+    holdings: tuple[Holding, ...]  # every version with it or with derived rows; parents before children
+    marks: tuple[Mark, ...]  # marks to keep out of later versions
+    seen: frozenset[str]  # digests of the manifests of all searched versions
 
 
 def as_tables_have_it(store: Store, annotator: str) -> tuple[str, ...]:
-    """An annotator's id; `SOURCE/ID`, as a source's export names the person, becomes the salted hash: one for each salt
-    that a version's config names, that of the newest first.
+    """Return an annotator's ids in the tables; hash `SOURCE/ID` by each salt in versions' configs, newest first.
+
+    `SOURCE/ID` is the person's name in a source's export; other ids are returned unchanged.
 
     Raises:
         ConfigError: the salt in the environment is too short.
@@ -72,12 +73,12 @@ def search(
     only: str | None = None,
     others: Sequence[str] = (),
 ) -> Search:
-    """Look through every version of the store; nothing is changed.
+    """Search every version of the store; change nothing.
 
     Args:
-        value: the annotator's id as the tables have it, the clip's SHA-256, or the prompt's id.
-        only: only this corpus, and those that were made from it.
-        others: other ids of the same, with other salts.
+        value: the annotator's id in the tables, the clip's SHA-256, or the prompt's id.
+        only: only this corpus, and corpora derived from it.
+        others: other ids of the same annotator, with other salts.
 
     Raises:
         StoreError: no version holds it.
@@ -95,9 +96,7 @@ def search(
 def _look(store: Store, corpora: Mapping[str, Corpus], kind: Kind, name: str, known: Sequence[Mark]) -> Search:
     marks, holdings, seen = list(known), [], set()
     parents = _parents(store)
-    names = [
-        name for name in TopologicalSorter(parents).static_order() if name in parents
-    ]  # those read by others first
+    names = [name for name in TopologicalSorter(parents).static_order() if name in parents]  # parents first
     with working("look for rows", sum(len(store.versions(name)) for name in names)) as work:
         for corpus in names:
             if corpus not in corpora:
@@ -121,15 +120,16 @@ def _look(store: Store, corpora: Mapping[str, Corpus], kind: Kind, name: str, kn
 
 
 def withdraw(store: Store, corpora: Mapping[str, Corpus], searched: Search, reason: str) -> Withdrawal:
-    """Record the withdrawal, and make a version without what it withdrew of every corpus whose newest version holds it.
+    """Record the withdrawal, and make a version without its rows for every corpus with such rows in its newest version.
 
-    The record comes first: from then on no commit brings the rows back, and the versions that hold them are not
-    published. Stopped at any moment, the same command goes on. Versions that a build which had begun before commits
-    meanwhile are looked through as well.
+    The record comes first: from then on no commit brings the rows back, and versions with them are not published. The
+    same command resumes after an interruption. Versions from builds under way are searched as well.
 
     Returns:
-        The withdrawal as it was recorded.
+        The withdrawal as recorded.
     """
+    if store.remote is not None:
+        say(f"the withdrawal and the versions without it are sent to {store.address}")
     while True:
         withdrawal = _record(store, searched, reason)
         for holding in searched.holdings:
@@ -137,13 +137,13 @@ def withdraw(store: Store, corpora: Mapping[str, Corpus], searched: Search, reas
             if holding.newest and (made := _without(store, corpora[name], holding.version, withdrawal)):
                 say(f"{name}: {made.name} is {holding.version.name} without what was withdrawn")
                 rows = {**withdrawal.rows, name: holding.rows}
-                withdrawal = withdrawal.model_copy(update={"made": (*withdrawal.made, _as_parent(made)), "rows": rows})
+                withdrawal = withdrawal.model_copy(update={"made": (*withdrawal.made, made.as_parent()), "rows": rows})
                 save_withdrawal(store.root, withdrawal, store.remote)
         store.refresh()
         known = searched.seen | {one.digest for one in withdrawal.made}
         if all(v.manifest.digest() in known for name in store.corpora() for v in store.versions(name)):
             for name in {holding.version.corpus for holding in searched.holdings}:
-                sweep_if_idle(store, name)  # what a killed run of this left holds the rows
+                sweep_if_idle(store, name)  # leftovers of a killed run hold the rows
             return withdrawal
         searched = _look(store, corpora, searched.kind, searched.name, withdrawal.marks)
 
@@ -153,10 +153,10 @@ def _recorded(store: Store, name: str) -> Withdrawal | None:
 
 
 def _record(store: Store, searched: Search, reason: str) -> Withdrawal:
-    """Keep what is known of a withdrawal so far."""
+    """Save the current state of a withdrawal."""
     before = _recorded(store, searched.name)
     versions = {(p.corpus, p.version): p for p in (before.versions if before else ())}
-    versions |= {(h.version.corpus, h.version.name): _as_parent(h.version) for h in searched.holdings}
+    versions |= {(h.version.corpus, h.version.name): h.version.as_parent() for h in searched.holdings}
     made = _made(store, before, searched) if before else {}
     withdrawal = Withdrawal(
         name=searched.name,
@@ -174,7 +174,7 @@ def _record(store: Store, searched: Search, reason: str) -> Withdrawal:
 
 
 def _made(store: Store, withdrawal: Withdrawal, searched: Search) -> dict[Holding, Parent]:
-    """The versions that a withdrawal made, by what they say: it may have been killed before it could note one."""
+    """Find the versions that a withdrawal made, by their manifests: a crash may have prevented its note."""
     made = {}
     for holding in searched.holdings:
         base, digest = holding.version, holding.version.manifest.digest()
@@ -186,26 +186,24 @@ def _made(store: Store, withdrawal: Withdrawal, searched: Search) -> dict[Holdin
                 and own.build_key == base.manifest.build_key
                 and withdrawal.name_for(base.corpus) in own.applied_withdrawals
             ):
-                made[holding] = _as_parent(version)
+                made[holding] = version.as_parent()
     return made
 
 
 def _without(store: Store, corpus: Corpus, version: Version, withdrawal: Withdrawal) -> Version | None:
-    """Commit a version's own tables again; the commit leaves out what was withdrawn.
+    """Commit a version's own tables again, without the withdrawn rows.
 
-    None if a build, for whose end this waited, has committed a later version: that one is looked through next.
+    Return None if a build under way has committed a later version meanwhile: search that version next.
     """
     manifest = version.manifest
     with staging(store, corpus.name, digest_of([withdrawal.name, manifest.digest()]), say=say) as staged:
-        store.refresh(corpus.name)
-        if store.latest(corpus.name) != version:
+        if store.newest(corpus.name) != version:
             return None
-        store.fetch(version)
         stage = replace(staged, build_key=manifest.build_key)
         older = _restate(stage, corpus, version)
         for entry in manifest.files:
             if entry.path not in PAGES and entry.table not in older:
-                place(version.folder / entry.path, stage.version / entry.path)
+                place(version.path(entry), stage.version / entry.path)
         for number, path in enumerate(version.files(REJECTS.name, UNSPLIT)):
             place(path, stage.work / "rejects" / f"{number:06d}.parquet")
         for step in manifest.steps:
@@ -227,7 +225,7 @@ def _without(store: Store, corpus: Corpus, version: Version, withdrawal: Withdra
 
 
 def _restate(stage: Stage, corpus: Corpus, version: Version) -> set[str]:
-    """Write the tables that have the schema of an earlier release in that of this one; their names, and of rejects."""
+    """Rewrite tables of an earlier release's schema in the current schema; return their names, and the rejects'."""
     written = {REJECTS.name}
     for table in corpus.tables:
         splits = {split: version.files(table.name, split) for split in version.manifest.rows.get(table.name, {})}
@@ -239,16 +237,16 @@ def _restate(stage: Stage, corpus: Corpus, version: Version) -> set[str]:
 
 
 def _successor(parent: Parent, store: Store) -> Parent:
-    """The version that stands for a parent whose rows were withdrawn: the first later one that holds none such."""
+    """Return the successor of a parent with withdrawn rows: the first later version without any."""
     withdrawn = {one.digest for each in withdrawals(store.root) for one in each.versions}
     if parent.digest not in withdrawn:
         return parent
-    later = (_as_parent(v) for v in store.versions(parent.corpus) if v.number > int(parent.version[1:]))
+    later = (v.as_parent() for v in store.versions(parent.corpus) if v.number > int(parent.version[1:]))
     return next((one for one in later if one.digest not in withdrawn), parent)
 
 
 def _derived(gone: Gone, children: Sequence[Corpus]) -> list[Mark]:
-    """What marks the rows that other corpora made from those that leave."""
+    """Return the marks of other corpora's rows derived from the removed ones."""
     return [
         Mark.of(kind, id_, corpus.name)
         for corpus in sorted(children, key=lambda corpus: corpus.name)
@@ -258,12 +256,8 @@ def _derived(gone: Gone, children: Sequence[Corpus]) -> list[Mark]:
 
 
 def _parents(store: Store) -> dict[str, set[str]]:
-    """The corpora that each corpus reads."""
+    """Return the parent corpora of each corpus."""
     return {
         name: {p.corpus for v in store.versions(name) for p in v.manifest.parents if p.corpus != name}
         for name in store.corpora()
     }
-
-
-def _as_parent(version: Version) -> Parent:
-    return Parent(corpus=version.corpus, version=version.name, digest=version.manifest.digest())

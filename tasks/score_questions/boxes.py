@@ -1,4 +1,5 @@
-"""Training data for a detector: images with boxes to correct in Label Studio, and what comes back as COCO and YOLO."""
+"""Prepare detector training data: export images with boxes to correct in Label Studio, and write COCO and YOLO from
+it."""
 
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ from PIL import Image
 
 from earmark.schemas.errors import InputError, StoreError
 from earmark.schemas.score_questions import Detector, Images
-from earmark.tasks.build.progress import working
 from earmark.tasks.exports.folder import RECORD, building, write_facts
 from earmark.tasks.importers.cells import BadRow, shown
+from earmark.tasks.pipeline.progress import working
 from earmark.tasks.score_questions.forum.detection import open_detector
 from earmark.tasks.score_questions.forum.links import SUFFIXES
 from earmark.tasks.score_questions.forum.pictures import read_picture
@@ -27,14 +28,14 @@ from earmark.tasks.score_questions.reviews import json_annotations, several
 from earmark.tasks.store.versions import Version
 
 BOXES_CONFIG = "label-studio-boxes.xml"
-CONTROL = "boxes"  # the name of the rectangles' control in it
+CONTROL = "boxes"  # the control for rectangles in it
 VALIDATION = 0.2  # share of images, by their hash
 
 Size = tuple[int, int]  # width and height, pixels
 
 
-class Labelled(NamedTuple):
-    """A box that a person drew."""
+class LabelledImage(NamedTuple):
+    """A box drawn by a person."""
 
     kind: str
     left: float  # left, top, width, height: in pixels of the image
@@ -52,13 +53,13 @@ def write_boxes(
     images_at: str | None,
     force: bool,
 ) -> tuple[int, list[str]]:
-    """Write images with a detector's boxes as a project of Label Studio: its configuration, tasks, and `images/`.
+    """Write images with a detector's boxes as a Label Studio project: its configuration, tasks, and `images/`.
 
     Args:
-        images_at: what Label Studio finds images by, before their file's name; without it they travel in the tasks.
+        images_at: Label Studio's address of the images, before their file's name; without it the tasks embed them.
 
     Returns:
-        How many images there are, and a line for each that cannot be read.
+        The number of images, and a line for each unreadable one.
 
     Raises:
         StoreError: the folder is taken, or there is no image.
@@ -87,16 +88,16 @@ def write_boxes(
 
 
 def version_images(version: Version) -> Iterator[tuple[str, bytes]]:
-    """The images of a version's questions, by the questions' ids."""
+    """Yield the images of a version's questions with the questions' ids."""
     for row in questions_of(version, ["question_id", "image"]):
         yield row["question_id"], row["image"]["bytes"]
 
 
 def folder_images(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """The images of a folder, in the order of their names.
+    """Yield the images of a folder, sorted by name.
 
     Raises:
-        InputError: there is no such folder.
+        InputError: the folder does not exist.
     """
     if not folder.is_dir():
         raise InputError(f"--images: expected a folder, found none at {folder}")
@@ -106,21 +107,20 @@ def folder_images(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def write_training_data(exported: Path, returned: Path, folder: Path, *, force: bool) -> dict[str, int]:
-    """Write what Label Studio gave back as training data: `coco.json`, and YOLO's `data.yaml`, `images/`, `labels/`.
+    """Write Label Studio's export as training data: `coco.json`, and YOLO's `data.yaml`, `images/`, `labels/`.
 
-    A fifth of the images, by hash, is for validation. Images without a box are kept: they teach what is no score. Of
+    A fifth of the images, by hash, is for validation. Images without a box are kept as negative examples. Of
     several people's annotations of an image the newest counts.
 
     Args:
-        exported: the folder that `write_boxes` wrote, for its images.
+        exported: the folder written by `write_boxes`, for its images.
         returned: Label Studio's export, JSON or JSON-MIN.
 
     Returns:
-        Boxes by label, most first, and under `images` how many images there are.
+        Boxes by label, most first, and the number of images under `images`.
 
     Raises:
-        InputError: the export cannot be read, or names an image that was not exported, or a box that is none,
-            or nothing is labelled.
+        InputError: the export cannot be read, names an unknown image, holds an invalid box, or has no boxes.
         StoreError: the folder is taken.
     """
     labelled = _labelled(returned, exported)
@@ -153,9 +153,9 @@ def write_training_data(exported: Path, returned: Path, folder: Path, *, force: 
     return {"images": len(labelled), **dict(counts.most_common())}
 
 
-def _labelled(path: Path, exported: Path) -> dict[str, tuple[Size, list[Labelled]]]:
-    """Size and boxes by image, by its newest annotation."""
-    entries: list[tuple[str, str, tuple[Size, list[Labelled]]]] = []
+def _labelled(path: Path, exported: Path) -> dict[str, tuple[Size, list[LabelledImage]]]:
+    """Return size and boxes of each image from its newest annotation."""
+    entries: list[tuple[str, str, tuple[Size, list[LabelledImage]]]] = []
     for number, data, annotation in json_annotations(path, path.name):
         where, file = f"{path.name}, task {number}", data.get("file")
         if not isinstance(file, str) or Path(file).name != file or not (exported / "images" / file).is_file():
@@ -170,8 +170,8 @@ def _labelled(path: Path, exported: Path) -> dict[str, tuple[Size, list[Labelled
     return {file: boxes for _, file, boxes in sorted(entries, key=lambda one: one[0])}
 
 
-def _boxes(values: Sequence[Any], size: Size, where: str) -> list[Labelled]:
-    """Boxes in pixels; of a turned one the upright box around it."""
+def _boxes(values: Sequence[Any], size: Size, where: str) -> list[LabelledImage]:
+    """Return boxes in pixels; for a rotated box the upright box around it."""
     boxes = []
     for value in values:
         try:
@@ -188,26 +188,26 @@ def _boxes(values: Sequence[Any], size: Size, where: str) -> list[Labelled]:
         along, down = np.array([math.cos(turned), math.sin(turned)]), np.array([-math.sin(turned), math.cos(turned)])
         corners = np.array([left, top]) + [x * along + y * down for x in (0, width) for y in (0, height)]
         (x0, y0), (x1, y1) = corners.min(axis=0).clip(0, size), corners.max(axis=0).clip(0, size)
-        boxes.append(Labelled(str(kind), float(x0), float(y0), float(x1 - x0), float(y1 - y0)))
+        boxes.append(LabelledImage(str(kind), float(x0), float(y0), float(x1 - x0), float(y1 - y0)))
     return boxes
 
 
 def _drawn(box: tuple[int, int, int, int], size: tuple[int, int], kind: str) -> dict[str, Any]:
-    """A box as Label Studio shows it."""
+    """Return a box in Label Studio's form."""
     x, y, width, height = (100 * part / side for part, side in zip(box, size * 2, strict=True))
     value = {"x": x, "y": y, "width": width, "height": height, "rotation": 0, "rectanglelabels": [kind or "score"]}
     named = {"type": "rectanglelabels", "from_name": CONTROL, "to_name": "image"}
     return {**named, "original_width": size[0], "original_height": size[1], "image_rotation": 0, "value": value}
 
 
-def _yolo(box: Labelled, size: Size) -> str:
-    """Middle and sides as shares of the image."""
+def _yolo(box: LabelledImage, size: Size) -> str:
+    """Return a box's centre and sides as shares of the image."""
     middle = (box.left + box.width / 2, box.top + box.height / 2)
     edges = zip((*middle, box.width, box.height), size * 2, strict=True)
     return " ".join(f"{edge / side:.6f}" for edge, side in edges)
 
 
-def _coco(box: Labelled, category: int) -> dict[str, Any]:
+def _coco(box: LabelledImage, category: int) -> dict[str, Any]:
     edges = [round(edge, 2) for edge in box[1:]]
     return {"category_id": category, "bbox": edges, "area": round(box.width * box.height, 2), "iscrowd": 0}
 

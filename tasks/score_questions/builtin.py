@@ -1,4 +1,4 @@
-"""Questions about scores without a model: rules on words. They fill in forms, and see no score."""
+"""Answer questions about scores without a model, by rules on words; the rules never see the score."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ _EASY = frozenset(["symbol", "sign", "dot", "note", "clef", "name", "mean", "cal
 
 
 def score_writer(facts: Facts, clips: Clips) -> dict[str, Any]:
-    """Make a question of a thread's title, with the first sentence of each comment as an option; or wrong options.
+    """Make a question from a thread's title, with the first sentence of each comment as an option; or wrong options.
 
     Args:
         facts: `step`. For `rewrite`: `title`, `comments` (`text`, `needed`), `options` and `longest`, the most options
             and words. For `distract`: `truth`, `others`, `count`.
 
     Raises:
-        BadRequest: no such step.
+        BadRequest: an unknown step.
     """
     match facts.get("step"):
         case "rewrite":
@@ -89,7 +89,7 @@ def _rewrite(facts: Facts) -> dict[str, Any]:
 
 
 def _statement(text: str, longest: int) -> str:
-    """The first sentence with more than two words, without chatter before it, cut to a number of words."""
+    """Return the first sentence of more than two words, without leading chatter, cut to a number of words."""
     sentences = [_CHATTER.sub("", sentence.strip()) for sentence in _SENTENCE.split(text)]
     chosen = next((sentence for sentence in sentences if len(_WORD.findall(sentence)) > 2), text)
     cut = " ".join(chosen.split()[:longest])[:160].rstrip(" ,;:.!?")
@@ -97,7 +97,7 @@ def _statement(text: str, longest: int) -> str:
 
 
 def _distract(truth: str, others: Sequence[str], count: int) -> dict[str, str]:
-    """The right option with one word changed, where it has such a word; else sentences that fit any score."""
+    """Change one word of the right option if a known swap fits; add sentences fitting any score."""
     taken = {frozenset(_bag(text)) for text in (truth, *others)}
     wrong: list[str] = []
     for one, other in (pair for swap in _SWAPS for pair in (swap, swap[::-1])):
@@ -115,7 +115,7 @@ def _distract(truth: str, others: Sequence[str], count: int) -> dict[str, str]:
 
 
 def score_judge(facts: Facts, clips: Clips) -> str:
-    """The letter of the option with the most words in common with the question; of equal ones the longest, first."""
+    """Return the letter of the option sharing most words with the question; prefer the longest, then the first."""
     question = _bag(str(facts["question"]))
     options = [str(option) for option in facts["options"]]
     best = max(
@@ -125,13 +125,13 @@ def score_judge(facts: Facts, clips: Clips) -> str:
 
 
 def score_labeller(facts: Facts, clips: Clips) -> dict[str, str]:
-    """A category and subcategory by the words that occur, or a difficulty by words and length.
+    """Choose a category and subcategory by occurring words, or a difficulty by words and length.
 
     Args:
         facts: `step`, the prompt's name; `question`; `options`.
 
     Raises:
-        BadRequest: no such step.
+        BadRequest: an unknown step.
     """
     question = [word.casefold() for word in _WORD.findall(str(facts["question"]))]
     answers = [word.casefold() for option in facts["options"] for word in _WORD.findall(str(option))]
@@ -150,7 +150,7 @@ def score_labeller(facts: Facts, clips: Clips) -> dict[str, str]:
 
 
 def score_reader(facts: Facts, clips: Clips) -> str:
-    """Yes or No by words in common: what has no word of the question cannot be told from what is wrong."""
+    """Return Yes or No by words in common: an option without words of the question counts as possibly wrong."""
     option = _bag(str(facts["option"]))
     other = _bag(str(facts.get("truth", facts["question"])))
     alike = len(option & other) > 0.8 * len(option | other)

@@ -1,4 +1,4 @@
-"""What a question and its options are held to. Pure: a build that goes on comes to the same."""
+"""Check a question and its options. Pure: a resumed build reaches the same results."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from earmark.schemas.score_questions import ScoreQuestions
-from earmark.tasks.build.ask import Row
-from earmark.tasks.build.checks import Fault
-from earmark.tasks.score_questions.requests import needed_numbers
+from earmark.tasks.pipeline.ask import Row
+from earmark.tasks.pipeline.checks import Fault
+from earmark.tasks.score_questions.requests import LONGEST_OPTION_WORDS, needed_numbers
 
-ALIKE = 0.8  # share of words in common from which two options count as one
-LONGER = 1.5  # how many times as long as the next an option may be before its length gives it away
+ALIKE = 0.8  # share of words in common from which two options count as equal
+LONGER = 1.5  # factor over the next longest option from which length gives an option away
 DISTRACTOR_WORDS = (5, 10)
 _WORD = re.compile(r"[\w♯♭#/+°-]+")
 _STOP = frozenset(["a", "an", "the", "of", "is", "are", "it", "its", "this", "that", "in", "on", "to", "and", "as"])
@@ -26,12 +26,12 @@ _FORUM = re.compile(r"\b(?:reddit|subreddit|this thread|this post|the poster|ori
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text."""
+    """Return the words of a text."""
     return _WORD.findall(text)
 
 
 def alike(one: str, other: str) -> bool:
-    """Whether two options say the same: equal but for case and sign, or with nearly all words in common."""
+    """Return whether two options are equal but for case and sign, or share nearly all words."""
     first, second = ({word.casefold() for word in words_of(text)} for text in (one, other))
     if first == second:
         return True
@@ -44,19 +44,19 @@ def alike(one: str, other: str) -> bool:
 
 
 def speaks_of_options(text: str) -> bool:
-    """Whether an option speaks of other options, such as "all of the above"."""
+    """Return whether an option refers to other options, such as "all of the above"."""
     return bool(_ABOUT_OPTIONS.search(text))
 
 
 def given_away(options: Sequence[str], truth: int) -> bool:
-    """Whether the right option, by its place, stands out by its length."""
+    """Return whether the right option, by its place, stands out by its length."""
     lengths = [len(words_of(option)) for option in options]
     others = lengths[:truth] + lengths[truth + 1 :]
     return bool(others) and lengths[truth] > LONGER * max(others) and lengths[truth] - max(others) >= 4
 
 
 def check_rewriting(config: ScoreQuestions, thread: Row, value: Any) -> Fault | None:
-    """The first fault of a rewritten thread; None for one that is declared unusable."""
+    """Return the first fault of a rewritten thread; None for a thread declared unusable."""
     if not value["usable"]:
         return None
     comments, made = thread["best_comments"], config.questions
@@ -74,11 +74,11 @@ def check_rewriting(config: ScoreQuestions, thread: Row, value: Any) -> Fault | 
         return Fault("best_missing", f"expected an option from comment {missing[0]}, found {sorted(numbers)}")
     if len(options) > made.options:
         return Fault("too_many_options", f"expected at most {made.options} options, found {len(options)}")
-    return check_options([option["text"] for option in options], made.longest_option_words)
+    return check_options([option["text"] for option in options], LONGEST_OPTION_WORDS)
 
 
 def check_options(options: Sequence[str], longest: int) -> Fault | None:
-    """The first fault of options by themselves and side by side."""
+    """Return the first fault of options by themselves and side by side."""
     for place, option in enumerate(options):
         count = len(words_of(option))
         if not 1 <= count <= longest:
@@ -91,7 +91,7 @@ def check_options(options: Sequence[str], longest: int) -> Fault | None:
 
 
 def check_left(options: Sequence[str], least: int) -> Fault | None:
-    """What speaks against a question from which options left; those that stay begin with the right one."""
+    """Return the fault of a question with options removed; the remaining options begin with the right one."""
     if len(options) < least:
         return Fault("too_few_options", f"expected at least {least} options, found {len(options)} left")
     if given_away(options, 0):
@@ -102,12 +102,12 @@ def check_left(options: Sequence[str], least: int) -> Fault | None:
 def good_distractors(
     written: Sequence[str], truth: str, others: Sequence[str], most: int
 ) -> tuple[list[str], Fault | None]:
-    """The distractors that can be used, in order, and the first fault of the others.
+    """Return the usable distractors, in order, and the first fault of the others.
 
     Args:
         truth: the right option.
-        others: options that were there before.
-        most: how many are wanted.
+        others: the earlier options.
+        most: the number wanted.
     """
     good: list[str] = []
     fault: Fault | None = None

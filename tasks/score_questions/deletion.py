@@ -1,4 +1,4 @@
-"""Options that reviewers delete: the question stays with the others, and reads otherwise from then on."""
+"""Delete options on reviewers' request: the question stays with the others, with new content from then on."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 from earmark.schemas.score_questions import OPTIONS
-from earmark.tasks.build.ask import Row
 from earmark.tasks.importers.rows import Reject
+from earmark.tasks.pipeline.ask import Row
 from earmark.tasks.score_questions.requests import options_of
-from earmark.tasks.score_questions.reviews import Verdict, enough, option_id
+from earmark.tasks.score_questions.reviews import ReviewerVerdict, enough, option_id
 
 
 class Left(NamedTuple):
     """A question after its reviews."""
 
-    row: Row  # the question without the options that are deleted
-    contents: tuple[str, ...]  # what named its content before each deletion, and now
+    row: Row  # the question without the deleted options
+    contents: tuple[str, ...]  # content hashes before each deletion, and now
     rejects: list[tuple[str, Reject]]  # its deleted options
-    reviewers: tuple[str, ...]  # who deleted them
+    reviewers: tuple[str, ...]  # reviewers behind the deletions
 
 
 def content_of(row: Row) -> str:
-    """Names what a reviewer looks at, whatever the letters: another wording needs another look."""
+    """Hash a question's content apart from its letters: another wording needs another review."""
     truth, *others = options_of(row)
     shown = [row["question"], truth, sorted(others), row["image_sha256"]]
     return hashlib.sha256(json.dumps(shown).encode()).hexdigest()
 
 
-def without_deleted(row: Row, verdicts: Iterable[Verdict], by: Literal["any", "majority", "all"]) -> Left:
-    """A question without the wrong options that enough of its reviewers delete.
+def without_deleted(row: Row, verdicts: Iterable[ReviewerVerdict], by: Literal["any", "majority", "all"]) -> Left:
+    """Remove the wrong options deleted by enough of a question's reviewers.
 
-    Reviews of what is left then count as well, and may delete more.
+    Reviews of the remaining question then count as well, and may delete more.
 
     Args:
-        verdicts: all reviews of it, whatever it read like.
-        by: how many of those who saw the same must delete an option.
+        verdicts: all its reviews, of any content.
+        by: share of the reviewers of the same content required to delete an option.
     """
-    by_content: dict[str, list[Verdict]] = defaultdict(list)
+    by_content: dict[str, list[ReviewerVerdict]] = defaultdict(list)
     for verdict in verdicts:
         by_content[verdict.content_sha256].append(verdict)
     contents, rejects, reviewers = [content_of(row)], [], dict[str, None]()

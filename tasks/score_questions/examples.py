@@ -1,4 +1,4 @@
-"""Labelled questions of a user's own, which a labeller is shown in place of the prompts' own words."""
+"""Read a user's labelled questions, given to the labeller in place of the prompts' own examples."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from earmark.schemas.errors import InputError
 from earmark.schemas.score_questions import CATEGORIES, DIFFICULTIES, LABELLED, ScoreQuestions
 from earmark.tasks.importers.json_arrays import read_text
 
-MOST = 50  # examples of one label: each stands in every request about it
+MOST = 50  # examples of a label: each stands in every request about it
 
 
 def examples_of(config: ScoreQuestions, label: str) -> tuple[dict[str, str], ...]:
-    """The examples of `taxonomy` or `difficulty`, in the file's order; none where the config names no file.
+    """Return the examples of `taxonomy` or `difficulty`, in the file's order; none without a file in the config.
 
     Returns:
         `question` and `label`: the difficulty, or category and subcategory.

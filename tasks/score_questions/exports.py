@@ -1,4 +1,4 @@
-"""Questions in WildScore's own layout: `data.csv`, and the images that it names in `images/`."""
+"""Export questions in WildScore's layout: `data.csv`, and its images in `images/`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ COLUMNS = ("image", "question", "final_options", "truth_letter", "category", "su
 
 
 def write_data_csv(batches: Iterator[pa.RecordBatch], path: Path) -> None:
-    """One row a question: `image` is a file of `images/`, `final_options` JSON text of letter to option.
+    """Write a row per question: `image` is a file of `images/`, `final_options` JSON text of letter to option.
 
-    The first four columns are the layout's; the others are ours.
+    The first four columns are the layout's; the others are Earmark's.
     """
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")

@@ -10,9 +10,19 @@ SELECT
         WHEN NOT first_level THEN 'not_first_level'
         WHEN NOT regexp_full_match(id, '[A-Za-z0-9_]{1,32}') THEN 'bad_id'
         WHEN NOT regexp_matches(coalesce(text, ''), '\S') THEN 'missing_body'
-        WHEN regexp_matches(text, '^\s*\[deleted\]\s*$') THEN 'deleted'
-        WHEN regexp_matches(text, '^\s*\[removed\]\s*$') THEN 'removed'
-        WHEN author = 'AutoModerator' THEN 'automatic'
+        WHEN regexp_matches(text, '(?i)^\s*\[\s*deleted\s*(by\b[^\]]*)?\]?\s*$') THEN 'deleted'
+        WHEN regexp_matches(text, '(?i)^\s*\[\s*removed\s*(by\b[^\]]*)?\]?\s*$') THEN 'removed'
+        WHEN notice OR author = 'AutoModerator'
+            OR regexp_matches(coalesce(author, ''), '([_-][Bb]ot|[a-z0-9]Bot|BOT)[0-9_]*$')
+            OR regexp_matches(coalesce(flair, ''), '(?i)\bbot\b')
+            OR regexp_matches(text, '(?i)\b(i(''|’)?\s*a?m\s+(just\s+)?a\s+(ro)?bot|beep boop|this\s+(action|comment|reply|message)\s+was\s+(performed|posted|made|generated)\s+automatically)\b')
+            THEN 'automatic'
+        WHEN by_asker OR author = (SELECT any_value(author) FROM candidates WHERE id = submission) THEN 'not_an_answer'
+        -- links and pictures alone: nothing is left without them
+        WHEN NOT regexp_matches(
+            regexp_replace(text, '(?i)!?\[(gif|img|image|link|url)[^\]]*\](\([^)]*\))?|!\[[^\]]*\]\([^)]*\)|https?://\S+|\]\([^)]*\)|<image>', ' ', 'g'),
+            '[\pL\pN]'
+        ) THEN 'not_an_answer'
         WHEN score IS NULL THEN 'bad_score'
         ELSE 'kept'
     END AS fate,
@@ -20,6 +30,7 @@ SELECT
     submission,
     author,
     text,
-    score
+    score,
+    unripe
 FROM scanned
 WHERE passed IS NULL

@@ -1,4 +1,4 @@
-"""Which letter each option gets: shuffled by seed, so that every letter is right equally often. Pure."""
+"""Assign letters to options: shuffled by seed, with every letter right equally often. Pure."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ LETTERS = "ABCDEFGH"
 
 
 def right_places(counts: Mapping[str, int], seed: int) -> dict[str, int]:
-    """The place of each question's right option, from 0, by the number of its options.
+    """Return the place of each question's right option, from 0, by the number of its options.
 
-    Questions with the same number of options stand in the order of their hashes and take the places in turn. So of any
-    set each place comes out equally often, to within one; the price is that a new question moves others' letters.
+    Questions with the same number of options are sorted by their hashes and take the places in turn. Each place of such
+    a set thus occurs equally often, to within one; the price: a new question moves others' letters.
     """
     by_count: dict[int, list[str]] = defaultdict(list)
     for question, count in counts.items():
@@ -26,7 +26,7 @@ def right_places(counts: Mapping[str, int], seed: int) -> dict[str, int]:
 
 
 def in_order(question: str, truth: str, others: Sequence[str], place: int, seed: int) -> list[str]:
-    """The options in the order of their letters: the right one at its place, the others by their hashes."""
+    """Return the options in the order of their letters: the right one at its place, the others by their hashes."""
     shuffled = sorted(others, key=lambda text: _hash(seed, "option", question, text))
     return [*shuffled[:place], truth, *shuffled[place:]]
 

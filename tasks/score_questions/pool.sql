@@ -11,7 +11,8 @@ best AS (
     SELECT
         thread_key,
         list(
-            {'comment_key': comment_key, 'text': left(text, $longest_comment), 'score': score} ORDER BY comment_key
+            {'comment_key': comment_key, 'text': left(text, $longest_comment), 'score': score, 'unripe': unripe}
+            ORDER BY comment_key
         ) AS best_comments
     FROM comments
     WHERE place <= $comments

@@ -1,4 +1,4 @@
-"""What came of reading every option: which left and why, and how often the reader knows a right option."""
+"""Account for the reading of options: removed options with reasons, and the reader's results on right options."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from earmark.schemas.score_questions import OPTIONS, ScoreQuestions
-from earmark.tasks.build.rows import read_rows
-from earmark.tasks.build.step import Account
-from earmark.tasks.build.walk import Walked
 from earmark.tasks.importers.rows import Reject
+from earmark.tasks.pipeline.rows import read_rows
+from earmark.tasks.pipeline.step import Account
+from earmark.tasks.pipeline.walk import Walked
 from earmark.tasks.score_questions.writing import READINGS
 from earmark.tasks.store.figures import Grid
 
@@ -19,28 +19,28 @@ KINDS = {"distractor": "written", "comment": "other comments", "truth": "right o
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a reader says of one option."""
+    """A reader's answer about an option."""
 
     thread: str
     ask: str  # `contradict` or `check`
     kind: str  # `distractor`, `comment` or `truth`
     option: str
-    may_be_right: bool | None  # whether the answer says so; None without an answer
-    failure: tuple[str, str] | None  # reason and detail, where there is no answer
+    may_be_right: bool | None  # the answer's verdict; None without an answer
+    failure: tuple[str, str] | None  # reason and detail of a missing answer
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How options of one kind were read."""
+    """Counts of the reading of options of a kind."""
 
     kind: str  # `distractor`, `comment` or `truth`
-    answered: int  # options about which there is an answer
-    may_be_right: int  # of these, that could be right; of comments, also those that do not contradict the right one
+    answered: int  # options with an answer
+    may_be_right: int  # possibly right options among these; comments count also if they do not contradict the right one
     unanswered: int  # options without an answer
 
     @property
     def interval(self) -> tuple[float, float, float]:
-        """The share that could be right, and its interval of 95 % (Wilson 1927)."""
+        """Return the share of possibly right options, and its interval of 95 % (Wilson 1927)."""
         from scipy.stats import binomtest  # here: loading it takes longer than most commands
 
         ends = binomtest(self.may_be_right, self.answered).proportion_ci(method="wilson")
@@ -48,7 +48,7 @@ class Kind:
 
 
 def readings_of(written: Walked) -> list[Reading]:
-    """How every option was read, in order."""
+    """Return the reading of every option, in order."""
     threads = {at: row["thread_key"] for at, row in enumerate(read_rows(written.source))}
     return [
         Reading(
@@ -65,8 +65,8 @@ def readings_of(written: Walked) -> list[Reading]:
 
 
 def kinds_of(readings: Iterable[Reading]) -> list[Kind]:
-    """How options were read, by kind; none of kinds that there are not."""
-    last = {(one.thread, one.option): one for one in readings}  # what contradicts is read again by itself
+    """Count the readings by kind; omit absent kinds."""
+    last = {(one.thread, one.option): one for one in readings}  # comments that contradict are read again by themselves
     counts = []
     for kind in KINDS:
         own = [one.may_be_right for one in last.values() if one.kind == kind]
@@ -76,7 +76,7 @@ def kinds_of(readings: Iterable[Reading]) -> list[Kind]:
 
 
 def account_of(readings: Iterable[Reading]) -> Account:
-    """Every wrong option that was read: it stays in its question, or is a reject, also where nobody could tell."""
+    """Account for every wrong option read: it stays in its question, or is a reject, also without an answer."""
     last = {(one.thread, one.option): one for one in readings if one.kind != "truth"}
     rejects = [(OPTIONS.name, _reject(one)) for one in last.values() if one.may_be_right is not False]
     return Account(len(last), len(last) - len(rejects), rejects, name="options", unit="options")
@@ -92,7 +92,7 @@ def _reject(one: Reading) -> Reject:
 
 
 def grid_of(kinds: Iterable[Kind]) -> Grid:
-    """How many of each kind of option could be right."""
+    """Tabulate the possibly right options by kind."""
     rows = tuple((KINDS[one.kind], one.answered, one.may_be_right, *one.interval) for one in kinds if one.answered)
     columns = ("options", "read", "could be right", "share", "from", "to")
     says = "By the reader. Wilson intervals of 95 %. A reader who seldom says so of right options knows little."
@@ -100,7 +100,7 @@ def grid_of(kinds: Iterable[Kind]) -> Grid:
 
 
 def card_section(config: ScoreQuestions, kinds: Sequence[Kind]) -> dict[str, str]:
-    """The card's own section: who read the options, and the share that left."""
+    """Write the card's section on the reader of the options and the share removed."""
     if config.reader is None:
         return {HEADING: "Nobody checked the options: the config names no `[reader]`."}
     wrong = [one for one in kinds if one.kind != "truth"]

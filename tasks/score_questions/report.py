@@ -1,4 +1,4 @@
-"""What the report of `score-questions` shows: what is asked, whether form gives answers away, reviews, questions."""
+"""Build the report sections of `score-questions`: content, form, reviews, questions."""
 
 from __future__ import annotations
 
@@ -6,25 +6,21 @@ import io
 
 from PIL import Image
 
-from earmark.tasks.build.report import Material, count, histogram, sample, shares
-from earmark.tasks.score_questions.detector_report import detector_section
-from earmark.tasks.score_questions.forum.measuring import measure_of
+from earmark.tasks.pipeline.report import Material, count, histogram, sample, shares
 from earmark.tasks.score_questions.reading import grid_of
 from earmark.tasks.score_questions.review_agreement import agreements, alphas
-from earmark.tasks.score_questions.reviews import CRITERIA, Verdict
+from earmark.tasks.score_questions.reviews import CRITERIA, ReviewerVerdict
 from earmark.tasks.score_questions.tables import kinds_read
 from earmark.tasks.store.figures import Browser, Grid, Picture, Row, Section
 
 SHOWN_PIXELS = (720, 540)
-MOST_PICTURE_BYTES = 6_000_000  # pictures in one page, before they are written as text (a third more)
+MOST_PICTURE_BYTES = 6_000_000  # pictures of a page, before base64 (a third more)
 
 
 def sections(material: Material) -> list[Section]:
-    """The report's own sections."""
+    """Return the report's own sections."""
     db = material.db
     parts = [_about(material), _form(material), _scores(material)]
-    if measure := measure_of(material.stage):
-        parts.append(detector_section(measure))
     if read := kinds_read(material.stage):
         parts.append(Section("Whether wrong options could be right", (grid_of(read),)))
     if count(db, "reviews"):
@@ -53,7 +49,7 @@ def _about(material: Material) -> Section:
 
 
 def _form(material: Material) -> Section:
-    """What a reader who understands nothing could go by."""
+    """Tabulate cues of form usable without understanding."""
     rows = material.db.execute(
         """WITH counted AS (
                SELECT len(options) AS options, truth_letter, count(*) AS right_here FROM questions GROUP BY ALL)
@@ -104,7 +100,8 @@ def _reviews(material: Material) -> Section:
     names = ("question_id", "reviewer", *CRITERIA, "file", "line")
     reviews = db.execute(f"SELECT {', '.join(names)} FROM reviews WHERE applies ORDER BY ALL").fetchall()
     verdicts = [
-        Verdict(row[0], "", row[1], dict(zip(CRITERIA, row[2:6], strict=True)), None, row[6], row[7]) for row in reviews
+        ReviewerVerdict(row[0], "", row[1], dict(zip(CRITERIA, row[2:6], strict=True)), None, row[6], row[7])
+        for row in reviews
     ]
     rows = tuple(
         (one.criterion.replace("_", " "), *one.reviewers, one.both, one.share, one.kappa)
@@ -155,7 +152,7 @@ def _browser(material: Material) -> Browser:
 
 
 def _picture(content: bytes, name: str) -> Picture:
-    """The score, grey and small: a page holds sixty."""
+    """Return the score, grey and small: a page holds sixty."""
     with Image.open(io.BytesIO(content)) as image:
         small = image.convert("L")
         small.thumbnail(SHOWN_PIXELS)

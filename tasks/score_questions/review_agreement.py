@@ -1,4 +1,4 @@
-"""How far reviewers agree: every two of them by Cohen's kappa, all of them by Krippendorff's alpha."""
+"""Measure the agreement of reviewers: every pair by Cohen's kappa, all of them by Krippendorff's alpha."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from typing import Any
 import numpy as np
 
 from earmark.tasks.evaluation.agreement import agreement
-from earmark.tasks.score_questions.reviews import CRITERIA, Verdict, applies, left_out
+from earmark.tasks.score_questions.reviews import CRITERIA, ReviewerVerdict, applies, left_out
 
-FLAGGED = "flagged"  # no reviewer fills it in: whether a verdict speaks for leaving the question out
+FLAGGED = "flagged"  # not filled in by reviewers: whether a verdict rejects the question
 
 
 @dataclass(frozen=True, slots=True)
 class PairAgreement:
-    """How far two reviewers agree on one thing."""
+    """Agreement of two reviewers on a criterion."""
 
     reviewers: tuple[str, str]  # the two, in order
-    criterion: str  # which of `CRITERIA`, or `flagged`
-    both: int  # questions that both looked at
-    share: float  # share of these on which they say the same
-    kappa: float | None  # Cohen's kappa (Cohen 1960), -1 to 1; None where chance alone would make them agree
+    criterion: str  # from `CRITERIA`, or `flagged`
+    both: int  # questions reviewed by both
+    share: float  # share of these with equal answers
+    kappa: float | None  # Cohen's kappa (Cohen 1960), -1 to 1; None if chance alone gives full agreement
 
 
-def agreements(verdicts: Iterable[Verdict]) -> list[PairAgreement]:
-    """Every two reviewers who looked at the same questions, by criterion and by whether they flag."""
-    by_reviewer: dict[str, dict[tuple[str, str], Verdict]] = defaultdict(dict)
+def agreements(verdicts: Iterable[ReviewerVerdict]) -> list[PairAgreement]:
+    """Return the agreement of every two reviewers of shared questions, by criterion and by flag."""
+    by_reviewer: dict[str, dict[tuple[str, str], ReviewerVerdict]] = defaultdict(dict)
     for verdict in verdicts:
         by_reviewer[verdict.reviewer][verdict.question_id, verdict.content_sha256] = verdict
     rows = []
@@ -42,12 +42,12 @@ def agreements(verdicts: Iterable[Verdict]) -> list[PairAgreement]:
     return rows
 
 
-def _answer(verdict: Verdict, criterion: str) -> bool:
+def _answer(verdict: ReviewerVerdict, criterion: str) -> bool:
     return verdict.flagged if criterion == FLAGGED else verdict.answers[criterion]
 
 
 def cohen_kappa(pairs: Sequence[tuple[bool, bool]]) -> tuple[float, float | None]:
-    """The share on which two agree, and Cohen's kappa: that share above what chance gives (Cohen 1960)."""
+    """Return the share of agreement, and Cohen's kappa: the share above chance (Cohen 1960)."""
     count = len(pairs)
     share = sum(one == other for one, other in pairs) / count
     first, second = (sum(pair[place] for pair in pairs) / count for place in (0, 1))
@@ -57,21 +57,21 @@ def cohen_kappa(pairs: Sequence[tuple[bool, bool]]) -> tuple[float, float | None
 
 @dataclass(frozen=True, slots=True)
 class Alpha:
-    """How far all reviewers agree on one thing."""
+    """Agreement of all reviewers on a criterion."""
 
-    criterion: str  # which of `CRITERIA`, or `flagged`
+    criterion: str  # from `CRITERIA`, or `flagged`
     questions: int  # questions with two reviews or more
     reviews: int  # reviews of these
-    share: float  # share of pairs of reviews of one question that say the same
-    # Krippendorff's alpha, nominal (`tasks/evaluation/agreement.py`); None where all reviews say the same
+    share: float  # share of pairs of reviews of a question with equal answers
+    # Krippendorff's alpha, nominal (`tasks/evaluation/agreement.py`); None if all reviews are equal
     alpha: float | None
-    low: float | None  # lower end of its interval of 95 % by bootstrap over questions; None where there is none
+    low: float | None  # lower end of its interval of 95 % by bootstrap over questions; None without an interval
     high: float | None  # upper end, likewise
 
 
-def alphas(verdicts: Iterable[Verdict]) -> list[Alpha]:
-    """Agreement of all reviewers, by criterion and by whether they flag; none if no question has two reviews."""
-    by_question: dict[tuple[str, str], list[Verdict]] = defaultdict(list)
+def alphas(verdicts: Iterable[ReviewerVerdict]) -> list[Alpha]:
+    """Return the agreement of all reviewers, by criterion and by flag; none if no question has two reviews."""
+    by_question: dict[tuple[str, str], list[ReviewerVerdict]] = defaultdict(list)
     for verdict in verdicts:
         by_question[verdict.question_id, verdict.content_sha256].append(verdict)
     questions = [by_question[key] for key in sorted(by_question)]
@@ -85,8 +85,8 @@ def alphas(verdicts: Iterable[Verdict]) -> list[Alpha]:
     return rows
 
 
-def summary_of(verdicts: Sequence[Verdict], contents: Mapping[str, str]) -> dict[str, Any]:
-    """What a person wants to know of reviews that came back."""
+def summary_of(verdicts: Sequence[ReviewerVerdict], contents: Mapping[str, str]) -> dict[str, Any]:
+    """Summarise returned reviews."""
     counted = [verdict for verdict in verdicts if applies(verdict, contents)]
     return {
         "reviews": len(verdicts),

@@ -1,4 +1,4 @@
-"""Questions for reviewers: a table for spreadsheets, and a Label Studio project; and one table of what came back."""
+"""Write questions for reviewers as a spreadsheet table and a Label Studio project; write their reviews as a table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from earmark.schemas.score_questions import QUESTIONS
 from earmark.tasks.exports.folder import RECORD, building, write_facts
 from earmark.tasks.score_questions.option_order import LETTERS
 from earmark.tasks.score_questions.requests import MEDIA_TYPES
-from earmark.tasks.score_questions.reviews import COLUMNS, CRITERIA, DELETES, Verdict
+from earmark.tasks.score_questions.reviews import COLUMNS, CRITERIA, DELETES, ReviewerVerdict
 from earmark.tasks.store.files import replacing
 from earmark.tasks.store.versions import Version
 
@@ -30,7 +30,7 @@ _AT_ONCE = 16
 def write_review(version: Version, folder: Path, *, images_at: str | None = None, force: bool = False) -> int:
     """Write a version's questions for reviewers: `reviews.csv`, Label Studio's configuration and tasks, `images/`.
 
-    Gives their number. `images_at` is as in `address_of`.
+    Returns their number. `images_at` is as in `address_of`.
 
     Raises:
         StoreError: the folder is taken, or the version has no questions.
@@ -62,18 +62,18 @@ def write_review(version: Version, folder: Path, *, images_at: str | None = None
 
 
 def template(name: str) -> str:
-    """The text of a file beside this module."""
+    """Read the text of a file beside this module."""
     return resources.files("earmark.tasks.score_questions").joinpath(name).read_text("utf-8")
 
 
 def contents_of(version: Version) -> dict[str, str]:
-    """What each question of a version reads like, by its id."""
+    """Return the content hash of each question of a version, by its id."""
     rows = questions_of(version, ["question_id", "content_sha256"])
     return {row["question_id"]: row["content_sha256"] for row in rows}
 
 
-def write_verdicts(path: Path, verdicts: Iterable[Verdict]) -> None:
-    """Write reviews as one CSV that a build reads."""
+def write_verdicts(path: Path, verdicts: Iterable[ReviewerVerdict]) -> None:
+    """Write reviews as a CSV for builds."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         table = csv.DictWriter(file, COLUMNS, lineterminator="\n")
@@ -85,7 +85,7 @@ def write_verdicts(path: Path, verdicts: Iterable[Verdict]) -> None:
 
 
 def questions_of(version: Version, columns: list[str] | None = None) -> Iterator[dict[str, Any]]:
-    """The questions of a version, with all columns or some."""
+    """Yield the questions of a version, with all columns or some."""
     for path in version.files(QUESTIONS.name):
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(_AT_ONCE, columns=columns):
@@ -93,7 +93,7 @@ def questions_of(version: Version, columns: list[str] | None = None) -> Iterator
 
 
 def _shown(row: Mapping[str, Any]) -> dict[str, str]:
-    """What both forms hold of a question."""
+    """Return the shared cells of both forms for a question."""
     names = ("question_id", "content_sha256", "question", "category", "subcategory", "difficulty")
     lines = [f"{letter}. {text}" for letter, text in zip(LETTERS, row["options"], strict=False)]
     right = lines[LETTERS.index(row["truth_letter"])]
@@ -101,12 +101,12 @@ def _shown(row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def address_of(name: str, content: bytes, images_at: str | None) -> str:
-    """What Label Studio finds an image by: an address below `images_at`, or the image itself."""
+    """Return Label Studio's address of an image: a URL below `images_at`, or the image itself as a data URL."""
     if images_at is not None:
         return f"{images_at.rstrip('/')}/{name}"
     return f"data:{MEDIA_TYPES[name.rpartition('.')[2]]};base64,{base64.b64encode(content).decode()}"
 
 
 def _safe(row: Mapping[str, str]) -> dict[str, str]:
-    """Cells that no spreadsheet takes for formulas: text from outside may begin like one."""
+    """Protect cells from being read as formulas by spreadsheets: text from outside may begin like one."""
     return {name: f"'{cell}" if cell.startswith(_FORMULA) else cell for name, cell in row.items()}

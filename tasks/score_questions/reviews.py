@@ -1,7 +1,7 @@
-"""Reviewers' verdicts on questions: files in, verdicts and rejects out, and how far reviewers agree.
+"""Read reviewers' verdicts on questions from files into verdicts and rejects, and apply them.
 
-Read are CSV with the columns that `earmark review export` writes, and Label Studio's exports JSON (tasks with their
-annotations) and JSON-MIN (a flat object a task and annotator) of the project that it writes.
+Formats: CSV with the columns of `earmark people review export`, and Label Studio's exports JSON (tasks with their
+annotations) and JSON-MIN (a flat object per task and annotator) of its project.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REQUIRED = ("question_id", "content_sha256", "reviewer", *CRITERIA)
 DELETES = "delete_options"
 COLUMNS = (*REQUIRED, DELETES, "note")
 _YES = {"yes": True, "y": True, "true": True, "1": True, "no": False, "n": False, "false": False, "0": False}
-_ID = re.compile(r"[\w.-]{1,200}")  # what else stands in that cell may name someone, and rejects are published
+_ID = re.compile(r"[\w.-]{1,200}")  # other text in an id's cell may name someone, and rejects are published
 _SEEN = ("options", "right")
 _LETTERED, _OPTION_ID = re.compile("[A-H][.] "), re.compile("[0-9a-f]{12}")
 LONGEST_NOTE = 2000
@@ -36,40 +36,40 @@ LONGEST_CELL = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """One reviewer's word on one question."""
+class ReviewerVerdict:
+    """A reviewer's verdict on a question."""
 
     question_id: str
-    content_sha256: str  # what it read like then
+    content_sha256: str  # its content at review
     reviewer: str
     answers: Mapping[str, bool]  # yes or no to each of `CRITERIA`
-    note: str | None  # the reviewer's words, if any
+    note: str | None  # the reviewer's words, or None
     file: str  # the review file, as the config names it
     line: int  # line or task in it, from 1
-    deletes: tuple[str, ...] = ()  # wrong options that should leave the question, by `option_id`
+    deletes: tuple[str, ...] = ()  # wrong options to remove from the question, by `option_id`
 
     @property
     def flagged(self) -> bool:
-        """Whether it speaks for leaving the question out."""
+        """Return whether the verdict rejects the question."""
         return any(self.answers[name] is flag for name, flag in FLAGS_WHEN.items())
 
 
-def read_reviews(path: Path, name: str) -> Iterator[Verdict | Reject]:
-    """The verdicts of a file (JSON, or else CSV), in its order; rows that nobody filled in are passed over.
+def read_reviews(path: Path, name: str) -> Iterator[ReviewerVerdict | Reject]:
+    """Yield the verdicts of a file (JSON, or else CSV), in its order; skip rows left blank.
 
     Raises:
-        InputError: it is missing, not text, no JSON, or lacks a column.
+        InputError: the file is missing, not text, no JSON, or lacks a column.
     """
     rows = _json_rows(path, name) if path.suffix.lower() == ".json" else _csv_rows(path, name)
     seen: dict[tuple[str, str], int] = {}
     for line, row in rows:
-        one: Verdict | Reject | None = row if isinstance(row, Reject) else None
+        one: ReviewerVerdict | Reject | None = row if isinstance(row, Reject) else None
         if isinstance(row, dict):
             try:
                 one = _verdict(row, name, line)
             except BadRow as bad:
                 one = Reject(shown(row.get("question_id") or ""), bad.reason, bad.detail, name, line)
-        if isinstance(one, Verdict):
+        if isinstance(one, ReviewerVerdict):
             before = seen.setdefault((one.question_id, one.reviewer), line)
             if before != line:
                 detail = f"expected one row a reviewer and question, found another in {before}"
@@ -91,13 +91,13 @@ def _csv_rows(path: Path, name: str) -> Iterator[tuple[int, dict[str, Any] | Rej
 
 
 def json_annotations(path: Path, name: str) -> Iterator[tuple[int, dict[str, Any], dict[str, Any] | None]]:
-    """Each annotation of Label Studio's export: its task's number from 1, its task's data, and itself.
+    """Yield each annotation of Label Studio's export: its task's number from 1, its task's data, and itself.
 
-    Of JSON-MIN, data and answers lie side by side: there is no annotation by itself. A task that is no object is empty;
-    one that nobody has annotated yet is passed over.
+    JSON-MIN keeps data and answers side by side, without a separate annotation. A task of another type is empty;
+    tasks without annotations are skipped.
 
     Raises:
-        InputError: it cannot be read, or is no list.
+        InputError: the file cannot be read, or is no list.
     """
     for number, task in enumerate(read_json(path, name, list, "Label Studio's JSON export, a list of tasks"), 1):
         if not isinstance(task, dict):
@@ -123,19 +123,19 @@ def _texts(data: Mapping[str, Any]) -> dict[str, str]:
 
 
 def several(value: Any) -> list[Any]:
-    """The values of a field of Label Studio, which writes a single value without a list."""
+    """Return the values of a Label Studio field; it writes a single value without a list."""
     return value if isinstance(value, list) else [value] if value else []
 
 
 def _in_words(deletes: Any = None, note: Any = None) -> dict[str, str]:
-    """The letters of options to delete, and the note, where they are there."""
+    """Return the letters of options to delete, and the note, if present."""
     letters = several(deletes.get("choices") if isinstance(deletes, Mapping) else deletes)
     cells = {DELETES: " ".join(map(str, letters)), "note": "\n".join(map(str, several(note)))}
     return {name: cell for name, cell in cells.items() if cell}
 
 
 def _annotated(annotation: Mapping[str, Any]) -> dict[str, str]:
-    """The answers of one annotation: `choices` by the control's name, `text` for the note."""
+    """Return the answers of an annotation: `choices` by the control's name, `text` for the note."""
     answers = {"reviewer": _reviewer(annotation.get("completed_by"))}
     results = annotation.get("result")
     for result in results if isinstance(results, list) else []:
@@ -152,14 +152,14 @@ def _annotated(annotation: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _reviewer(value: Any) -> str:
-    """An annotator is a number, or an object with one; addresses and names of accounts are not taken."""
+    """Return an annotator's id from a number, or an object with one; ignore addresses and account names."""
     if isinstance(value, Mapping):
         value = value.get("id")
     return "" if value is None else f"annotator-{value}"
 
 
-def _verdict(row: Mapping[str, Any], name: str, line: int) -> Verdict | None:
-    """A row's verdict. A fault's detail quotes no cell: in a row that is shifted it may be anyone's name or words."""
+def _verdict(row: Mapping[str, Any], name: str, line: int) -> ReviewerVerdict | None:
+    """Parse a row's verdict. Quote no cell in faults: in a shifted row it may hold anyone's name or words."""
     cells = {column: str(row.get(column) or "").strip() for column in COLUMNS}
     if not any(cells[column] for column in CRITERIA):
         if not cells["question_id"]:
@@ -184,19 +184,19 @@ def _verdict(row: Mapping[str, Any], name: str, line: int) -> Verdict | None:
     deletes = _options(cells[DELETES], str(row.get("options") or ""), str(row.get("right") or ""))
     note = scrub(cells["note"])[:LONGEST_NOTE] or None
     names = cells["question_id"], cells["content_sha256"], cells["reviewer"]
-    return Verdict(*names, answers, note, name, line, deletes)
+    return ReviewerVerdict(*names, answers, note, name, line, deletes)
 
 
 def option_id(text: str) -> str:
-    """Names an option, whatever its letter: twelve digits of its text's SHA-256."""
+    """Return an option's id, independent of its letter: twelve digits of its text's SHA-256."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
 def _options(cell: str, options: str, right: str) -> tuple[str, ...]:
-    """The options that a cell names, by their letters beside it, or by their ids.
+    """Return the options named in a cell, by their letters beside it, or by their ids.
 
     Raises:
-        BadRow: it names none, or the right one.
+        BadRow: the cell names an unknown option, or the right one.
     """
     by_letter = {line[0]: line[3:] for line in options.splitlines() if _LETTERED.match(line)}
     seen = set(map(option_id, by_letter.values()))
@@ -214,15 +214,15 @@ def _options(cell: str, options: str, right: str) -> tuple[str, ...]:
 
 def gather_reviews(
     files: Iterable[tuple[Path, str]], contents: Mapping[str, str]
-) -> tuple[list[Verdict], list[Reject]]:
-    """The verdicts of several files, one a question and reviewer: rather one on the question as it reads now.
+) -> tuple[list[ReviewerVerdict], list[Reject]]:
+    """Merge the verdicts of several files, one per question and reviewer, preferring verdicts on the present content.
 
-    `contents` is what each question reads like now, by its id.
+    `contents` holds each question's present content, by its id.
 
     Raises:
         InputError: a file cannot be read.
     """
-    kept: dict[tuple[str, str], Verdict] = {}
+    kept: dict[tuple[str, str], ReviewerVerdict] = {}
     refused: list[Reject] = []
     for path, name in files:
         for one in read_reviews(path, name):
@@ -240,20 +240,22 @@ def gather_reviews(
     return [kept[key] for key in sorted(kept)], refused
 
 
-def applies(verdict: Verdict, contents: Mapping[str, str | tuple[str, ...]]) -> bool:
-    """Whether a verdict is of a question as it reads now, or, of several contents, as it read before a deletion."""
+def applies(verdict: ReviewerVerdict, contents: Mapping[str, str | tuple[str, ...]]) -> bool:
+    """Return whether a verdict concerns a question's present content, or a content before a deletion."""
     known = contents.get(verdict.question_id, ())
     return verdict.content_sha256 in ((known,) if isinstance(known, str) else known)
 
 
 def enough(speak: int, reviewers: int, by: Literal["any", "majority", "all"]) -> bool:
-    """Whether so many of a question's reviewers decide."""
+    """Return whether the given number of a question's reviewers decides."""
     return speak >= {"any": 1, "majority": reviewers // 2 + 1, "all": max(1, reviewers)}[by]
 
 
-def left_out(verdicts: Iterable[Verdict], by: Literal["any", "majority", "all"]) -> dict[str, list[Verdict]]:
-    """The questions that so many of their reviewers flag, with the verdicts that do."""
-    by_question: dict[str, list[Verdict]] = defaultdict(list)
+def left_out(
+    verdicts: Iterable[ReviewerVerdict], by: Literal["any", "majority", "all"]
+) -> dict[str, list[ReviewerVerdict]]:
+    """Return the questions flagged by enough of their reviewers, with the flagging verdicts."""
+    by_question: dict[str, list[ReviewerVerdict]] = defaultdict(list)
     for verdict in verdicts:
         by_question[verdict.question_id].append(verdict)
     flagged = {}

@@ -18,13 +18,30 @@ SELECT
         WHEN starts_with(link_id, 't3_') THEN link_id[4:]
         ELSE link_id
     END AS submission,
-    CASE WHEN passed IS NULL THEN parent_id = link_id END AS first_level,
+    -- without a parent it is first-level (the interface's form since December 2022, in which a number is another comment)
+    CASE WHEN passed IS NULL THEN coalesce(parent_id, link_id) = link_id END AS first_level,
     CASE WHEN passed IS NULL THEN id END AS id,
     CASE WHEN passed IS NULL THEN author END AS author,
-    CASE WHEN passed IS NULL AND parent_id = link_id THEN body END AS text,
+    CASE WHEN passed IS NULL AND coalesce(parent_id, link_id) = link_id THEN body END AS text,
     -- ups less downs where the dump has both, else its score, which is that already
     CASE
         WHEN passed IS NULL
             THEN coalesce(TRY_CAST(ups AS INTEGER)::BIGINT - TRY_CAST(downs AS INTEGER), TRY_CAST(score AS INTEGER))
-    END AS score
+    END AS score,
+    CASE
+        WHEN passed IS NULL
+            THEN coalesce(lower(stickied) IN ('true', '1'), false) OR coalesce(distinguished IN ('moderator', 'admin'), false)
+    END AS notice,
+    CASE WHEN passed IS NULL THEN coalesce(lower(is_submitter) IN ('true', '1'), false) END AS by_asker,
+    CASE WHEN passed IS NULL THEN author_flair_text END AS flair,
+    -- votes that nobody could see yet, or that were counted within a day, decide nothing
+    CASE
+        WHEN passed IS NULL
+            THEN coalesce(lower(score_hidden) IN ('true', '1'), false)
+                OR coalesce(
+                    coalesce(TRY_CAST(retrieved_on AS DOUBLE), TRY_CAST(retrieved_utc AS DOUBLE))
+                        - TRY_CAST(created_utc AS DOUBLE) BETWEEN 0 AND 86400,
+                    false
+                )
+    END AS unripe
 FROM lines

@@ -5,6 +5,11 @@ WITH lines AS (
         * EXCLUDE (title, selftext),
         coalesce(title, '') AS title,
         coalesce(selftext, '') AS text,
+        -- a crosspost shows the gallery of what it posts again
+        CASE
+            WHEN contains(coalesce(crosspost_parent_list, ''), 'media_metadata') AND media_metadata IS NULL
+                THEN TRY(json_extract(crosspost_parent_list, '$[0]'))
+        END AS crossposted,
         TRY_CAST(created_utc AS DOUBLE) AS created_s
     FROM dump_lines
 ),
@@ -23,7 +28,7 @@ looked_at AS (
         CASE
             WHEN regexp_matches(coalesce(url, ''), '(?i)^https?://[^?#]+\.(png|jpe?g|gif|webp|bmp|tiff?)([?#].*)?$')
                 THEN 'direct'
-            WHEN regexp_matches(coalesce(media_metadata, ''), '"(Animated)?Image"') THEN 'gallery'
+            WHEN regexp_matches(coalesce(media_metadata, crossposted::VARCHAR, ''), '"(Animated)?Image"') THEN 'gallery'
             -- which file a page shows, and whether a rule tells it, `links.py` says
             WHEN regexp_matches(
                 coalesce(url, ''),
@@ -34,6 +39,8 @@ looked_at AS (
                 text,
                 '(?i)https?://(((www\.|m\.|i\.)?imgur\.com|i\.reddituploads\.com|(i|preview)\.redd\.it)/\w|((www|old|new|np)\.)?reddit\.com/media\?|[^\s?#()]+\.(png|jpe?g|gif|webp|bmp|tiff?)\b)'
             ) THEN 'text'
+            -- a file of its name in the folder of images; a bit by the id's hash lets a few others through to the judge
+            WHEN id IS NOT NULL AND get_bit(getvariable('in_folder'), (hash(id) % getvariable('bits'))::INTEGER) = 1 THEN 'folder'
         END AS image_from
     FROM lines
 ),
@@ -45,6 +52,9 @@ counted AS (
             WHEN passed IS NOT NULL OR image_from IS NULL
                 -- a text of megabytes has more words than memory has room for
                 OR length(title) + length(text) > getvariable('longest_letters') THEN NULL
+            -- scripts without spaces: each of their signs counts as a word
+            WHEN regexp_matches(title || text, '[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]')
+                THEN len(regexp_extract_all(title || ' ' || text, '[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]|[^\s\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]+'))
             WHEN regexp_full_match(title || ' ' || text, '\S+( \S+)*') THEN len(string_split(title || ' ' || text, ' '))
             ELSE len(regexp_extract_all(title || ' ' || text, '\S+'))
         END AS words
@@ -57,9 +67,10 @@ judged AS (
             WHEN passed IS NOT NULL THEN NULL
             WHEN NOT regexp_full_match(id, '[A-Za-z0-9_]{1,32}') THEN 'bad_id'
             WHEN created_s IS NULL OR NOT created_s BETWEEN 0 AND 4102444800 THEN 'bad_time'
-            WHEN removed_by_category IS NOT NULL OR regexp_matches(text, '^\s*\[(removed|deleted)\]\s*$')
-                OR regexp_matches(title, '^\s*\[(removed|deleted)') THEN 'removed'
-            WHEN lower(over_18) IN ('true', '1') AND NOT getvariable('adult') THEN 'adult'
+            WHEN removed_by_category IS NOT NULL
+                OR regexp_matches(text, '(?i)^\s*\[\s*(removed|deleted)\s*(by\b[^\]]*)?\]?\s*$')
+                OR regexp_matches(title, '(?i)^\s*\[\s*(removed|deleted)\b') THEN 'removed'
+            WHEN lower(over_18) IN ('true', '1') THEN 'adult'
             WHEN NOT regexp_matches(title, '\S') THEN 'missing_title'
             WHEN image_from IS NULL THEN 'no_image'
             WHEN words IS NULL OR words > getvariable('longest_words') THEN 'too_many_words'
@@ -79,7 +90,7 @@ SELECT
     CASE WHEN fate = 'kept' THEN words END AS words,
     CASE WHEN fate = 'kept' THEN image_from END AS image_from,
     CASE WHEN fate = 'kept' THEN url END AS url,
-    CASE WHEN fate = 'kept' THEN media_metadata END AS media_metadata,
-    CASE WHEN fate = 'kept' THEN gallery_data END AS gallery_data,
+    CASE WHEN fate = 'kept' THEN coalesce(media_metadata, crossposted->>'$.media_metadata') END AS media_metadata,
+    CASE WHEN fate = 'kept' THEN coalesce(gallery_data, crossposted->>'$.gallery_data') END AS gallery_data,
     CASE WHEN fate = 'kept' THEN preview END AS preview
 FROM judged

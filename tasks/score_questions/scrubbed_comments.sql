@@ -9,7 +9,8 @@ WITH keyed AS (
                 THEN left(sha256(getvariable('salt') || chr(0) || 'author' || chr(0) || author), 16)
         END AS author_key,
         coalesce(scrubbed.text, answers.text) AS text,
-        score
+        score,
+        unripe
     FROM answers
     LEFT JOIN scrubbed ON scrubbed.submission = answers.submission AND scrubbed.part = 'comment ' || answers.id
 )
@@ -23,6 +24,7 @@ SELECT
         WHEN regexp_full_match(text, '\S+( \S+)*') THEN len(string_split(text, ' '))
         ELSE len(regexp_extract_all(text, '\S+'))
     END::BIGINT AS words,
-    score
+    score,
+    unripe
 FROM keyed
 ORDER BY thread_key, place

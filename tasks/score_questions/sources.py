@@ -1,4 +1,4 @@
-"""`score-questions`: what a build is made from. No Prefect."""
+"""Plan `score-questions` builds and digest their inputs, without Prefect."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pathlib import Path
 from earmark.schemas.files import Root
 from earmark.schemas.places import without_place
 from earmark.schemas.score_questions import CORPUS, ScoreQuestions
-from earmark.tasks.build.fingerprint import file_digests
-from earmark.tasks.build.mirror import bring_folder
-from earmark.tasks.build.plan import Plan, make_plan
-from earmark.tasks.build.preflight import Peek, require_folder
-from earmark.tasks.build.progress import working
+from earmark.tasks.pipeline.fingerprint import file_digests
+from earmark.tasks.pipeline.mirror import bring_folder
+from earmark.tasks.pipeline.plan import Plan, make_plan
+from earmark.tasks.pipeline.preflight import Peek, require_folder
+from earmark.tasks.pipeline.progress import working
 from earmark.tasks.score_questions.examples import examples_of
 from earmark.tasks.score_questions.forum.lines import first_objects
-from earmark.tasks.score_questions.requests import prompt_digests
 from earmark.tasks.score_questions.reviews import read_reviews
+from earmark.tasks.score_questions.writing import ASKS
 from earmark.tasks.store.files import sha256_file
 from earmark.tasks.store.manifest import digest_of
 from earmark.tasks.store.versions import Store
@@ -25,13 +25,13 @@ from earmark.tasks.text.anonymity import salt_digest, salt_of
 
 
 def plan_build(config: ScoreQuestions, store: Store, inputs: dict[str, str] | None = None) -> Plan:
-    """What a version would be made from; says whether there is anything to build."""
+    """Plan a version from its inputs; report whether there is anything to build."""
     digest = partial(digest_inputs, config, store)
-    return make_plan(CORPUS, config, store, digest, inputs=inputs, prompts=prompt_digests(config))
+    return make_plan(CORPUS, config, store, digest, inputs=inputs, asks=ASKS)
 
 
 def digest_inputs(config: ScoreQuestions, store: Store) -> dict[str, str]:
-    """SHA-256 of the dump's and review files, of the images and the detector's model if there are; the salt's trace.
+    """Return the SHA-256 of dump and review files, of images and detector model if present; and the salt's digest.
 
     Raises:
         InputError: a file or folder is missing or cannot be read.
@@ -58,7 +58,7 @@ def digest_inputs(config: ScoreQuestions, store: Store) -> dict[str, str]:
 
 
 def peeks(config: ScoreQuestions) -> Iterator[Peek]:
-    """What is looked at before a build starts: the first lines of the dump, the folder of images, the review files."""
+    """Return the inputs read before a build starts: the dump's first lines, the folder of images, the review files."""
     for kind, files in (("submissions", config.source.submissions), ("comments", config.source.comments)):
         for written in files:
             path, name = config.path(written), without_place(written)
@@ -74,7 +74,7 @@ def peeks(config: ScoreQuestions) -> Iterator[Peek]:
 
 
 def _images_digest(folder: Path, root: Root) -> str:
-    """What lies in a folder and the folders in it, as `images_in` looks for images there."""
+    """Digest a folder and its direct subfolders, the places searched by `images_in`."""
     inside = [file for path in folder.iterdir() for file in (path.iterdir() if path.is_dir() else (path,))]
     return digest_of([[str(path.relative_to(folder)), _state(path, root)] for path in sorted(inside)])
 

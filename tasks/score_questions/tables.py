@@ -1,4 +1,4 @@
-"""The published tables: options get their letters, reviews are applied, images embedded, every thread accounted for."""
+"""Write the published tables: assign letters, apply reviews, embed images, account for every thread."""
 
 from __future__ import annotations
 
@@ -13,30 +13,31 @@ from pydantic import TypeAdapter
 from earmark.schemas.places import without_place
 from earmark.schemas.score_questions import OPTIONS, QUESTIONS, REVIEWS, SOURCES, TRANSCRIPTS, ScoreQuestions
 from earmark.schemas.tables import SPLITS, UNSPLIT, Table
-from earmark.tasks.build.ask import Row
-from earmark.tasks.build.rejects import came_in
-from earmark.tasks.build.step import Account, Done, step
-from earmark.tasks.build.walk import Walked
 from earmark.tasks.importers.rows import Reject
+from earmark.tasks.pipeline.ask import Row
+from earmark.tasks.pipeline.rejects import came_in
+from earmark.tasks.pipeline.step import Account, Done, step
+from earmark.tasks.pipeline.walk import Walked
 from earmark.tasks.score_questions.checks import check_left, words_of
 from earmark.tasks.score_questions.deletion import content_of, without_deleted
 from earmark.tasks.score_questions.option_order import LETTERS, in_order, right_places
 from earmark.tasks.score_questions.reading import Kind, account_of, kinds_of, readings_of
 from earmark.tasks.score_questions.requests import options_of
-from earmark.tasks.score_questions.reviews import FLAGS_WHEN, Verdict, applies, gather_reviews, left_out
+from earmark.tasks.score_questions.reviews import FLAGS_WHEN, ReviewerVerdict, applies, gather_reviews, left_out
 from earmark.tasks.score_questions.transcripts import read_transcripts
 from earmark.tasks.score_questions.writing import STAGES
 from earmark.tasks.store.staging import Stage
+from earmark.tasks.text.languages import language_of
 
 IMAGES_AT_ONCE = 64
 
 
 @step("review", unit="submissions", follows=STAGES[-1], table=QUESTIONS.name, final=True, label="write questions")
 def write_tables(stage: Stage, config: ScoreQuestions, written: Walked) -> Done[list[Kind]]:
-    """Write `questions`, `options`, `sources` and `reviews`; a thread that became no question is a reject.
+    """Write `questions`, `options`, `sources` and `reviews`; reject threads without a question.
 
     Returns:
-        How options were read, by kind; empty without a reader.
+        The readings of options, by kind; empty without a reader.
 
     Raises:
         InputError: a review file cannot be read.
@@ -45,7 +46,7 @@ def write_tables(stage: Stage, config: ScoreQuestions, written: Walked) -> Done[
     files = [(config.path(name), without_place(name)) for name in config.review.files]
     readings = readings_of(written)
     verdicts, refused = gather_reviews(files, {name: content_of(row) for name, row in drafts.items()})
-    by_id: dict[str, list[Verdict]] = defaultdict(list)
+    by_id: dict[str, list[ReviewerVerdict]] = defaultdict(list)
     for verdict in verdicts:
         by_id[verdict.question_id].append(verdict)
     left = {name: without_deleted(row, by_id[name], config.review.flagged_by) for name, row in drafts.items()}
@@ -94,7 +95,7 @@ def _write(stage: Stage, table: Table, split: str, rows: list[Row]) -> None:
 
 
 def kinds_read(stage: Stage) -> list[Kind]:
-    """How a build's options were read, by kind; empty without a reader."""
+    """Return the readings of a build's options, by kind; empty without a reader."""
     text = stage.output(write_tables.name)
     return [] if text is None else TypeAdapter(list[Kind]).validate_json(text)
 
@@ -105,7 +106,7 @@ def _reject(thread: str, reason: str, detail: str, reviewers: Sequence[str] = ()
 
 
 def _with_letters(questions: Sequence[Row], seed: int) -> dict[str, Row]:
-    """Questions by id, with their options in the order of the letters, and what names their content."""
+    """Return questions by id, with their options in the order of the letters, and their content hash."""
     places = right_places({row["thread_key"]: len(options_of(row)) for row in questions}, seed)
     by_id = {}
     for row in questions:
@@ -131,6 +132,7 @@ def _questions(config: ScoreQuestions, rows: Sequence[Row]) -> Iterator[pa.Table
                     "judge": config.judge.annotator if row["preference"] == "language_model" else None,
                     "labeller": config.labeller.annotator,
                     "source": config.source.name,
+                    "language": language_of(row["question"]),
                 }
             )
         yield pa.Table.from_pylist(part, QUESTIONS.schema)
@@ -174,7 +176,7 @@ def _source(config: ScoreQuestions, row: Row) -> Row:
 
 
 def _review_files(
-    verdicts: Sequence[Verdict], refused: Sequence[Reject], contents: Mapping[str, tuple[str, ...]]
+    verdicts: Sequence[ReviewerVerdict], refused: Sequence[Reject], contents: Mapping[str, tuple[str, ...]]
 ) -> Account:
     rejects = [(REVIEWS.name, reject) for reject in refused]
     stale = sum(not applies(verdict, contents) for verdict in verdicts)
@@ -191,7 +193,7 @@ def _review_files(
     )
 
 
-def _why_flagged(flags: Sequence[Verdict]) -> str:
+def _why_flagged(flags: Sequence[ReviewerVerdict]) -> str:
     words = []
     for verdict in flags:
         against = (name for name, flag in FLAGS_WHEN.items() if verdict.answers[name] is flag)
@@ -200,7 +202,7 @@ def _why_flagged(flags: Sequence[Verdict]) -> str:
     return f"expected no flag, found {len(flags)}: {'; '.join(words)}"
 
 
-def _review(config: ScoreQuestions, verdict: Verdict, contents: Mapping[str, tuple[str, ...]]) -> Row:
+def _review(config: ScoreQuestions, verdict: ReviewerVerdict, contents: Mapping[str, tuple[str, ...]]) -> Row:
     return {
         "question_id": verdict.question_id,
         "reviewer": verdict.reviewer,

@@ -1,4 +1,4 @@
-"""What a question is made from: a thread, its best comments, and the image that shows a score."""
+"""Join threads with their best comments and the image of a score."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from pathlib import Path
 
 from earmark.schemas.score_questions import ScoreQuestions
 from earmark.schemas.tables import split_ends
-from earmark.tasks.build.rows import Rows, keep_rows
-from earmark.tasks.build.step import Done, step
+from earmark.tasks.pipeline.rows import Rows, keep_rows
+from earmark.tasks.pipeline.step import Done, step
 from earmark.tasks.score_questions.forum.images import image_folder
 from earmark.tasks.score_questions.forum.scrubbing import Texts
 from earmark.tasks.store.sql import connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
 
 THREADS_A_SHARD = 50
-LONGEST_COMMENT = 10_000  # characters that models are shown; the forum itself takes no more
+LONGEST_COMMENT = 10_000  # characters shown to models; the forum's own limit
 
 
 @step("pool", label="")
 def gather_threads(stage: Stage, config: ScoreQuestions, texts: Texts, images: Path) -> Done[Rows]:
-    """Bring threads with a score, their comments and images together, in the order of their keys."""
+    """Join threads with a score, their comments and images, sorted by key."""
     with connect(stage.work / "spill") as connection:
         for name, path in (("threads", texts.threads), ("comments", texts.comments), ("images", images)):
             view_parquet(connection, name, [path])

@@ -1,4 +1,4 @@
-"""What a score's image says in another form: a caption, ABC or MusicXML, brought as files named by the image."""
+"""Read transcripts of score images (caption, ABC or MusicXML) from files named by the image."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from pathlib import Path
 from earmark.schemas.errors import InputError
 from earmark.schemas.files import NotAFile, Root, read_regular
 from earmark.schemas.score_questions import TRANSCRIPTS, ScoreQuestions
-from earmark.tasks.build.ask import Row
-from earmark.tasks.build.step import Account
 from earmark.tasks.importers.cells import BadRow
 from earmark.tasks.importers.rows import Reject
+from earmark.tasks.pipeline.ask import Row
+from earmark.tasks.pipeline.step import Account
 
 FORMS = {".txt": "caption", ".abc": "abc", ".musicxml": "musicxml", ".xml": "musicxml"}
-LONGEST = 200_000  # characters: what a model reads beside a question
+LONGEST = 200_000  # characters: a model reads them beside a question
 
 
 def read_transcripts(config: ScoreQuestions, questions: Sequence[Row]) -> tuple[list[Row], list[Account]]:
-    """The transcripts of questions' images, by question and form, and what became of the files that name them.
+    """Read the transcripts of questions' images, by question and form, and account for their files.
 
-    `<image_sha256>.<ending>` lie in the config's folder, the endings of `FORMS`; other files there are passed over.
+    `<image_sha256>.<ending>` lie in the config's folder, the endings of `FORMS`; other files there are ignored.
 
     Args:
         questions: rows with `thread_key`, `split` and `image_sha256`.
 
     Raises:
-        InputError: there is no such folder.
+        InputError: the folder does not exist.
     """
     if config.transcripts is None:
         return [], []

@@ -1,4 +1,4 @@
-"""From a thread to a question: rewritten, its right option settled, wrong options added, sorted and rated."""
+"""Turn a thread into a question: rewrite it, settle its right option, add wrong options, label it."""
 
 from __future__ import annotations
 
@@ -6,47 +6,52 @@ from typing import Any
 
 import pyarrow as pa
 
-from earmark.schemas.score_questions import CATEGORIES, DIFFICULTIES, ScoreQuestions
-from earmark.tasks.build.ask import Ask, Asker, GivenUp, Row, side_by_side
-from earmark.tasks.build.checks import Fault
-from earmark.tasks.build.forecast import imagined
-from earmark.tasks.build.walk import walk
+from earmark.schemas.score_questions import CATEGORIES, ScoreQuestions
+from earmark.tasks.pipeline.ask import Ask, Asker, GivenUp, Row, side_by_side
+from earmark.tasks.pipeline.checks import Fault
+from earmark.tasks.pipeline.walk import walk
 from earmark.tasks.score_questions.checks import check_left, check_rewriting, good_distractors
 from earmark.tasks.score_questions.option_order import LETTERS
 from earmark.tasks.score_questions.requests import (
+    CONTRADICTS,
+    DISTRACTORS,
     LABELS,
+    MAY_BE_RIGHT,
     NAMES,
     NO,
+    REWRITING,
+    TIE,
     YES,
     best_of,
-    contradiction_request,
-    distractor_request,
-    label_request,
+    contradiction_values,
+    distractor_values,
+    label_prompt,
+    label_values,
     needed_numbers,
     options_of,
-    rewrite_request,
-    right_request,
-    tie_request,
+    rewrite_values,
+    right_values,
+    tie_values,
 )
 
 STAGES = ("rewrite", "settle", "distract", "check", "label")
-"""Where a thread may be given up, in order; at `check` where options are read."""
-READINGS = {"contradict": NO, "check": YES}  # the asks that read an option, and the answer by which a wrong one leaves
+"""Stages that may give a thread up, in order; `check` only with a reader."""
+READINGS = {"contradict": NO, "check": YES}  # asks that read an option, each with the answer removing a wrong one
 
 
 def tries(config: ScoreQuestions) -> int:
-    """Draws of one text at most."""
+    """Return the most draws of a text."""
     return config.questions.tries
 
 
 def usable_distractors(draft: Row, value: Any) -> tuple[list[str], Fault | None]:
-    """The distractors of an answer that can be used, and what speaks against the others."""
+    """Return the usable distractors of an answer, and the fault of the others."""
     written = [text for _, text in sorted(value.items())]
     return good_distractors(written, draft["truth_text"], draft["other_texts"], draft["lacks"])
 
 
 def check_label(config: ScoreQuestions, draft: Row, value: Any) -> Fault | None:
-    """Whether a subcategory belongs to its category."""
+    """Return a fault if the subcategory does not belong to its category."""
     if draft["label"] != "taxonomy" or value["subcategory"] in CATEGORIES[value["category"]]:
         return None
     own = ", ".join(CATEGORIES[value["category"]])
@@ -54,70 +59,65 @@ def check_label(config: ScoreQuestions, draft: Row, value: Any) -> Fault | None:
 
 
 def imagine_draft(config: ScoreQuestions, thread: Row) -> dict[str, Any]:
-    """A question with as many options as its comments can give."""
+    """Imagine as many options as a thread's comments can give, the needed ones first."""
     comments = range(1, len(thread["best_comments"]) + 1)
     needed = needed_numbers(config, thread["best_comments"])
     chosen = sorted(comments, key=lambda number: number not in needed)[: config.questions.options]
-    options = [{"comment": number, "text": imagined(10)} for number in chosen]
-    return {"usable": True, "why": "", "question": imagined(25), "options": options}
-
-
-def imagine_distractors(config: ScoreQuestions, draft: Row) -> dict[str, str]:
-    """Wrong options that differ."""
-    return {name: f"{imagined(9)} {number}" for number, name in enumerate(NAMES[: draft["lacks"]])}
-
-
-def imagine_label(config: ScoreQuestions, draft: Row) -> dict[str, str]:
-    """The first of the labels."""
-    category, subcategories = next(iter(CATEGORIES.items()))
-    difficulty = {"difficulty": DIFFICULTIES[0]}
-    return {"category": category, "subcategory": subcategories[0]} if draft["label"] == "taxonomy" else difficulty
+    return {"options": [{"comment": number} for number in chosen]}
 
 
 REWRITE = Ask(
     "rewrite",
     annotator="writer",
-    request=rewrite_request,
+    prompt=REWRITING,
+    values=rewrite_values,
     imagine=imagine_draft,
     check=check_rewriting,
     tries=tries,
     about="threads",
 )
-SETTLE = Ask("settle", annotator="judge", request=tie_request, imagine=lambda config, row: LETTERS[0], about="ties")
+SETTLE = Ask("settle", annotator="judge", prompt=TIE, values=tie_values, about="ties")
 DISTRACT = Ask(
     "distract",
     annotator="writer",
-    request=distractor_request,
-    imagine=imagine_distractors,
+    prompt=DISTRACTORS,
+    values=distractor_values,
+    imagine=lambda config, draft: dict.fromkeys(NAMES[: draft["lacks"]], ...),
     check=lambda config, draft, value: usable_distractors(draft, value)[1],
+    partial=True,
     tries=tries,
     about="questions with few answers",
 )
 CONTRADICT = Ask(
-    "contradict",
-    annotator="reader",
-    request=contradiction_request,
-    imagine=lambda config, row: YES,
-    about="other comments",
+    "contradict", annotator="reader", prompt=CONTRADICTS, values=contradiction_values, about="other comments"
 )
-CHECK = Ask("check", annotator="reader", request=right_request, imagine=lambda config, row: NO, about="options")
+CHECK = Ask(
+    "check",
+    annotator="reader",
+    prompt=MAY_BE_RIGHT,
+    values=right_values,
+    imagine=lambda config, row: NO,
+    about="options",
+)
 LABEL = Ask(
     "label",
     annotator="labeller",
-    request=label_request,
-    imagine=imagine_label,
+    prompt=label_prompt,
+    kinds=lambda config: [{"label": label} for label in LABELS],
+    values=label_values,
     check=check_label,
     tries=tries,
     about="categories and difficulties",
 )
+ASKS = (REWRITE, SETTLE, CONTRADICT, DISTRACT, CHECK, LABEL)
 
 
 _COLUMNS = [("label", pa.string()), ("nth", pa.int64()), ("option", pa.string()), ("kind", pa.string())]
 
 
-@walk("write", asks=[REWRITE, SETTLE, CONTRADICT, DISTRACT, CHECK, LABEL], columns=_COLUMNS, label="write questions")
+@walk("write", asks=ASKS, columns=_COLUMNS, label="write questions")
 async def write_questions(asker: Asker[ScoreQuestions], thread: Row) -> Row:
-    """A thread (a row of `pool.sql`) becomes a question, beside what is known of the thread."""
+    """Turn a thread (a row of `pool.sql`) into a question, keeping the thread's columns."""
     if asker.config.questions.wrong == "written":
         thread = {**thread, "best_comments": best_of(thread["best_comments"])}
     draft = await rewrite(asker, thread)
@@ -133,7 +133,7 @@ async def write_questions(asker: Asker[ScoreQuestions], thread: Row) -> Row:
 
 
 async def rewrite(asker: Asker[ScoreQuestions], thread: Row) -> Row:
-    """Adds `question`, `request_key` and `options`, each with its comment's `comment_key` and `score`.
+    """Add `question`, `request_key` and `options`, each with its comment's `comment_key` and `score`.
 
     Raises:
         GivenUp: the writer finds no question in the thread.
@@ -152,9 +152,9 @@ async def rewrite(asker: Asker[ScoreQuestions], thread: Row) -> Row:
 
 
 async def settle(asker: Asker[ScoreQuestions], draft: Row) -> Row:
-    """Adds the right option, by people's votes; where they tie, by a judge: `truth_text`, `other_texts`, `preference`.
+    """Add the right option, by votes or by a judge's choice among ties: `truth_text`, `other_texts`, `preference`.
 
-    `tied` is how many options have as many votes as the best.
+    `tied` is the number of options with the best's votes.
     """
     keys = {comment["comment_key"] for comment in best_of(draft["best_comments"])}
     best = sorted((o for o in draft["options"] if o["comment_key"] in keys), key=lambda option: option["comment_key"])
@@ -163,16 +163,16 @@ async def settle(asker: Asker[ScoreQuestions], draft: Row) -> Row:
         truth, preference = best[LETTERS.index(await asker(SETTLE, {**draft, "best": best}))], "language_model"
     others = [option["text"] for option in draft["options"] if option["comment_key"] != truth["comment_key"]]
     if asker.config.questions.wrong == "written":
-        others = []  # what ties for the best may be as right as what was chosen
+        others = []  # options tied for the best may be as right as the chosen one
     return {
         **draft, "truth_text": truth["text"], "other_texts": others, "preference": preference, "tied": len(best)
     }  # fmt: skip
 
 
 async def distract(asker: Asker[ScoreQuestions], draft: Row) -> list[str]:
-    """Wrong options for a draft that has fewer than the config wants.
+    """Write wrong options for a draft with fewer than the config wants.
 
-    What can be used of the last draw is kept, if the question then has options enough and none gives it away.
+    Usable options of the last draw are kept, if the question then has options enough and none gives it away.
     """
     made, count = asker.config.questions, 1 + len(draft["other_texts"])
     if (lacks := min(made.distractors, made.options - count)) <= 0:
@@ -188,12 +188,12 @@ async def distract(asker: Asker[ScoreQuestions], draft: Row) -> list[str]:
 
 
 async def without_right(asker: Asker[ScoreQuestions], draft: Row) -> Row:
-    """Takes out wrong options that could be right.
+    """Remove wrong options that could be right.
 
-    The right option is read, too, which tells how often the reader knows what is right; it stays in any case.
+    The right option is read, too, to measure the reader's accuracy; it stays in any case.
 
     Raises:
-        GivenUp: too few are left, or those that are left give the right one away.
+        GivenUp: too few options remain, or the remaining ones give the right one away.
     """
     options = options_of(draft)
     stay = await side_by_side(*(stays(asker, CHECK, row) for row in readings(draft, options)))
@@ -205,7 +205,7 @@ async def without_right(asker: Asker[ScoreQuestions], draft: Row) -> Row:
 
 
 def readings(draft: Row, options: list[str]) -> list[Row]:
-    """What a reader is asked about: each option of a draft, `nth` of them, and its `kind`."""
+    """Return the rows for a reader: each option of a draft, its number `nth`, and its `kind`."""
     kinds = {draft["truth_text"]: "truth"} | dict.fromkeys(draft["other_texts"], "comment")
     return [
         {**draft, "nth": nth, "option": text, "kind": kinds.get(text, "distractor")} for nth, text in enumerate(options)
@@ -213,11 +213,11 @@ def readings(draft: Row, options: list[str]) -> list[Row]:
 
 
 async def stays(asker: Asker[ScoreQuestions], ask: Ask[ScoreQuestions], about: Row) -> bool:
-    """Whether a reading lets an option stay; one that stays without an answer does not."""
+    """Return whether a reading keeps an option; without an answer, the option is dropped."""
     reply = await asker.reply(ask, about)
     return reply.failure is None and reply.value != READINGS[ask.name]
 
 
 def one_line(text: str) -> str:
-    """A text with single spaces for all white space."""
+    """Collapse white space into single spaces."""
     return " ".join(text.split())

@@ -1,200 +1,214 @@
-"""Inputs in buckets: `s3://` (Amazon and what speaks its protocol), `gs://` (Google), `az://` (Azure's containers)."""
+"""Read and write objects in buckets: `s3://` (Amazon and compatible stores), `gs://` (Google), `az://` (Azure)."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any
+import mimetypes
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
 
-from earmark.schemas.errors import InputError, MissingExtraError
-from earmark.schemas.places import BUCKETS
-from earmark.tasks.store.objects import (
-    BLOCK_BYTES,
-    LONGEST_KEY,
-    LONGEST_NAME,
-    Object,
-    at_once,
-    blocks,
-    first_words,
-    one_line,
-    open_objects,
-    require_bucket,
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    InvalidPathError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
 )
 
-_FEATURE = "an input behind a URL"
+from earmark.schemas.errors import EarmarkError, InputError
+from earmark.schemas.places import BUCKETS
+from earmark.tasks.store.bucket_keys import KEYS, open_bucket
+from earmark.tasks.store.objects import BLOCK_BYTES, Object, at_once, first_words, waited
 
+LONGEST_NAME, LONGEST_KEY = 255, 1024  # bytes of a file's name on a disk, and of an object's whole key
+MOST_COPIED = 5 << 30  # bytes; S3's limit for a copy in one request
+PART_BYTES, PARTS_AT_ONCE = 32 << 20, 4  # of an upload; a cloud takes at most 10,000 parts
 
-class _DeniedError(InputError):
-    """The keys do not allow the request."""
-
-
-_KEYS = {
-    "gs": "GOOGLE_APPLICATION_CREDENTIALS or `gcloud auth application-default login`",
-    "az": "the AZURE_STORAGE_… variables or `az login`",
-}
-"""Where a user's keys are, for messages."""
+Result = TypeVar("Result")
 
 
 class BucketObjects:
-    """Inputs behind the URLs of one kind; keys come from the environment, as for every client of its cloud.
+    """Objects in buckets of one kind; keys come from the environment, as for the cloud's own client.
 
-    Raises:
-        InputError: the environment does not say which account is meant (Azure).
-        MissingExtraError: the client is not installed (the extra `scale`, `gs` or `az`).
+    Args:
+        kind: `s3`, `gs` or `az`.
+        fault: the error raised for a bucket's refusals. FileNotFoundError passes unchanged.
     """
 
-    def __init__(self, kind: str) -> None:
-        self._kind = kind
-        self._files = open_objects(_FEATURE) if kind == "s3" else _open(kind)
-        self._encoded: dict[str, str] = {}  # by URL, the encoding of an object that clients would decode
+    def __init__(self, kind: str, fault: type[EarmarkError] = InputError) -> None:
+        self._kind, self._failed = kind, fault
+        self._denied: type[EarmarkError] = type("DeniedError", (fault,), {})  # the keys do not allow the request
+        self._clients: dict[str, Any] = {}
 
-    def look(self, urls: Sequence[str], seen: Callable[[], None]) -> list[Object | None]:
-        """What the store says of objects; None where there is none. `seen` is called for each."""
+    def __reduce__(self) -> tuple[type[BucketObjects], tuple[str, type[EarmarkError]]]:
+        return BucketObjects, (self._kind, self._failed)
+
+    # -- reading ----------------------------------------------------------------------------------------------
+
+    def look(self, urls: Sequence[str], seen: Callable[[], None] = lambda: None) -> list[Object | None]:
+        """Return the store's facts about objects, None for missing or impossible names; call `seen` for each."""
 
         def one(url: str) -> Object | None:
-            key = url.split("/", 3)[3].encode() if url.count("/") > 2 else b""
+            key = _key(url).encode()
             seen()
             if not 0 < len(key) <= LONGEST_KEY or max(map(len, key.split(b"/"))) > LONGEST_NAME:
                 return None
             try:
-                return self._now(url)
-            except FileNotFoundError:
+                return self._ask(url, lambda client, key: _object(client.head(key)))
+            except (FileNotFoundError, ValueError):  # the client rejects names with control signs
                 return None
 
         return at_once(one, urls)
 
     def listed(self, url: str) -> Iterator[tuple[str, Object]]:
-        """All objects at or below a URL, by their URLs.
+        """Yield all objects at or below a URL, with their URLs.
 
         Raises:
-            InputError: an object's name cannot be a path on a disk.
+            EarmarkError: the bucket is missing, or an object's name cannot be a path on a disk.
         """
+        bucket, itself = "/".join(url.split("/")[:3]), self.look([url])[0] if _key(url) else None
+        found: dict[str, Object] = {} if itself is None else {url: itself}
         try:
-            with self._one_line(url):
-                objects: Mapping[str, Mapping[str, Any]] = self._files.find(url, detail=True)
-                if not isinstance(objects, Mapping):  # at the URL of one file, adlfs gives its name alone
-                    objects = {name: self._files.info(name) for name in objects}
+            below = self._ask(url, lambda client, key: [one for page in client.list(key or None) for one in page])
         except FileNotFoundError:
-            objects = {}
-        if not objects:
+            below = []
+        # some tools mark a folder by an empty object of the folder's name
+        found |= {f"{bucket}/{one['path']}": _object(one) for one in sorted(below, key=lambda one: one["size"])}
+        if not found:
             self.require([url])
         folders: set[str] = set()
-        for name in objects:
+        for name in found:
             while (name := name.rpartition("/")[0]) and name not in folders:
                 folders.add(name)
-        for name, facts in objects.items():
-            # a mark that some tools put for a folder; adlfs names it without the "/"
-            if name.endswith("/") or (name in folders and not facts["size"]):
-                continue
-            if {"", ".", ".."} & set(name.split("/")):
-                raise InputError(
-                    f"{self._kind}://{name}: expected a name without empty parts, '.' and '..'; rename the object"
-                )
-            yield f"{self._kind}://{name}", self._object(f"{self._kind}://{name}", facts)
+        empty = [name for name, held in found.items() if not held.size]
+        marks = {name for name, held in zip(empty, self.look(empty), strict=True) if held is None} | (
+            folders & set(empty)
+        )
+        yield from ((name, held) for name, held in found.items() if name not in marks)
+
+    def folders(self, url: str) -> list[str]:
+        """Return the names right below a URL with objects below them."""
+        found = self._ask(url, lambda client, key: client.list_with_delimiter(key or None)["common_prefixes"])
+        return [str(one).rpartition("/")[2] for one in found]
 
     def require(self, urls: Iterable[str]) -> None:
-        """Refuse buckets that are not there. One that the keys allow neither to list nor to look at passes."""
-        for url in sorted({f"{self._kind}://{url.split('/')[2]}" for url in urls}):
-            bucket = url.partition("://")[2]
+        """Refuse missing buckets; pass those closed to listing, since their objects were requested before."""
+        for bucket in sorted({"/".join(url.split("/")[:3]) for url in urls}):
             try:
-                with self._one_line(url):
-                    if self._kind == "s3":
-                        self._files.call_s3("head_bucket", Bucket=bucket)
-                    else:
-                        self._files.info(bucket)
-            except _DeniedError:
-                continue  # its objects were requested before this
-            except FileNotFoundError:
-                if self._kind == "s3":
-                    require_bucket(self._files, url, InputError)
-                    continue
-                holder = BUCKETS[self._kind]
-                raise InputError(f"{url}: expected a {holder} '{bucket}', found none; correct the name") from None
+                self.require_listed(bucket)
+            except self._denied:
+                continue
 
-    def blocks(self, url: str, start: int, state: Object) -> Iterator[bytes]:
-        """An object's bytes from `start` on, all of the state `state`.
+    def require_listed(self, url: str) -> None:
+        """Refuse a missing bucket, or one whose names may not be listed."""
+        name, holder = url.split("/")[2], BUCKETS[self._kind]
+        try:
+            self._ask(url, lambda client, key: next(iter(client.list(key or None, chunk_size=1)), None))
+        except FileNotFoundError:
+            raise self._failed(
+                f"{url}: expected a {holder} '{name}', found none; make it, or correct the name"
+            ) from None
+
+    def blocks(self, url: str, start: int = 0, state: Object | None = None) -> Iterator[bytes]:
+        """Yield an object's bytes from `start` on, all of one state (default: the present one).
 
         Raises:
-            FileNotFoundError: there is no such object, or it was replaced.
-            InputError: it is stored in an encoding that the client would decode.
+            FileNotFoundError: the object is missing or was replaced.
+            EarmarkError: it is stored in an encoding; another client would decode it.
         """
-        if url in self._encoded:
-            raise InputError(f"{url}: stored with Content-Encoding: {self._encoded[url]}; store it without")
-        if self._kind == "s3":
-            yield from blocks(self._files, url, InputError, start, state.etag)
-            return
+        state = state or self._ask(url, lambda client, key: _object(client.head(key)))
         while start < state.size:
-            with self._one_line(url):
-                block = self._files.cat_file(url, start=start, end=min(start + BLOCK_BYTES, state.size))
-            start += len(block)
-            if not block:
-                break
-            yield block
-        if start != state.size or self._now(url) != state:  # these clients cannot ask for the bytes of one state
-            raise FileNotFoundError(url)
+            part = {"range": (start, min(start + BLOCK_BYTES, state.size)), "if_match": state.etag}
+            yield self._ask(url, partial(self._block, url, part))
+            start += BLOCK_BYTES
 
-    def _now(self, url: str) -> Object | None:
-        with self._one_line(url):
-            facts = self._files.info(url)
-        return self._object(url, facts) if facts["type"] == "file" else None
+    def _block(self, url: str, part: dict[str, Any], client: Any, key: str) -> bytes:
+        answer = client.get(key, options=part)
+        encoding = answer.attributes.get("Content-Encoding")
+        if encoding and self._kind != "s3":
+            raise self._failed(f"{url}: stored with Content-Encoding: {encoding}; store it without")
+        return bytes(answer.bytes())
 
-    def _object(self, url: str, facts: Mapping[str, Any]) -> Object:
-        settings = facts.get("content_settings") or {}  # Azure's; Google's are the facts themselves
-        if encoding := facts.get("contentEncoding") or settings.get("content_encoding"):
-            self._encoded[url] = encoding
-        return Object(facts["ETag" if self._kind == "s3" else "etag"], facts["size"])
+    def read(self, url: str) -> bytes:
+        """Return all bytes of a small object."""
+        return self._ask(url, lambda client, key: bytes(client.get(key).bytes()))
 
-    @contextmanager
-    def _one_line(self, where: str) -> Iterator[None]:
-        """Turn a fault of the store into one line; FileNotFoundError passes."""
-        if self._kind == "s3":
-            with one_line(where, InputError):
-                yield
-            return
-        faults = _errors(self._kind)
+    def sha256(self, url: str) -> tuple[int, str | None] | None:
+        """Return an object's size and the hash sent with it; None for a missing object."""
         try:
-            yield
+            held = self._ask(url, lambda client, key: client.get(key, options={"head": True}))
         except FileNotFoundError:
-            raise
-        except faults as error:
-            status = getattr(error, "status_code", None) or getattr(error, "code", None)
-            forbidden = isinstance(error, PermissionError) or str(error).startswith("Forbidden")  # gcsfs: an OSError
-            if forbidden or str(status) in ("401", "403"):
-                raise _DeniedError(
-                    f"{where}: access denied ({first_words(error)}); check {_KEYS[self._kind]} and what they allow"
+            return None
+        return held.meta["size"], held.attributes.get("sha256")
+
+    # -- writing ----------------------------------------------------------------------------------------------
+
+    def create(self, url: str, content: bytes) -> bool:
+        """Create an object unless it exists; return whether it was created. Of several concurrent attempts one
+        succeeds."""
+        try:
+            self._ask(url, lambda client, key: client.put(key, content, mode="create"))
+        except FileExistsError:
+            return False
+        return True
+
+    def write(self, url: str, content: bytes) -> None:
+        """Make or replace a small object."""
+        self._ask(url, lambda client, key: client.put(key, content))
+
+    def send(self, path: Path, url: str, sha256: str) -> None:
+        """Upload a file, with its hash."""
+        attributes = {"sha256": sha256, "Content-Type": mimetypes.guess_type(path)[0] or "application/octet-stream"}
+        parts = {"chunk_size": PART_BYTES, "max_concurrency": PARTS_AT_ONCE}
+        self._ask(url, lambda client, key: client.put(key, path, attributes=attributes, **parts))
+
+    def copy(self, source: str, url: str) -> None:
+        """Copy an object within its bucket, with its attributes."""
+        self._ask(url, lambda client, key: client.copy(_key(source), key))
+
+    def remove(self, urls: Sequence[str]) -> None:
+        """Remove objects of one bucket; raise FileNotFoundError for a missing one where the cloud reports it."""
+        self._ask(urls[0], lambda client, _: client.delete([_key(url) for url in urls]))
+
+    # -- the client -------------------------------------------------------------------------------------------
+
+    def _ask(self, url: str, work: Callable[[Any, str], Result]) -> Result:
+        """Call `work` with a bucket's client and a URL's key; shorten the client's errors to one line."""
+        bucket = url.split("/")[2]
+        if bucket not in self._clients:
+            self._clients[bucket] = open_bucket(self._kind, bucket, self._failed)
+        try:
+            return waited(lambda: work(self._clients[bucket], _key(url)))
+        except PreconditionError:
+            raise FileNotFoundError(url) from None
+        except AlreadyExistsError:
+            raise FileExistsError(url) from None
+        except InvalidPathError as error:
+            raise self._failed(
+                f"{url}: expected names without empty parts, '.', '..' and control signs; rename the object "
+                f"({first_words(error)})"
+            ) from None
+        except BaseError as error:
+            words = first_words(error)
+            if words.startswith("404"):
+                raise FileNotFoundError(url) from None
+            if isinstance(error, PermissionDeniedError | UnauthenticatedError) or re.search(
+                r"^40[13]\b|\b169\.254\.", words
+            ):
+                raise self._denied(
+                    f"{url}: access denied ({words}); check {KEYS[self._kind]} and what they allow"
                 ) from None
-            raise InputError(f"{where}: cannot be read: {first_words(error)}; check {_KEYS[self._kind]}") from None
+            raise self._failed(f"{url}: cannot be reached: {words}; check {KEYS[self._kind]}") from None
 
 
-def _open(kind: str) -> Any:
-    for name in ("azure", "gcsfs"):  # our messages repeat what they raise
-        logging.getLogger(name).setLevel(logging.CRITICAL)
-    try:
-        if kind == "gs":
-            # `gcsfs.GCSFileSystem` is another class, which asks for each bucket's kind by a protocol of its own
-            from gcsfs.core import GCSFileSystem
-
-            return GCSFileSystem(use_listings_cache=False)
-        import adlfs
-    except ImportError:
-        raise MissingExtraError(_FEATURE, kind) from None
-    try:
-        return adlfs.AzureBlobFileSystem(use_listings_cache=False)
-    except ValueError as error:
-        names = "AZURE_STORAGE_ACCOUNT_NAME or AZURE_STORAGE_CONNECTION_STRING"
-        raise InputError(f"az://: set {names}; the client says: {first_words(error)}") from None
+def _key(url: str) -> str:
+    return (url.split("/", 3)[3:] or [""])[0].rstrip("/")
 
 
-def _errors(kind: str) -> tuple[type[Exception], ...]:
-    """What a cloud's client raises."""
-    from aiohttp import ClientError
-
-    if kind == "gs":
-        from gcsfs.retry import ChecksumError, HttpError, NonRetryableError
-        from google.auth.exceptions import GoogleAuthError
-
-        return OSError, ValueError, ClientError, HttpError, NonRetryableError, ChecksumError, GoogleAuthError
-    from azure.core.exceptions import AzureError
-
-    return OSError, ValueError, ClientError, AzureError
+def _object(facts: Any) -> Object:
+    """Return an object's facts; Azure's lists leave out the quotes of an ETag."""
+    etag = str(facts["e_tag"]).strip('"')
+    return Object(f'"{etag}"', facts["size"])

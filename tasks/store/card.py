@@ -1,4 +1,4 @@
-"""The dataset card, `README.md`: from the manifest, the schemas and the corpus's own words."""
+"""Render the dataset card, `README.md`, from the manifest, the schemas and the corpus's texts."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def render_card(
     changes: Sequence[Change] = (),
     hides_places: bool = False,
 ) -> str:
-    """The card's text.
+    """Return the card's text.
 
     Args:
         sections: further sections, Markdown by heading.
-        changes: what differs from the version before, by table and split.
+        changes: differences from the previous version, by table and split.
         hides_places: whether rejects name their source alone.
     """
     return _template().render(
@@ -76,7 +76,7 @@ def _template() -> jinja2.Template:
 
 
 def diagram(steps: Sequence[Step]) -> str:
-    """The flow as text: a line a step, an arrow wherever the next ones begin."""
+    """Return the flow as text: a line for each step, an arrow between successive groups."""
     lines: list[str] = []
     width = max((len(step.name) for step in steps), default=0)
     for step, previous in zip(steps, [None, *steps], strict=False):
@@ -90,12 +90,12 @@ def diagram(steps: Sequence[Step]) -> str:
 
 
 def split_order(names: Sequence[str]) -> list[str]:
-    """Splits in the order in which people expect them."""
+    """Return split names in the usual order."""
     return sorted(names, key=lambda name: (SPLITS.index(name) if name in SPLITS else len(SPLITS), name))
 
 
 def markdown_cell(value: Any) -> str:
-    """A value as text that stays inside one cell of a Markdown table: no pipe, line break or markup takes effect."""
+    """Return a value as text for one cell of a Markdown table: pipes, line breaks and markup have no effect."""
     text = str(value)
     for sign in ("\\", "|", "`", "*", "_", "[", "]", "<", ">"):
         text = text.replace(sign, "\\" + sign)
@@ -103,16 +103,16 @@ def markdown_cell(value: Any) -> str:
 
 
 def content_mark(digests: Iterable[str]) -> str:
-    """A config's `description` in the YAML of a local dataset: it changes with the files' content.
+    """Return a config's `description` in the YAML of a local dataset; it changes with the files' content.
 
-    `datasets` remembers what it has read of a local folder by the folder's name and this YAML alone, neither by its
-    path nor by the files: without the mark, another store's `v1` would be given out for this one.
+    `datasets` caches a local folder by the folder's name and this YAML alone, neither by its path nor by its files.
+    Without the mark, the `v1` of another store would be returned for this one.
     """
     return f"content {digest_of(list(digests))[:16]}"
 
 
 def _head(manifest: Manifest, tables: Sequence[Table], story: Story) -> dict[str, Any]:
-    """The YAML front matter that the Hub and `datasets` read."""
+    """Return the YAML front matter for the Hub and `datasets`."""
     configs = [
         {
             "config_name": table.name,
@@ -120,11 +120,11 @@ def _head(manifest: Manifest, tables: Sequence[Table], story: Story) -> dict[str
             **({"default": True} if table.name == story.main_table else {}),
             "data_files": [
                 {"split": split, "path": f"{table.name}/{split}-*.parquet"}
-                for split in split_order(list(manifest.rows[table.name]))
+                for split in split_order([name for name, rows in manifest.rows[table.name].items() if rows])
             ],
         }
         for table in tables
-        if table.name in manifest.rows
+        if any(manifest.rows.get(table.name, {}).values())  # `datasets` reads no split without rows
     ]
     rows = sum(manifest.rows.get(story.main_table, {}).values())
     size = next((name for limit, name in SIZES if rows < limit), "n>1T")
@@ -140,8 +140,8 @@ def _head(manifest: Manifest, tables: Sequence[Table], story: Story) -> dict[str
 
 
 def licence_facts(manifest: Manifest) -> dict[str, Any]:
-    """The licences that a config states of its sources, in the Hub's words: each that the Hub knows, or `other` with
-    its name as the config has it; nothing where none is stated."""
+    """Return the licences that a config states for its sources, in the Hub's vocabulary. Unless the Hub knows all of
+    them, the licence is `other` with the config's names. Without stated licences, return nothing."""
     models = {name for model in manifest.models for name in names_of(model)}
     stated = manifest.config.get("licences") or {}
     of_sources = {terms.get("licence") for source, terms in stated.items() if source not in models}
@@ -161,7 +161,7 @@ def _hub_licences() -> frozenset[str]:
 
 
 def _fields(table: Table) -> list[dict[str, str]]:
-    """Name, type, unit, description and source of each column."""
+    """Return name, type, unit, description and source of each column."""
     rows = []
     for field in table.schema:
         metadata = {key.decode(): value.decode() for key, value in field.metadata.items()}

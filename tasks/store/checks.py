@@ -1,4 +1,4 @@
-"""What a commit proves before a version exists: schemas, keys, required values, splits and row accounts."""
+"""Check a version before its commit: schemas, keys, required values, splits and row accounts."""
 
 from __future__ import annotations
 
@@ -11,13 +11,40 @@ import duckdb
 import pyarrow.parquet as pq
 
 from earmark.schemas.errors import StoreError
-from earmark.schemas.tables import Table
+from earmark.schemas.tables import REJECTS, UNSPLIT, Table
 from earmark.tasks.store.manifest import Step
-from earmark.tasks.store.sql import quoted
+from earmark.tasks.store.sql import connect, quoted
+
+
+def check_tables(
+    corpus: str,
+    tables: Sequence[Table],
+    written: Mapping[str, Mapping[str, Sequence[Path]]],
+    steps: Sequence[Step],
+    spill: Path,
+) -> None:
+    """Check all written tables of a corpus, by table and split, and the accounts of its steps.
+
+    Raises:
+        StoreError: a check failed.
+    """
+    known = {table.name for table in tables}
+    if not {table.name for table in tables if not table.optional} <= set(written) <= known:
+        raise StoreError(f"{corpus}: expected tables {sorted(known)}, found {sorted(written)}")
+    counts = {
+        name: sum(pq.read_metadata(path).num_rows for paths in splits.values() for path in paths)
+        for name, splits in written.items()
+    }
+    check_accounts(steps, counts)
+    with connect(spill) as connection:
+        for table in tables:
+            if table.name in written:
+                check_table(connection, table, written[table.name])
+        check_rejects(connection, written[REJECTS.name][UNSPLIT], steps)
 
 
 def check_accounts(steps: Sequence[Step], rows: Mapping[str, int]) -> None:
-    """Prove that every item that entered a step was kept, rejected or dropped, and that none appeared in between.
+    """Check that every item entering a step was kept, rejected or dropped, and that none appeared in between.
 
     Raises:
         StoreError: the first step whose counts do not add up.
@@ -37,10 +64,10 @@ def check_accounts(steps: Sequence[Step], rows: Mapping[str, int]) -> None:
 
 
 def check_rejects(connection: duckdb.DuckDBPyConnection, files: Sequence[Path], steps: Sequence[Step]) -> None:
-    """Prove that the `rejects` table lists what the steps counted.
+    """Check the rows of the `rejects` table against the steps' counts.
 
     Raises:
-        StoreError: a stage and reason whose rows and counts differ.
+        StoreError: rows and count differ for a stage and reason.
     """
     counted: Counter[tuple[str, str]] = Counter()
     for step in steps:
@@ -54,11 +81,11 @@ def check_rejects(connection: duckdb.DuckDBPyConnection, files: Sequence[Path], 
             raise StoreError(f"rejects: stage {stage} counted {expected} '{reason}', the table lists {found}")
 
 
-def check_table(connection: duckdb.DuckDBPyConnection, table: Table, files: dict[str, list[Path]]) -> None:
-    """Prove a written table's schema, required values, unique key and separation of splits.
+def check_table(connection: duckdb.DuckDBPyConnection, table: Table, files: Mapping[str, Sequence[Path]]) -> None:
+    """Check a written table's schema, required values, unique key and separation of splits.
 
     Raises:
-        StoreError: what does not hold, with an example.
+        StoreError: a check failed; the message gives an example.
     """
     names = _names([path for paths in files.values() for path in paths])
     for path in names:
@@ -83,7 +110,7 @@ def check_table(connection: duckdb.DuckDBPyConnection, table: Table, files: dict
 
 
 def _rows(parameter: str) -> str:
-    """The files of a parameter as an SQL relation; a store below `split=x/` must not gain a column from its path."""
+    """Return a parameter's files as an SQL relation; a store below `split=x/` must not add a column from its path."""
     return f"read_parquet(${parameter}, hive_partitioning = false)"
 
 
@@ -92,10 +119,8 @@ def _names(files: Sequence[Path]) -> list[str]:
 
 
 def _check_key(connection: duckdb.DuckDBPyConnection, table: Table, names: list[str]) -> None:
-    """Compare the number of rows with that of distinct keys, by 64-bit hash first: exact, and small in memory.
-
-    Equal keys have equal hashes, so as many hashes as rows proves the keys unique; only otherwise are keys compared.
-    """
+    """Compare the numbers of rows and distinct keys, by 64-bit hash first: exact, and small in memory. Equal keys have
+    equal hashes, so as many hashes as rows prove the keys unique; only otherwise are keys compared."""
     key, rows = ", ".join(map(quoted, table.key)), _rows("files")
     counted = f"SELECT count(*), count(DISTINCT hash({key})) FROM {rows}"
     count, hashes = connection.execute(counted, {"files": names}).fetchall()[0]

@@ -1,26 +1,28 @@
-"""What changed from one version to another, row by row, by each table's key."""
+"""Compare two versions row by row, by each table's key."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from earmark.schemas.tables import UNSPLIT, Table
-from earmark.tasks.store.sql import quoted
+from earmark.tasks.store.sql import connect, quoted
 from earmark.tasks.store.versions import Version
+
+Splits: TypeAlias = Mapping[str, Sequence[Path]]
+Files: TypeAlias = Mapping[str, Splits]
 
 
 @dataclass(frozen=True)
 class Change:
-    """How many rows of one table and split were added, removed or changed.
-
-    A row that moved to another split counts as changed in the split where it is now.
-    """
+    """Numbers of added, removed and changed rows of one table and split. A row moved to another split counts as changed
+    in its new split."""
 
     table: str
     split: str
@@ -30,9 +32,31 @@ class Change:
     same: int
 
 
+class Cell(NamedTuple):
+    """A changed value."""
+
+    table: str
+    key: tuple[Any, ...]  # of its row
+    column: str
+    old: Any
+    new: Any
+
+
 def diff_table(connection: duckdb.DuckDBPyConnection, table: Table, old: Version, new: Version) -> list[Change]:
-    """Count the changes of one table, by split; leaves them in the table `changes` of the connection."""
-    _compare(connection, table, old, new)
+    """Count one table's changes by split; leave the rows in the connection's table `changes`."""
+    return _diff(connection, table, *(one.table_files().get(table.name, {}) for one in (old, new)))
+
+
+def diff_tables(tables: Sequence[Table], old: Files, new: Files, spill: Path) -> tuple[Change, ...]:
+    """Count the changes of tables between two versions' files, by table and split."""
+    with connect(spill) as connection:
+        pairs = [(table, old.get(table.name, {}), new.get(table.name, {})) for table in tables]
+        return tuple(change for each in pairs for change in _diff(connection, *each))
+
+
+def _diff(connection: duckdb.DuckDBPyConnection, table: Table, old: Splits, new: Splits) -> list[Change]:
+    paths = [[str(path) for part in splits.values() for path in part] for splits in (old, new)]
+    _compare(connection, table, dict(zip(("old_rows", "new_rows"), paths, strict=True)))
     rows = connection.execute(
         """SELECT split, count(*) FILTER (what = 'added'), count(*) FILTER (what = 'removed'),
                   count(*) FILTER (what = 'changed'), count(*) FILTER (what = 'same')
@@ -42,7 +66,7 @@ def diff_table(connection: duckdb.DuckDBPyConnection, table: Table, old: Version
 
 
 def changed_rows(connection: duckdb.DuckDBPyConnection, table: Table) -> Iterator[dict[str, Any]]:
-    """The added, removed and changed rows that `diff_table` found: what happened, and the row's key."""
+    """Yield the rows found by `diff_table` as added, removed or changed: the kind of change and the row's key."""
     names = ["what", "split", *key_of(table)]
     columns = ", ".join(quoted(name) for name in names)
     cursor = connection.execute(f"SELECT {columns} FROM changes WHERE what <> 'same' ORDER BY ALL")
@@ -51,15 +75,34 @@ def changed_rows(connection: duckdb.DuckDBPyConnection, table: Table) -> Iterato
             yield dict(zip(names, row, strict=True))
 
 
-def _compare(connection: duckdb.DuckDBPyConnection, table: Table, old: Version, new: Version) -> None:
-    """Join both versions' rows by key; where a table has none, by its single values and which occurrence of it.
+def changed_values(connection: duckdb.DuckDBPyConnection, table: Table, old: Version, new: Version) -> Iterator[Cell]:
+    """Yield the changed cells of rows found changed by `diff_table`, by key, then in the order of columns."""
+    files = {name: [str(path) for path in version.files(table.name)] for name, version in (("old", old), ("new", new))}
+    if not table.key or not all(table.name in version.manifest.rows for version in (old, new)):
+        return
+    there = [set(pq.read_schema(each[0]).names) for each in files.values()]
+    columns = [name for name in table.schema.names if name not in table.key and all(name in names for names in there)]
+    on = [" AND ".join(f"c.{quoted(key)} IS NOT DISTINCT FROM {side}.{quoted(key)}" for key in table.key)
+          for side in ("o", "n")]  # fmt: skip
+    keys = ", ".join(f"c.{quoted(key)}" for key in table.key)
+    read = "read_parquet(${}, hive_partitioning = false)"
+    for name in columns:
+        column = quoted(name)
+        shown = [f"{side}.{column}{'.path' if name in table.embedded else ''}" for side in ("o", "n")]
+        cursor = connection.cursor().execute(
+            f"""SELECT {keys}, {", ".join(shown)} FROM changes c
+                JOIN {read.format("old")} o ON {on[0]} JOIN {read.format("new")} n ON {on[1]}
+                WHERE what = 'changed' AND o.{column} IS DISTINCT FROM n.{column} ORDER BY ALL""",
+            files,
+        )
+        while rows := cursor.fetchmany(1000):
+            for *key, before, after in rows:
+                yield Cell(table.name, tuple(key), name, before, after)
 
-    Columns that one version lacks change no row; a version without the table has no rows of it.
-    """
-    paths = {
-        name: [str(path) for path in version.files(table.name)] if table.name in version.manifest.rows else []
-        for name, version in (("old_rows", old), ("new_rows", new))
-    }
+
+def _compare(connection: duckdb.DuckDBPyConnection, table: Table, paths: Mapping[str, list[str]]) -> None:
+    """Join both versions' rows by key; without a key, by single values and number of occurrence. Columns missing from
+    one version change no row."""
     there = [set(pq.read_schema(each[0]).names) for each in paths.values() if each]
     columns = [quoted(name) for name in table.schema.names if all(name in names for names in there)]
     keys = [*map(quoted, key_of(table))]
@@ -84,5 +127,5 @@ def _compare(connection: duckdb.DuckDBPyConnection, table: Table, old: Version, 
 
 
 def key_of(table: Table) -> tuple[str, ...]:
-    """The columns by which rows of two versions are the same row."""
+    """Return the columns that identify a row across versions."""
     return table.key or tuple(field.name for field in table.schema if not pa.types.is_list(field.type))

@@ -1,4 +1,4 @@
-"""How a row came to be: from the line it was read at, through each step, to the table where it stands."""
+"""Trace a row's origin: from its input line through each step to its table."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from earmark.tasks.store.versions import Version
 
 
 @dataclass(frozen=True)
-class Account:
-    """What is known of one row."""
+class RowFacts:
+    """Known facts about one row."""
 
-    table: str  # the table it stands in
+    table: str  # name of its table
     name: str  # its key, or the reject's item
     row: dict[str, Any]  # all its columns
-    says: tuple[str, ...]  # what was decided for it, a sentence each
+    says: tuple[str, ...]  # decisions about it, a sentence each
     through: tuple[Step, ...] = ()  # the steps of the build up to this table, in order
-    links: dict[str, Account] = field(default_factory=dict)  # accounts of the rows that it names, by column
-    used_in: dict[str, int] = field(default_factory=dict)  # how many rows of other tables name it
+    links: dict[str, RowFacts] = field(default_factory=dict)  # accounts of the rows it names, by column
+    used_in: dict[str, int] = field(default_factory=dict)  # numbers of rows naming it, by table
 
 
-def explain(version: Version, tables: Sequence[Table], wanted: str) -> list[Account]:
-    """Find a row or reject by its key, its item or its file name, and tell how it came to be.
+def explain(version: Version, tables: Sequence[Table], wanted: str) -> list[RowFacts]:
+    """Find a row or reject by its key, item or file name, and trace its origin.
 
     Raises:
-        StoreError: nothing of that name is in the version.
+        StoreError: the version has nothing of this name.
     """
     with duckdb.connect() as connection:
         there = [table for table in tables if table.name in version.manifest.rows]
@@ -41,39 +41,56 @@ def explain(version: Version, tables: Sequence[Table], wanted: str) -> list[Acco
             view_parquet(connection, quoted(table.name), version.files(table.name))
         rows = _Rows(connection, version, there)
         accounts = [rows.account(table, row, whole=True) for table in there for row in rows.named(table, wanted)]
+        nearest = [] if accounts else rows.near(wanted)
     if not accounts:
-        raise StoreError(
-            f"{version.corpus} {version.name}: expected a row's key, a reject's item or file name, found '{wanted}'"
-        )
+        near = f"; near it: {', '.join(nearest)}" if nearest else ""
+        expected = f"expected a row's key, a reject's item or file name, found '{wanted}'"
+        raise StoreError(f"{version.corpus} {version.name}: {expected}{near}")
     return accounts
 
 
 class _Rows(NamedTuple):
-    """The rows of a version, a view a table."""
+    """Rows of a version, a view for each table."""
 
     connection: duckdb.DuckDBPyConnection
     version: Version
     tables: list[Table]
 
     def named(self, table: Table, wanted: str) -> list[dict[str, Any]]:
-        """Rows of a table by key or file name, or rejects by item."""
-        if table.name == REJECTS.name:
-            return with_places(self.version, self._where(table, '"item" = $wanted', wanted))
-        names = [*table.key, *(["file"] if "file" in table.schema.names else [])]
-        return self._where(table, " OR ".join(f'CAST("{name}" AS VARCHAR) = $wanted' for name in names), wanted)
+        """Return rows of a table by key or file name, or rejects by item."""
+        names = self._names(table)
+        found = self._where(table, " OR ".join(f"{name} = $wanted" for name in names), wanted)
+        if not found and "." in wanted:  # the name of a file without its folder
+            found = self._where(table, " OR ".join(f"ends_with({name}, '/' || $wanted)" for name in names), wanted)
+        return with_places(self.version, found) if table.name == REJECTS.name else found
 
-    def account(self, table: Table, row: dict[str, Any], *, whole: bool) -> Account:
-        """What is known of a row; with `whole`, of those that it names and that name it, too."""
+    def _names(self, table: Table) -> list[str]:
+        """Return the columns searched for a row's name, as text."""
+        names = ["item"] if table.name == REJECTS.name else [*table.key]
+        names += ["file"] if table.name != REJECTS.name and "file" in table.schema.names else []
+        return [f"CAST({quoted(name)} AS VARCHAR)" for name in names]
+
+    def near(self, wanted: str, most: int = 3) -> list[str]:
+        """Return the row names most similar to the wanted one, nearest first."""
+        each = [f"SELECT DISTINCT {name} AS name FROM {quoted(table.name)}"
+                for table in self.tables for name in self._names(table)]  # fmt: skip
+        query = f"""SELECT name FROM ({" UNION ".join(each)}) WHERE name IS NOT NULL
+                    AND jaro_winkler_similarity(lower(name), lower($wanted)) > 0.75
+                    ORDER BY jaro_winkler_similarity(lower(name), lower($wanted)) DESC, name LIMIT {int(most)}"""
+        return [name for (name,) in self.connection.execute(query, {"wanted": wanted}).fetchall()]
+
+    def account(self, table: Table, row: dict[str, Any], *, whole: bool) -> RowFacts:
+        """Return the facts about a row; with `whole`, also about rows it names or is named by."""
         name = row["item"] if table.name == REJECTS.name else ", ".join(str(row[key]) for key in table.key)
         says = tuple(sentence.format_map(_Shown(row)) for sentence in table.says)
         if not whole:
-            return Account(table.name, name, row, says)
+            return RowFacts(table.name, name, row, says)
         links = {
             column: self.account(target, rows[0], whole=False)
             for column, target in links_of(self.tables, table)
             if (rows := self._where(target, f'"{target.key[0]}" = $wanted', row[column]))
         }
-        return Account(table.name, name, row, says, self._through(table, row), links, self._used_in(table, name))
+        return RowFacts(table.name, name, row, says, self._through(table, row), links, self._used_in(table, name))
 
     def _where(self, table: Table, condition: str, wanted: str) -> list[dict[str, Any]]:
         query = f"FROM {quoted(table.name)} WHERE {condition} LIMIT 20"
@@ -85,10 +102,8 @@ class _Rows(NamedTuple):
         return rows
 
     def _through(self, table: Table, row: dict[str, Any]) -> tuple[Step, ...]:
-        """The steps up to the one that wrote the row's table, or up to the one that rejected it.
-
-        Where steps side by side each read one input, only the step of the row's input is shown.
-        """
+        """Return the steps up to the row's table, or up to its rejection. Of parallel steps with an input each, return
+        only the step of the row's input."""
         steps, reject = self.version.manifest.steps, table.name == REJECTS.name
         ends = (s.place for s in steps if (s.stage == row["stage"] if reject else s.table == table.name))
         last = max(ends, default=0)
@@ -108,7 +123,7 @@ class _Rows(NamedTuple):
 
 
 def links_of(tables: Sequence[Table], table: Table) -> list[tuple[str, Table]]:
-    """The columns of a table that name a row of another, whose key is one column: what that row is."""
+    """Return the columns of a table naming rows of another with a one-column key, with the other table."""
     keys = {
         ref.kind: other
         for other in tables
@@ -120,7 +135,7 @@ def links_of(tables: Sequence[Table], table: Table) -> list[tuple[str, Table]]:
 
 
 class _Shown(dict[str, Any]):
-    """Values as a sentence shows them: nulls as "unknown", empty lists as "none", floats without noise."""
+    """Values formatted for a sentence: nulls as "unknown", empty lists as "none", floats without noise."""
 
     def __getitem__(self, key: str) -> str:
         value = super().__getitem__(key)

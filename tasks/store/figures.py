@@ -1,7 +1,5 @@
-"""What a report's sections are made of: small records that corpora fill and `tasks/store/report.py` draws.
-
-Every text in them may come from outside: the page shows it as text, whatever is in it.
-"""
+"""Define the parts of a report: small records filled by corpora and drawn by `tasks/store/report.py`. Any text in them
+may come from outside: the page shows it as plain text."""
 
 from __future__ import annotations
 
@@ -14,59 +12,63 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from markupsafe import Markup
+
+from earmark.tasks.store.card import markdown_cell
+
 
 @dataclass(frozen=True)
 class Bars:
     """Counts or shares, a bar each."""
 
-    title: str  # what is counted
-    # label and value, in the order in which they are drawn; values are not negative
+    title: str  # the counted thing
+    # label and value, in drawing order; values are not negative
     values: tuple[tuple[str, float], ...]
-    share: bool = False  # whether values are shares of one, shown as percentages
-    says: str = ""  # one sentence that tells how to read it
+    share: bool = False  # whether values are fractions, shown as percentages
+    says: str = ""  # a sentence for the reader
 
 
 @dataclass(frozen=True)
 class Histogram:
-    """How a number is distributed."""
+    """Distribution of a number."""
 
-    title: str  # what is measured
-    # lower edge, upper edge and count, of one width, without gaps, ascending; where all values are one, it is the only
-    # bin's lower and upper edge
+    title: str  # the measured quantity
+    # lower edge, upper edge and count, of equal width, without gaps, ascending; if all values are equal, both edges of
+    # the only bin are this value
     bins: tuple[tuple[float, float, int], ...]
-    says: str = ""  # one sentence that tells how to read it
+    says: str = ""  # a sentence for the reader
     unit: str = ""  # of the values, for the axis
     whole: bool = False  # whether the values are whole numbers, in the middle of their bins
-    # counts of the version before in the same bins; none where there is nothing to compare with
+    # counts of the previous version in the same bins; empty without one
     before: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A table of values; columns whose values lie from 0 to 1 may be tinted by them."""
+    """A table of values; columns of values from 0 to 1 may be tinted by them."""
 
-    title: str  # what the table tells
+    title: str  # the table's subject
     columns: tuple[str, ...]  # headings
     rows: tuple[tuple[str | float | int | None, ...], ...]  # a value a column; None is drawn as a dash
-    shares: tuple[str, ...] = ()  # headings of columns that hold shares of one: percentages, tinted
-    says: str = ""  # one sentence that tells how to read it
-    # the names by which links on the page lead to the rows, one a row; words of this code, not of a table
+    shares: tuple[str, ...] = ()  # headings of columns of fractions: percentages, tinted
+    says: str = ""  # a sentence for the reader
+    # targets of links on the page, one for each row; words of this code, not of a table
     ids: tuple[str, ...] = ()
 
 
 def as_markdown(grid: Grid) -> str:
-    """The table as a card shows it: shares as percentages, other fractions to two places."""
+    """Return the table as Markdown for a card: shares as percentages, other fractions to two places."""
 
     def cell(name: str, value: str | float | int | None) -> str:
         if value is None or isinstance(value, str):
-            return "–" if value is None else value.replace("|", "\\|")
+            return "–" if value is None else markdown_cell(value)
         if name in grid.shares:
             return f"{value:.1%}"
         return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
 
     numbers = [any(isinstance(row[at], int | float) for row in grid.rows) for at in range(len(grid.columns))]
     lines = [f"{grid.says}\n"] if grid.says else []
-    lines += [f"| {' | '.join(name.replace('|', chr(92) + '|') for name in grid.columns)} |"]
+    lines += [f"| {' | '.join(map(markdown_cell, grid.columns))} |"]
     lines += [f"|{'|'.join('---:' if number else '---' for number in numbers)}|"]
     for row in grid.rows:
         cells = (cell(name, value) for name, value in zip(grid.columns, row, strict=True))
@@ -75,25 +77,25 @@ def as_markdown(grid: Grid) -> str:
 
 
 @dataclass(frozen=True)
-class Clip:
-    """A player."""
+class AudioPlayer:
+    """An audio player."""
 
-    label: str  # what is heard, such as "chosen, MOS 4.2"
-    sha256: str | None  # the clip as the store's media index knows it; None where the build measured no audio
-    source: Path | bytes | None = None  # the clip's file or bytes where the media index does not know it
+    label: str  # such as "chosen, MOS 4.2"
+    sha256: str | None  # the clip's key in the store's media index; None in builds without measured audio
+    source: Path | bytes | None = None  # file or bytes of a clip missing from the media index
 
 
 @dataclass(frozen=True)
 class Picture:
-    """An image, as small as a reader can still see it: it travels in the page."""
+    """An image, embedded in the page and therefore as small as readable."""
 
-    label: str  # what it shows
+    label: str  # its subject
     content: bytes  # the file's bytes
     media_type: str  # such as `image/png`
 
     @property
     def address(self) -> str:
-        """The image as a `data:` address."""
+        """Return the image as a `data:` address."""
         return f"data:{self.media_type};base64,{base64.b64encode(self.content).decode()}"
 
 
@@ -102,45 +104,60 @@ class Row:
     """One row of a sample."""
 
     title: str  # its key
-    tags: Mapping[str, str]  # what it can be filtered by: filter's name and the row's value
+    tags: Mapping[str, str]  # filters: name and the row's value
     facts: Mapping[str, str] = field(default_factory=dict)  # names and values, as text
     texts: Mapping[str, str] = field(default_factory=dict)  # longer texts by heading: prompts, answers, captions
-    clips: tuple[Clip, ...] = ()  # players, side by side
+    clips: tuple[AudioPlayer, ...] = ()  # players, side by side
     pictures: tuple[Picture, ...] = ()  # images, side by side
 
 
 @dataclass(frozen=True)
 class Browser:
-    """A sample of rows that a reader looks at, listens to and filters by the rows' tags."""
+    """A sample of rows to look at, listen to and filter by their tags."""
 
     title: str  # the table
     rows: tuple[Row, ...]  # at most `MOST_ROWS`, by seeded hash
-    total: int  # how many rows the table has
-    says: str = ""  # one sentence that tells how to read it
+    total: int  # number of the table's rows
+    says: str = ""  # a sentence for the reader
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """Thousands of a table's rows to search, sort and turn over; they travel compressed, the browser unpacks them."""
+    """Rows to search, sort and page through: thousands of them in the page, compressed and unpacked by the browser, or
+    all of a relation at the server of `earmark view`."""
 
     title: str  # the table
     columns: tuple[str, ...]  # headings
-    # a column's values each, all as long; texts, numbers, truth values or None
+    # values by column, of equal length; texts, numbers, truth values or None; empty for a relation
     values: tuple[tuple[str | float | int | None, ...], ...]
-    total: int  # how many rows the table has
-    # by heading and value, the id in the page that a cell leads to
+    total: int  # number of the table's rows
+    # id of a cell's link target in the page, by heading and value
     links: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    says: str = ""  # one sentence that tells how to read it
+    says: str = ""  # a sentence for the reader
+    relation: str = ""  # the server's name of the rows
+    shown: int = 0  # number of a relation's columns shown at first
+    operations: tuple[str, ...] = ()  # conditions of filters known to the server
 
     @cached_property
-    def packed(self) -> str:
-        """Headings, values and links as JSON, gzip and Base64; it holds no `<`."""
+    def packed(self) -> str | dict[str, object]:
+        """Return headings, values and links as JSON, gzip and Base64, or what the page needs to ask for a relation."""
+        if self.relation:
+            return {name: getattr(self, name) for name in ("relation", "columns", "shown", "operations", "total")}
         text = json.dumps({"columns": self.columns, "values": self.values, "links": self.links}, separators=(",", ":"))
         return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
+@dataclass(frozen=True)
+class Document:
+    """A text with its headings and tables."""
+
+    title: str
+    html: Markup  # without elements or attributes from outside
+    says: str = ""  # a sentence for the reader
+
+
 def round_width(least: float) -> float:
-    """The smallest of 1, 2, 5 times a power of ten that is no less."""
+    """Return the smallest of 1, 2 and 5 times a power of ten not below `least`."""
     if least <= 0:
         return 1.0
     power = math.floor(math.log10(least))
@@ -151,7 +168,7 @@ def round_width(least: float) -> float:
 
 
 def ticks(low: float, high: float, most: int = 6, least: float = 0.0) -> list[tuple[float, float]]:
-    """Round values on an axis, `most` at most, `least` apart or more; each with its place from 0 (low) to 1 (high)."""
+    """Return up to `most` round values on an axis, at least `least` apart, with positions from 0 (low) to 1 (high)."""
     if high <= low:
         return []
     step = max(round_width((high - low) / (most - 1)), least)
@@ -161,7 +178,7 @@ def ticks(low: float, high: float, most: int = 6, least: float = 0.0) -> list[tu
 
 
 MOST_ROWS = 60
-Figure = Bars | Histogram | Grid | Browser | Sheet
+Figure = Bars | Histogram | Grid | Browser | Sheet | Document
 
 
 @dataclass(frozen=True)
@@ -175,14 +192,16 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """What a corpus gives to its report."""
+    """A corpus's part of its report."""
 
     sections: tuple[Section, ...] = ()  # in reading order
-    # MP3 bytes by the SHA-256 of the clip that they were made from
+    # MP3 bytes by the source clip's SHA-256
     sounds: Mapping[str, bytes] = field(default_factory=dict)
-    # the page's last words, what it is a part of
+    # closing note on what the page shows
     says: str = (
         "Samples are drawn by hash; of each clip the page holds its first 8 seconds in mono, and of a long text its "
         "beginning. "
         "The card, `README.md`, tells how the version was made."
     )
+    # names of versions to compare with, for a page served by `earmark view`; None in a page that stands alone
+    others: tuple[str, ...] | None = None

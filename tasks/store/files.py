@@ -1,4 +1,4 @@
-"""Files that survive a power cut: hashed, synced, renamed into place, linked instead of copied."""
+"""Write files durably: hash, sync, rename into place, link instead of copy."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ Kept = TypeVar("Kept", bound=BaseModel)
 
 
 def sha256_file(path: Path) -> str:
-    """SHA-256 of a file's bytes as 64 hexadecimal digits."""
+    """Return the SHA-256 of a file's bytes as 64 hexadecimal digits."""
     with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary path; when the block ends well, sync what was written there and rename it to `path`.
+    """Yield a temporary path; after the block succeeds, sync the file and rename it to `path`.
 
     A reader sees the old file or the whole new one, never a part. After an exception the temporary file is removed;
-    after a kill it stays under a name that starts with a dot and is swept away with its folder.
+    after a kill it stays under a name with a leading dot and is removed with its folder.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _temporary(path)
@@ -50,15 +50,32 @@ def write_text(path: Path, text: str) -> None:
 
 
 def read_record(kind: type[Kept], path: Path, what: str) -> Kept:
-    """A record that the store keeps as JSON; `what` it should be is for the message.
+    """Read one of the store's JSON records; `what` names its kind for the message.
 
     Raises:
-        StoreError: it is none.
+        StoreError: the file is not such a record.
     """
     try:
         return kind.model_validate_json(path.read_bytes())
     except ValidationError as error:
         raise StoreError(f"{path} is not {what}: {error.errors()[0]['msg']}; remove it to go on") from None
+
+
+def no_link(folder: Path, below: str) -> Path:
+    """Return the path of a version's file after checking that no part below the version's folder is a link.
+
+    Raises:
+        StoreError: a part is a link, and versions hold none.
+    """
+    path = folder / below
+    for part in (path, *path.parents):
+        if part == folder:
+            return path
+        if part.is_symlink():
+            raise StoreError(
+                f"{part}: expected a file or folder of the version, found a link; put the file in its place"
+            )
+    raise StoreError(f"{path}: expected a path below {folder}")
 
 
 def sync(path: Path) -> None:
@@ -71,7 +88,7 @@ def sync(path: Path) -> None:
 
 
 def link_over(existing: Path, duplicate: Path) -> None:
-    """Make `duplicate` a hard link to `existing`, which holds the same bytes. Without links it stays a copy."""
+    """Replace `duplicate` by a hard link to `existing`, of the same bytes; without links keep the copy."""
     temporary = _temporary(duplicate)
     try:
         os.link(existing, temporary)
@@ -82,10 +99,10 @@ def link_over(existing: Path, duplicate: Path) -> None:
 
 
 def place(existing: Path, target: Path) -> None:
-    """Put a finished file of the store into a version: a hard link where the disk has them, else a copy.
+    """Put a finished file of the store into a version: by hard link if the disk allows, else by copy.
 
     Raises:
-        StoreError: the file is gone.
+        StoreError: the file is missing.
     """
     with replacing(target) as temporary:
         temporary.unlink(missing_ok=True)
@@ -98,5 +115,5 @@ def place(existing: Path, target: Path) -> None:
 
 
 def _temporary(path: Path) -> Path:
-    """A name beside a file that no other process or thread takes."""
+    """Return a path beside a file, unique to this process and thread."""
     return path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")

@@ -1,7 +1,5 @@
-"""The Hub: look at a repository, upload, commit once, check, tag. Each step can be repeated after a kill.
-
-Nothing that a reader sees changes before the one commit, and the tag comes after the commit was checked.
-"""
+"""Publish to the Hub: look at a repository, upload, commit once, check, tag. Each step can be repeated after a kill.
+Readers see no change before the commit; the tag follows its check."""
 
 from __future__ import annotations
 
@@ -18,10 +16,10 @@ from huggingface_hub.errors import HfHubHTTPError, HTTPError, OfflineModeIsEnabl
 from huggingface_hub.utils import disable_progress_bars
 
 from earmark.schemas.errors import HubError, HubUnreachableError
-from earmark.tasks.store.hub_tree import MOST_FILES, Difference, Entry, Remote, compare
+from earmark.tasks.store.hub_tree import MOST_FILES, HubFile, PublishedFile, TreeChanges, compare
 from earmark.tasks.store.versions import MANIFEST
 
-BATCH = 50  # files that are uploaded before progress is told; what is uploaded is not uploaded again
+BATCH = 50  # files uploaded between progress reports; finished uploads are not repeated
 KIND = "dataset"
 MAIN = "main"
 _BRANCH = re.compile(r"[a-z0-9](?:[\w-]|[./](?=[\w-])){0,99}", re.ASCII | re.IGNORECASE)
@@ -31,28 +29,28 @@ _REPO = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 
 @dataclass(frozen=True)
 class State:
-    """A repository as it is now."""
+    """Current state of a repository."""
 
-    head: str  # the commit of the branch that is published to; of main where there is no such branch yet
-    has_branch: bool  # whether there is one
-    private: bool  # whether only its owners see it
+    head: str  # commit of the target branch; of main until the branch exists
+    has_branch: bool  # whether the target branch exists
+    private: bool  # whether hidden from everyone but its owners
     tags: dict[str, str]  # commits by tag
-    files: tuple[Remote, ...]  # what that commit holds
-    manifest: dict[str, Any] | None  # its `manifest.json`, if there is one
+    files: tuple[HubFile, ...]  # files of the head commit
+    manifest: dict[str, Any] | None  # its `manifest.json`, if present
 
     @property
     def earlier(self) -> list[str]:
-        """Paths that the version there names as its own."""
+        """Return the paths listed by the published version's manifest."""
         named = [str(file["path"]) for file in (self.manifest or {}).get("files", [])]
         return [*named, MANIFEST] if self.manifest is not None else []
 
 
 @dataclass(frozen=True)
 class Repo:
-    """A repository of the Hub that `HF_ENDPOINT` names; the token comes from `HF_TOKEN` or from `hf auth login`."""
+    """A repository of the Hub at `HF_ENDPOINT`; the token comes from `HF_TOKEN` or from `hf auth login`."""
 
     name: str  # `ORG/NAME`
-    branch: str | None = None  # beside main, which may change; None is main, whose versions have tags
+    branch: str | None = None  # a branch beside main, without tags; None: main, with tagged versions
     api: HfApi = field(default_factory=HfApi, compare=False)
 
     def __post_init__(self) -> None:
@@ -69,16 +67,16 @@ class Repo:
 
     @property
     def revision(self) -> str:
-        """What the Hub calls the branch."""
+        """Return the Hub's name of the branch."""
         return MAIN if self.branch is None else self.branch
 
     @property
     def url(self) -> str:
-        """Its page."""
+        """Return the address of the repository's page."""
         return f"{constants.ENDPOINT}/datasets/{self.name}"
 
     def look(self) -> State | None:
-        """What is there; None where there is no repository, or none that this token may see."""
+        """Return the repository's state; None if it is missing or hidden from this token."""
         with _spoken(self.name):
             try:
                 info = self.api.repo_info(self.name, repo_type=KIND)
@@ -94,7 +92,7 @@ class Repo:
             return State(head, self.revision in heads, bool(info.private), tags, files, manifest)
 
     def create(self, private: bool) -> None:
-        """Make the repository, and the branch as a copy of main, unless they are there."""
+        """Create the repository, and the branch as a copy of main, unless they exist."""
         with _spoken(self.name):
             if get_token() is None:
                 raise HubError("no token for the Hub: set HF_TOKEN, or log in with: hf auth login")
@@ -102,22 +100,23 @@ class Repo:
             if self.branch is not None:
                 self.api.create_branch(self.name, branch=self.branch, repo_type=KIND, exist_ok=True)
 
-    def files(self, revision: str) -> tuple[Remote, ...]:
-        """The files of a revision."""
+    def files(self, revision: str) -> tuple[HubFile, ...]:
+        """Return the files of a revision."""
         with _spoken(self.name):
             listed = self.api.list_repo_tree(self.name, recursive=True, revision=revision, repo_type=KIND)
             return tuple(
-                Remote(item.path, item.size, item.blob_id, item.lfs.sha256 if item.lfs else None)
+                HubFile(item.path, item.size, item.blob_id, item.lfs.sha256 if item.lfs else None)
                 for item in listed
                 if hasattr(item, "blob_id")
             )
 
-    def commit(self, difference: Difference, head: str, title: str, told: str, advance: Callable[[int], None]) -> str:
-        """Upload what differs, then change the branch, which must still be at the commit `head`, in one commit; its id.
-        `advance` gets the number of files that were just uploaded.
+    def commit(self, difference: TreeChanges, head: str, title: str, told: str, advance: Callable[[int], None]) -> str:
+        """Upload the difference, then commit it to the branch if its head is still `head`; return the commit's id.
+
+        `advance` gets the number of files just uploaded.
 
         Raises:
-            HubError: the Hub refused, or the branch moved meanwhile; it is as it was.
+            HubError: the Hub refused, or the branch moved in between; it is unchanged.
         """
         if len(difference.upload) > MOST_FILES:
             raise HubError(
@@ -144,11 +143,11 @@ class Repo:
             )
             return str(made.oid)
 
-    def check(self, entries: Sequence[Entry], commit: str, earlier: Sequence[str]) -> None:
-        """List a commit and compare every file's hash with ours.
+    def check(self, entries: Sequence[PublishedFile], commit: str, earlier: Sequence[str]) -> None:
+        """Compare the hashes of a commit's files with the local ones.
 
         Raises:
-            HubError: the first path that is missing or other there.
+            HubError: a path is missing or differs there (the first is named).
         """
         left = compare(entries, self.files(commit), earlier)
         if not left.none:
@@ -157,15 +156,15 @@ class Repo:
             raise HubError(f"{self.name}: commit {commit[:12]} is not what was sent: {path} differs{untagged}")
 
     def tag(self, name: str, commit: str) -> None:
-        """Give a commit its tag."""
+        """Tag a commit."""
         with _spoken(self.name):
             self.api.create_tag(self.name, tag=name, revision=commit, repo_type=KIND)
 
     def join(self, collection: str, private: bool) -> str:
-        """Add the repository to its owner's collection of a title, which is made if there is none; its page.
+        """Add the repository to its owner's collection, made if missing; return the collection's page.
 
         Raises:
-            HubError: the Hub refuses; what is published stays published.
+            HubError: the Hub refuses; the publication stays.
         """
         try:
             with _spoken(self.name):
@@ -188,15 +187,15 @@ class Repo:
         return found
 
 
-def _addition(entry: Entry) -> CommitOperationAdd:
+def _addition(entry: PublishedFile) -> CommitOperationAdd:
     addition = CommitOperationAdd(entry.path, entry.source)
-    addition.upload_info.sha256 = bytes.fromhex(entry.sha256)  # known already: no need to read the file again
+    addition.upload_info.sha256 = bytes.fromhex(entry.sha256)  # already known: saves reading the file again
     return addition
 
 
 @contextmanager
 def _spoken(repo: str) -> Iterator[None]:
-    """Turn the client's errors into one line that says what to do."""
+    """Turn the client's errors into one line of advice."""
     try:
         yield
     except HfHubHTTPError as error:
@@ -204,10 +203,14 @@ def _spoken(repo: str) -> Iterator[None]:
     except OfflineModeIsEnabled:
         raise HubUnreachableError("the Hub's client is offline; unset HF_HUB_OFFLINE") from None
     except (HTTPError, OSError) as error:
+        if isinstance(error.__cause__, HfHubHTTPError):  # the Hub did answer
+            raise HubError(_advice(repo, error.__cause__)) from None
+        if "xet" in str(error) and "404" in str(error):  # the client follows its own settings, not the Hub's
+            raise HubError(f"{constants.ENDPOINT} has no Xet storage; set HF_HUB_DISABLE_XET=1 and run again") from None
         raise HubUnreachableError(
             f"{constants.ENDPOINT} cannot be reached or broke off: {_line(error)}; run again"
         ) from None
-    except (RuntimeError, ValueError) as error:  # how the client tells of a broken upload or an answer out of shape
+    except (RuntimeError, ValueError) as error:  # raised by the client for broken uploads and malformed answers
         if isinstance(error.__cause__, HfHubHTTPError):
             raise HubError(_advice(repo, error.__cause__)) from None
         raise HubError(f"{repo}: the upload failed: {_line(error)}; run again to go on") from None
@@ -221,7 +224,7 @@ def _advice(repo: str, error: HfHubHTTPError) -> str:
         case 403:
             return f"the token may not write to {repo}: it needs the right to write there"
         case 404:
-            return f"{repo}: not found, or the token may not see it: {said}"
+            return f"{repo}: the Hub answered 404: not found, or the token may not see it: {said}"
         case 409 | 412:
             return f"{repo} was changed by someone else meanwhile; nothing was overwritten, run again"
         case _:
@@ -229,7 +232,7 @@ def _advice(repo: str, error: HfHubHTTPError) -> str:
 
 
 def _line(error: object) -> str:
-    """An error's first words, without the token, should it be among them."""
+    """Return an error's first 300 characters without the token."""
     text = " ".join(str(error).split()) or type(error).__name__
     token = get_token()
     return (text.replace(token, "…") if token else text)[:300]

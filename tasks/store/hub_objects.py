@@ -1,4 +1,4 @@
-"""Files of data sets on the Hub, `hf://datasets/owner/name@revision/path`, read at the commit that a revision names."""
+"""Read files of datasets on the Hub, `hf://datasets/owner/name@revision/path`, at the revision's commit."""
 
 from __future__ import annotations
 
@@ -19,19 +19,16 @@ from huggingface_hub.errors import (
 )
 
 from earmark.schemas.errors import InputError
-from earmark.schemas.places import hub_parts
+from earmark.schemas.places import hub_parts, path_below
 from earmark.tasks.store.objects import BLOCK_BYTES, COMMITS, Object, first_words
 
-MOST_PATHS = 1000  # that one request asks about
+MOST_PATHS = 1000  # paths in one request
 _KIND = "dataset"
 
 
 class HubObjects:
-    """The Hub that `HF_ENDPOINT` names; the token comes from `HF_TOKEN` or from `hf auth login`.
-
-    A revision is resolved to its commit when it is first met, in a build (`one_commit_each`) once, and all is read at
-    this commit.
-    """
+    """Files on the Hub at `HF_ENDPOINT`; the token comes from `HF_TOKEN` or from `hf auth login`. A revision is
+    resolved to its commit at first use, once for a whole build (`one_commit_each`); all reads are at this commit."""
 
     def __init__(self) -> None:
         self._api = HfApi(endpoint=_endpoint())
@@ -40,10 +37,10 @@ class HubObjects:
         self._commits: dict[tuple[str, str], str] = {} if known is None else known
 
     def commit(self, url: str) -> str:
-        """The commit that a URL's revision names.
+        """Return the commit of a URL's revision.
 
         Raises:
-            InputError: there is no such data set or revision, or none that the token may see.
+            InputError: the dataset or revision is missing, or hidden from the token.
         """
         repo, revision, _ = hub_parts(url)
         if (repo, revision) not in self._commits:
@@ -59,7 +56,7 @@ class HubObjects:
         return self._commits[repo, revision]
 
     def look(self, urls: Sequence[str], seen: Callable[[], None]) -> list[Object | None]:
-        """What the Hub says of files; None where there is none."""
+        """Return the Hub's facts about files; None for missing ones."""
         wanted: dict[str, list[tuple[str, str]]] = {}
         for url in urls:
             repo, revision, path = hub_parts(url)
@@ -79,7 +76,7 @@ class HubObjects:
         return [objects.get(url) for url in urls]
 
     def listed(self, url: str) -> Iterator[tuple[str, Object]]:
-        """All files at or below a URL, by their URLs."""
+        """Yield all files at or below a URL, with their URLs."""
         repo, _, path = hub_parts(url)
         (itself,) = self.look([url], lambda: None)
         if itself is not None:
@@ -95,15 +92,20 @@ class HubObjects:
             except EntryNotFoundError:
                 items = []
         root = url.rstrip("/").removesuffix(path).rstrip("/")
-        yield from ((f"{root}/{item.path}", _object(item)) for item in items if hasattr(item, "blob_id"))
+        for item in items:
+            if hasattr(item, "blob_id"):
+                try:
+                    yield f"{root}/{path_below(item.path)}", _object(item)
+                except ValueError as error:
+                    raise InputError(f"{root}: {error}") from None
 
     def require(self, urls: Iterable[str]) -> None:
-        """Refuse data sets that are not there."""
+        """Refuse missing datasets."""
         for url in urls:
             self.commit(url)
 
     def blocks(self, url: str, start: int, state: Object) -> Iterator[bytes]:
-        """A file's bytes from one on; a commit's files never change."""
+        """Yield a file's bytes from `start` on; a commit's files never change."""
         repo, _, path = hub_parts(url)
         target = f"datasets/{repo}@{self.commit(url)}/{path}"
         with (
@@ -123,9 +125,18 @@ def _object(item: Any) -> Object:
     return Object(item.lfs.sha256 if item.lfs else item.blob_id, item.size)
 
 
+def _refused(url: str, error: HfHubHTTPError) -> InputError:
+    status = error.response.status_code
+    if status in (401, 403):
+        return InputError(
+            f"{url}: access denied ({first_words(error)}); check HF_TOKEN, and the terms on the data set's page"
+        )
+    return InputError(f"{url}: {_endpoint()} answered {status}: {first_words(error)}")
+
+
 @contextmanager
 def _one_line(url: str) -> Iterator[None]:
-    """Faults of the Hub become one line; that something is not there passes."""
+    """Shorten the Hub's errors to one line; pass errors about missing things."""
     try:
         yield
     except (EntryNotFoundError, RepositoryNotFoundError, RevisionNotFoundError, FileNotFoundError):
@@ -133,10 +144,8 @@ def _one_line(url: str) -> Iterator[None]:
     except OfflineModeIsEnabled:
         raise InputError(f"{url}: the Hub's client is offline; unset HF_HUB_OFFLINE") from None
     except HfHubHTTPError as error:
-        if error.response.status_code in (401, 403):
-            raise InputError(
-                f"{url}: access denied ({first_words(error)}); check HF_TOKEN, and the terms on the data set's page"
-            ) from None
-        raise InputError(f"{url}: {_endpoint()} refused: {first_words(error)}") from None
+        raise _refused(url, error) from None
     except (HTTPError, OSError) as error:
+        if isinstance(error.__cause__, HfHubHTTPError):  # the Hub did answer
+            raise _refused(url, error.__cause__) from None
         raise InputError(f"{url}: {_endpoint()} cannot be reached: {first_words(error)}; build again") from None

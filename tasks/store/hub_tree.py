@@ -1,4 +1,4 @@
-"""What a publication changes: the files of a version against those of a repository. Decides, and talks to nobody."""
+"""Compare a version's files with a repository's, without network access."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ MOST_FILES = 25_000  # of large files in one commit, by `create_commit`'s docume
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A file that is to be published."""
+class PublishedFile:
+    """A file to be published."""
 
-    path: str  # where it stands in the repository
-    source: Path  # where its bytes lie
+    path: str  # in the repository
+    source: Path  # on this disk
     sha256: str  # SHA-256 of its bytes
     bytes: int  # its size
 
 
 @dataclass(frozen=True)
-class Remote:
-    """A file in the repository: large ones are known by SHA-256, small ones by the SHA-1 that git gives a blob."""
+class HubFile:
+    """A file in the repository: large ones have a SHA-256, small ones only git's SHA-1 of the blob."""
 
     path: str
     bytes: int
@@ -35,22 +35,22 @@ class Remote:
 
 
 @dataclass(frozen=True)
-class Difference:
-    """What makes a repository's tree equal to a version's."""
+class TreeChanges:
+    """Changes that make a repository's tree equal to a version's."""
 
-    upload: tuple[Entry, ...]  # files that are missing or other there
-    delete: tuple[str, ...]  # paths of an earlier version that this one does not have
-    same: tuple[Entry, ...]  # files that are there already
-    foreign: tuple[str, ...]  # paths that no version has and that stay, such as a LICENSE
+    upload: tuple[PublishedFile, ...]  # files missing or different in the repository
+    delete: tuple[str, ...]  # paths of an earlier version, absent from this one
+    same: tuple[PublishedFile, ...]  # files already in the repository
+    foreign: tuple[str, ...]  # paths outside of any version, kept, such as a LICENSE
 
     @property
     def none(self) -> bool:
-        """Whether there is nothing to do."""
+        """Return whether there is nothing to do."""
         return not self.upload and not self.delete
 
 
-def compare(entries: Sequence[Entry], remote: Iterable[Remote], earlier: Iterable[str] = ()) -> Difference:
-    """What to upload and delete; `earlier` are the paths that the version which is there now names as its own."""
+def compare(entries: Sequence[PublishedFile], remote: Iterable[HubFile], earlier: Iterable[str] = ()) -> TreeChanges:
+    """Return the files to upload and delete; `earlier` are the paths listed by the published version."""
     there = {file.path: file for file in remote if file.path != HUBS_OWN}
     wanted = {entry.path for entry in entries}
     folders = {path.partition("/")[0] for path in wanted if "/" in path}
@@ -60,7 +60,7 @@ def compare(entries: Sequence[Entry], remote: Iterable[Remote], earlier: Iterabl
     delete = [path for path in extra if path in named or ("/" in path and path.partition("/")[0] in folders)]
     same = [entry for entry in entries if entry.path in there and is_same(entry, there[entry.path])]
     equal = {entry.path for entry in same}
-    return Difference(
+    return TreeChanges(
         upload=tuple(entry for entry in entries if entry.path not in equal),
         delete=tuple(delete),
         same=tuple(same),
@@ -68,8 +68,8 @@ def compare(entries: Sequence[Entry], remote: Iterable[Remote], earlier: Iterabl
     )
 
 
-def is_same(entry: Entry, file: Remote) -> bool:
-    """Whether a file in the repository has the bytes of ours."""
+def is_same(entry: PublishedFile, file: HubFile) -> bool:
+    """Return whether a file in the repository has the same bytes as ours."""
     if file.bytes != entry.bytes:
         return False
     if file.sha256 is not None:
@@ -78,18 +78,18 @@ def is_same(entry: Entry, file: Remote) -> bool:
 
 
 def git_sha1(path: Path) -> str:
-    """The name that git gives a file's content."""
+    """Return git's name for a file's content (SHA-1 of the blob)."""
     content = path.read_bytes()
     return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
 def check_successor(
-    repo: str, manifest: Manifest, there: Mapping[str, object] | None, files: Iterable[Remote], ordered: bool = True
+    repo: str, manifest: Manifest, there: Mapping[str, object] | None, files: Iterable[HubFile], ordered: bool = True
 ) -> None:
-    """Refuse a repository that holds something else, or a later version where versions are `ordered`, as on main.
+    """Refuse a repository with other content, or with a later version if versions are `ordered`, as on main.
 
     Raises:
-        HubError: one line that says what is there.
+        HubError: the message names the content found.
     """
     if there is None:
         others = sorted(file.path for file in files if file.path not in (HUBS_OWN, "README.md"))

@@ -1,7 +1,7 @@
-"""What licences hold back of a version: rows of a source that may not be passed on, what was made from them, audio.
+"""Hold back rows of closed sources, rows made from them, and audio, as licences demand.
 
-Where a row has a track's own licence (`track_licence`), its audio was changed: a voice taken out, a segment cut. It is
-held back where that licence allows no derivatives, or the list of licences names none.
+A row with a track's own licence (`track_licence`) has changed audio: a voice taken out, a segment cut. It is held back
+if the licence allows no derivatives, or the list of licences states none.
 """
 
 from __future__ import annotations
@@ -30,46 +30,46 @@ _STRICTEST = ("none", "rows", "all")
 
 
 @dataclass
-class Loss:
-    """What one table loses."""
+class TableLoss:
+    """Losses of one table."""
 
     rows: dict[str, int] = field(default_factory=dict)  # rows held back, by split
     audio: dict[str, int] = field(default_factory=dict)  # clips held back from rows that stay, by split
 
     def touches(self, split: str) -> bool:
-        """Whether a split loses anything."""
+        """Return whether a split loses anything."""
         return bool(self.rows.get(split) or self.audio.get(split))
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What may leave."""
+    """Rules for passing on rows and audio."""
 
     licences: Mapping[str, Licence]  # by source
-    audio: bool = True  # whether any audio may
-    # SHA-256 of clips that tracks' own licences hold back in what a version was made from (`unheard`)
+    audio: bool = True  # whether any audio may leave
+    # SHA-256 of clips held back in parent versions by tracks' own licences (`unheard`)
     unheard: frozenset[str] = frozenset()
 
     @property
     def closed(self) -> set[str]:
-        """Sources of which nothing may leave."""
+        """Return the sources closed to any passing on."""
         return {name for name, terms in self.licences.items() if terms.redistribute == "none"}
 
     @property
     def audible(self) -> set[str]:
-        """Sources whose audio may leave."""
+        """Return the sources with audio free to pass on."""
         return {name for name, terms in self.licences.items() if self.audio and terms.redistribute == "all"}
 
 
 def require_terms(version: Version, store: Store, name: str, key: str) -> None:
-    """What is made from a source of which nothing may be passed on is held back by the name that the source has.
+    """Check that a build keeps the name of a closed source: licences hold rows back by this name.
 
     Args:
-        name: what the build's rows call their source.
-        key: of the config, that says so.
+        name: name of the source in the build's rows.
+        key: key of this name in the config.
 
     Raises:
-        ConfigError: the version's source is closed, and the rows' name another.
+        ConfigError: the version's source is closed, and the rows name it otherwise.
     """
     own = version.manifest.config.get("source", {}).get("name")
     terms = licences_of(version, store).get(own)
@@ -81,10 +81,10 @@ def require_terms(version: Version, store: Store, name: str, key: str) -> None:
 
 
 def licences_of(version: Version, store: Store) -> dict[str, Licence]:
-    """The licences that a version's config states, and those of the versions it was made from; the stricter holds.
+    """Return the licences stated by a version's config and its parent versions; the stricter holds.
 
     Raises:
-        StoreError: a version that it was made from is not in the store.
+        StoreError: a parent version is missing from the store.
     """
     licences = {name: Licence(**terms) for name, terms in version.manifest.config.get("licences", {}).items()}
     for made_from in _parents(version, store):
@@ -96,10 +96,10 @@ def licences_of(version: Version, store: Store) -> dict[str, Licence]:
 
 
 def unheard(version: Version, store: Store) -> frozenset[str]:
-    """SHA-256 of the clips that tracks' own licences hold back in the versions that one was made from.
+    """Return the SHA-256 of clips held back in a version's parents by tracks' own licences.
 
     Raises:
-        StoreError: a version that it was made from is not in the store, or not whole.
+        StoreError: a parent version is missing from the store or incomplete.
     """
     clips: set[str] = set()
     for made_from in _parents(version, store):
@@ -116,10 +116,10 @@ def unheard(version: Version, store: Store) -> frozenset[str]:
 
 
 def model_terms(version: Version, store: Store) -> dict[str, str]:
-    """The terms of the models that made a version and what it was made from.
+    """Return the terms of the models behind a version and its parents.
 
     Raises:
-        StoreError: a version that it was made from is not in the store.
+        StoreError: a parent version is missing from the store.
     """
     manifest, found = version.manifest, dict[str, str]()
     for made_from in _parents(version, store):
@@ -128,7 +128,7 @@ def model_terms(version: Version, store: Store) -> dict[str, str]:
 
 
 def _parents(version: Version, store: Store) -> Iterator[Version]:
-    """The versions of other corpora that one was made from."""
+    """Yield a version's parents of other corpora."""
     for parent in version.manifest.parents:
         if parent.corpus == version.corpus:
             continue
@@ -142,10 +142,8 @@ def _parents(version: Version, store: Store) -> Iterator[Version]:
 
 
 def _held_by_tracks(files: Mapping[str, Sequence[Path]], clips: set[str]) -> dict[str, Mask]:
-    """Which rows of each table may not be heard: by their track's licence, or since they name one of the clips.
-
-    Adds the clips that such rows name, and looks again until there are no more, since any table may name them.
-    """
+    """Return masks of rows held back by their track's licence or for naming one of `clips`. Add the clips of such rows
+    to `clips` and repeat until there are no more, since any table may name them."""
     while True:
         before = len(clips)
         masks = {name: _held_rows(paths, clips) for name, paths in files.items()}
@@ -159,7 +157,7 @@ def _held_rows(paths: Sequence[Path], clips: set[str]) -> Mask:
         with pq.ParquetFile(path) as file:
             texts = [field for field in file.schema_arrow if field.type in (pa.string(), WORDS)]
             names = [one.name for one in texts if b"clip" in (one.metadata or {}).get(b"names", b"").split()]
-            own = [TRACK_LICENCE.name] if TRACK_LICENCE.name in file.schema_arrow.names else []
+            own = [TRACK_LICENCE] if TRACK_LICENCE in file.schema_arrow.names else []
             if not own and not clips:
                 masks.append(np.zeros(file.metadata.num_rows, bool))
                 continue
@@ -177,22 +175,22 @@ def _held_rows(paths: Sequence[Path], clips: set[str]) -> Mask:
 
 
 def _words(values: Iterable[Any]) -> Iterator[str]:
-    """The texts among values that are texts, lists of them, or null."""
+    """Yield the texts among values (texts, lists of texts, or null)."""
     for value in values:
         yield from value if isinstance(value, list) else [] if value is None else [value]
 
 
 def _forbids(licence: str | None) -> bool:
-    """Whether a track's licence forbids to pass on audio that was changed."""
+    """Return whether a track's licence forbids to pass on changed audio."""
     words = re.split(r"[^a-z]+", (licence or "").lower())
     return licence == NOT_STATED or "nd" in words or any(word.startswith("noderiv") for word in words)
 
 
 class Redaction:
-    """What of a version may leave.
+    """Parts of a version free to leave.
 
     Raises:
-        StoreError: an earlier release wrote a table without its source, and something may not leave.
+        StoreError: an earlier release wrote a table without its source, and a source is closed.
     """
 
     def __init__(self, version: Version, tables: Sequence[Table], terms: Terms) -> None:
@@ -205,10 +203,10 @@ class Redaction:
             )
         with lineage(tables, self._files) as rows:
             named = rows.sources()
-            models = {names_of(model)[1] for model in version.manifest.models}  # their licences speak of no audio
+            models = {names_of(model)[1] for model in version.manifest.models}  # their licences do not concern audio
             known = named | set(terms.licences).difference(models)
             self._gone = rows.without({("source", name) for name in terms.closed})
-            if terms.closed and REJECTS.name in self.tables:  # a reject of a source that nobody knows may be of any
+            if terms.closed and REJECTS.name in self.tables:  # a reject of an unknown source may be of any source
                 self._gone.rows[REJECTS.name] |= rows.not_of(REJECTS.name, known - terms.closed)
             self._silent = {name: rows.not_of(name, terms.audible) for name in self.tables}
         files = {name: [path for paths in self._files[name].values() for path in paths] for name in self.tables}
@@ -216,17 +214,17 @@ class Redaction:
         by_tracks = any(bool(mask.any()) for mask in masks.values())
         for name, mask in masks.items():
             self._silent[name] |= mask
-        # whether the audio of every source, known to the config or not, may leave
+        # whether audio of all sources, known to the config or not, may leave
         self.all_audible = terms.audio and bool(known) and known <= terms.audible and not by_tracks
-        self.files: set[str] = set()  # audio files within the version that may leave
+        self.files: set[str] = set()  # the version's audio files free to leave
         self.lost = {name: self._weighed(table) for name, table in self.tables.items()}
 
     def touches(self, table: str, split: str) -> bool:
-        """Whether a split is not published as it is."""
+        """Return whether a split is published with changes."""
         return self.lost[table].touches(split) or bool(mentions(self.tables[table], self._gone))
 
     def write(self, folder: Path, table: Table, split: str) -> list[Path]:
-        """Write what may leave of one split; its files. None where no row may."""
+        """Write the permitted rows of one split; return the files, none without rows."""
         for (name, paths, leaving), (_, _, silent) in zip(*self._splits(table), strict=True):
             if name == split and not leaving.all():
                 rows = staying(table, paths, leaving, self._gone, silent)
@@ -234,12 +232,12 @@ class Redaction:
         return []
 
     def _splits(self, table: Table) -> tuple[Iterator[tuple[str, Sequence[Path], Mask]], ...]:
-        """The splits with the rows that leave, and with those that stay without audio."""
+        """Return the splits with masks of leaving rows, and with masks of rows without audio."""
         return by_split(table, self._files, self._gone.rows), by_split(table, self._files, self._silent)
 
-    def _weighed(self, table: Table) -> Loss:
-        """What a table loses; notes the files that its rows let leave."""
-        loss = Loss()
+    def _weighed(self, table: Table) -> TableLoss:
+        """Return a table's losses; add the audio files free to leave to `files`."""
+        loss = TableLoss()
         for (split, paths, leaving), (_, _, silent) in zip(*self._splits(table), strict=True):
             loss.rows[split] = int(leaving.sum())
             if not (names := [*table.files, *(f"{name}.path" for name in table.embedded)]):

@@ -1,9 +1,9 @@
-"""Which rows leave with what is withdrawn or may not be passed on: one propagation for both.
+"""Find the rows lost with withdrawn or closed things, by one propagation for both.
 
-Columns declare which things they name, and in which role (`schemas.tables.column`); no rule looks at a column's name or
-at prose. A row leaves with any thing that it names. A thing leaves when no row of one of its groups stays: the rows of
-a table that are it (`is`), the rows that it is there for (`keeps`), or one row that went into it (`part`). Rejects of
-an earlier release name nothing in `made_from`: every word of theirs counts as the id of a thing.
+Columns declare the kinds of things they name, and their role (`schemas.tables.column`); no rule looks at a column's
+name or at prose. A row leaves with any thing it names. A thing leaves once a group of it has no row left. Its groups
+are the rows of a table identical with it (`is`), the rows in need of it (`keeps`), and each single row used in it
+(`part`). Rejects of an earlier release name nothing in `made_from`: every word of theirs counts as the id of a thing.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ Thing: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True)
 class Gone:
-    """What leaves a version."""
+    """Rows and things leaving a version."""
 
     rows: dict[str, Mask] = field(default_factory=dict)  # whether a row leaves, by table; over all its splits in order
-    things: frozenset[Thing] = frozenset()  # kinds and ids that rows were, of which none is left
+    things: frozenset[Thing] = frozenset()  # kinds and ids of rows without any left
 
     @property
     def counts(self) -> dict[str, int]:
-        """Rows that leave, by table."""
+        """Return the numbers of leaving rows by table."""
         return {name: int(mask.sum()) for name, mask in self.rows.items() if mask.any()}
 
 
 def named_kinds(tables: Sequence[Table]) -> set[str]:
-    """The kinds of things that the columns of tables name."""
+    """Return the kinds of things named by tables' columns."""
     return {ref.kind for table in tables for ref in table.refs}
 
 
 def mark_kinds(mark: Mark, tables: Sequence[Table]) -> set[str]:
-    """The kinds that a mark is looked for among; one of an earlier release names a column in place of a kind."""
+    """Return the kinds searched for a mark; marks of an earlier release give a column instead of a kind."""
     if mark.kind != "key":
         return {mark.kind}
     return {ref.kind for table in tables for ref in table.refs if ref.column == mark.column}
 
 
 def missing_column(tables: Sequence[Table], files: Files, kinds: set[str]) -> str | None:
-    """`TABLE without COLUMN`: the first declared column of those kinds that files of an earlier release lack."""
+    """Return `TABLE without COLUMN` for the first declared column of `kinds` missing from older files, or None."""
     for table in tables:
         for path in [path for paths in files.get(table.name, {}).values() for path in paths][:1]:
             names = set(pq.read_schema(path).names)
@@ -66,20 +66,20 @@ def missing_column(tables: Sequence[Table], files: Files, kinds: set[str]) -> st
 
 
 def withdrawn_from(tables: Sequence[Table], files: Files, marks: Sequence[Mark]) -> Gone:
-    """What leaves a version with what is withdrawn."""
+    """Return the rows and things leaving a version with withdrawn things."""
     with lineage(tables, files) as rows:
         return rows.without(rows.marked(marks))
 
 
 @contextmanager
 def lineage(tables: Sequence[Table], files: Files) -> Iterator[Lineage]:
-    """The lineage of a version's rows; reads the columns that name things."""
+    """Yield the lineage of a version's rows; read only columns naming things."""
     with TemporaryDirectory() as spill, connect(Path(spill)) as connection:
         yield Lineage(connection, [table for table in tables if table.name in files], files)
 
 
 class Lineage:
-    """What every row names, as a table of `connection`; made by `lineage`."""
+    """Things named by each row, as a table of `connection`; made by `lineage`."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, tables: Sequence[Table], files: Files) -> None:
         self._connection, self._tables, self._sizes = connection, tables, dict.fromkeys(files, 0)
@@ -91,7 +91,7 @@ class Lineage:
                     self._read(table, path)
 
     def marked(self, marks: Sequence[Mark]) -> set[Thing]:
-        """The things that rows name and marks withdraw."""
+        """Return the things named by rows and withdrawn by marks."""
         known = [(kind, mark.kind, mark.digest) for mark in marks for kind in mark_kinds(mark, self._tables)]
         columns = zip(*known, strict=True) if known else ((), (), ())
         names = ("kind", "prefix", "digest")
@@ -101,18 +101,18 @@ class Lineage:
         return set(self._connection.execute(query("store/marked")).fetchall())
 
     def sources(self) -> set[str]:
-        """The sources that rows other than rejects name."""
+        """Return the sources named by rows other than rejects."""
         names = "SELECT DISTINCT id FROM refs WHERE kind = 'source' AND \"table\" <> ?"
         return {name for (name,) in self._connection.execute(names, [REJECTS.name]).fetchall()}
 
     def not_of(self, table: str, sources: set[str]) -> Mask:
-        """Which rows of a table name no source, or one that is not among those."""
+        """Return a mask of a table's rows without a source, or with a source outside `sources`."""
         known = """SELECT row FROM refs WHERE kind = 'source' AND "table" = $table
                    GROUP BY row HAVING bool_and(id IN (SELECT unnest($sources::VARCHAR[])))"""
         return ~self._mask(table, self._connection.execute(known, {"table": table, "sources": sorted(sources)}))
 
     def without(self, things: set[Thing]) -> Gone:
-        """What leaves with those things, and with all that leaves with them."""
+        """Return all rows and things leaving with `things`, directly or indirectly."""
         run = self._connection.execute
         run("CREATE OR REPLACE TABLE things_gone (kind VARCHAR, id VARCHAR)")
         run('CREATE OR REPLACE TABLE rows_gone ("table" VARCHAR, row BIGINT)')
@@ -127,7 +127,7 @@ class Lineage:
         return Gone(rows, frozenset(run(were).fetchall()))
 
     def _read(self, table: Table, path: Path) -> None:
-        """Note what the rows of a file name; the file may be of an earlier release, without some columns."""
+        """Record the things named by a file's rows; a file of an earlier release may lack columns."""
         with pq.ParquetFile(path) as file:
             names, rows = set(file.schema_arrow.names), file.metadata.num_rows
         given = {"path": str(path), "table": table.name, "start": self._sizes[table.name]}

@@ -1,8 +1,5 @@
-"""What a version says of itself: `manifest.json`, the last file that a commit writes.
-
-It holds no time, host or absolute path: the same inputs give the same bytes. When and where a build ran is kept in
-the store's run records instead.
-"""
+"""Define and read `manifest.json`, the last file written by a commit. It holds no time, host or absolute path: the same
+inputs give the same bytes. The store's run records hold the time and place of a build instead."""
 
 from __future__ import annotations
 
@@ -15,10 +12,15 @@ from typing import Any
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from earmark.schemas.errors import StoreError
+from earmark.schemas.places import BelowPath, CorpusName, VersionName
+from earmark.schemas.tables import Table
 
 FORMAT = 1
-RULES = 1  # goes up when a build made wrong rows of sound inputs before: see tasks/release/known_faults.py
+RULES = 2  # raised after a fault made wrong rows of sound inputs: see tasks/release/known_faults.py
 MANIFEST = "manifest.json"
+CARD, REPORT = "README.md", "report.html"
+PAGES = (CARD, REPORT, "croissant.json")  # the last only in versions of releases before 1.0
+"""Pages about a version for people and indexers, rendered from its tables and manifest."""
 
 
 class Record(BaseModel):
@@ -28,9 +30,9 @@ class Record(BaseModel):
 
 
 class FileEntry(Record):
-    """One file of a version, by its path below the version's folder."""
+    """A file of a version, by its path below the version's folder."""
 
-    path: str
+    path: BelowPath
     sha256: str
     bytes: int
     rows: int | None = None
@@ -39,44 +41,43 @@ class FileEntry(Record):
 
 
 class Step(Record):
-    """The accounts of one step: `entered == kept + sum(rejected) + sum(dropped)`."""
+    """Accounts of one step: `entered == kept + sum(rejected) + sum(dropped)`."""
 
     name: str  # the step, unique in a build
-    place: int  # where it stands in the story, from 1; steps that run side by side share a place
-    unit: str  # what is counted ("lines", "clips", "candidate pairs")
-    stage: str = ""  # the word under which its rejects stand in the `rejects` table
-    follows: tuple[str, ...] = ()  # steps of the same unit whose kept items enter here; empty for a first step
+    place: int  # position in the build, from 1; parallel steps share a place
+    unit: str  # the counted thing ("lines", "clips", "candidate pairs")
+    stage: str = ""  # value of `stage` for its rejects in the `rejects` table
+    follows: tuple[str, ...] = ()  # preceding steps of the same unit, the source of its items; empty for a first step
     entered: int
     kept: int
     rejected: dict[str, int] = {}  # items in the `rejects` table by reason
-    dropped: dict[str, int] = {}  # candidates that a rule or a quota filtered out, by reason; counted, not listed
-    table: str | None = None  # the published table whose rows are the kept items, if there is one
-    notes: tuple[str, ...] = ()  # sentences for the reader, such as a quota that could not be met
+    dropped: dict[str, int] = {}  # candidates filtered out by a rule or quota, by reason; counted, not listed
+    table: str | None = None  # the published table of the kept items, if any
+    notes: tuple[str, ...] = ()  # sentences for the reader, such as an unmet quota
 
 
 class Parent(Record):
-    """A version that this one was made from or follows."""
+    """A version used as an input, or the previous version."""
 
-    corpus: str
-    version: str
+    corpus: CorpusName
+    version: VersionName
     digest: str
 
 
 class Manifest(Record):
-    """Everything about a version that its files do not say.
+    """Record of a version's origin and contents.
 
-    `commits` are those that inputs on the Hub were read at, by `hf://datasets/owner/name@revision`; the build key holds
-    the inputs' digests and not these.
-    `model_terms` are those of the models, as the build knew them (`tasks/store/model_terms.py`).
-    `rules` are those of the build (0: before they were counted); a version that a withdrawal makes keeps those of its
-    base, whose rows it has. `applied_withdrawals` names what was left out because it was withdrawn, by digests
-    (`tasks/store/withdrawals.py`). It stays in the store: a published manifest is without it.
+    `commits` are the commits of inputs on the Hub, by `hf://datasets/owner/name@revision`; the build key holds the
+    inputs' digests instead. `model_terms` are the models' terms known at the build (`tasks/store/model_terms.py`).
+    `rules` is the build's number of rules (0: before they were counted); a version made by a withdrawal keeps the
+    number of its base, like its rows. `applied_withdrawals` names the withdrawals left out, by digests
+    (`tasks/store/withdrawals.py`). It stays in the store: a published manifest omits it.
     """
 
     format: int = FORMAT
     rules: int = 0
-    corpus: str
-    version: str
+    corpus: CorpusName
+    version: VersionName
     build_key: str
     parents: tuple[Parent, ...] = ()
     inputs: dict[str, str]
@@ -97,7 +98,7 @@ class Manifest(Record):
     )  # the key in files stays: a version's digest covers it
 
     def to_json(self) -> str:
-        """The manifest's text; equal manifests have equal bytes."""
+        """Return the manifest's text; equal manifests have equal bytes."""
         blank = {
             name for name in ("rules", "commits", "model_terms", "applied_withdrawals") if not getattr(self, name)
         }  # as manifests were without them
@@ -105,15 +106,15 @@ class Manifest(Record):
         return json.dumps(held, indent=1, ensure_ascii=False) + "\n"
 
     def digest(self) -> str:
-        """SHA-256 of the manifest's text: names the version's whole content."""
+        """Return the SHA-256 of the manifest's text; it identifies the version's whole content."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     def entries(self, table: str, split: str | None = None) -> tuple[FileEntry, ...]:
-        """The Parquet files of a table, or of one of its splits, in reading order."""
+        """Return the Parquet files of a table, or of a split of it, in reading order."""
         return tuple(f for f in self.files if f.table == table and split in (None, f.split))
 
     def notes(self) -> list[str]:
-        """Every step's sentences for the reader."""
+        """Return all steps' sentences for the reader."""
         return [note for step in self.steps for note in step.notes]
 
 
@@ -124,22 +125,38 @@ def read_manifest(path: Path) -> Manifest:
         StoreError: it is missing or is not a manifest.
     """
     try:
-        return Manifest.model_validate_json(path.read_bytes())
+        return parse_manifest(path.read_bytes(), str(path))
     except FileNotFoundError:
         raise StoreError(f"no manifest at {path}: not a committed version") from None
+
+
+def parse_manifest(text: bytes, place: str) -> Manifest:
+    """Parse a manifest's text; `place` is for the message.
+
+    Raises:
+        StoreError: the text is not a manifest, or names files outside its version.
+    """
+    try:
+        return Manifest.model_validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise StoreError(f"{path} is not a valid manifest: {where or 'content'}: {first['msg']}") from None
+        raise StoreError(f"{place} is not a valid manifest: {where or 'content'}: {first['msg']}") from None
 
 
 def claimant_of(build_key: str, applied_withdrawals: Sequence[str]) -> str:
-    """Who claims a version's name in an object store. Builds of the same content alone share one: of the same key, and
-    without the same that was withdrawn."""
+    """Return the claimant of a version's name in an object store. Builds share a claimant only for the same content:
+    the same key and the same withdrawals."""
     return digest_of([build_key, *applied_withdrawals]) if applied_withdrawals else build_key
 
 
 def digest_of(value: Any) -> str:
-    """SHA-256 of a value's canonical JSON (sorted keys, no spaces)."""
+    """Return the SHA-256 of a value's canonical JSON (sorted keys, no spaces)."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def schema_digest(table: Table) -> str:
+    """Return the SHA-256 of a table's schema with descriptions, its key and its sizes of groups and files."""
+    schema = hashlib.sha256(table.schema.serialize()).hexdigest()
+    return digest_of([schema, list(table.key), list(table.exclusive), table.rows_per_group, table.rows_per_file])

@@ -1,7 +1,7 @@
-"""The terms of the models that made a version: as its config's `[licences]` state them, else by a dated table.
+"""Look up the terms of a version's models: as stated in its config's `[licences]`, else in a dated table.
 
-`schemas/model_terms.json` has terms by model, each with the page that states them, read on the day that it names. A
-page may say something else today; what a config states goes before.
+`schemas/model_terms.json` has terms by model, each with its page and the day of reading. The page may differ today; the
+config's terms have precedence.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from importlib import resources
 from typing import Any
 
 UNKNOWN = "unknown; say it in [licences]"
-_OF_OURS = ("builtin:", "centre-removal")  # measure the signal: no model whose owner could ask for anything
+_OF_OURS = ("builtin:", "centre-removal")  # these measure the signal, without a model and its terms
 _NON_COMMERCIAL = re.compile(r"\bnc\b|non-?commercial|research[- ]only", re.IGNORECASE)
 
 
 def names_of(model: str) -> tuple[str, str]:
-    """What `[licences]` may call a model: as annotator (`openai:org/model`), and without the backend."""
+    """Return a model's possible names in `[licences]`: as annotator (`openai:org/model`), and without the backend."""
     return model, model.partition(":")[2] or model
 
 
 def terms_of(models: Iterable[str], licences: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """The terms of models by name; `UNKNOWN` where neither the config nor the table says them."""
+    """Return the terms of models by name; `UNKNOWN` if neither the config nor the table has them."""
     terms = {}
     for model in (model for model in models if not model.startswith(_OF_OURS)):
         stated = (licences.get(name, {}).get("licence") for name in names_of(model))
@@ -34,14 +34,22 @@ def terms_of(models: Iterable[str], licences: Mapping[str, Mapping[str, Any]]) -
 
 
 def new_terms(made: Any, before: Any) -> list[str]:
-    """A line for each model of what is to be made (`Made`) that the corpus's newest version does not name."""
+    """Return a line for each model of a build (`Made`) not yet named by the corpus's newest version."""
     known = before.manifest.models if before else ()
     terms = terms_of(made.models, made.config.get("licences") or {})
-    return [f"terms of {model}: {stated}" for model, stated in terms.items() if model not in known]
+    return [
+        f"terms of {model}: unknown; write them in the config:\n"
+        f"  [licences.{json.dumps(model)}]\n"
+        '  licence = "…"  # such as "CC-BY-NC-4.0"'
+        if stated == UNKNOWN
+        else f"terms of {model}: {stated}"
+        for model, stated in terms.items()
+        if model not in known
+    ]
 
 
 def warnings_of(terms: Mapping[str, str]) -> list[str]:
-    """What to look at before output of these models is passed on."""
+    """Return warnings to heed before passing on output of these models."""
     bound = [
         f"terms of {model}: {stated}; its output may be bound by them"
         for model, stated in terms.items()

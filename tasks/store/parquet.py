@@ -1,4 +1,4 @@
-"""Parquet files as the store keeps them: the same rows give the same bytes, in shards that every reader loads."""
+"""Write Parquet files reproducibly: the same rows give the same bytes, in shards for any reader."""
 
 from __future__ import annotations
 
@@ -25,16 +25,15 @@ _ALIASES = {str: "string", int: "int64", float: "float64", bool: "bool"}
 def write_shards(folder: Path, table: Table, split: str, batches: Iterable[pa.RecordBatch | pa.Table]) -> list[Path]:
     """Write one split of a table as `<split>-00000-of-0000N.parquet` below `folder`.
 
-    Row groups and files are cut at fixed row counts, and those with audio or images at fixed numbers of bytes too, so
-    the bytes of the files do not depend on how the rows came in batches. Zstandard, content-defined chunking and a page
-    index make a changed version cheap to upload and quick to browse. Audio and images, compressed already, are stored
-    as they are.
+    Row groups and files are cut at fixed row counts, and with audio or images at fixed numbers of bytes too, so the
+    files' bytes do not depend on the batches. Zstandard, content-defined chunking and a page index make a changed
+    version cheap to upload and quick to browse. Audio and images, compressed already, are stored unchanged.
 
     Returns:
-        The files, in order. No rows give one empty file, so that the split can still be loaded.
+        The files, in order; a single empty file for a split without rows, so it can still be loaded.
 
     Raises:
-        StoreError: a batch has other columns than the table's schema, or values that do not fit it.
+        StoreError: a batch differs from the table's schema in columns or types of values.
     """
     folder.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
@@ -61,7 +60,7 @@ def write_shards(folder: Path, table: Table, split: str, batches: Iterable[pa.Re
 
 
 def file_entry(path: Path, root: Path, table: str | None = None, split: str | None = None) -> FileEntry:
-    """A file below a version's folder as its manifest names it."""
+    """Return the manifest entry of a file below a version's folder."""
     return FileEntry(
         path=path.relative_to(root).as_posix(),
         sha256=sha256_file(path),
@@ -73,17 +72,17 @@ def file_entry(path: Path, root: Path, table: str | None = None, split: str | No
 
 
 def row_schema(columns: str) -> pa.Schema:
-    """The schema of an intermediate file, from names and Arrow types: `row int64, name string, tags string[]`."""
+    """Return the schema of an intermediate file from names and Arrow types: `row int64, name string, tags string[]`."""
     pairs = (column.split() for column in columns.split(","))
     return pa.schema([(name, _type_of(alias)) for name, alias in pairs])
 
 
 def record_schema(record: type, before: str, after: str = "") -> pa.Schema:
-    """The schema of an intermediate file of what an importer yields (a named tuple of texts and numbers).
+    """Return the schema of an intermediate file of an importer's records (named tuples of texts and numbers).
 
     Args:
-        record: its type.
-        before: columns that stand before its fields, as `row_schema` reads them.
+        record: the records' type.
+        before: columns before its fields, in `row_schema`'s notation.
         after: columns after them.
     """
     kinds = {
@@ -99,7 +98,7 @@ def _type_of(alias: str) -> pa.DataType:
 
 
 def to_table(schema: pa.Schema, rows: Sequence[Sequence[Any]]) -> pa.Table:
-    """Rows, each a value a column, as a table."""
+    """Return rows, each with a value for every column, as a table."""
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
     return pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema)
 
@@ -131,7 +130,7 @@ def _compression(table: Table) -> str | dict[str, str]:
 
 
 def _in_groups(table: Table, batches: Iterable[pa.RecordBatch | pa.Table]) -> Iterator[pa.Table]:
-    """Regroup batches into tables of exactly `rows_per_group` rows, or of as many as their audio and images allow."""
+    """Regroup batches into tables of `rows_per_group` rows, or fewer if their audio and images exceed the limit."""
     held: list[pa.Table] = []
     rows = size = 0
     for batch in batches:
@@ -139,7 +138,7 @@ def _in_groups(table: Table, batches: Iterable[pa.RecordBatch | pa.Table]) -> It
         while part.num_rows:
             upto = size + np.cumsum(_embedded_bytes(table, part))
             room = min(table.rows_per_group - rows, int(np.searchsorted(upto, EMBEDDED_BYTES_PER_GROUP, "right")))
-            room = max(room, 0 if rows else 1)  # one clip beyond the bound is a group of its own
+            room = max(room, 0 if rows else 1)  # a clip beyond the limit gets its own group
             if taken := min(room, part.num_rows):
                 held.append(part.slice(0, taken))
                 rows, size = rows + taken, int(upto[taken - 1])
@@ -152,7 +151,7 @@ def _in_groups(table: Table, batches: Iterable[pa.RecordBatch | pa.Table]) -> It
 
 
 def _embedded_bytes(table: Table, part: pa.Table) -> np.ndarray:
-    """Bytes of embedded files in each row."""
+    """Return the bytes of embedded files in each row."""
     sizes = np.zeros(part.num_rows, np.int64)
     for name in table.embedded:
         lengths = pc.binary_length(pc.struct_field(part[name], "bytes"))

@@ -1,7 +1,7 @@
-"""Where rejects of a corpus that hides it were read: kept in the store beside the versions, in none of them.
+"""Write the `rejects` table; hide rejects' input places in versions, and keep them in the store beside the versions.
 
-A line of a public dump names whoever wrote it, as an id does. So of such a corpus's rejects a version names the source
-alone, in an order that tells nothing; the file and line stay here, for the store's owner and `earmark explain`.
+A line of a public dump identifies its author like an id. So a version names only the source of such a corpus's rejects,
+in an uninformative order; file and line stay here, for the store's owner and `earmark inspect explain`.
 """
 
 from __future__ import annotations
@@ -15,22 +15,40 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from earmark.schemas.tables import REJECTS
+from earmark.schemas.corpus import Corpus
+from earmark.schemas.tables import REJECTS, UNSPLIT
 from earmark.tasks.store.files import replacing, sync
-from earmark.tasks.store.staging import Stage
+from earmark.tasks.store.sql import connect, query
+from earmark.tasks.store.staging import SPILL, Stage
 from earmark.tasks.store.versions import Version
 
 FOLDER = "places"  # of the corpus's folder, beside its versions
-_SHARED = tuple(name for name in REJECTS.schema.names if name not in ("file", "line", "made_from"))
+SHARED = tuple(name for name in REJECTS.schema.names if name not in ("file", "line", "made_from"))
+
+
+def write_rejects(stage: Stage, corpus: Corpus) -> None:
+    """Write the `rejects` table from the rejects of all steps."""
+    parts = [pq.ParquetFile(path).read() for path in stage.rejects()]
+    rejects = pa.concat_tables([REJECTS.schema.empty_table(), *parts], promote_options="default")
+    keys = [
+        {"table": table.name, "kinds": [ref.kind for ref in table.refs if ref.column in table.key]}
+        for table in corpus.tables
+    ]
+    with connect(stage.work / SPILL) as connection:
+        connection.register("rejects", rejects.append_column("place", pa.array(range(len(rejects)))))
+        connection.register("keys", pa.Table.from_pylist(keys))
+        rejects = connection.sql(query("store/made_from")).to_arrow_table().select(REJECTS.schema.names)
+    rejects = rejects.cast(REJECTS.schema)
+    stage.write(REJECTS, UNSPLIT, [hide_places(stage, rejects) if corpus.hides_places else rejects])
 
 
 def hide_places(stage: Stage, rejects: pa.Table) -> pa.Table:
-    """The rejects without the places that they were read at, which are kept in the store.
+    """Return the rejects without their input places; keep these in the store.
 
     Returns:
-        The same rows; `file` is the source's name, `line` is null, and the order is that of the other columns.
+        The same rows; `file` is the source's name, `line` is null, sorted by the other columns.
     """
-    if rejects["line"].null_count < len(rejects):  # else they were hidden before, as when a version is committed anew
+    if rejects["line"].null_count < len(rejects):  # else already hidden, as in a version committed anew
         made = stage.work / f"{FOLDER}.parquet"  # a kill leaves nothing outside the staging folder
         with replacing(made) as temporary:
             pq.write_table(rejects, temporary, compression="zstd")
@@ -47,7 +65,7 @@ def hide_places(stage: Stage, rejects: pa.Table) -> pa.Table:
 
 
 def with_places(version: Version, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rejects of a version, all that share an item, with the places that this store knows; others stay as they are."""
+    """Return rejects with their places, where known to this store. `rows` must hold all rejects of an item."""
     path = _path(version.folder.parent, version.manifest.build_key)
     if not rows or not path.is_file():
         return list(rows)
@@ -59,7 +77,8 @@ def with_places(version: Version, rows: Sequence[dict[str, Any]]) -> list[dict[s
 
 
 def _shared(row: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[name] for name in _SHARED)
+    """Return the values that a hidden reject has in common with its place: its file's first part is the source."""
+    return *(row[name] for name in SHARED), (row["file"] or "").partition("/")[0]
 
 
 def _path(folder: Path, build_key: str) -> Path:

@@ -1,4 +1,4 @@
-"""The files that leave: a version as it is, or, where licences hold something back, a smaller copy that says so."""
+"""Select the files to publish: a version unchanged, or a smaller copy with a note if licences hold parts back."""
 
 from __future__ import annotations
 
@@ -15,41 +15,39 @@ from earmark.schemas.config import Licence
 from earmark.schemas.errors import HubError
 from earmark.schemas.tables import Table
 from earmark.tasks.store.card import markdown_cell
-from earmark.tasks.store.commit import PAGES
 from earmark.tasks.store.files import sha256_file, write_text
-from earmark.tasks.store.hub_tree import Entry
-from earmark.tasks.store.licences import Loss, Redaction, Terms, licences_of, model_terms, unheard
-from earmark.tasks.store.manifest import FileEntry, Manifest
+from earmark.tasks.store.hub_tree import PublishedFile
+from earmark.tasks.store.licences import Redaction, TableLoss, Terms, licences_of, model_terms, unheard
+from earmark.tasks.store.manifest import CARD, PAGES, REPORT, FileEntry, Manifest
 from earmark.tasks.store.parquet import file_entry
 from earmark.tasks.store.staging import locked
 from earmark.tasks.store.versions import MANIFEST, Store, Version
 
 FOLDER, LOCK = ".publish", ".publish.lock"
-CARD, REPORT = "README.md", "report.html"
-EMBEDS = (b"<audio ", b"<img ")  # no text of a row can look like them: the report escapes it
+EMBEDS = (b"<audio ", b"<img ")  # unambiguous: the report escapes texts of rows
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """What is published of a version."""
+    """A version's published part."""
 
     version: Version  # the version
-    manifest: Manifest  # the manifest that is published
-    entries: tuple[Entry, ...]  # the files, that manifest among them
-    lost: Mapping[str, Loss]  # what is held back, by table
+    manifest: Manifest  # the published manifest
+    entries: tuple[PublishedFile, ...]  # the files, including the published manifest
+    lost: Mapping[str, TableLoss]  # losses by table
     licences: Mapping[str, Licence]  # the terms by source
-    evaluated: bool = False  # whether the card tells of evaluations, which the version's own does not
-    # of the models that made it, and what it was made from
+    evaluated: bool = False  # whether the card has a section on evaluations, unlike the version's own
+    # terms of the models behind it and its parents
     model_terms: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def held_rows(self) -> dict[str, int]:
-        """Rows held back by table."""
+        """Return the numbers of rows held back by table."""
         return {name: sum(loss.rows.values()) for name, loss in self.lost.items() if any(loss.rows.values())}
 
     @property
     def held_audio(self) -> dict[str, int]:
-        """Clips held back by table."""
+        """Return the numbers of clips held back by table."""
         return {name: sum(loss.audio.values()) for name, loss in self.lost.items() if any(loss.audio.values())}
 
 
@@ -63,15 +61,15 @@ def bundled(
     say: Callable[[str], None],
     evaluations: str = "",
 ) -> Iterator[Bundle]:
-    """Gather what may leave. A copy is needed only where something is held back; it goes when the block ends.
+    """Yield the files to publish; copy only changed ones, and remove the copies after the block.
 
     Args:
-        say: told once if another publication of the corpus must end first.
-        evaluations: a section of the card that the version itself does not have.
+        say: called once if another publication of the corpus must end first.
+        evaluations: a further section of the card, absent from the version's own.
 
     Raises:
         HubError: nothing is left to publish.
-        StoreError: a version that it was made from is missing.
+        StoreError: a parent version is missing.
     """
     licences = licences_of(version, store)
     parent = store.folder(version.corpus)
@@ -89,7 +87,7 @@ def bundled(
             if lost or closed:
                 manifest = _copy(version, redaction, lost, folder)
             elif _sounds(version) and not redaction.all_audible:
-                files = version.manifest.files  # the sound in the report may not leave, though every row may
+                files = version.manifest.files  # the report's audio may not leave, though all rows may
                 manifest = version.manifest.model_copy(update={"files": tuple(f for f in files if f.path != REPORT)})
             else:
                 manifest = version.manifest
@@ -105,18 +103,18 @@ def bundled(
 
 
 def _loose(version: Version) -> list[FileEntry]:
-    """The files of a version that are neither tables nor pages: audio, which rows name."""
+    """Return a version's files other than tables and pages: audio named by rows."""
     return [file for file in version.manifest.files if file.table is None and file.path not in PAGES]
 
 
 def _sounds(version: Version) -> bool:
-    """Whether the report holds clips or images, which may be more than the tables hold."""
+    """Return whether the report holds clips or images, possibly more than the tables."""
     path = version.folder / REPORT
     return path.is_file() and any(mark in path.read_bytes() for mark in EMBEDS)
 
 
 def _evaluated(version: Version, manifest: Manifest, folder: Path, section: str) -> Manifest:
-    """Write a card with that section before its tables; the manifest that names it."""
+    """Write a card with `section` before its tables; return the manifest with this card."""
     before, mark, after = _place(version, folder, CARD).read_text("utf-8").partition("## Tables\n")
     write_text(folder / CARD, f"{before}{section}\n{mark}{after}")
     card = file_entry(folder / CARD, folder)
@@ -124,23 +122,21 @@ def _evaluated(version: Version, manifest: Manifest, folder: Path, section: str)
     return manifest.model_copy(update={"files": files})
 
 
-def _entries(version: Version, manifest: Manifest, folder: Path) -> Iterator[Entry]:
+def _entries(version: Version, manifest: Manifest, folder: Path) -> Iterator[PublishedFile]:
     for path, sha256, size in ((file.path, file.sha256, file.bytes) for file in manifest.files):
-        yield Entry(path, _place(version, folder, path), sha256, size)
+        yield PublishedFile(path, _place(version, folder, path), sha256, size)
     source = _place(version, folder, MANIFEST)
-    yield Entry(MANIFEST, source, sha256_file(source), source.stat().st_size)
+    yield PublishedFile(MANIFEST, source, sha256_file(source), source.stat().st_size)
 
 
 def _place(version: Version, folder: Path, path: str) -> Path:
-    """A file's copy, or where nothing was taken from it the version's own."""
+    """Return the path of a file's copy, or of the version's own file if unchanged."""
     return folder / path if (folder / path).is_file() else version.folder / path
 
 
-def _copy(version: Version, redaction: Redaction, lost: Mapping[str, Loss], folder: Path) -> Manifest:
-    """Write what differs from the version: Parquet files that lose something, and the card; the manifest of it.
-
-    Pages that show or count the rows of the whole version (`report.html`) do not leave with a part.
-    """
+def _copy(version: Version, redaction: Redaction, lost: Mapping[str, TableLoss], folder: Path) -> Manifest:
+    """Write changed files, Parquet and card; return their manifest. Pages about the rows of the whole version
+    (`report.html`) are not published with a part."""
     files: list[FileEntry] = []
     rows: dict[str, dict[str, int]] = {}
     for name, table in redaction.tables.items():
@@ -162,8 +158,10 @@ def _copy(version: Version, redaction: Redaction, lost: Mapping[str, Loss], fold
     return version.manifest.model_copy(update={"rows": rows, "files": tuple(files)})
 
 
-def _card_of_part(card: str, version: Version, lost: Mapping[str, Loss], rows: Mapping[str, Mapping[str, int]]) -> str:
-    """The card of a part: its YAML names only what is there, and its first section says what is not."""
+def _card_of_part(
+    card: str, version: Version, lost: Mapping[str, TableLoss], rows: Mapping[str, Mapping[str, int]]
+) -> str:
+    """Return the card of a part: its YAML lists only published files, its first section the losses."""
     _, head, body = card.split("---\n", 2)
     facts: dict[str, Any] = yaml.safe_load(head)
     facts.pop("dataset_info", None)

@@ -1,4 +1,4 @@
-"""Where versions were published: a receipt for each version and repository, beside the versions, never inside."""
+"""Record publications: a receipt for each version and repository, beside the versions, never inside."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from earmark.schemas.places import CorpusName, VersionName
 from earmark.tasks.store.files import read_record, write_text
 from earmark.tasks.store.versions import Store
 
@@ -15,30 +16,30 @@ FOLDER = "published"
 
 
 class Receipt(BaseModel):
-    """One publication."""
+    """A publication."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    corpus: str
-    version: str
+    corpus: CorpusName
+    version: VersionName
     endpoint: str  # the Hub
     repo: str
     private: bool
-    commit: str  # the commit that holds the version
+    commit: str  # the version's commit in the repository
     tag: str | None  # None for a branch beside main
     branch: str | None = None  # the branch, if it is not main
     manifest: str  # SHA-256 of the version's manifest in the store
-    published_manifest: str  # that of the manifest in the repository; another one if something was held back
+    published_manifest: str  # SHA-256 of the repository's manifest; differs after rows or audio were held back
     files: int  # files in the repository
     bytes: int  # their size
     held_rows: dict[str, int] = {}  # rows held back by table
     held_audio: dict[str, int] = {}  # clips held back by table
-    allowed: tuple[str, ...] = ()  # findings of the scan that a reviewed list let pass, by its marks
+    allowed: tuple[str, ...] = ()  # marks of findings allowed by a reviewed list
     published: datetime
 
 
 def save_receipt(store: Store, receipt: Receipt) -> Path:
-    """Keep a receipt; the first of a publication stays. Its path."""
+    """Save a receipt, keeping the first of equal publications; return its path."""
     branch = f"--{hashlib.sha256(receipt.branch.encode()).hexdigest()[:12]}" if receipt.branch else ""
     name = f"{receipt.version}--{receipt.repo.replace('/', '--')}{branch}.json"
     path = store.folder(receipt.corpus) / FOLDER / name
@@ -49,10 +50,10 @@ def save_receipt(store: Store, receipt: Receipt) -> Path:
 
 
 def receipts(store: Store, corpus: str) -> list[Receipt]:
-    """All receipts of a corpus, by version and repository.
+    """Return all receipts of a corpus, by version and repository.
 
     Raises:
-        StoreError: one cannot be read.
+        StoreError: a receipt cannot be read.
     """
     records = [read_record(Receipt, path, "a receipt") for path in (store.folder(corpus) / FOLDER).glob("*.json")]
     return sorted(records, key=lambda receipt: (int(receipt.version[1:]), receipt.repo, receipt.branch or ""))

@@ -1,10 +1,11 @@
-"""A version's tables without what leaves them: the rows that stay are written anew, and the accounts say what left."""
+"""Remove leaving rows from a version's tables: rewrite the staying rows, and record the loss in the accounts."""
 
 from __future__ import annotations
 
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -29,16 +30,16 @@ def without_withdrawn(
     marks: Sequence[Mark],
     recompute: Callable[[Stage], Sequence[Step]] = lambda stage: (),
 ) -> tuple[Stage, list[Step]]:
-    """A stage whose tables are without what was withdrawn, and its accounts; the stage itself where nothing is.
+    """Return a stage without withdrawn rows, and its accounts; the same stage if there are none.
 
-    What was staged stays as it is, so that a build that is killed here goes on. `recompute` then writes the tables that
-    are computed from others anew, and gives the accounts that it changed.
+    The staged files stay unchanged, so that a build killed here can resume. `recompute` then rewrites tables computed
+    from others, and returns the changed accounts.
     """
     files = stage.tables()
     gone = withdrawn_from(tables, files, marks)
     if not gone.counts:
         return stage, list(steps)
-    redacted = _Redacted(stage.store, stage.corpus, stage.build_key, stage.folder)
+    redacted = replace(stage, part="redacted")
     shutil.rmtree(redacted.version, ignore_errors=True)
     loose = {name for table in tables for name in _loose_files(table, files, gone)}
     for path in sorted(stage.version.rglob("*")):
@@ -56,17 +57,8 @@ def without_withdrawn(
     return redacted, _accounts(tables, steps, gone, _rejects_that_leave(files, gone))
 
 
-class _Redacted(Stage):
-    """The stage of what stays."""
-
-    @property
-    def version(self) -> Path:
-        """The folder that the commit renames to `vN`."""
-        return self.folder / "redacted"
-
-
 def by_split(table: Table, files: Files, masks: Mapping[str, Mask]) -> Iterator[tuple[str, Sequence[Path], Mask]]:
-    """The splits of a table: name, files, and their rows' part of the table's mask."""
+    """Yield a table's splits: name, files, and their rows' part of the table's mask."""
     start = 0
     for split, paths in files.get(table.name, {}).items():
         rows = sum(pq.read_metadata(path).num_rows for path in paths)
@@ -75,7 +67,7 @@ def by_split(table: Table, files: Files, masks: Mapping[str, Mask]) -> Iterator[
 
 
 def mentions(table: Table, gone: Gone) -> list[tuple[str, pa.Array]]:
-    """The columns of a table that mention things, and the ids among these that are gone."""
+    """Return a table's columns mentioning things, with the ids gone among these."""
     found = [
         (ref.column, pa.array(sorted(id_ for kind, id_ in gone.things if kind == ref.kind), pa.string()))
         for ref in table.refs
@@ -87,8 +79,8 @@ def mentions(table: Table, gone: Gone) -> list[tuple[str, pa.Array]]:
 def staying(
     table: Table, paths: Sequence[Path], leaving: Mask, gone: Gone, silent: Mask | None = None
 ) -> Iterator[pa.Table]:
-    """The rows of one split that stay, without the values that mention what is gone; those that are `silent` without
-    their audio and images."""
+    """Yield the staying rows of one split, without values mentioning gone things; `silent` rows without audio and
+    images."""
     start = 0
     for part in restated(table, paths):
         end = start + part.num_rows
@@ -108,7 +100,7 @@ def _nulled(part: pa.Table, column: str, where: pa.Array) -> pa.Table:
 
 
 def _loose_files(table: Table, files: Files, gone: Gone) -> set[str]:
-    """Files within the version that rows of a table named, and none that stays names."""
+    """Return the version's files named by leaving rows of a table but by no staying row."""
     named: dict[bool, set[str]] = {True: set(), False: set()}
     for _, paths, leaving in by_split(table, files, gone.rows) if table.files else ():
         rows = pa.concat_tables([pq.ParquetFile(path).read(columns=list(table.files)) for path in paths])
@@ -119,7 +111,7 @@ def _loose_files(table: Table, files: Files, gone: Gone) -> set[str]:
 
 
 def _rejects_that_leave(files: Files, gone: Gone) -> Counter[tuple[str, str]]:
-    """How many, by stage and reason."""
+    """Count the leaving rejects by stage and reason."""
     left: Counter[tuple[str, str]] = Counter()
     for _, paths, leaving in by_split(REJECTS, files, gone.rows):
         rows = pa.concat_tables([pq.ParquetFile(path).read(columns=["stage", "reason"]) for path in paths])
@@ -131,7 +123,7 @@ def _rejects_that_leave(files: Files, gone: Gone) -> Counter[tuple[str, str]]:
 def _accounts(
     tables: Sequence[Table], steps: Sequence[Step], gone: Gone, rejects: Counter[tuple[str, str]]
 ) -> list[Step]:
-    """The accounts with what left: a step more for each table, and rejects that are counted, no longer listed."""
+    """Return the accounts after the loss: a further step for each table; leaving rejects are only counted."""
     steps = [_without_rejects(step, rejects) for step in steps]
     last = max(step.place for step in steps)
     inputs = [t.name for t in tables if t.key and not t.splits and not t.counted and not t.refs]
@@ -160,7 +152,7 @@ def _accounts(
 
 
 def _without_rejects(step: Step, gone: Counter[tuple[str, str]]) -> Step:
-    """A step's accounts; takes what it counts from `gone`, for several steps may share a stage."""
+    """Return a step's accounts without leaving rejects; subtract these from `gone`, for steps may share a stage."""
     rejected, dropped = dict(step.rejected), dict(step.dropped)
     for reason, count in step.rejected.items():
         if taken := min(count, gone[step.stage, reason]):

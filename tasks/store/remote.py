@@ -1,13 +1,13 @@
-"""A store in an object store (`s3://bucket/prefix`): versions lie there, and this machine keeps a copy to work in.
+"""Keep a store in a bucket (`s3://bucket/prefix`, `gs://…`, `az://…`), with a working copy on this machine.
 
-A build works in the copy's staging folder as in any store. Its commit claims the next name by an object that can be
-made only once (S3's conditional put), uploads the files, and puts the manifest last, again only if there is none: what
-has no manifest is no version, and two committers never write below one name. A build that is killed midway finds its
-claim again and sends what is missing. Readers get the manifests at once and a version's files when they ask for it.
-Whoever removes what a commit sent puts an empty manifest first, in the same way: one of the two comes too late.
+A build works in the copy's staging folder as in any store. Its commit claims the next name by an object created only
+once (a conditional put), uploads the files, and puts the manifest last, again only if absent: a folder without a
+manifest is no version, and two committers never write below the same name. A build killed midway finds its claim again
+and sends missing files. Readers get the manifests at once, and a version's files on demand. To discard sent files, an
+empty manifest is put first, in the same way: the commit or the discarding comes too late.
 
-The address of a copy stands in its file `.remote`, so a path to the copy names the remote store too. Ledger, media
-index and run records stay on this machine; `EARMARK_LEDGER` names a ledger that machines share.
+The address of a copy is in its file `.remote`, so a path to the copy names the remote store too. Ledger, media index
+and run records stay on this machine; `EARMARK_LEDGER` names a shared ledger.
 """
 
 from __future__ import annotations
@@ -15,89 +15,86 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from earmark.schemas.errors import StoreError
-from earmark.schemas.places import cache_folder
-from earmark.tasks.store.files import replacing, write_text
-from earmark.tasks.store.manifest import MANIFEST, FileEntry, Manifest, claimant_of
-from earmark.tasks.store.objects import blocks, one_line, open_objects, require_bucket
+from earmark.schemas.places import BUCKETS, CORPUS, VERSION, cache_folder, without_secrets
+from earmark.tasks.store.bucket_keys import KEYS
+from earmark.tasks.store.bucket_objects import MOST_COPIED, BucketObjects
+from earmark.tasks.store.files import no_link, replacing, write_text
+from earmark.tasks.store.manifest import MANIFEST, FileEntry, Manifest, claimant_of, parse_manifest
 
 ADDRESS = ".remote"
 CLAIMS = ".claims"
-CLOSED = b""  # the manifest of a name whose objects were discarded: no commit can put its own there
+_FORMS = ", ".join(f"{kind}://{holder}/prefix" for kind, holder in BUCKETS.items())
+SWEEPS = 10
+CLOSED = b""  # manifest of a discarded version: it blocks the commit's own
 
 
 @dataclass(frozen=True)
 class Remote:
-    """The versions of a store behind a URL."""
+    """Versions of a store behind a URL."""
 
     url: str  # such as `s3://bucket/prefix`; without user, password, query or closing slash
 
     @property
     def copy(self) -> Path:
-        """This machine's copy: below `EARMARK_CACHE`, else below `~/.cache/earmark`."""
+        """Return the folder of this machine's copy, below `EARMARK_CACHE`, else below `~/.cache/earmark`."""
         return cache_folder() / "stores" / hashlib.sha256(self.url.encode()).hexdigest()[:16]
 
     @cached_property
-    def files(self) -> Any:
-        """The file system.
+    def files(self) -> BucketObjects:
+        """Return the objects of its bucket."""
+        return BucketObjects(self.url.partition(":")[0], StoreError)
 
-        Raises:
-            MissingExtraError: the extra `scale` is not installed.
-        """
-        return open_objects(f"a store at {self.url}")
-
-    def committed(self, corpus: str = "*") -> set[tuple[str, str]]:
-        """Corpus and name of the committed versions, of one corpus or all: those that have a manifest."""
-        with self._one_line():
-            manifests = self.files.glob(f"{self.url}/{corpus}/v*/{MANIFEST}", detail=True)
-        return {(path.split("/")[-3], path.split("/")[-2]) for path, facts in manifests.items() if facts["size"]}
+    def committed(self, corpus: str | None = None) -> set[tuple[str, str]]:
+        """Return corpus and name of committed versions (with a manifest), of one corpus or all."""
+        corpora = [one for one in ([corpus] if corpus else self.files.folders(self.url)) if CORPUS.fullmatch(one)]
+        names = [(one, name) for one in corpora for name in self.files.folders(f"{self.url}/{one}")
+                 if VERSION.fullmatch(name)]  # fmt: skip
+        manifests = self.files.look([f"{self.url}/{corpus}/{name}/{MANIFEST}" for corpus, name in names])
+        return {name for name, held in zip(names, manifests, strict=True) if held is not None and held.size}
 
     def read_manifest(self, corpus: str, name: str) -> Manifest:
-        """A version's manifest."""
-        with self._one_line():
-            return Manifest.model_validate_json(self.files.cat_file(f"{self.url}/{corpus}/{name}/{MANIFEST}"))
+        """Read a version's manifest."""
+        place = f"{self.url}/{corpus}/{name}/{MANIFEST}"
+        return parse_manifest(self.files.read(place), place)
 
     # -- commit -----------------------------------------------------------------------------------------------
 
     def claim(self, corpus: str, claimant: str) -> str:
-        """Claim the name of the next version; an interrupted build of the same content gets the one that it had, unless
-        the files that it sent were discarded since."""
+        """Claim the name of the next version. An interrupted build of the same content gets its former name, unless its
+        sent files were discarded since."""
         number = max((int(name[1:]) for _, name in self.committed(corpus)), default=0) + 1
         while not self._claims(corpus, f"v{number}", claimant):
             number += 1
         return f"v{number}"
 
     def _claims(self, corpus: str, version: str, claimant: str) -> bool:
-        """Claim a name; whether it is this build's and may still become a version."""
-        claim = f"{corpus}/{CLAIMS}/{version}.json"
-        while not self._create(claim, json.dumps({"claimant": claimant}).encode()):
+        """Claim a name; return whether it belongs to this build and may still become a version."""
+        claim = f"{self.url}/{corpus}/{CLAIMS}/{version}.json"
+        while not self.files.create(claim, json.dumps({"claimant": claimant}).encode()):
             holder = self._claimant(corpus, version)
             if holder == claimant:
                 break
             if holder is not None:
                 return False
-        with self._one_line():
-            return not self.files.exists(f"{self.url}/{corpus}/{version}/{MANIFEST}")
+        return self.files.look([f"{self.url}/{corpus}/{version}/{MANIFEST}"]) == [None]
 
     def _claimant(self, corpus: str, version: str) -> str | None:
-        """Who claimed a name; None where the claim is gone."""
+        """Return the claimant of a name; None without a claim."""
         try:
-            with self._one_line():
-                held = json.loads(self.files.cat_file(f"{self.url}/{corpus}/{CLAIMS}/{version}.json"))
+            held = json.loads(self.files.read(f"{self.url}/{corpus}/{CLAIMS}/{version}.json"))
         except FileNotFoundError:
             return None
         return str(held.get("claimant", ""))
 
     def send(self, folder: Path, manifest: Manifest, before: Manifest | None) -> None:
-        """Upload a version's files, but not its manifest. Files that the version before has too are copied within the
-        object store.
+        """Upload a version's files except its manifest; copy files of the previous version within the object store.
 
         Raises:
             StoreError: the object store cannot be written.
@@ -106,17 +103,15 @@ class Remote:
         lying = {entry.sha256: entry.path for entry in before.files} if before else {}
         for entry in manifest.files:
             target = f"{place}/{entry.path}"
-            if self._holds(target, entry):
+            if self.files.sha256(target) == (entry.bytes, entry.sha256):  # sent whole by an earlier try
                 continue
-            with self._one_line():
-                if before and entry.sha256 in lying:
-                    source = f"{self.url}/{before.corpus}/{before.version}/{lying[entry.sha256]}"
-                    self.files.cp_file(source, target)
-                else:
-                    self.files.put_file(str(folder / entry.path), target, Metadata={"sha256": entry.sha256})
+            if before and entry.sha256 in lying and entry.bytes <= MOST_COPIED:
+                self.files.copy(f"{self.url}/{before.corpus}/{before.version}/{lying[entry.sha256]}", target)
+            else:
+                self.files.send(folder / entry.path, target, entry.sha256)
 
     def conclude(self, folder: Path, manifest: Manifest) -> None:
-        """Put a version's manifest, only if there is none: all its files were sent.
+        """Put a version's manifest, after all its files, unless there is one already.
 
         Raises:
             StoreError: the object store cannot be written, or another build has committed other content.
@@ -126,62 +121,44 @@ class Remote:
         if self._claimant(manifest.corpus, manifest.version) != claimant:
             raise StoreError(f"{place}: the claim to this name was removed meanwhile from {CLAIMS}/; build again")
         text = (folder / MANIFEST).read_bytes()
-        if not self._create(f"{manifest.corpus}/{manifest.version}/{MANIFEST}", text):
-            with self._one_line():
-                found = self.files.cat_file(f"{place}/{MANIFEST}")
+        if not self.files.create(f"{place}/{MANIFEST}", text):
+            found = self.files.read(f"{place}/{MANIFEST}")
             if found == CLOSED:
                 raise StoreError(f"{place}: what was sent of this version was discarded meanwhile; build again")
             if found != text:
                 raise StoreError(f"{place}: another build has committed this version with other content; build again")
 
     def discard(self, corpus: str, version: str) -> bool:
-        """Remove what a commit sent; whether it was so: a version that is there stays one.
+        """Remove the files sent by a commit, unless it has ended; return whether they were removed.
 
-        The name is closed first, by the object that a commit puts last: either the commit has ended, and nothing is
+        The name is closed first, by the object put last by a commit: either the commit has ended, and nothing is
         removed, or it never can.
+
+        Raises:
+            StoreError: files stay although they were removed.
         """
         place = f"{self.url}/{corpus}/{version}"
-        closed = self._create(f"{corpus}/{version}/{MANIFEST}", CLOSED)
-        with self._one_line():
-            if not closed and self.files.cat_file(f"{place}/{MANIFEST}") != CLOSED:
-                return False
-            folder = place.partition("://")[2] + "/"
-            sent = [path for path in self.files.find(place) if path.startswith(folder) and path != folder + MANIFEST]
-            if sent:
-                self.files.rm([f"s3://{path}" for path in sent])
-        return True
-
-    def _holds(self, target: str, entry: FileEntry) -> bool:
-        """Whether an earlier try has sent a file whole: its hash was stored with it."""
-        try:
-            with self._one_line():
-                return bool(
-                    self.files.info(target)["size"] == entry.bytes
-                    and self.files.metadata(target).get("sha256") == entry.sha256
-                )
-        except FileNotFoundError:
+        closed = self.files.create(f"{place}/{MANIFEST}", CLOSED)
+        if not closed and self.files.read(f"{place}/{MANIFEST}") != CLOSED:
             return False
-
-    def _create(self, path: str, content: bytes) -> bool:
-        """Make an object that is not there; whether it was so."""
-        with self._one_line():
-            try:
-                self.files.pipe_file(f"{self.url}/{path}", content, mode="create")
-            except FileExistsError:
-                return False
-        return True
+        for _ in range(SWEEPS):  # a commit that is still sending may add files meanwhile
+            if not (sent := [url for url in self._there(place) if url != f"{place}/{MANIFEST}"]):
+                return True
+            with suppress(FileNotFoundError):  # another process removes them, too
+                self.files.remove(sent)
+        raise StoreError(f"{sent[0]}: is there again after each of {SWEEPS} removals (a lock of the bucket?)")
 
     # -- reading ----------------------------------------------------------------------------------------------
 
     def fetch(self, manifest: Manifest, folder: Path, entries: Sequence[FileEntry]) -> None:
-        """Bring files of a version into a folder, those that are not there yet.
+        """Download missing files of a version into a folder.
 
         Raises:
-            StoreError: a file is missing or is not what the manifest says.
+            StoreError: a file is missing or differs from the manifest.
         """
         place = f"{self.url}/{manifest.corpus}/{manifest.version}"
         for entry in entries:
-            path = folder / entry.path
+            path = no_link(folder, entry.path)
             if path.is_file() and path.stat().st_size == entry.bytes:
                 continue
             with replacing(path) as temporary, temporary.open("wb") as file:
@@ -190,10 +167,10 @@ class Remote:
                     digest.update(block)
                     file.write(block)
                 if digest.hexdigest() != entry.sha256:
-                    raise StoreError(f"{place}/{entry.path}: not what was committed; see earmark verify")
+                    raise StoreError(f"{place}/{entry.path}: not what was committed; see earmark inspect verify")
 
     def faults(self, manifest: Manifest) -> list[str]:
-        """Compare every object of a version with its manifest; as `versions.verify`, at the remote end."""
+        """Compare all objects of a version with its manifest; the remote counterpart of `versions.verify`."""
         place = f"{self.url}/{manifest.corpus}/{manifest.version}"
         found = []
         for entry in manifest.files:
@@ -208,47 +185,58 @@ class Remote:
                 given = f"expected SHA-256 {entry.sha256[:16]}…, found {digest.hexdigest()[:16]}…"
                 found.append(f"{entry.path}: {given} in {place}")
         named = {entry.path for entry in manifest.files} | {MANIFEST}
-        root = place.partition("://")[2] + "/"
-        with self._one_line():
-            there = [path.removeprefix(root) for path in self.files.find(place)]
+        there = [url.removeprefix(f"{place}/") for url in self._there(place)]
         return found + [f"{path}: not named in the manifest in {place}" for path in there if path not in named]
+
+    def _there(self, place: str) -> list[str]:
+        return [url for url, _ in self.files.listed(place) if url.startswith(f"{place}/")]
 
     def _blocks(self, target: str) -> Iterator[bytes]:
         try:
-            yield from blocks(self.files, target, StoreError)
+            yield from self.files.blocks(target)
         except FileNotFoundError:
             raise StoreError(f"{target}: missing") from None
 
-    def _one_line(self) -> AbstractContextManager[None]:
-        return one_line(self.url, StoreError)
-
 
 def open_remote(url: str) -> Remote:
-    """The store at a URL, with a copy on this machine that knows its address.
+    """Return the store at a URL, with a copy on this machine containing its address.
 
     Raises:
-        StoreError: the URL is of an unsupported kind or holds a secret; its bucket is not there or closed to us.
-        MissingExtraError: the extra `scale` is not installed.
+        StoreError: the URL is of an unsupported kind or holds a secret; its bucket is missing or closed.
     """
-    parts = urlsplit(url)
-    if parts.scheme != "s3":
-        raise StoreError(f"store: expected a folder, file:// or s3:// URL, found a {parts.scheme}:// URL")
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise StoreError(f"store: expected {_FORMS}: {error}") from None
+    if parts.scheme not in BUCKETS:
+        raise StoreError(f"store: expected a folder, file:// or {_FORMS}, found a {parts.scheme}:// URL")
     if "@" in parts.netloc or parts.query or parts.fragment or not parts.netloc:
-        raise StoreError(
-            "store: expected s3://bucket/prefix without user, password or query; keys are in AWS_… variables"
-        )
+        raise StoreError(f"store: expected {_FORMS} without user, password or query; keys are in {KEYS[parts.scheme]}")
     if odd := sorted(set(url) & set("*[]{}\n")):
         raise StoreError(f"store: expected a URL without wildcard characters, found {odd[0]!r}")
     remote = Remote(url.rstrip("/"))
-    require_bucket(remote.files, remote.url, StoreError)
+    remote.files.require_listed(remote.url)
     if not (remote.copy / ADDRESS).is_file():
         write_text(remote.copy / ADDRESS, remote.url + "\n")
     return remote
 
 
 def remote_of(copy: Path) -> Remote | None:
-    """The store whose copy a folder is, if it is one."""
+    """Return the store behind a copy's folder; None for a local store.
+
+    Only the folder made by Earmark for a URL is its copy: any other folder with an address came from elsewhere, and
+    would redirect this machine's builds, with its keys, to that address.
+
+    Raises:
+        StoreError: the folder holds an address, but is not the address's copy.
+    """
     try:
-        return open_remote((copy / ADDRESS).read_text("utf-8").strip())
+        url = (copy / ADDRESS).read_text("utf-8").strip()
     except (FileNotFoundError, NotADirectoryError):
         return None
+    if copy.resolve() != Remote(url).copy.resolve():
+        raise StoreError(
+            f"{copy / ADDRESS} sends what is built here to {without_secrets(url)[:120]!r}, and Earmark did not make "
+            f"this copy (its copies lie in {cache_folder() / 'stores'}); give that URL as the store, or remove the file"
+        )
+    return open_remote(url)

@@ -1,7 +1,7 @@
-"""`report.html`: one page that a person opens from disk, to look at a version and listen to it.
+"""Render `report.html`, one page to look at a version and listen to it, opened from disk.
 
-The page holds all it needs: its policy forbids every request. Texts are escaped by Jinja, sound travels as Base64 in a
-block of JSON, and the only script is the one whose hash the policy names.
+The page is self-contained: its policy forbids every request. Jinja escapes texts, audio is Base64 in a block of JSON,
+and the policy allows only one script, by its hash.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from earmark.tasks.store.figures import Browser, Grid, Histogram, Page, Sheet, t
 from earmark.tasks.store.manifest import Manifest, Step
 
 _CODE = re.compile(r"`([^`\n]+)`")
-FILTER_VALUES = 40  # a filter with more offers none but the first
+FILTER_VALUES = 40  # filters with more values are left out
 
 
 def render_report(manifest: Manifest, story: Story, page: Page) -> str:
-    """The page's text."""
+    """Return the page's text."""
     folder = resources.files("earmark.tasks.store")
     script, style = (folder.joinpath(name).read_text("utf-8") for name in ("report.js", "report.css"))
     sheets = [figure for section in page.sections for figure in section.figures if isinstance(figure, Sheet)]
@@ -45,21 +45,24 @@ def render_report(manifest: Manifest, story: Story, page: Page) -> str:
         anchors={name for one in page.sections for it in one.figures if isinstance(it, Grid) for name in it.ids},
         axes_of=axes_of,
         data=_as_json(page.sounds, sheets),
+        origin="" if page.others is None else " 'self'",
     )
 
 
 @cache
 def _template() -> jinja2.Template:
-    """The page's template, compiled: that takes longer than a small build's own work."""
+    """Return the compiled template; compiling takes longer than a small build's own work."""
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=True
     )
-    environment.filters.update(number=number, percent=percent, prose=prose, kind=lambda figure: type(figure).__name__)
+    environment.filters.update(
+        number=number, aligned=aligned, percent=percent, prose=prose, kind=lambda figure: type(figure).__name__
+    )
     return environment.from_string(resources.files("earmark.tasks.store").joinpath("report.html.j2").read_text("utf-8"))
 
 
 def _bar(step: Step) -> dict[str, Any]:
-    """A step's accounts with their shares of what entered."""
+    """Return a step's accounts with their percentages of the entered items."""
     whole = max(step.entered, 1)
     rejected, dropped = sum(step.rejected.values()), sum(step.dropped.values())
     return {
@@ -71,7 +74,7 @@ def _bar(step: Step) -> dict[str, Any]:
 
 
 def filters_of(browser: Browser) -> dict[str, list[str]]:
-    """The filters of a sample with their values; one that does not tell rows apart is left out."""
+    """Return a sample's filters with their values, omitting filters with a single or too many values."""
     found: dict[str, set[str]] = {}
     for row in browser.rows:
         for name, value in row.tags.items():
@@ -80,7 +83,7 @@ def filters_of(browser: Browser) -> dict[str, list[str]]:
 
 
 def axes_of(histogram: Histogram) -> dict[str, Any]:
-    """The ticks of both axes with their places from 0 to 1, the upward one's end and its ticks' most letters."""
+    """Return both axes' ticks with positions from 0 to 1, the y axis's end and its longest label's length."""
     highest = max(*(count for _, _, count in histogram.bins), *histogram.before, 1)
     step = ticks(0, highest, 4, least=1)[1][0]
     most = math.ceil(highest / step) * step
@@ -90,19 +93,19 @@ def axes_of(histogram: Histogram) -> dict[str, Any]:
 
 
 def _as_json(sounds: Mapping[str, bytes], sheets: Sequence[Sheet]) -> str:
-    """Sounds and rows as JSON. Hashes and Base64 hold no `<`, so nothing in it can end the script element."""
+    """Return sounds and rows as JSON without `<`, so that nothing in it can end the script element."""
     heard = {sha256: base64.b64encode(sounds[sha256]).decode() for sha256 in sorted(sounds)}
     text = json.dumps({"sounds": heard, "sheets": [sheet.packed for sheet in sheets]}, indent=0)
     return text.replace("<", "\\u003c")
 
 
 def prose(text: str) -> Markup:
-    """A sentence with its `names` set as code; whatever else it holds is escaped."""
+    """Return an escaped sentence with its `names` set as code."""
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))
 
 
 def number(value: float | int | str | None) -> str:
-    """A value for a reader: thousands apart, three digits after the point at most."""
+    """Return a value as text: thousands separated, at most three decimals."""
     if value is None:
         return "–"
     if isinstance(value, str):
@@ -112,6 +115,14 @@ def number(value: float | int | str | None) -> str:
     return f"{value:,.3f}".rstrip("0").rstrip(".") if abs(value) >= 0.001 else f"{value:.2g}"
 
 
+def aligned(value: float | int | None, column: Sequence[Any]) -> str:
+    """Return a column's number with as many decimals as the column's longest, so that points align."""
+    texts = [number(one) for one in column if isinstance(one, int | float)]
+    digits = max((len(text.partition(".")[2]) for text in texts if "e" not in text), default=0)
+    text = number(value)
+    return text if value is None or "e" in text else f"{value:,.{digits}f}"
+
+
 def percent(value: float) -> str:
-    """A share of one as a percentage."""
+    """Return a fraction as a percentage."""
     return f"{100 * value:.1f} %"

@@ -1,4 +1,4 @@
-"""Tables of an earlier release, in the schema of this one."""
+"""Read tables of an earlier release in the present schema."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from earmark.tasks.store.lineage import mark_kinds, missing_column
 from earmark.tasks.store.versions import Version
 from earmark.tasks.store.withdrawals import Mark
 
-_ROWS, _AUDIO_ROWS = 16_384, 16  # rows that are read at once
+_ROWS, _AUDIO_ROWS = 16_384, 16  # rows read at once
 
 
 def is_current(table: Table, paths: Sequence[Path]) -> bool:
-    """Whether files have a table's schema, with its descriptions."""
+    """Return whether files have a table's schema, with its descriptions."""
     return all(pq.read_schema(path).equals(table.schema, check_metadata=True) for path in paths)
 
 
 def unsearchable(version: Version, tables: Sequence[Table], marks: Sequence[Mark]) -> str | None:
-    """Why it cannot be told whether a version holds what was withdrawn: it lacks a column by which that is found."""
+    """Return the reason a version cannot be searched for withdrawn things: a missing column; else None."""
     kinds = {kind for mark in marks for kind in mark_kinds(mark, tables)}
     if missing := missing_column(tables, version.table_files(), kinds):
         return (
@@ -34,10 +34,10 @@ def unsearchable(version: Version, tables: Sequence[Table], marks: Sequence[Mark
 
 
 def restated(table: Table, paths: Sequence[Path]) -> Iterator[pa.Table]:
-    """The rows of files in a table's schema: columns that were not there are null, those that are no more are left out.
+    """Yield the rows of files in a table's schema: missing columns as null, without obsolete ones.
 
     Raises:
-        StoreError: a required column was not there, or a column holds other values now.
+        StoreError: a required column is missing, or values do not fit the present schema.
     """
     for path in paths:
         with pq.ParquetFile(path) as file:

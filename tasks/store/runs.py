@@ -1,7 +1,5 @@
-"""Run records: which build ran when, from which config, how far it came and why it failed.
-
-They lie beside the versions (`<store>/runs/`), never inside, so that time and host do not enter a version's bytes.
-"""
+"""Record runs: build, time, config, progress and reason of failure. Records are beside the versions (`<store>/runs/`),
+never inside, so that time and host do not enter a version's bytes."""
 
 from __future__ import annotations
 
@@ -17,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from earmark.schemas.errors import StoreError
 from earmark.schemas.files import private_folder
+from earmark.schemas.places import CorpusName, FileName
 from earmark.tasks.store.files import read_record, write_text
 from earmark.tasks.store.versions import Store
 
@@ -24,28 +23,28 @@ State = Literal["running", "completed", "failed", "interrupted"]
 
 
 class Run(BaseModel):
-    """One attempt to build a version."""
+    """An attempt to build a version."""
 
     model_config = ConfigDict(extra="forbid")
 
-    run: str  # its name, `20260102-030405-ab12`; sorts by time
-    corpus: str
+    run: FileName  # its name, `20260102-030405-ab12`; sorts by time
+    corpus: CorpusName
     config: str  # the config file, absolute
     limit: int | None = None
-    force: bool = False  # whether it was to build even if a version was up to date
-    allow_rejects: bool = False  # whether it was to commit whatever was lost of the inputs
+    force: bool = False  # build even if a version is up to date
+    allow_rejects: bool = False  # commit even if too many inputs were lost
     host: str
     pid: int
-    # start time of the process in seconds since 1970, to tell it from a later one with its number
+    # start time of the process in seconds since 1970; a later process may have the same number
     process_started: float
     started: datetime
     ended: datetime | None = None
     state: State = "running"
-    version: str | None = None  # the version it committed or found up to date
+    version: str | None = None  # version committed or found up to date
     error: str | None = None  # one line, if it failed
 
     def current_state(self) -> State:
-        """The state as it is now: a run whose process is gone without a word was interrupted."""
+        """Return the present state: a running record without its process means interrupted."""
         if self.state == "running" and self.host == socket.gethostname() and not _alive(self.pid, self.process_started):
             return "interrupted"
         return self.state
@@ -60,7 +59,7 @@ def start_run(
     force: bool = False,
     allow_rejects: bool = False,
 ) -> Run:
-    """Write the record of a run that begins now."""
+    """Write the record of a starting run."""
     now = datetime.now(UTC)
     run = Run(
         run=f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",
@@ -86,7 +85,7 @@ def save_run(store: Store, run: Run) -> None:
 def settle_runs(
     store: Store, corpus: str, config: Path, limit: int | None, version: str, *, force: bool = False
 ) -> None:
-    """Mark earlier runs of a config that failed or were interrupted as completed by this version; runs with `--force`
+    """Mark a config's earlier failed or interrupted runs as completed by this version. Runs with `--force` are marked
     only if this version was built with it too (`force`)."""
     for run in list_runs(store):
         same = (run.corpus, run.config, run.limit) == (corpus, str(config.absolute()), limit)
@@ -95,7 +94,7 @@ def settle_runs(
 
 
 def list_runs(store: Store) -> list[Run]:
-    """All runs, oldest first.
+    """Return all runs, oldest first.
 
     Raises:
         StoreError: a record cannot be read.
@@ -103,11 +102,20 @@ def list_runs(store: Store) -> list[Run]:
     return [read_record(Run, path, "a run record") for path in sorted(_folder(store).glob("*.json"))]
 
 
-def find_run(store: Store, name: str | None) -> Run:
-    """The run of that name, or the newest one that did not complete.
+def made_by(store: Store, corpus: str) -> dict[str, Run]:
+    """Return the latest run of each version of a corpus, omitting versions without a record here.
 
     Raises:
-        StoreError: there is no such run.
+        StoreError: a record cannot be read.
+    """
+    return {run.version: run for run in list_runs(store) if run.corpus == corpus and run.version is not None}
+
+
+def find_run(store: Store, name: str | None) -> Run:
+    """Return the named run, or the newest without completion.
+
+    Raises:
+        StoreError: the run does not exist.
     """
     runs = list_runs(store)
     if name is None:

@@ -1,4 +1,4 @@
-"""Search all text that would be published for secrets and personal data. A finding never shows what was found."""
+"""Search all text to be published for secrets and personal data; findings never show the text found."""
 
 from __future__ import annotations
 
@@ -15,45 +15,45 @@ import pyarrow.parquet as pq
 
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.tables import Table
-from earmark.tasks.store.hub_tree import Entry
+from earmark.tasks.store.hub_tree import PublishedFile
 from earmark.tasks.store.sql import quoted
 
 TEXT_ENDINGS = (".md", ".json", ".html", ".txt", ".csv", ".jsonl", ".yaml", ".toml")
 ROWS = 2_000
-_EMBEDDED = re.compile(r"(?<=;base64,)[A-Za-z0-9+/=]+")  # a page's pictures and clips are no text
+_EMBEDDED = re.compile(r"(?<=;base64,)[A-Za-z0-9+/=]+")  # a page's embedded images and clips
 
 
-class Scanner(Protocol):
-    """What is looked for: `tasks/text` has it."""
+class TextScanner(Protocol):
+    """Interface of the search rules, implemented in `tasks/text`."""
 
     @property
     def hint(self) -> str:
-        """A pattern for RE2 that matches each text in which something is found."""
+        """Return an RE2 pattern matching every text with a finding."""
 
     def findings(self, text: str) -> Iterable[tuple[str, str]]:
-        """Kind and value of everything in a text that may not be published."""
+        """Return kind and value of all parts of a text unfit for publication."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that may not be published."""
+    """A finding unfit for publication."""
 
     where: str  # table, column and row; or file and line
-    kind: str  # what it looks like
-    mark: str  # the first digits of its SHA-256; a reviewed list may allow it by them
+    kind: str  # its kind of content
+    mark: str  # first digits of its SHA-256, for a reviewed list to allow it
 
     def __str__(self) -> str:
         return f"{self.where}: {self.kind} [{self.mark}]"
 
 
 def scan(
-    entries: Sequence[Entry],
+    entries: Sequence[PublishedFile],
     tables: Sequence[Table],
-    scanner: Scanner,
+    scanner: TextScanner,
     allowed: Mapping[str, str],
     advance: Callable[[int], None],
 ) -> Iterator[Finding]:
-    """Everything in the files of a publication that the scanner finds and no reviewed list allows."""
+    """Yield all findings in the files of a publication, except those on the reviewed list."""
     keys = {table.name: table.key for table in tables}
     with duckdb.connect() as connection:
         for entry in entries:
@@ -70,7 +70,7 @@ def scan(
 
 
 def read_allowed(path: Path) -> dict[str, str]:
-    """A reviewed list: one mark and its reason a line; `#` begins a comment.
+    """Read a reviewed list: a mark and its reason on each line; `#` begins a comment.
 
     Raises:
         ConfigError: the file cannot be read, or a line is not a mark with a reason.
@@ -91,9 +91,9 @@ def read_allowed(path: Path) -> dict[str, str]:
 
 
 def _in_table(
-    connection: duckdb.DuckDBPyConnection, path: Path, table: str, key: Sequence[str], scanner: Scanner
+    connection: duckdb.DuckDBPyConnection, path: Path, table: str, key: Sequence[str], scanner: TextScanner
 ) -> Iterator[Finding]:
-    """RE2 picks the rows in which something might be; Python looks closer at these few."""
+    """Yield a table's findings: RE2 preselects rows, Python searches these few."""
     schema = pq.read_schema(path)
     texts = [field.name for field in schema if _has_text(field.type)]
     if not texts:
@@ -112,15 +112,15 @@ def _in_table(
                     yield Finding(f"{table}.{name}, {_row(row, key, path, scanner)}", kind, _mark(value))
 
 
-def _row(row: Sequence[Any], key: Sequence[str], path: Path, scanner: Scanner) -> str:
-    """What names a row: its key, unless that is what may not be shown."""
+def _row(row: Sequence[Any], key: Sequence[str], path: Path, scanner: TextScanner) -> str:
+    """Return a row's name: its key, or its number if the key has findings itself."""
     named = [f"{name} {value}" for name, value in zip(key, row, strict=False)]
     if not named or any(True for _ in scanner.findings(" ".join(named))):
         return f"row {row[len(key)] + 1:,} of {path.name}"
     return " ".join(named)
 
 
-def _in_text(entry: Entry, scanner: Scanner) -> Iterator[Finding]:
+def _in_text(entry: PublishedFile, scanner: TextScanner) -> Iterator[Finding]:
     if not entry.path.endswith(TEXT_ENDINGS):
         return
     with entry.source.open(encoding="utf-8", errors="replace") as file:
@@ -138,7 +138,7 @@ def _has_text(type_: pa.DataType) -> bool:
 
 
 def _text_of(field: pa.Field) -> str:
-    """A column as text; of a column of audio the names alone."""
+    """Return a column as text; for audio only the file names."""
     name = quoted(field.name)
     if pa.types.is_struct(field.type) and "bytes" in [part.name for part in field.type]:
         return f"{name}.path"

@@ -1,8 +1,5 @@
-"""All rows of a version to filter, order and turn over, beside those of another version: what `earmark view` shows.
-
-What a page sends is data: a value is a parameter of a query, and a column or table is one that the version has, or the
-query is not asked.
-"""
+"""Filter, order and page through all rows of a version, beside another version's, for `earmark view`. A page's requests
+are data: values become parameters of a query; unknown columns and tables are refused."""
 
 from __future__ import annotations
 
@@ -16,8 +13,8 @@ from earmark.schemas.errors import InputError
 from earmark.schemas.tables import REJECTS, Table
 from earmark.tasks.store.diff import Change, diff_table, key_of
 from earmark.tasks.store.explain import links_of
-from earmark.tasks.store.places import with_places
-from earmark.tasks.store.sql import connect, quoted, view_parquet
+from earmark.tasks.store.places import SHARED, with_places
+from earmark.tasks.store.sql import connect, literal, quoted, view_parquet
 from earmark.tasks.store.versions import Version
 
 OPERATIONS = {
@@ -30,8 +27,11 @@ OPERATIONS = {
 }
 
 
+ANYWHERE = "any column"
+
+
 class Filter(NamedTuple):
-    """A condition on rows: an operation of `OPERATIONS`, and its value as it was typed."""
+    """A condition on rows: a column or `ANYWHERE`, an operation of `OPERATIONS`, and its value as typed."""
 
     column: str
     operation: str
@@ -39,13 +39,14 @@ class Filter(NamedTuple):
 
 
 class Shelf:
-    """A version's tables, with the rows of other versions beside them. It may be asked by several threads."""
+    """Tables of a version beside rows of other versions; safe to use from several threads."""
 
     def __init__(self, version: Version, tables: Sequence[Table], spill: Path) -> None:
         self.version = version
         self.tables = {table.name: table for table in tables if table.name in version.manifest.rows}
         self._db, self._lock = connect(spill), threading.Lock()
-        self._known: dict[str, tuple[list[str], tuple[str, ...]]] = {}  # columns, and by what rows are in order
+        self._known: dict[str, tuple[list[str], tuple[str, ...]]] = {}  # columns, and columns to order by
+        self._compared: dict[str, tuple[str, Version, list[Change]]] = {}  # by relation: table and changes
         for name, table in self.tables.items():
             view_parquet(self._db, quoted(f"rows {name}"), version.files(name))
             self._note(f"rows {name}", table.key)
@@ -53,13 +54,13 @@ class Shelf:
     def _note(self, relation: str, order: Sequence[str]) -> None:
         described = self._db.execute(f"DESCRIBE {quoted(relation)}").fetchall()
         columns = [name for name, type_, *_ in described if "BLOB" not in type_]
-        self._known[relation] = columns, tuple(name for name in order if name in columns)
+        self._known[relation] = columns, tuple(name for name in order or columns if name in columns)
 
     def columns(self, relation: str) -> list[str]:
-        """The columns of `rows TABLE` or of what `compare` names, without those of files.
+        """Return the columns of `rows TABLE` or of a relation of `compare`, without columns of files.
 
         Raises:
-            InputError: there is no such relation.
+            InputError: the relation does not exist.
         """
         if relation not in self._known:
             raise InputError(f"expected one of {', '.join(self._known)}, found '{relation}'")
@@ -68,21 +69,23 @@ class Shelf:
     def page(
         self, relation: str, filters: Sequence[Filter], order: str | None, rising: bool, first: int, size: int
     ) -> tuple[list[dict[str, Any]], int]:
-        """Some rows in an order that stays, and how many match.
+        """Return some rows in a stable order, and the number of matches.
 
         Args:
-            order: a column; empty values come last. Without it, and where it is the same: the key.
+            order: a column; empty values come last. Without it, and for equal values: the key, or else all columns.
 
         Raises:
-            InputError: relation, column or operation are not known, or a value is no number where one is needed.
+            InputError: relation, column or operation are unknown, or a value is not a number as required.
         """
         columns = self.columns(relation)
+        anywhere = f"concat_ws(chr(10), {', '.join(f'{quoted(name)}::VARCHAR' for name in columns)})"
         wheres, values = ["true"], dict[str, Any]()
         for place, one in enumerate(filters):
             if one.operation not in OPERATIONS:
                 raise InputError(f"expected one of {', '.join(OPERATIONS)}, found '{one.operation}'")
             says = OPERATIONS[one.operation]
-            wheres.append(says.format(_checked(columns, one.column), f"$value{place}"))
+            column = anywhere if one.column == ANYWHERE else _checked(columns, one.column)
+            wheres.append(says.format(column, f"$value{place}"))
             if "{1}" in says:
                 values[f"value{place}"] = _number(one) if "DOUBLE" in says else one.value
         ordered = [f"{_checked(columns, order)}{'' if rising else ' DESC'} NULLS LAST"] if order else []
@@ -96,41 +99,53 @@ class Shelf:
         return [dict(zip(columns, row, strict=True)) for row in found], total
 
     def placed(self, row: dict[str, Any]) -> dict[str, Any]:
-        """A reject with the file and line that this store knows of it."""
-        return with_places(self.version, [row])[0]
+        """Return a reject with the files and lines of all its equals, as far as known to this store."""
+        if row["line"] is not None:
+            return row
+        shared = (*SHARED, "file")
+        asked = f"SELECT count(*) FROM {quoted(f'rows {REJECTS.name}')} WHERE {_same(shared)}"
+        with self._lock:
+            (equal,) = self._db.execute(asked, [row[name] for name in shared]).fetchall()[0]
+        found = with_places(self.version, [row] * equal)
+        places = sorted((one["file"], one["line"]) for one in found if one["line"] is not None)
+        return row | {"file": [file for file, _ in places], "line": [line for _, line in places]} if places else row
 
     def compare(self, table: str, old: Version) -> tuple[list[Change], str]:
-        """What differs from another version, by split; and the relation of rows that were added, removed or changed,
-        which has what happened, the split, and the row's key."""
+        """Return the changes from another version by split, and the name of a relation of changed rows. The relation
+        has the kind of change, the split, and the row's key."""
         relation = f"changes {old.name} {table}"
         with self._lock:
-            counts = diff_table(self._db, self.tables[table], old, self.version)
-            rows = "SELECT what, split, * EXCLUDE (what, split) FROM changes WHERE what <> 'same'"
-            self._db.execute(f"CREATE OR REPLACE TABLE {quoted(relation)} AS {rows}")
-            self._note(relation, ("what", "split", *key_of(self.tables[table])))
-        return counts, relation
+            if relation not in self._compared:
+                counts = diff_table(self._db, self.tables[table], old, self.version)
+                rows = "SELECT what, split, * EXCLUDE (what, split) FROM changes WHERE what <> 'same'"
+                self._db.execute(f"CREATE TABLE {quoted(relation)} AS {rows}")
+                self._note(relation, ("what", "split", *key_of(self.tables[table])))
+                self._compared[relation] = table, old, counts
+        return self._compared[relation][2], relation
+
+    def compared(self, relation: str) -> tuple[str, Version] | None:
+        """Return the table and the other version of a relation of `compare`."""
+        return self._compared[relation][:2] if relation in self._compared else None
 
     def both(self, table: str, old: Version, key: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """A row as the other version has it, and as this one does; empty where there is none, or no key."""
+        """Return a row in the other version and in this one; empty without the row or a key."""
         return self._row(table, old, key), self._row(table, self.version, key)
 
     def _row(self, table: str, version: Version, key: Mapping[str, Any]) -> dict[str, Any]:
         if table not in version.manifest.rows or not self.tables[table].key:
             return {}
-        wanted = {f"key{place}": key[name] for place, name in enumerate(self.tables[table].key)}
-        same = " AND ".join(f"{quoted(name)} IS NOT DISTINCT FROM $key{place}"
-                            for place, name in enumerate(self.tables[table].key))  # fmt: skip
-        files = [str(path) for path in version.files(table)]
-        asked = f"SELECT * FROM read_parquet($files, hive_partitioning = false) WHERE {same} LIMIT 1"
+        keys = self.tables[table].key
+        files = ", ".join(map(literal, version.files(table)))
+        asked = f"SELECT * FROM read_parquet([{files}], hive_partitioning = false) WHERE {_same(keys)} LIMIT 1"
         with self._lock:
-            cursor = self._db.execute(asked, {"files": files, **wanted})
+            cursor = self._db.execute(asked, [key[name] for name in keys])
             names = [column[0] for column in cursor.description or ()]
             rows = cursor.fetchall()
         shown = set(self.columns(f"rows {table}"))
         return {name: value for name, value in zip(names, rows[0] if rows else (), strict=bool(rows)) if name in shown}
 
     def clips_of(self, table: str, row: Mapping[str, Any]) -> list[tuple[str, str]]:
-        """The clips and images that a row names, itself or by a row of another table: column and SHA-256 of each."""
+        """Return column and SHA-256 of clips and images named by a row, directly or through a row of another table."""
         found = [(name, row.get(name)) for name in _clip_columns(self.tables[table])]
         for column, target in links_of([*self.tables.values()], self.tables[table]):
             names = [name for name in _clip_columns(target) if name in self.columns(f"rows {target.name}")]
@@ -143,7 +158,7 @@ class Shelf:
         return [(name, sha256) for sha256, name in reversed(first.items())]
 
     def embedded(self, sha256: str) -> tuple[str, bytes] | None:
-        """Name and bytes of a clip or image that a table of the version holds, if it is still that file."""
+        """Return name and bytes of a clip or image held by a table of the version, if its hash still fits."""
         for table in self.tables.values():
             for column in table.embedded:
                 for name in _clip_columns(table):
@@ -161,8 +176,13 @@ def _clip_columns(table: Table) -> list[str]:
     return [ref.column for ref in table.refs if ref.kind == "clip" and table.name != REJECTS.name]
 
 
+def _same(columns: Sequence[str]) -> str:
+    """Return the condition that columns equal parameters in the same order."""
+    return " AND ".join(f"{quoted(name)} IS NOT DISTINCT FROM ${place}" for place, name in enumerate(columns, 1))
+
+
 def _checked(columns: Sequence[str], name: str) -> str:
-    """A column as an SQL identifier."""
+    """Return a column as an SQL identifier."""
     if name not in columns:
         raise InputError(f"expected a column ({', '.join(columns)}), found '{name}'")
     return quoted(name)

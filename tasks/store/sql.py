@@ -1,4 +1,4 @@
-"""The DuckDB queries, one statement a file; each begins with a comment that states the grain of its result."""
+"""Load and run the DuckDB queries, one statement a file; a leading comment states the grain of the result."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from earmark.schemas.tables import R
 from earmark.tasks.store.parquet import row_schema, to_table
 
 MEMORY_LIMIT = "2500MB"  # leaves room for Arrow and the interpreter below 4 GiB
-MOST_THREADS = 20  # DuckDB asks for 125 MB each; its reader of JSON takes 32 MiB of them before it has read a line
+MOST_THREADS = 20  # DuckDB asks for 125 MB each; its JSON reader takes 32 MiB of them at its start
 
 
 @cache
 def query(name: str) -> str:
-    """The text of a query, which lies beside the code that runs it.
+    """Return the text of a query from the folder of its code.
 
     Args:
-        name: `mos_preferences/ratings` is `tasks/mos_preferences/ratings.sql`; where there is no such room, the first
-            part is an installed package, whose file it is.
+        name: `mos_preferences/ratings` is `tasks/mos_preferences/ratings.sql`; without such a room, the first
+            part names an installed package containing the file.
     """
     ours = resources.files("earmark.tasks").joinpath(f"{name}.sql")
     package, _, below = name.partition("/")
@@ -33,10 +34,8 @@ def query(name: str) -> str:
 
 
 def connect(spill: Path) -> duckdb.DuckDBPyConnection:
-    """An in-memory DuckDB that spills into the given folder rather than grow past `MEMORY_LIMIT`.
-
-    On a machine of many cores it uses `MOST_THREADS` of them: with more, what they take each would exceed the limit.
-    """
+    """Return an in-memory DuckDB, spilling into `spill` beyond `MEMORY_LIMIT`. On a machine of many cores it uses
+    `MOST_THREADS` of them: the memory for more would exceed the limit."""
     connection = duckdb.connect(
         config={
             "memory_limit": MEMORY_LIMIT,
@@ -51,28 +50,26 @@ def connect(spill: Path) -> duckdb.DuckDBPyConnection:
 
 
 def exactly(path: Path) -> str:
-    """A path of someone's own by which DuckDB's readers find that file alone: they take `*`, `?` and `[` for patterns.
-
-    A store's path holds none of these.
-    """
+    """Return a user's path for DuckDB's readers with `*`, `?` and `[` escaped, since they take them for patterns. A
+    store's path holds none of these."""
     return glob.escape(str(path))
 
 
 def quoted(name: str) -> str:
-    """A name as an SQL identifier."""
+    """Return a name as an SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def literal(path: Path | str) -> str:
-    """A path as an SQL string, for the statements that take no parameters."""
+    """Return a path as an SQL string, for statements without parameters."""
     return "'" + str(path).replace("'", "''") + "'"
 
 
 def view_parquet(
     connection: duckdb.DuckDBPyConnection, name: str, files: Sequence[Path], empty: pa.Schema | None = None
 ) -> None:
-    """Make a view of Parquet files; `empty` are its columns if there are none. Those that files of an earlier release
-    lack are null."""
+    """Create a view of Parquet files. `empty` has its columns without files; columns missing from files of an earlier
+    release are null."""
     if files:
         names, later = ", ".join(map(literal, files)), ""
         known = pq.read_schema(files[0]).names if empty else ()
@@ -87,14 +84,29 @@ def view_parquet(
 
 
 def create_table(connection: duckdb.DuckDBPyConnection, name: str, columns: str, rows: Sequence[Sequence[Any]]) -> None:
-    """Make a table of a few rows, or replace it; its columns as `row_schema` reads them."""
+    """Create or replace a table of a few rows; `columns` are in `row_schema`'s notation."""
     connection.register("given", to_table(row_schema(columns), rows))
     connection.execute(f"CREATE OR REPLACE TABLE {name} AS FROM given")
     connection.unregister("given")
 
 
+def rows_of(
+    connection: duckdb.DuckDBPyConnection, row: type[R], sql: str, params: Mapping[str, object] | None = None
+) -> list[R]:
+    """Return the rows of a query as rows of a type.
+
+    Raises:
+        TypeError: the query's columns are not the type's keys.
+    """
+    table = connection.sql(sql, params=dict(params or {})).to_arrow_table()
+    if set(table.schema.names) != set(row.__annotations__):
+        raise TypeError(f"{row.__name__}: expected columns {sorted(row.__annotations__)}, found {table.schema.names}")
+    rows: list[R] = table.to_pylist()
+    return rows
+
+
 def by_split(
     connection: duckdb.DuckDBPyConnection, sql: str, params: Mapping[str, object] | None = None, batch: int = 100_000
 ) -> Callable[[str], pa.RecordBatchReader]:
-    """The rows of a split, for `Stage.write_splits`; the query gets `$split` beside its other parameters."""
+    """Return a function from split to its rows, for `Stage.write_splits`; the query gets `$split` beside `params`."""
     return lambda split: connection.sql(sql, params={**(params or {}), "split": split}).to_arrow_reader(batch)

@@ -1,4 +1,4 @@
-"""Where a build works before its version exists: one locked folder a build key, resumable step by step."""
+"""Stage a build before its version exists: a locked folder for each build key, resumable step by step."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from earmark.schemas.errors import StoreError
 from earmark.schemas.files import private_folder
 from earmark.schemas.reasons import check_reasons
-from earmark.schemas.tables import REJECTS, SPLITS, THINGS, Table
+from earmark.schemas.tables import REJECTS, SPLITS, THINGS, R, Table
 from earmark.tasks.store.files import replacing, write_text
 from earmark.tasks.store.manifest import Step
 from earmark.tasks.store.parquet import write_shards
@@ -27,51 +29,53 @@ from earmark.tasks.store.versions import Store
 
 STAGING = ".staging"
 LOCK = ".lock"
-SPILL = "spill"  # folder below `work` for rows that do not fit in memory
+SPILL = "spill"  # folder below `work` for rows exceeding the memory
 DOOMED = ".swept"
+SplitFiles: TypeAlias = dict[str, list[Path]]  # Parquet files of a table, by split
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A build under way. Small and picklable: workers in other processes share it through the disk."""
+    """A build in progress. Small and picklable: workers in other processes share it through the disk."""
 
-    store: Store  # where the version will be committed
-    corpus: str  # the corpus that is built
-    build_key: str  # what the version is made from
+    store: Store  # the store to commit to
+    corpus: str  # the built corpus
+    build_key: str  # digest of everything the version is made from
     folder: Path  # `<store>/<corpus>/.staging/<first digits of the build key>`
-    forecast: Any = None  # what counts the requests of a dry run, which asks nothing; None in a build
+    forecast: Any = None  # counter of a dry run's requests, none of them sent; None in a build
+    part: str = "version"  # folder below `folder` with the future version; a redaction has its own
 
     @property
     def work(self) -> Path:
-        """Intermediate files; they never become part of the version."""
+        """Return the folder of intermediate files; they never become part of the version."""
         return self.folder / "work"
 
     @property
     def version(self) -> Path:
-        """The folder that the commit renames to `vN`."""
-        return self.folder / "version"
+        """Return the folder renamed to `vN` by the commit."""
+        return self.folder / self.part
 
     def record(self, step: Step) -> Step:
-        """Note that a step is finished; its files must be complete. A step is recorded last, so a kill repeats it."""
+        """Record a finished step, after its files are complete; a step killed before is repeated."""
         write_text(self.folder / "steps" / f"{step.name}.json", step.model_dump_json(indent=1) + "\n")
         return step
 
     def output(self, name: str) -> str | None:
-        """What a step returned in an earlier, interrupted run of this build, as JSON; None if it did not end."""
+        """Return a step's result from an interrupted run of this build, as JSON; None if it did not end."""
         path = self.folder / "steps" / f"{name}.output"
         return path.read_text("utf-8") if path.is_file() else None
 
     def keep_output(self, name: str, text: str) -> None:
-        """Note what a step returned; written last, so a kill repeats the step."""
+        """Save a step's result, as its last act; a step killed before is repeated."""
         write_text(self.folder / "steps" / f"{name}.output", text)
 
     def steps(self) -> list[Step]:
-        """All recorded steps, in the order of the story."""
+        """Return all recorded steps, in order of place and name."""
         steps = [Step.model_validate_json(path.read_bytes()) for path in (self.folder / "steps").glob("*.json")]
         return sorted(steps, key=lambda step: (step.place, step.name))
 
     def write(self, table: Table, split: str, batches: Iterable[pa.RecordBatch | pa.Table]) -> int:
-        """Write one split of a published table, replacing what an interrupted run left of it.
+        """Write one split of a published table, replacing remains of an interrupted run.
 
         Returns:
             The number of rows.
@@ -79,16 +83,7 @@ class Stage:
         folder = self.version / table.name
         for stale in [*folder.glob(f"{split}-*"), *folder.glob(f".{split}-*")]:
             stale.unlink()
-        count = 0
-
-        def counted() -> Iterator[pa.RecordBatch | pa.Table]:
-            nonlocal count
-            for batch in batches:
-                count += batch.num_rows
-                yield batch
-
-        write_shards(folder, table, split, counted())
-        return count
+        return sum(pq.read_metadata(path).num_rows for path in write_shards(folder, table, split, batches))
 
     def write_splits(
         self,
@@ -96,7 +91,7 @@ class Stage:
         rows: Callable[[str], Iterable[pa.RecordBatch | pa.Table]],
         splits: Iterable[str] = SPLITS,
     ) -> int:
-        """Write a published table, split by split (`rows` gives those of one); splits without rows have no file.
+        """Write a published table split by split with the rows of `rows(split)`; remove files of empty splits.
 
         Returns:
             The number of rows.
@@ -106,9 +101,7 @@ class Stage:
         return count
 
     def drop_empty_splits(self, table: Table) -> None:
-        """Remove the files of splits without rows; one stays if none has any, unless the table is optional."""
-        import pyarrow.parquet as pq
-
+        """Remove the files of splits without rows; if all are empty, keep a file unless the table is optional."""
         paths = sorted(
             (self.version / table.name).glob("*.parquet"), key=lambda path: not path.name.startswith("train-")
         )
@@ -120,20 +113,17 @@ class Stage:
             folder.rmdir()
 
     def write_rejects(self, step: str, rows: pa.Table, entered: Mapping[str, int] | None = None) -> None:
-        """Keep a step's rejects for the version's `rejects` table.
+        """Save a step's rejects for the version's `rejects` table.
 
         Args:
             rows: its rejects, in the order of `schemas.tables.REJECTS`; the column `made_from` may be missing or hold
-                nulls where a reject is about nothing but its source and item, which the commit adds.
-            entered: where the step reads or indexes inputs, how many items came in by source, or by file as the
-                rejects name it: `most_rejected` holds its faults against them.
+                nulls for rejects about nothing but their source and item, added by the commit.
+            entered: for steps reading or indexing inputs, numbers of entered items by source, or by file as named in
+                the rejects: `most_rejected` is a share of them.
 
         Raises:
             LookupError: a reason is not declared in `schemas/reasons.py`.
         """
-        import pyarrow.compute as pc
-        import pyarrow.parquet as pq
-
         names = REJECTS.schema.names
         rows = rows.rename_columns(names[: rows.num_columns])
         if "made_from" not in rows.column_names:
@@ -147,40 +137,43 @@ class Stage:
             pq.write_table(rows.cast(REJECTS.schema), path, compression="zstd")
 
     def entered(self) -> dict[str, dict[str, int]]:
-        """What `write_rejects` was told of the items that came in, by step."""
+        """Return the numbers of entered items saved by `write_rejects`, by step."""
         return {path.stem: json.loads(path.read_bytes()) for path in sorted((self.work / "entered").glob("*.json"))}
 
     def rejects(self, step: str = "*") -> list[Path]:
-        """The files of a step's rejects, or of all steps."""
+        """Return the files of a step's rejects, or of all steps."""
         return sorted((self.work / "rejects").glob(f"{step}.parquet"))
 
-    def tables(self) -> dict[str, dict[str, list[Path]]]:
-        """The written Parquet files by table and split."""
-        found: dict[str, dict[str, list[Path]]] = {}
+    def tables(self) -> dict[str, SplitFiles]:
+        """Return the written Parquet files by table and split."""
+        found: dict[str, SplitFiles] = {}
         for path in sorted(self.version.glob("*/*-of-*.parquet")):
             split = path.name.rsplit("-", 3)[0]
             found.setdefault(path.parent.name, {}).setdefault(split, []).append(path)
         return found
 
+    def split_files(self, table: Table) -> SplitFiles:
+        """Return the written Parquet files of one table by split; none for a missing table."""
+        return self.tables().get(table.name, {})
+
     def files(self, table: str) -> list[Path]:
-        """The written Parquet files of one table, split by split; none if there is no such table."""
+        """Return the written Parquet files of one table, split by split; none for a missing table."""
         return [path for paths in self.tables().get(table, {}).values() for path in paths]
 
-    def rows(self, table: str, columns: list[str] | None = None) -> list[dict[str, Any]]:
-        """What was written of one table."""
-        import pyarrow.parquet as pq
-
-        return [row for path in self.files(table) for row in pq.ParquetFile(path).read(columns).to_pylist()]
+    def rows(self, table: Table[R] | str, columns: list[str] | None = None) -> list[R]:
+        """Return the written rows of one table; plug-ins may give its name."""
+        name = table if isinstance(table, str) else table.name
+        return [row for path in self.files(name) for row in pq.ParquetFile(path).read(columns).to_pylist()]
 
 
 @contextmanager
 def staging(
     store: Store, corpus: str, build_key: str, *, wait: bool = True, say: Callable[[str], None]
 ) -> Iterator[Stage]:
-    """Hold a corpus's lock and give its staging folder; sweep away what earlier, killed builds left.
+    """Lock a corpus and yield its staging folder, after removing remains of killed builds.
 
     Args:
-        build_key: finished steps of an interrupted build with the same key are found again.
+        build_key: a build with the same key resumes after its finished steps.
         wait: wait for another build of this corpus to end, or refuse at once.
 
     Raises:
@@ -194,19 +187,17 @@ def staging(
     with locked(parent / LOCK, f"build of {corpus}", wait, say):
         folder = parent / STAGING / build_key[:16]
         sweep(store, corpus, keep=folder)
-        private_folder(folder.parent)  # texts as they were read, with names that the version hides
+        private_folder(folder.parent)  # original texts, with names hidden in the version
         for part in ("work", "steps", "version"):
             (folder / part).mkdir(parents=True, exist_ok=True)
         yield Stage(store, corpus, build_key, folder)
         if folder.is_dir() and not any((folder / "steps").iterdir()):
-            sweep(store, corpus, keep=None)  # nothing was done: another build had made the version meanwhile
+            sweep(store, corpus, keep=None)  # nothing was done: another build made the version first
 
 
 def sweep(store: Store, corpus: str, keep: Path | None) -> None:
-    """Remove staging folders other than `keep`, and in it what a kill left: half-written files, rows that DuckDB spilt.
-
-    The caller holds the corpus's lock.
-    """
+    """Remove staging folders other than `keep`, and remains of a kill in it: half-written files, spilled rows. The
+    caller holds the corpus's lock."""
     staging_folder = store.folder(corpus) / STAGING
     if not staging_folder.is_dir():
         return
@@ -216,14 +207,14 @@ def sweep(store: Store, corpus: str, keep: Path | None) -> None:
     if keep is not None:
         for leftover in keep.rglob(".*.tmp"):
             leftover.unlink()
-        if (spilt := keep / "work" / SPILL).is_dir():  # rows as they were read: names too, where a corpus hides them
+        if (spilt := keep / "work" / SPILL).is_dir():  # original rows, with names even in corpora hiding them
             shutil.rmtree(spilt)
     if not any(staging_folder.iterdir()):
         staging_folder.rmdir()
 
 
 def discard(folder: Path) -> None:
-    """Remove a staging folder. It loses its name first, so a kill midway leaves nothing that could be resumed."""
+    """Rename a staging folder, then remove it, so that a kill midway leaves nothing resumable."""
     doomed = folder if folder.suffix == DOOMED else folder.with_suffix(DOOMED)
     if doomed != folder:
         if doomed.exists():
@@ -233,7 +224,7 @@ def discard(folder: Path) -> None:
 
 
 def sweep_if_idle(store: Store, corpus: str) -> None:
-    """Remove what a killed build left, unless another build is at work."""
+    """Remove the remains of a killed build, unless another build is running."""
     lock = store.folder(corpus) / LOCK
     if not lock.exists():
         return
@@ -244,7 +235,7 @@ def sweep_if_idle(store: Store, corpus: str) -> None:
 
 @contextmanager
 def locked(path: Path, work: str, wait: bool, say: Callable[[str], None]) -> Iterator[None]:
-    """An exclusive lock that the operating system releases when the process ends, however it ends."""
+    """Hold an exclusive lock; the operating system releases it however the process ends."""
     with path.open("a+") as file:
         told = False
         while not _try_lock(file.fileno()):
@@ -276,4 +267,4 @@ def _holder(path: Path) -> str:
     try:
         return f"process {json.loads(path.read_text())['pid']}"
     except (ValueError, KeyError):
-        return "process unknown"  # the holder has the lock but has not yet written its number
+        return "process unknown"  # the holder has locked the file, but not yet written its number

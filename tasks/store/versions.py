@@ -1,151 +1,176 @@
-"""A store is a folder of corpora; a corpus is a folder of immutable versions `v1`, `v2`, …"""
+"""Find, read and verify versions: a store has a folder for each corpus, with immutable versions `v1`, `v2`, …"""
 
 from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from earmark.schemas.errors import StoreError
-from earmark.schemas.places import require_below_roots
-from earmark.tasks.store.files import sha256_file, write_text
+from earmark.schemas.places import CORPUS, VERSION, require_below_roots
+from earmark.tasks.store.files import no_link, sha256_file, write_text
 from earmark.tasks.store.manifest import MANIFEST as MANIFEST
-from earmark.tasks.store.manifest import Manifest, read_manifest
+from earmark.tasks.store.manifest import FileEntry, Manifest, Parent, read_manifest
 from earmark.tasks.store.remote import Remote, open_remote, remote_of
 from earmark.tasks.store.withdrawals import bring_withdrawals, withdrawal_against
 
 DEFAULT_STORE = Path("data/store")
-_VERSION = re.compile(r"^v([1-9][0-9]*)$")
-_SPEC = re.compile(r"^(?P<corpus>[a-z0-9][a-z0-9-]*)(@(?P<version>v[1-9][0-9]*))?$")
+_SPEC = re.compile(rf"(?P<corpus>{CORPUS.pattern})(@(?P<version>{VERSION.pattern}))?")
 
 
 @dataclass(frozen=True)
 class Version:
-    """One committed version."""
+    """A committed version."""
 
     corpus: str  # the corpus's name
     folder: Path  # `<store>/<corpus>/vN`
 
     @property
     def name(self) -> str:
-        """`v3`, for example."""
+        """Return the version's name, such as `v3`."""
         return self.folder.name
 
     @property
     def number(self) -> int:
-        """3 for `v3`."""
+        """Return the version's number, such as 3 for `v3`."""
         return int(self.name[1:])
 
     @cached_property
     def manifest(self) -> Manifest:
-        """The version's manifest, read once."""
+        """Return the version's manifest, read once."""
         return read_manifest(self.folder / MANIFEST)
 
+    def as_parent(self) -> Parent:
+        """Return the version as a parent of others."""
+        return Parent(corpus=self.corpus, version=self.name, digest=self.manifest.digest())
+
     def files(self, table: str, split: str | None = None) -> list[Path]:
-        """The Parquet files of a table or of one of its splits, in reading order.
+        """Return the Parquet files of a table or of a split of it, in reading order.
 
         Raises:
-            StoreError: the version has no such table or split.
+            StoreError: the table or split does not exist in the version.
         """
         entries = self.manifest.entries(table, split)
         if not entries:
             known = ", ".join(sorted(self.manifest.rows))
             raise StoreError(f"{self.corpus} {self.name} has no table '{table}' with split '{split}'; tables: {known}")
-        return [self.folder / entry.path for entry in entries]
+        return [self.path(entry) for entry in entries]
+
+    def path(self, entry: FileEntry) -> Path:
+        """Return the path of a file of the version.
+
+        Raises:
+            StoreError: a part of the path is a link.
+        """
+        return no_link(self.folder, entry.path)
 
     def table_files(self) -> dict[str, dict[str, list[Path]]]:
-        """The Parquet files of every table by split, in reading order."""
+        """Return the Parquet files of all tables by split, in reading order."""
         rows = self.manifest.rows
         return {table: {split: self.files(table, split) for split in splits} for table, splits in rows.items()}
 
 
 @dataclass(frozen=True)
 class Store:
-    """A folder that holds corpora, the annotation ledger, the media index and the run records."""
+    """A folder of corpora, the annotation ledger, the media index and the run records."""
 
     root: Path  # the folder
-    remote: Remote | None = None  # the object store whose copy it is; None for a store of its own
+    remote: Remote | None = None  # the object store behind this copy; None for a local store
+    looked: Any = field(default=None, compare=False)  # of a dry run: results of clips, from `tasks/pipeline/scratch.py`
 
     @property
     def address(self) -> str:
-        """How messages name the store: its folder, or its URL."""
+        """Return the store's name in messages: its folder, or its URL."""
         return self.remote.url if self.remote else str(self.root)
 
     def absolute(self) -> Store:
-        """The same store, for processes that work in another folder."""
+        """Return the same store with an absolute path, for processes in another folder."""
         return replace(self, root=self.root.absolute())
 
     def refresh(self, corpus: str | None = None) -> None:
-        """Bring what was withdrawn and the manifests of an object store's versions here, of one corpus or all.
-
-        The versions' files come later. What is no longer there is no version here either.
-        """
+        """Download withdrawals and manifests of an object store, for one corpus or all, and hide versions gone there.
+        Other files are downloaded on demand."""
         if self.remote is None:
             return
         bring_withdrawals(self.root, self.remote)
-        there = self.remote.committed(corpus or "*")
+        there = self.remote.committed(corpus)
         for copy in [version for name in ([corpus] if corpus else self.corpora()) for version in self.versions(name)]:
-            if (copy.corpus, copy.name) not in there:
-                (copy.folder / MANIFEST).unlink(missing_ok=True)
+            if (copy.corpus, copy.name) not in there:  # renamed only: reading a store removes nothing
+                with suppress(FileNotFoundError):  # another process was first
+                    (copy.folder / MANIFEST).rename(self.folder(copy.corpus) / f"{copy.name}.gone")
         for name, version in there:
             if not (path := self.folder(name) / version / MANIFEST).is_file():
                 write_text(path, self.remote.read_manifest(name, version).to_json())
 
     def fetch(self, version: Version, *, tables_only: bool = False) -> Version:
-        """Bring a version's files here, or only its tables', if the store is an object store's copy; the version."""
+        """Download a version's files, or only its tables', if the store is a copy; return the version."""
         if self.remote is not None:
             entries = [entry for entry in version.manifest.files if entry.table or not tables_only]
             self.remote.fetch(version.manifest, version.folder, entries)
         return version
 
     def corpora(self) -> list[str]:
-        """Names of the corpora that have at least one version."""
+        """Return the names of corpora with at least one version."""
         if not self.root.is_dir():
             return []
         return sorted(entry.name for entry in self.root.iterdir() if entry.is_dir() and self.versions(entry.name))
 
     def folder(self, corpus: str) -> Path:
-        """Where a corpus's versions lie."""
+        """Return the folder of a corpus's versions."""
         return self.root / corpus
 
     def versions(self, corpus: str) -> list[Version]:
-        """The committed versions, oldest first. A folder without a manifest is none."""
+        """Return the committed versions, oldest first, ignoring folders without a manifest."""
         folder = self.folder(corpus)
         if not folder.is_dir():
             return []
-        found = [entry for entry in folder.iterdir() if _VERSION.match(entry.name) and (entry / MANIFEST).is_file()]
+        found = [entry for entry in folder.iterdir() if VERSION.fullmatch(entry.name) and (entry / MANIFEST).is_file()]
         return sorted((Version(corpus, entry) for entry in found), key=lambda version: version.number)
 
     def latest(self, corpus: str) -> Version | None:
-        """The newest version, or None where there is none yet."""
+        """Return the newest version, or None."""
         versions = self.versions(corpus)
         return versions[-1] if versions else None
 
-    def next_name(self, corpus: str, claimant: str) -> str:
-        """The name of the next version: past every `vN` folder, even one that lost its manifest to a broken copy."""
-        if self.remote is not None:
-            return self.remote.claim(corpus, claimant)
-        folder = self.folder(corpus)
-        taken = [int(match[1]) for entry in folder.iterdir() if (match := _VERSION.match(entry.name))]
-        return f"v{max(taken, default=0) + 1}"
+    def newest(self, corpus: str) -> Version | None:
+        """Return the newest version, or None; of an object store, refreshed and downloaded."""
+        self.refresh(corpus)
+        latest = self.latest(corpus)
+        return self.fetch(latest) if latest else None
+
+    def claim(self, corpus: str, claimant: str, before: Version | None) -> str | None:
+        """Claim the name of the version after `before`, after all `vN` folders, even those without a manifest after a
+        broken copy. Return None if another machine has committed a version since; its tables may be the same."""
+        if self.remote is None:
+            taken = [int(entry.name[1:]) for entry in self.folder(corpus).iterdir() if VERSION.fullmatch(entry.name)]
+            return f"v{max(taken, default=0) + 1}"
+        name, number = self.remote.claim(corpus, claimant), before.number if before else 0
+        if name != f"v{number + 1}":
+            self.refresh(corpus)
+            latest = self.latest(corpus)
+            if latest is not None and latest.number > number:
+                return None
+        return name
 
     def with_key(self, corpus: str, build_key: str) -> Version | None:
-        """The newest version that was built from the same inputs, config, prompts, schemas and code, or whose tables
-        came out of them again, and that holds nothing that was withdrawn."""
+        """Return the newest version with this build key (its own, or of a build with equal tables) and nothing
+        withdrawn."""
         for version in reversed(self.versions(corpus)):
             if build_key in self.keys(version) and not withdrawal_against(self.root, version.manifest):
                 return version
         return None
 
     def keys(self, version: Version) -> set[str]:
-        """The build keys that a version answers for: its own, and those of later builds with the same tables."""
+        """Return a version's build keys: its own, and keys of later builds with the same tables."""
         beside = self._keys_of(version)
         return {version.manifest.build_key, *(beside.read_text("utf-8").split() if beside.is_file() else ())}
 
     def remember_key(self, version: Version, build_key: str) -> None:
-        """Note beside a version, on this machine, that a build with this key made the same tables."""
+        """Save beside a version, on this machine only, the key of another build of the same tables."""
         if build_key not in (keys := self.keys(version)):
             write_text(self._keys_of(version), "".join(f"{key}\n" for key in sorted({*keys, build_key})))
 
@@ -153,14 +178,16 @@ class Store:
         return self.folder(version.corpus) / f"{version.name}.keys"
 
     def find(self, spec: str) -> Version:
-        """The version that `CORPUS` (its newest) or `CORPUS@vN` names.
+        """Return the version named by `CORPUS` (its newest) or `CORPUS@vN`.
 
         Raises:
-            StoreError: the words do not name a version, or there is no such version.
+            StoreError: `spec` is malformed, or the version does not exist.
         """
-        match = _SPEC.match(spec)
+        match = _SPEC.fullmatch(spec)
         if match is None:
-            raise StoreError(f"expected CORPUS or CORPUS@vN, found '{spec}'")
+            name, _, number = spec.partition("@")
+            hint = f"; versions are named v1, v2, …: {name}@v{number}" if number.isdecimal() else ""
+            raise StoreError(f"expected CORPUS or CORPUS@vN, found '{spec}'{hint}")
         versions = self.versions(match["corpus"])
         if not versions:
             known = ", ".join(self.corpora()) or "none; build one first"
@@ -176,12 +203,11 @@ class Store:
 
 
 def open_store(where: str | None) -> Store:
-    """The store that `--store`, else `EARMARK_STORE`, else `data/store` names.
+    """Return the store named by `--store`, else `EARMARK_STORE`, else `data/store`.
 
     Raises:
         StoreError: the name is a URL of an unsupported kind or cannot be reached, or an existing file.
-        ConfigError: it lies outside `EARMARK_ROOTS`, and is not `EARMARK_STORE`.
-        MissingExtraError: an object store without the extra `scale`.
+        ConfigError: the store is outside `EARMARK_ROOTS`, and is not `EARMARK_STORE`.
     """
     written = where or os.environ.get("EARMARK_STORE") or str(DEFAULT_STORE)
     written = written.removeprefix("file://")
@@ -197,13 +223,13 @@ def open_store(where: str | None) -> Store:
     if root.exists() and not root.is_dir():
         raise StoreError(f"store: expected a folder, found a file: {root}")
     store = Store(root, remote_of(root))
-    _require_allowed(store.address)  # a copy is where its URL is
+    _require_allowed(store.address)  # the URL of a copy decides, not its folder
     store.refresh()
     return store
 
 
 def _require_allowed(address: str) -> None:
-    """The store of the environment may lie anywhere, others below the environment's roots."""
+    """Refuse a store outside the environment's roots, except `EARMARK_STORE` itself."""
     own = os.environ.get("EARMARK_STORE")
     if own is None or _absolute(address) != _absolute(own.removeprefix("file://")):
         require_below_roots("store", address)
@@ -214,7 +240,7 @@ def _absolute(address: str) -> str:
 
 
 def manifest_fault(version: Version) -> str | None:
-    """What is wrong with a version's manifest itself, one line: not whole, or another version's; None if nothing is."""
+    """Return a line on a manifest either damaged or of another version; None for a sound one."""
     try:
         manifest = version.manifest
     except StoreError as error:
@@ -228,15 +254,19 @@ def manifest_fault(version: Version) -> str | None:
 
 
 def verify(version: Version) -> list[str]:
-    """Compare every file of a version with its manifest; of an object store, those of the copy.
+    """Compare all files of a version with its manifest; for an object store, the files of the copy.
 
     Returns:
-        One line for each file that is missing, changed, or not named in the manifest; empty if all is well.
+        A line for each file missing, changed, or absent from the manifest; empty if all are as recorded.
     """
     fault = manifest_fault(version)
     faults = [fault] if fault else []
     for entry in version.manifest.files:
-        path = version.folder / entry.path
+        try:
+            path = version.path(entry)
+        except StoreError as error:
+            faults.append(str(error))
+            continue
         if not path.is_file():
             faults.append(f"{entry.path}: missing")
         elif path.stat().st_size != entry.bytes:

@@ -1,1 +1,1 @@
-"""What texts hold that leads to a person, or opens a door: one set of rules for all that scrubs or searches."""
+"""Find personal data and secrets in texts, by a single set of rules for scrubbing and searching."""

@@ -1,4 +1,4 @@
-"""Addresses on the network: e-mail, also spelled out; links and hosts; IP."""
+"""Find network addresses: e-mail, also spelled out; links and hosts; IP."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PLAIN_MAIL = re.compile(
 )
 _PICTURES = ("png", "jpg", "jpeg", "gif", "webp", "svg", "wav", "mp3", "flac")
 
-# Suffixes that are words or endings of files as well: "the tonic.it resolves", "score.ly". A path makes them hosts.
+# Suffixes also used as words or file endings: "the tonic.it resolves", "score.ly". A path makes them hosts.
 _WORDS = words_of(
     "ac ad ae al am an as at be bb by cc do fm go ha he hm id im in is it la li lt ma me mi mo ms mu my ne no of one "
     "or pm pn re sa se si so st tab to us vi we zip mov py sh md rs ps ly pl ai ml ad day do how like now play show "
@@ -35,15 +35,13 @@ _WORDS = words_of(
 
 @cache
 def _suffixes() -> PublicSuffixList:
-    """The public suffixes that ship with the package; nothing is downloaded."""
+    """Return the public suffixes shipped with the package; nothing is downloaded."""
     return PublicSuffixList(accept_unknown=False, only_icann=True)
 
 
 def is_host(name: str, with_path: bool = False) -> bool:
-    """Whether a dotted name is a host below a public suffix, or below one that is reserved for examples.
-
-    `with_path` is whether a path follows, which tells `bit.ly/abc` from `score.ly`.
-    """
+    """Return whether a dotted name is a host below a public suffix, or below a suffix reserved for examples.
+    `with_path` states whether a path follows; it distinguishes `bit.ly/abc` from `score.ly`."""
     labels = name.rstrip(".").split(".")
     top = labels[-1].lower()
     if len(labels) < 2 or not all(labels):
@@ -55,7 +53,7 @@ def is_host(name: str, with_path: bool = False) -> bool:
     if with_path:
         return True
     own = labels[-2]
-    # "the tonic.Music theory": a sentence that begins without a space
+    # "the tonic.Music theory": a sentence beginning without a space
     sentence = labels[-1][:1].isupper() and not labels[-1].isupper() and not own[:1].isupper()
     return len(own) > 1 and not sentence and (top not in _WORDS or (len(labels) > 2 and len(labels[-2]) > 3))
 
@@ -66,7 +64,7 @@ def _somebodys_mail(seen: Seen) -> bool:
 
 
 def _spelt_mail(seen: Seen) -> bool:
-    """ "see it at example.com" is no address, "mail anna at example.com" is one."""
+    """Return whether a spelt address is meant: "mail anna at example.com", not "see it at example.com"."""
     value = seen.value
     if _PLAIN_MAIL.fullmatch(value):
         return _somebodys_mail(seen)
@@ -83,7 +81,7 @@ def _some_host(seen: Seen) -> bool:
 
 
 def _public_address(seen: Seen) -> bool:
-    """Whether an address may be somebody's. Four small numbers are a version such as 4.1.2.0."""
+    """Return whether an address may be somebody's. Four small numbers are a version such as 4.1.2.0."""
     text = re.sub(r"(?i)\s?dot\s?|[\s\[\]()]", lambda match: "." if "dot" in match[0].lower() else "", seen.value)
     try:
         address = ipaddress.ip_address(text)
@@ -100,7 +98,7 @@ def _public_address(seen: Seen) -> bool:
 
 
 def _is_local(text: str) -> bool:
-    """Whether an address is one of a home, an office or the future: nobody's outside it."""
+    """Return whether an address is private, shared or reserved: nobody's outside its network."""
     inside = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "0.0.0.0/8", "240.0.0.0/4", "fc00::/7")
     address = ipaddress.ip_address(text)
     return any(address in net for net in map(ipaddress.ip_network, inside) if net.version == address.version)

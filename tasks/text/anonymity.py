@@ -1,4 +1,4 @@
-"""What keeps people out of the dataset: salted hashes for their ids, and texts without names, links and addresses."""
+"""Remove people from the dataset: salted hashes for their ids, and texts without names, links and addresses."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from earmark.tasks.text.personal import hint as rules_hint
 from earmark.tasks.text.rules import Rule
 
 SALT_FILE = "salt"  # in the store's own folder, never in a version
-SHORTEST_SALT = 16  # characters; ids are short, so that a guessable salt would give them away
+SHORTEST_SALT = 16  # characters; ids are short, so a guessable salt would disclose them
 NOBODY = frozenset({"", "[deleted]", "[removed]", "automoderator"})
 USER, LEFT_LINK = "[user]", "[link]"
-LEFT = {HANDLE: USER, LINK: LEFT_LINK, EMAIL: "[email]", ID: "[id]"}  # of other kinds, the kind stays
+LEFT = {HANDLE: USER, LINK: LEFT_LINK, EMAIL: "[email]", ID: "[id]"}  # other kinds become `[kind]`
 
-_HIDDEN = re.compile(f"[{HIDDEN}]")  # splits words unseen
+_HIDDEN = re.compile(f"[{HIDDEN}]")  # invisible characters, used to split words
 _ESCAPE = re.compile(r"\\([_*~.#@-])")  # Markdown's: `some\_name`
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _LINE_END = re.compile(r"[ \t]+\n")
 _IMAGE_LINK = re.compile(r"!\[[^\]\n]{0,200}\]\([^)\s]{0,2000}[^)]{0,200}\)")
 _MARKDOWN_LINK = re.compile(r"\[([^\]\n]{0,500})\]\([^)\s]{1,2000}[^)]{0,200}\)")
 _REFERENCE = re.compile(r"^[ \t]{0,3}\[[^\]\n]{1,200}\]:[ \t]*\S+.*$", re.MULTILINE)
-# A mark without which nothing changes, the pattern, what is left in its place; in this order.
+# A mark required for any change, the pattern, and its replacement; applied in this order.
 _MARKDOWN = (
     ("\\", _ESCAPE, r"\1"),
     ("![", _IMAGE_LINK, LEFT_LINK),
@@ -42,9 +42,9 @@ _MARKDOWN = (
 
 
 def salt_of(variable: str, store: Path, environment: Mapping[str, str] = os.environ) -> str:
-    """The salt of ids: the environment's, else one that the store has kept since it first needed one.
+    """Return the salt of ids: the environment's, else the store's, created at first use.
 
-    Without it nobody can tell whether a known id is in the dataset. It is in no version, manifest or log.
+    Without it nobody can check whether a known id is in the dataset. It is in no version, manifest or log.
 
     Raises:
         ConfigError: the salt in the environment is too short to keep anything secret.
@@ -62,34 +62,32 @@ def salt_of(variable: str, store: Path, environment: Mapping[str, str] = os.envi
 
 
 def salt_digest(salt: str) -> str:
-    """What a build key may know of a salt: enough to notice another one, of no use to guess it."""
+    """Return a digest of a salt for build keys: it reveals a change, but is of no use to guess the salt."""
     return hashlib.scrypt(salt.encode(), salt=b"earmark build key", n=1 << 14, r=8, p=1, dklen=8).hex()
 
 
 def key_of(salt: str, kind: str, value: str) -> str:
-    """A salted hash of an id or a name: sixteen hexadecimal digits.
-
-    `kind` (`thread`, `comment`, `author`) keeps equal ids of two kinds apart.
-    """
+    """Return a salted hash of an id or name: sixteen hexadecimal digits. `kind` (`thread`, `comment`, `author`)
+    separates equal ids of two kinds."""
     return hashlib.sha256(f"{salt}\0{kind}\0{value}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def annotator_key(salt: str, source: str, who: str) -> str:
-    """The key of a person as an export of votes names them; the same name in two sources is two people."""
+    """Return the key of a person in an export of votes; the same name in two sources gives two keys."""
     return key_of(salt, "annotator", f"{source}\0{who}")
 
 
 def hint() -> str:
-    """A pattern, for RE2 and `re`, that matches each text which `scrub` alters where no name is known."""
+    """Return a pattern for RE2 and `re`, matching every text changed by `scrub` without known names."""
     controls = "\\x00-\\x08\\x0b-\\x1f\x7f-\x9f"
     return rf"&[A-Za-z#]|[{controls}{HIDDEN}]|\\[_*~.#@-]|\]\(|\]:|[ \t]\n|^\s|\s$|{rules_hint()}"
 
 
 def scrub(text: str, names: Iterable[str] = ()) -> str:
-    """A text without what leads to a person: names, ids, mentions, links, addresses and numbers (`tasks/text`).
+    """Return a text without traces of a person: names, ids, mentions, links, addresses and numbers (`tasks/text`).
 
-    The words of a link stay, its target goes. Entities are resolved first and invisible characters dropped, so that
-    neither hides anything. Known names go wherever they stand as a whole word, whatever else they may mean.
+    The words of a link stay, its target is removed. Entities are resolved first and invisible characters dropped, so
+    that neither hides anything. Known names are removed as whole words, even with other meanings.
     """
     bare = _without_marks(text)
     folded = fold(bare)
@@ -101,7 +99,7 @@ def scrub(text: str, names: Iterable[str] = ()) -> str:
 
 
 def _without_marks(text: str) -> str:
-    """A text without entities, invisible characters, controls and Markdown's ways to hide an address."""
+    """Return a text without entities, invisible characters, controls and Markdown that may hide an address."""
     if "&" in text:
         text = html.unescape(html.unescape(text))
     if not text.isascii():
@@ -114,7 +112,7 @@ def _without_marks(text: str) -> str:
 
 
 def _names(text: str, names: Iterable[str]) -> tuple[Rule, ...]:
-    """What finds those names that may stand in a text, as it looks."""
+    """Return a rule for the known names present in a folded text, or none."""
     lower = text.lower()
     looks = {fold(name).text for name in names}
     known = sorted({name for name in looks if name and name.lower() in lower}, key=lambda name: (-len(name), name))

@@ -1,4 +1,4 @@
-"""Texts as they look: disguised letters become plain, hidden ones go, and each place leads back to the original."""
+"""Fold texts to their appearance: disguised letters become plain, hidden ones vanish, positions map to the original."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from itertools import groupby
 HIDDEN = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
 )
-_TAGS = "\U000e0000-\U000e007f"  # letters that no font shows
-_MARKS = "\u0300-\u036f"  # accents and strokes that stand over the letter before them
-# Letters of other scripts that look like Latin ones; the same place in both strings.
+_TAGS = "\U000e0000-\U000e007f"  # letters without a glyph in any font
+_MARKS = "\u0300-\u036f"  # accents and strokes on the preceding letter
+# Letters of other scripts similar to Latin ones; the same position in both strings.
 _LOOK_ALIKES = str.maketrans(
     "абвгеіїјкмноөрсѕтухԁһԛԝѵӏАВЕЅІЈКМНОРСТУХԌԜҮ" + "αβγεικνορτυχωΑΒΕΖΗΙΚΜΝΟΡΤΥΧ" + "İıɑɡɩᴀᴄᴇᴏᴜ\u1680\u2028\u2029\x85",
     "a6breiijkmhoopcstyxdhqwvlABESIJKMHOPCTYXGWY" + "aByeikvoptuxwABEZHIKMNOPTYX" + "Iiaglaceou    ",
@@ -26,27 +26,25 @@ _PLANES = ((0x80, 0xD800), (0xE000, 0x10000), (0x1D400, 0x1D800), (0x1F100, 0x1F
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """A text as it looks.
+    """A text in its folded form.
 
     Attributes:
-        starts: for each of its characters, and for its end, the place in the original; None where both are the same.
+        starts: for each of its characters, and for its end, the position in the original; None if both are equal.
     """
 
     text: str
     starts: tuple[int, ...] | None
 
     def original(self, start: int, end: int) -> tuple[int, int]:
-        """The original's span of a span of the folded text that is not empty."""
+        """Return the original's span of a non-empty span of the folded text."""
         if self.starts is None:
             return start, end
         return self.starts[start], max(self.starts[end], self.starts[end - 1] + 1)
 
 
 def fold(text: str) -> Folded:
-    """Compatible and look-alike characters as ASCII (NFKC, then a map), hidden ones and loose accents gone.
-
-    What has no ASCII form stays, so that words of other scripts keep their places.
-    """
+    """Return a text with compatible and look-alike characters as ASCII (NFKC, then a map), without hidden ones and
+    loose accents. Characters without an ASCII form stay, so that words of other scripts keep their positions."""
     if text.isascii():
         return Folded(text, None)
     parts: list[str] = []
@@ -66,7 +64,7 @@ def fold(text: str) -> Folded:
 
 @cache
 def disguises() -> str:
-    """The inside of a character class, for `re` and RE2: all that `fold` alters."""
+    """Return the inside of a character class, for `re` and RE2, with all characters changed by `fold`."""
     return HIDDEN + _TAGS + _MARKS + "".join(_ranges(_disguised()))
 
 
@@ -76,7 +74,7 @@ def _altered() -> re.Pattern[str]:
 
 
 def _plain(char: str) -> str:
-    """One character, or a letter with its accents, as ASCII; itself where it has no such form."""
+    """Return a character, or a letter with its accents, as ASCII; itself without such a form."""
     whole = unicodedata.normalize("NFKC", char)
     if len(whole) > 1:
         whole = re.sub(f"[{_MARKS}]", "", whole)
@@ -95,7 +93,7 @@ def _disguised() -> Iterator[int]:
 
 
 def _ranges(codes: Iterable[int]) -> Iterator[str]:
-    """Runs of codes as `a-z`."""
+    """Yield runs of codes as `a-z`."""
     for _, numbered in groupby(enumerate(codes), key=lambda pair: pair[1] - pair[0]):
         run = [chr(code) for _, code in numbered]
         yield run[0] if len(run) == 1 else f"{run[0]}-{run[-1]}"

@@ -1,4 +1,4 @@
-"""Keys, tokens and passwords."""
+"""Find keys, tokens and passwords."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from earmark.tasks.text.rules import DIGITS, Rule, Seen, words_of
 
 
 def _mixed(seen: Seen) -> bool:
-    """Whether a word has letters and digits, as made-up keys have and words do not."""
+    """Return whether a word has letters and digits, like generated keys and unlike words."""
     return any(c.isdigit() for c in seen.value) and any(c.isalpha() for c in seen.value)
 
 

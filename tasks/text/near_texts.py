@@ -1,6 +1,5 @@
-"""Texts that say nearly what another says, found over a whole corpus by prefix filtering, which misses none (Chaudhuri
-et al. 2006; Bayardo et al. 2007).
-"""
+"""Find near-duplicate texts in a whole corpus by prefix filtering, without misses (Chaudhuri et al. 2006; Bayardo et
+al. 2007)."""
 
 from __future__ import annotations
 
@@ -13,23 +12,23 @@ from math import ceil, inf
 from zlib import crc32
 
 SHINGLE_WORDS = 3
-COUNTERS = 1 << 20  # runs of words are counted by their checksums; runs that share one are taken for more frequent
+COUNTERS = 1 << 20  # runs of words are counted by checksum; collisions only raise the counts
 
-_HAN = "\u3400-\u4dbf\u4e00-\u9fff"  # written without spaces: each sign counts as a word
+_HAN = "\u3400-\u4dbf\u4e00-\u9fff"  # written without spaces: each character counts as a word
 _WORD = re.compile(rf"[{_HAN}]|[^\W_{_HAN}]+(?:['’][^\W_{_HAN}]+)*")
 
 
 def near_duplicates(texts: Sequence[str], threshold: float) -> list[int | None]:
-    """Which texts say nearly what an earlier one says.
+    """Find the texts nearly equal to an earlier text.
 
-    Texts are compared by the Jaccard similarity of their runs of three words, each with earlier texts that are no
-    duplicates themselves.
+    Texts are compared by the Jaccard similarity of their runs of three words, each with earlier texts not duplicates
+    themselves.
 
     Args:
-        threshold: similarity from which a text is a duplicate, above 0 to 1.
+        threshold: least similarity of duplicates, above 0 to 1.
 
     Returns:
-        For each text the index of the first earlier text that it repeats, or None.
+        For each text the index of the first earlier text repeated by it, or None.
     """
     index = _Index(texts, threshold)
     repeats: list[int | None] = []
@@ -41,13 +40,14 @@ def near_duplicates(texts: Sequence[str], threshold: float) -> list[int | None]:
 
 
 def near_any(texts: Sequence[str], others: Sequence[str], threshold: float) -> list[int | None]:
-    """For each text the index of the first other that it nearly repeats, or None; those may repeat each other."""
+    """Return for each text the index of the first of `others` it nearly repeats, or None; `others` may repeat each
+    other."""
     index = NearTexts(others, threshold)
     return [index.find(text) for text in texts]
 
 
 class NearTexts:
-    """Some texts, of which the first that another one repeats can be found. Arguments as `near_any`."""
+    """Texts to search for near-duplicates of another text. Arguments as for `near_any`."""
 
     def __init__(self, others: Sequence[str], threshold: float) -> None:
         self._index = _Index(others, threshold)
@@ -55,16 +55,13 @@ class NearTexts:
             self._index.add(at)
 
     def find(self, text: str) -> int | None:
-        """The index of the first of them that a text repeats, or None."""
+        """Return the index of the first text repeated by another text, or None."""
         return next(self._index.like(text), None)
 
 
 def near_groups(texts: Sequence[str], threshold: float) -> list[int]:
-    """For each text the first text that it nearly repeats, directly or over others: its own place if there is none.
-
-    Unlike `near_duplicates`, texts that are duplicates themselves are compared too: texts of different groups are
-    never nearly the same.
-    """
+    """Return for each text the index of the first text of its group of near-duplicates: its own if alone. Unlike
+    `near_duplicates`, duplicates themselves are compared too: texts of different groups are never nearly the same."""
     index = _Index(texts, threshold)
     heads = list(range(len(texts)))
     first: dict[str, int] = {}
@@ -89,14 +86,14 @@ def _head(heads: list[int], at: int) -> int:
 
 
 class _Index:
-    """Which of the texts that were added are like another one.
+    """Index of texts by their rarest runs of words.
 
-    With runs of words in one order for all texts, two texts of n and m runs that share at least t of each have a run in
-    common among the first n - ⌈t·n⌉ + 1 and m - ⌈t·m⌉ + 1. The rarest runs stand first, so few texts share one of them;
-    those that do are compared whole.
+    With runs of words in the same order for all texts, two texts of n and m runs sharing at least t of each have a run
+    in common among the first n - ⌈t·n⌉ + 1 and m - ⌈t·m⌉ + 1. The rarest runs are first, so few texts share any; texts
+    sharing some are compared whole.
 
     Args:
-        texts: what `add` numbers; how often their runs of words occur sets the order.
+        texts: the texts numbered by `add`; the frequency of their runs of words sets the order.
         threshold: t, above 0 to 1.
     """
 
@@ -110,14 +107,14 @@ class _Index:
                 self._counts[_counter(shingle)] += 1
 
     def add(self, at: int) -> None:
-        """Add a text to the index; texts are added in order."""
+        """Add a text to the index; texts must be added in order."""
         shingles = _shingles(self._texts[at])
         self._sizes[at] = len(shingles)
         for shingle in self._first(shingles):
             self._begin_with[shingle].append(at)
 
     def like(self, text: str) -> Iterator[int]:
-        """The texts that are like another one, in order."""
+        """Yield the indices of similar texts, in order."""
         mine = _shingles(text)
         shared = Counter(at for shingle in self._first(mine) for at in self._begin_with.get(shingle, ()))
         sizes, threshold, size = self._sizes, self._threshold, len(mine)
@@ -127,22 +124,20 @@ class _Index:
                 yield at
 
     def _first(self, shingles: set[str]) -> list[str]:
-        """The rarest of a text's runs."""
+        """Return the rarest of a text's runs."""
         ordered = sorted(shingles, key=lambda shingle: (self._counts[_counter(shingle)], shingle))
         return ordered[: len(ordered) - _rest(self._threshold, len(ordered))]
 
 
 def _rest(threshold: float, size: int) -> int:
-    """How many of a text's runs do not stand among its first."""
+    """Return the number of a text's runs not among its first."""
     return max(0, ceil(threshold * size - 1e-9) - 1)
 
 
 @lru_cache(1 << 16)
 def _least_shared(threshold: float, one: int, two: int) -> float:
-    """How many first runs two texts of so many runs share at least if they are alike.
-
-    What they share beyond their first runs stands behind the first runs of one of them (Xiao et al. 2008).
-    """
+    """Return the least number of first runs shared by two similar texts of `one` and `two` runs. Further shared runs
+    are behind the first runs of either text (Xiao et al. 2008)."""
     if min(one, two) < threshold * max(one, two) - 1e-9:
         return inf
     return threshold / (1 + threshold) * (one + two) - max(_rest(threshold, one), _rest(threshold, two)) - 1e-9

@@ -1,4 +1,4 @@
-"""Numbers that are somebody's: telephone, bank card, bank account, social security."""
+"""Find personal numbers: telephone, bank card, bank account, social security."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from phonenumbers import NumberParseException, PhoneNumberFormat
 
 from earmark.tasks.text.rules import DIGITS, Rule, Seen
 
-# Countries whose own way to write a number is recognised without a word that speaks for it.
+# Countries with national formats recognised without a cue word.
 _COUNTRIES = ("US", "GB", "AU", "FR", "DE", "NL", "IT", "ES", "IN", "JP")
 _CUE = re.compile(
     r"(?i)(?:\b(?:call|phone|tel|telephone|telefon|mobile|cell|text|sms|dial|ring|whatsapp|fax|landline"
@@ -25,7 +25,7 @@ _CARD = re.compile(r"4|5[1-5]|2[2-7]|3[47]|36|38|35|6(?:011|4|5|2)")
 
 
 def _national(text: str) -> bool:
-    """Whether a number is valid in a country, its digits in the usual groups; American ones also unbroken."""
+    """Return whether a number is valid in a country, its digits in the usual groups; American numbers also unbroken."""
     groups = re.findall("[0-9]+", text)
     for country in _COUNTRIES:
         try:
@@ -42,7 +42,7 @@ def _national(text: str) -> bool:
 
 
 def _dialled(seen: Seen) -> bool:
-    """Whether digits are a telephone number: international, written as in a country, or near a word that says so."""
+    """Return whether digits are a telephone number: international, in a national format, or near a cue word."""
     text = seen.value
     digits = re.sub("[^0-9]", "", text)
     groups = re.findall("[0-9]+", text)
@@ -61,29 +61,29 @@ def _dialled(seen: Seen) -> bool:
 
 
 def _in_words(seen: Seen) -> bool:
-    """Whether unbroken digits stand among words: a row's id and a file's size in bytes are no numbers to call."""
+    """Return whether unbroken digits are among words: a row's id or a file's size in bytes is not a phone number."""
     return bool(re.search(r"[a-z,.] $", seen.before) or re.match(r"\W{1,2}[A-Za-z]", seen.behind)) and not re.search(
         r"[:=]\W{0,2}$", seen.before
     )
 
 
 def _spoken(seen: Seen) -> bool:
-    """Digits as words are counted beats unless a word speaks for a number and one of them is nought."""
+    """Return whether spelled-out digits are a number: near a cue word, with a zero among them, unlike counted beats."""
     return bool(_CUE.search(seen.before) and re.search(r"(?i)\b(?:zero|oh|o)\b", seen.value))
 
 
 def _card(seen: Seen) -> bool:
-    """Whether digits are a bank card's: an issuer's prefix, and Luhn's check."""
+    """Return whether digits are a bank card's: an issuer's prefix, and Luhn's check."""
     digits = [int(char) for char in seen.value if char.isdigit()]
     doubled = [sum(divmod(2 * digit, 10)) for digit in digits[-2::-2]]
     known = _CARD.match("".join(map(str, digits)))
     if seen.value.isdigit() and not (seen.before + seen.behind).strip():
-        return False  # a text of nothing else is an id
+        return False  # a text of digits alone is an id
     return bool(known) and 13 <= len(digits) <= 19 and (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
 
 
 def _account(seen: Seen) -> bool:
-    """Whether an IBAN's check holds: its letters as numbers, its head behind, leave 1 modulo 97 (ISO 13616)."""
+    """Return whether an IBAN's check holds: letters as numbers, head moved behind, remainder 1 by 97 (ISO 13616)."""
     text = re.sub("[^0-9A-Z]", "", seen.value.upper())
     return 15 <= len(text) <= 34 and int("".join(str(int(char, 36)) for char in text[4:] + text[:4])) % 97 == 1
 
@@ -106,7 +106,7 @@ NUMBERS: tuple[Rule, ...] = (
     ),
     Rule(
         "bank account",
-        # one of small letters has spaces: else it is a hash
+        # in small letters only with spaces: else it is a hash
         r"(?<![A-Za-z0-9_])(?:[A-Z]{2}[0-9]{2}(?:[ -]?[A-Z0-9]{4}){2,7}(?:[ -]?[A-Z0-9]{1,4})?"
         r"|[A-Za-z]{2}[0-9]{2}(?:[ -][A-Za-z0-9]{4}){2,7}(?:[ -][A-Za-z0-9]{1,4})?)(?![A-Za-z0-9_])",
         "(?i:[A-Z][A-Z][0-9][0-9](?:[ -]?[A-Z0-9]{4}){2})",

@@ -1,4 +1,4 @@
-"""People: their names on platforms, names that they give themselves, and where they live."""
+"""Find people: names on platforms, names given by themselves, and street addresses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from earmark.tasks.text.rules import DIGITS, Rule, Seen, words_of
 
 HANDLE, NAME, STREET = "mention", "name of a person", "street address"
 
-# Platforms whose name is no word of music come first; the others need more to speak for them.
+# Platforms with unambiguous names come first; the others are also words of music.
 _PLATFORMS = (
     "instagram|insta|twitter|tiktok|tik tok|telegram|snapchat|facebook|youtube|soundcloud|bandcamp|twitch|skype"
     "|whatsapp|wechat|weixin|linkedin|github|mastodon|bluesky|tumblr|patreon|venmo|paypal|cash ?app|musescore|gamertag"
@@ -25,7 +25,7 @@ _PLAIN = words_of(
 )
 _W = "[^0-9A-Za-z]"
 _BAR = re.compile(r"(?i)@?(?:mm?|bars?|b|meas|measures?|beats?|bpm)\.?[0-9]*$")
-_FIRST = r"[^\W\d_a-zß-öø-ÿ][\w'’-]{0,30}"  # begins with a capital letter
+_FIRST = r"[^\W\d_a-zß-öø-ÿ][\w'’-]{0,30}"  # starts with a capital letter
 _NAME = rf"{_FIRST}(?:[ ]{_FIRST}\.?){{0,3}}"
 _NOT_NAMES = frozenset(
     re.findall(
@@ -47,12 +47,12 @@ _POSTED = re.compile(r"(?i)(?:\b(?:post ?code|zip|address|live[sd]? (?:at|in))\W
 
 
 def _handle(seen: Seen) -> bool:
-    """Whether `@name` is one: not a bar, a tempo or an octave."""
+    """Return whether `@name` is a handle: not a bar, a tempo or an octave."""
     return bool(re.search("[A-Za-z]", seen.value)) and not _BAR.fullmatch(seen.value)
 
 
 def _on_platform(seen: Seen) -> bool:
-    """Whether a word by a platform's name is an account: it looks made up, or someone says that it is theirs."""
+    """Return whether a word near a platform's name is an account: it looks generated, or is claimed as one's own."""
     value = seen.value.rstrip(".-")
     if value.lower() in _PLAIN or len(value) < 3:
         return False
@@ -75,7 +75,7 @@ def _lower_name(seen: Seen) -> bool:
 
 
 def _signed(seen: Seen) -> bool:
-    """Whether a last line with a dash is a signature and no entry of a list."""
+    """Return whether a last line with a dash is a signature, not an entry of a list."""
     lines = seen.before.rstrip(" -–—~\n").rsplit("\n", 1)
     listed = re.match(r"\s*(?:[-–—~*•]|[0-9]+[.)])", lines[-1]) is not None and "\n" in seen.before
     return not listed and _own_name(seen)

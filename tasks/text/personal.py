@@ -1,8 +1,8 @@
-"""Personal data and secrets in a text: one list of rules, which scrubbing and the search before publishing share.
+"""Find personal data and secrets in a text, by a list of rules for scrubbing and for the search before publishing.
 
-Rules see a text as it looks (`fold`) and name places in the original. What a rule took is hidden from those behind it.
-`hint` is a pattern for RE2 (in DuckDB, over whole columns) that matches each text in which something is found, so that
-all others never enter Python. Few false alarms are meant, not a proof that nothing is left.
+Rules see a folded text (`fold`) and mark places in the original. Text found by a rule is hidden from later rules.
+`hint` is a pattern for RE2 (in DuckDB, over whole columns) matching each text with findings, so that other texts never
+enter Python. The aim is few false alarms, not a proof of absence.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from earmark.tasks.text.folding import Folded, disguises, fold
 from earmark.tasks.text.keys import KEYS
 from earmark.tasks.text.numbers import NUMBERS
 from earmark.tasks.text.people import MENTIONS, NAMES, STREETS
-from earmark.tasks.text.rules import Rule, View
+from earmark.tasks.text.rules import FoldedText, Rule
 
 ID = "id of a forum"
 _IDS = (
@@ -31,25 +31,23 @@ _IDS = (
 )
 RULES: tuple[Rule, ...] = (*KEYS, *LINKS, *MAILS, *IPS, *HOSTS, *MENTIONS, *_IDS, *NUMBERS, *STREETS, *NAMES)
 LEAKS: tuple[Rule, ...] = tuple(rule for rule in RULES if rule.leaks)
-_TAKEN = "\0"  # stands where a rule found something; no pattern has it
+_TAKEN = "\0"  # replaces found text; in no pattern
 
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """Something personal or secret in a text."""
+    """A personal or secret part of a text."""
 
     start: int  # its first character, in the original
-    end: int  # the one behind its last
-    kind: str  # what it looks like
+    end: int  # the character after its last
+    kind: str  # its kind of content
 
 
 def find(text: str | Folded, rules: Sequence[Rule] = RULES) -> list[Place]:
-    """Where a text holds what leads to a person or opens a door, first to last; no two places overlap.
-
-    Rules take their share in their order.
-    """
+    """Return the places of personal data and secrets in a text, in order and without overlap. Rules apply in their
+    order."""
     folded = fold(text) if isinstance(text, str) else text
-    view, left = View(folded.text), folded.text
+    view, left = FoldedText(folded.text), folded.text
     places = []
     for rule in rules:
         for start, end in list(rule.spans(left)) if rule.may(view) else ():
@@ -59,23 +57,23 @@ def find(text: str | Folded, rules: Sequence[Rule] = RULES) -> list[Place]:
 
 
 def hint(rules: Sequence[Rule] = RULES) -> str:
-    """A pattern, for RE2 and `re`, that matches each text in which `find` finds something by these rules."""
+    """Return a pattern for RE2 and `re`, matching each text with findings by these rules."""
     return "|".join([*dict.fromkeys(rule.hint for rule in rules), f"[{disguises()}]"])
 
 
 @dataclass(frozen=True)
 class Scanner:
-    """Finds what may not be published in texts: all but links and mentions, which cards and captions mean to have."""
+    """Scanner for texts unfit for publication; it ignores links and mentions, intended in cards and captions."""
 
-    secrets: Mapping[str, str] = field(default_factory=dict)  # values that are secret here, by what they are called
+    secrets: Mapping[str, str] = field(default_factory=dict)  # values secret here, by name
 
     @property
     def hint(self) -> str:
-        """A pattern for RE2 that matches wherever something may be found."""
+        """Return a pattern for RE2, matching all texts with findings."""
         return "|".join([hint(LEAKS), *(re.escape(value) for value in self.secrets.values())])
 
     def findings(self, text: str) -> Iterator[tuple[str, str]]:
-        """Kind and value of everything in a text that may not be published."""
+        """Return kind and value of all parts of a text unfit for publication."""
         for name, secret in self.secrets.items():
             if secret in text:
                 yield f"the value of {name}", secret
@@ -84,6 +82,6 @@ class Scanner:
 
 
 def own_secrets(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The secrets of this process's environment, whatever their form."""
+    """Return the secrets of this process's environment, of any form."""
     named = re.compile(r"(?:^|_)(?:(?:API)?KEY|AUTH_STRING|TOKEN|SECRET|PASSWORD)$")
     return {name: value for name, value in environment.items() if named.search(name) and len(value) >= 12}

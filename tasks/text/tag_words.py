@@ -1,9 +1,9 @@
-"""Tags as people write them: `electricguitar` is found in a text as "electric guitar" or "Electric-Guitars".
+"""Find tags as written by people: `electricguitar` is found as "electric guitar" or "Electric-Guitars".
 
-Whole words are compared, never parts of one, and the longest form wins: "punk rock" names punk rock and not rock too.
-The lists behind it lie in `tasks/text/words/`, reviewed by hand: `forms.tsv` holds what no rule would give. A tag that
-it does not know is split into the words that it does (`acidhouse` is "acid house"), or else is written as it stands.
-Every tag is also found run together, as lists write it, and every instrument in the plural.
+Only whole words are compared, and the longest form wins: "punk rock" does not name rock too. The lists are in
+`tasks/text/words/`, reviewed by hand: `forms.tsv` has forms that no rule would give. A tag unknown to it is split into
+known words (`acidhouse` is "acid house"), or else kept as written. Every tag is also found run together, as in lists,
+and every instrument in the plural.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from typing import NamedTuple
 
 from earmark.tasks.importers.jamendo import Tag
 
-LISTS = ("forms.tsv", "vocal.tsv", "everyday.tsv", "vocal_words.tsv")
-_TOKEN = re.compile(r"[^\W_]+|[,.;:!?()\n]")  # marks are tokens too: no form goes across one
+LISTS = ("forms.tsv", "vocal.tsv", "everyday.tsv", "vocal_words.tsv", "beside_voices.tsv")
+_TOKEN = re.compile(r"[^\W_]+|[,.;:!?()\n]")  # marks are tokens too: no form spans them
 
 
 class Naming(NamedTuple):
-    """A place of a text that names a tag."""
+    """A place of a text naming a tag."""
 
-    words: str  # as the text has them, in lower case
+    words: str  # from the text, in lower case
     tags: tuple[Tag, ...]  # usually one; `choir` is a genre and an instrument
 
 
 class Lexicon:
-    """The forms of a set of tags, which texts are searched for."""
+    """Forms of a set of tags, to search texts for."""
 
     def __init__(self, tags: Iterable[Tag]) -> None:
         self._forms: dict[tuple[str, ...], list[Tag]] = {}
@@ -44,7 +44,7 @@ class Lexicon:
             self._longest[tokens[0]] = max(len(tokens), self._longest.get(tokens[0], 0))
 
     def namings(self, text: str) -> Iterator[Naming]:
-        """Every place of a text that names a tag, in order; of overlapping forms the longest."""
+        """Yield every place of a text naming a tag, in order; of overlapping forms the longest."""
         tokens = tokens_of(text)
         at = 0
         while at < len(tokens):
@@ -58,75 +58,49 @@ class Lexicon:
                 at += 1
 
     def named(self, text: str) -> set[Tag]:
-        """The tags that a text names."""
+        """Return the tags named by a text."""
         return {tag for naming in self.namings(text) for tag in naming.tags}
 
 
 def written(tag: Tag) -> str:
-    """A tag as a sentence has it: `electric guitar`."""
+    """Return a tag as written in a sentence: `electric guitar`."""
     return forms_of(tag)[0]
 
 
 def forms_of(tag: Tag) -> tuple[str, ...]:
-    """How people write a tag: by the reviewed list, or else split into words that the list has; never empty."""
+    """Return the written forms of a tag: from the reviewed list, else split into its words; never empty."""
     return written_forms().get(tag) or (" ".join(_split(tag.name) or (tag.name,)),)
 
 
 def runs_together(tag: Tag) -> bool:
-    """Whether a tag's only form may be one that no person would write, such as `dubgrass`.
+    """Return whether a tag's only form may be unnatural, such as `dubgrass`.
 
-    That is a name that the reviewed list lacks, that is not made of its words alone, and that begins or ends in one of
-    them. "bassoon" would be such a name too, were it not listed: whoever has texts should look whether they write it.
+    Such a name is missing from the reviewed list, is not composed of its words alone, and begins or ends in a word of
+    it. "bassoon" would be such a name too, were it not listed: check texts for it, if there are any.
     """
     ends = {part for at in range(3, len(tag.name) - 2) for part in (tag.name[:at], tag.name[at:])}
     return not is_reviewed(tag) and not ends.isdisjoint(_single_words())
 
 
 def is_reviewed(tag: Tag) -> bool:
-    """Whether the words for a tag are the reviewed list's: its own form there, or a name made of listed words."""
+    """Return whether the words for a tag are reviewed: listed themselves, or composed of listed words."""
     return tag in written_forms() or bool(_split(tag.name))
 
 
-def names_voices(text: str) -> str | None:
-    """The first word of a text that speaks of voices, singing or lyrics, or None.
-
-    A word of the list counts unless it stands in a phrase that the list excuses, such as "soprano sax"; `*` in such a
-    phrase is any instrument: "a lead guitar sings" speaks of no voice.
-    """
-    tokens = tokens_of(text)
-    for at in range(len(tokens)):
-        for length in (2, 1):
-            form = tuple(tokens[at : at + length])
-            phrases = _vocal_words().get(form)
-            if phrases is not None and not any(_excuses(tokens, at, form, phrase) for phrase in phrases):
-                return " ".join(form)
-    return None
-
-
-def _excuses(tokens: list[str], at: int, form: tuple[str, ...], phrase: tuple[str, ...]) -> bool:
-    """Whether a phrase with a form in it stands around that form in a text."""
-    start = at - next(n for n in range(len(phrase)) if phrase[n : n + len(form)] == form)
-    around = tokens[max(0, start) : start + len(phrase)]
-    return len(around) == len(phrase) and all(
-        word == wanted or (wanted == "*" and word in _instrument_words())
-        for word, wanted in zip(around, phrase, strict=True)
-    )
-
-
 def tokens_of(text: str) -> list[str]:
-    """Words in lower case, and the marks between which a form must lie; hyphens part words, `&` is and."""
+    """Return words in lower case, and the marks limiting forms; hyphens separate words, `&` is and."""
     return _TOKEN.findall(text.lower().replace("&", " and ").replace("’", "'"))
 
 
 @cache
 def written_forms() -> dict[Tag, tuple[str, ...]]:
-    """Forms of every tag that the list knows; the first is how we write it."""
+    """Return the forms of every tag of the list; the first is our way to write it."""
     return {tag: tuple(form.strip() for form in rest.split("|")) for tag, rest in _listed("forms.tsv")}
 
 
 @cache
 def _split(name: str) -> tuple[str, ...]:
-    """The fewest words of the reviewed list that a run-together name is made of; empty if it is not."""
+    """Return the fewest words of the reviewed list composing a run-together name; empty if there are none."""
     if name in _single_words():
         return (name,)
     ways = [
@@ -144,34 +118,25 @@ def _single_words() -> frozenset[str]:
 
 @cache
 def vocal_tags() -> dict[Tag, str]:
-    """Tags that ask for voices, and why each does: the instrumental constraint leaves them out."""
+    """Return tags asking for voices, with the reasons: the instrumental constraint leaves them out."""
     return dict(_listed("vocal.tsv"))
 
 
 @cache
 def everyday_tags() -> frozenset[Tag]:
-    """Tags whose word any description of music may use without naming the tag, such as `beat` or `background`."""
+    """Return tags with an everyday word, such as `beat` or `background`, used in any description without naming the
+    tag."""
     return frozenset(tag for tag, _ in _listed("everyday.tsv"))
 
 
 def list_files() -> list[tuple[str, Path]]:
-    """The lists of words, by the name that a manifest gives them; a version is made from them too."""
+    """Return the lists of words by their names in a manifest, as versions depend on them too."""
     return [(f"words/{name}", Path(str(resources.files("earmark.tasks.text.words").joinpath(name)))) for name in LISTS]
 
 
 @cache
-def _vocal_words() -> dict[tuple[str, ...], list[tuple[str, ...]]]:
-    """Words of voices, and the phrases in which each is none."""
-    rows = (line.split("\t") for line in _read("vocal_words.tsv").splitlines()[1:])
-    return {
-        tuple(tokens_of(words)): [tuple(phrase.split()) for phrase in phrases.split(" | ") if phrase]
-        for words, phrases in rows
-    }
-
-
-@cache
-def _instrument_words() -> frozenset[str]:
-    """Last words of what instruments are called, but for those that are voices."""
+def instrument_words() -> frozenset[str]:
+    """Return the last words of instruments' names, except voices."""
     tags = [tag for tag in written_forms() if tag.category == "instrument" and tag not in vocal_tags()]
     return frozenset(
         tokens[-1] for tag in tags for form in forms_of(tag) for tokens in _numbers(tag, tuple(tokens_of(form)))
@@ -179,17 +144,18 @@ def _instrument_words() -> frozenset[str]:
 
 
 def _listed(name: str) -> Iterator[tuple[Tag, str]]:
-    for line in _read(name).splitlines()[1:]:
+    for line in read_list(name).splitlines()[1:]:
         category, tag, rest = line.split("\t")
         yield Tag(category, tag), rest
 
 
-def _read(name: str) -> str:
+def read_list(name: str) -> str:
+    """Return the text of a list of words."""
     return resources.files("earmark.tasks.text.words").joinpath(name).read_text("utf-8")
 
 
 def _numbers(tag: Tag, tokens: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """A form, and of an instrument its plural."""
+    """Yield a form, and for an instrument its plural."""
     yield tokens
     last = tokens[-1]
     if tag.category == "instrument" and (last.endswith("ss") or not last.endswith("s")):

@@ -1,5 +1,5 @@
 -- Grain: a macro; whether lyrics are sung: `instrumental` where they hold but marks such as [Chorus] and words
--- that say that there are none (`NOT_SUNG` in tasks/build/references.py); null without lyrics.
+-- that say that there are none (`NOT_SUNG` in tasks/pipeline/references.py); null without lyrics.
 CREATE OR REPLACE MACRO voice_of(lyrics) AS CASE
     WHEN regexp_full_match(
         lower(regexp_replace(lyrics, '\[[^\]\n]*\]|\([^)\n]*\)', ' ', 'g')),

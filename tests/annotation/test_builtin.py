@@ -19,7 +19,7 @@ from earmark.tasks.annotation.backend import Media, question
 from earmark.tasks.annotation.builtin import functions
 from earmark.tasks.annotation.engine import Annotator
 from earmark.tasks.annotation.ledger import open_ledger
-from earmark.tasks.annotation.outcome import Answer, Reject
+from earmark.tasks.annotation.outcome import Answer, Unanswered
 from earmark.tasks.annotation.request import Audio, AudioForm, Json, Message
 from earmark.tasks.audio.encode import Encoder
 from earmark.tasks.audio.measure import Samples, filtered_loudness_lufs, loudness_lufs, measure
@@ -145,7 +145,7 @@ def test_the_builtin_judge_through_the_engine(tmp_path: Path) -> None:
     )
     assert again.from_ledger == 2
     lost = again.outcomes[2]
-    assert isinstance(lost, Reject)
+    assert isinstance(lost, Unanswered)
     assert lost.reason == "bad_media"
     assert "index the audio again" in lost.detail
 

@@ -53,6 +53,8 @@ FORMS: dict[str, str] = {  # of an answer {"choice": X}
     "title key": '{"Choice": "X"}',
     "stop": '{"choice": "X."}',
     "quoted word": '{"choice": "\'X\'"}',
+    "numbered key": '{"1. **Choice**": "X"}',
+    "heading as key": '{"### Choice": "X"}',
     "null beside": '{"choice": "X"} ',
 }
 PLACES: dict[str, str] = {
@@ -116,11 +118,24 @@ MORE: dict[str, tuple[str, Any]] = {
     "hard text, comma": (json.dumps(PLAIN)[:-1] + ",}", PLAIN),
     "hard text, letters": (json.dumps(PLAIN, ensure_ascii=False)[:-1] + ",}", PLAIN),
     "apostrophe": ('{"choice": \'A\', "reason": "it\'s A"}', {"choice": "A", "reason": "it's A"}),
+    "line break in a text": ('{"choice": "A", "reason": "one\n\ntwo"}', {"choice": "A", "reason": "one\n\ntwo"}),
+    "line break, no space": ('{"choice":"A","reason":"one\r\ntwo"}', {"choice": "A", "reason": "one\r\ntwo"}),
+    "tab in a text": ('{"choice": "A", "reason": "one\ttwo"}', {"choice": "A", "reason": "one\ttwo"}),
+    "escapes beside a line break": (
+        '{"choice": "A", "reason": "a \\"b\\" \\u00e9\n c:\\\\d, {x}"}',
+        {"choice": "A", "reason": 'a "b" é\n c:\\d, {x}'},
+    ),
+    "line break, typographic": ("{“choice”: “A”, “reason”: “one\ntwo”}", {"choice": "A", "reason": "one\ntwo"}),
+    "line break, single": ("{'choice': 'A', 'reason': 'one\ntwo'}", {"choice": "A", "reason": "one\ntwo"}),
+    "full-width": ("｛“choice”：“A”，“score”：7，｝", {"choice": "A", "score": 7}),
+    "full-width in a text": ('{"choice": "A", "reason": "［1］，x：y",}', {"choice": "A", "reason": "［1］，x：y"}),
+    "double brackets, decimals": ('{"choice": "A", "pair": [[7.0, 5.0]]}', {"choice": "A", "pair": [7, 5]}),
     "True in a text": ('{"choice": "A", "reason": "True, None",}', {"choice": "A", "reason": "True, None"}),
 }
 CHOSEN: dict[str, str | type[Exception]] = {
     "A": "A", "a": "A", "[[A]]": "A", "**A**": "A", "(B)": "B", "`B`": "B", '"tie"': "tie", "TIE.": "tie", "[B].": "B",
-    "<think>B</think>A": "A", "<think>B": Truncated, "A.": "A", "'A'": "A", "A or B": BadAnswer, "AB": BadAnswer,
+    "<think>B</think>A": "A", "<think>B": Truncated, "A.": "A", "'A'": "A", "【A】": "A",
+    "（B）。": "B", "［［A］］": "A", "A!": "A", "A or B": BadAnswer, "AB": BadAnswer,
     "clip A": BadAnswer, "neither": BadAnswer, "[[C]]": BadAnswer,
 }  # fmt: skip
 

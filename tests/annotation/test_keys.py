@@ -24,7 +24,7 @@ from earmark.tasks.annotation.backend import Media, make_backend
 from earmark.tasks.annotation.errors import AskError, AuthFailed
 from earmark.tasks.annotation.google_login import logs_in
 from earmark.tasks.annotation.keys import Origin, find_key, key_hosts
-from earmark.tasks.annotation.outcome import Reject
+from earmark.tasks.annotation.outcome import Unanswered
 from earmark.tasks.store.versions import Store
 from tests.annotation.conftest import Bench, config_for, requests_for, serving
 from tests.annotation.test_gemini import GEMINI, MEDIA, pair
@@ -322,7 +322,7 @@ def test_an_answer_to_a_batch_obeys_the_rules_of_all_answers(tmp_path: Path, run
             config = config_for(server, batch=True, batch_settle_s=0.0, retries=0, repairs=0, most_response_bytes=2048)
             try:
                 outcome = (await Bench(tmp_path / "l.sqlite", server).ask(config, requests_for(config, 1))).outcomes[0]
-                detail = outcome.detail if isinstance(outcome, Reject) else ""
+                detail = outcome.detail if isinstance(outcome, Unanswered) else ""
             except AskError as error:
                 detail = str(error)
             assert fault in detail

@@ -118,8 +118,8 @@ def test_a_run_a_resume_and_reports(ledger: str, run: Any) -> None:
 def test_three_processes_ask_each_key_once(ledger: str, run: Any) -> None:
     async def story() -> None:
         server = await serving(Faults(latency_s=0.01))
-        config, bench = config_for(server, max_concurrency=8), Bench(ledger, server)
-        requests = requests_for(config, 150)
+        config = config_for(server, max_concurrency=8, read_timeout_s=30.0, total_timeout_s=60.0)
+        bench, requests = Bench(ledger, server), requests_for(config, 150)
         reports = await asyncio.gather(*[bench.ask(config, requests[n:] + requests[:n]) for n in (0, 50, 100)])
         assert {report.answered for report in reports} == {150}
         assert server.faults.numbers()["asked"] == 150
@@ -226,3 +226,33 @@ def test_processes_that_make_a_ledger_at_once_all_get_it(tmp_path: Path) -> None
         told = list(pool.map(lambda process: process.communicate()[1], processes))
     assert told == ["", "", "", ""]
     assert len(list(tmp_path.glob("*.sqlite"))) == 150
+
+
+def test_reading_makes_and_changes_nothing(ledger: str, run: Any) -> None:
+    """A dry run reads, where there is no ledger yet, too."""
+
+    async def story() -> None:
+        async with open_ledger(ledger, reading=True) as opened:
+            assert await opened.finished(["00" * 32]) == {}
+        if "://" in ledger:
+            import psycopg
+
+            with psycopg.connect(ledger) as connection:
+                assert connection.execute("SELECT to_regclass('ledger_schema')").fetchall() == [(None,)]
+        assert contents(ledger) == {}
+        server = await serving(Faults())
+        config, bench = config_for(server), Bench(ledger, server)
+        (request,) = requests_for(config, 1)
+        await bench.ask(config, [request])
+        before = contents(ledger)
+        async with open_ledger(ledger, reading=True) as opened:
+            assert list(await opened.finished([request.key])) == [request.key]
+            with pytest.raises(Exception, match=r"read-?only"):
+                opened.driver.run("DELETE FROM requests")
+        assert contents(ledger) == before
+        await server.stop()
+
+    def contents(address: str) -> dict[Path, bytes]:
+        return {} if "://" in address else {path: path.read_bytes() for path in Path(address).parent.iterdir()}
+
+    run(story)

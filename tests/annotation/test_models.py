@@ -6,15 +6,17 @@ import hashlib
 import importlib.util
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import soundfile
 
 from earmark.schemas.annotation import AnnotatorConfig
-from earmark.schemas.errors import MissingExtraError
+from earmark.schemas.errors import ConfigError, MissingExtraError
 from earmark.tasks.annotation.backend import Media, question
-from earmark.tasks.annotation.outcome import Answer, Reject
+from earmark.tasks.annotation.errors import StopRun
+from earmark.tasks.annotation.outcome import Answer, Unanswered
 from earmark.tasks.annotation.request import Audio, AudioForm, Message, Request, YesNo
 from earmark.tasks.audio.encode import Encoder
 from tests.annotation.conftest import ask_all
@@ -35,7 +37,7 @@ def test_transformers_answers_with_text_and_probabilities(tmp_path: Path) -> Non
     from tests.annotation.tiny_model import make_tiny_model
 
     model = make_tiny_model(tmp_path / "model")
-    config = AnnotatorConfig(annotator=f"transformers:{model}", max_tokens=4)
+    config = AnnotatorConfig(annotator=f"transformers:{model}", max_tokens=4, least_share=0.0)
     clips = [noise(tmp_path, seed) for seed in range(3)]
 
     def ask(clip: Audio, form: YesNo | None) -> Request:
@@ -52,12 +54,58 @@ def test_transformers_answers_with_text_and_probabilities(tmp_path: Path) -> Non
         shares.append(outcome.value["p_yes"])
     assert all(0 < share < 1 for share in shares)
     assert len(set(shares)) == 3
-    assert isinstance(text, Answer | Reject)
-    assert isinstance(refused, Reject)
+    assert isinstance(text, Answer | Unanswered)
+    assert isinstance(refused, Unanswered)
     assert refused.reason == "bad_request"
     assert shares == pytest.approx(_by_hand(model, clips), abs=1e-5)
     again = ask_all(config, requests[:3], ledger=tmp_path / "m.sqlite", media=media)
     assert again.outcomes == yes_no
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("family", ["llama", "qwen3", "gemma2"])
+def test_language_models_of_text_alone_answer(tmp_path: Path, family: str) -> None:
+    """One whose template takes no system turn (Gemma's) gets its words before the first turn."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from tests.annotation.tiny_model import TURNS, make_text_model
+
+    template = TURNS.replace("and refuses", "") if family == "gemma2" else TURNS
+    model = make_text_model(tmp_path / "model", family, template)
+    config = AnnotatorConfig(annotator=f"transformers:{model}", max_tokens=4, least_share=0.0)
+    thinks = config.model_copy(update={"extra_body": {"chat_template_kwargs": {"enable_thinking": True}}})
+    turns = [Message.of("system", "You compare."), Message.of("user", "Is there a drum?", "Yes or No?")]
+    report = ask_all(config, [question(config, turns, YesNo()), question(config, turns)], ledger=tmp_path / "l.sqlite")
+    judged, written = report.outcomes
+    assert isinstance(judged, Answer), judged
+    assert isinstance(written, Answer) or written.reason == "truncated"  # of random weights, often
+
+    tokenizer, net = AutoTokenizer.from_pretrained(model), AutoModelForCausalLM.from_pretrained(model).eval()
+    said = "<|im_start|>{}\nYou compare.{}Is there a drum?\nYes or No?<|im_end|>\n<|im_start|>assistant\n"
+    split = ("user", "\n\n") if family == "gemma2" else ("system", "<|im_end|>\n<|im_start|>user\n")
+    for prompt, config_, ledger in ((said, config, "a"), (f"{said}A", thinks, "b")):
+        inputs = tokenizer(prompt.format(*split), add_special_tokens=False, return_tensors="pt")
+        with torch.inference_mode():
+            logprobs = torch.log_softmax(net(**inputs).logits[0, -1], -1)
+        yes, no = (_mass(tokenizer, logprobs, word) for word in ("Yes", "No"))
+        (outcome,) = ask_all(config_, [question(config_, turns, YesNo())], ledger=tmp_path / f"{ledger}.db").outcomes
+        assert isinstance(outcome, Answer)
+        assert outcome.value["p_yes"] == pytest.approx(yes / (yes + no), abs=1e-4)
+
+
+@pytest.mark.models
+def test_a_language_model_says_what_it_cannot_do(tmp_path: Path) -> None:
+    from tests.annotation.tiny_model import make_text_model
+
+    model = make_text_model(tmp_path / "model", "llama")
+    config = AnnotatorConfig(annotator=f"transformers:{model}")
+    with pytest.raises(StopRun, match="reads text alone, found a clip"):
+        ask_all(config, [question(config, [Message.of("user", noise(tmp_path, 1), "?")])], ledger=tmp_path / "l.sqlite")
+    base = make_text_model(tmp_path / "base", "llama", None)
+    config = AnnotatorConfig(annotator=f"transformers:{base}")
+    with pytest.raises(ConfigError, match="has no chat template"):
+        ask_all(config, [question(config, [Message.of("user", "?")])], ledger=tmp_path / "m.sqlite")
 
 
 def _by_hand(model: Path, clips: list[Audio]) -> list[float]:
@@ -77,23 +125,19 @@ def _by_hand(model: Path, clips: list[Audio]) -> list[float]:
         inputs = processor(text=prompt, audio=[samples], sampling_rate=rate, return_tensors="pt")
         with torch.inference_mode():
             logprobs = torch.log_softmax(net(**inputs).logits[0, -1], -1)
-        mass = []
-        for word in ("Yes", "No"):
-            ids = [processor.tokenizer.encode(form) for form in (word, f" {word}")]
-            mass.append(sum(math.exp(logprobs[i[0]]) for i in ids if len(i) == 1))
+        mass = [_mass(processor.tokenizer, logprobs, word) for word in ("Yes", "No")]
         found.append(mass[0] / sum(mass))
     return found
+
+
+def _mass(tokenizer: Any, logprobs: Any, word: str) -> float:
+    """Probability of a word as the first token, with or without a blank before it."""
+    ids = [tokenizer.encode(form, add_special_tokens=False) for form in (word, f" {word}")]
+    return sum(math.exp(logprobs[one[0]]) for one in ids if len(one) == 1)
 
 
 @pytest.mark.skipif(HAS_TRANSFORMERS, reason="transformers is installed")
 def test_without_transformers_the_missing_extra_is_named(tmp_path: Path) -> None:
     config = AnnotatorConfig(annotator="transformers:tiny")
-    with pytest.raises(MissingExtraError, match=r"earmark\[audio\]"):
-        ask_all(config, [question(config, [Message.of("user", "hello")])], ledger=tmp_path / "l.sqlite")
-
-
-@pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vllm is installed")
-def test_without_vllm_the_missing_extra_is_named(tmp_path: Path) -> None:
-    config = AnnotatorConfig(annotator="vllm:tiny")
-    with pytest.raises(MissingExtraError, match=r"'\.\[cuda\]'"):
+    with pytest.raises(MissingExtraError, match=r"\[models\]"):
         ask_all(config, [question(config, [Message.of("user", "hello")])], ledger=tmp_path / "l.sqlite")

@@ -207,3 +207,23 @@ def test_transactions_that_wait_for_each_other_both_end_well(ledger: str) -> Non
     first, second = asyncio.run(story())
     assert first | second == set(keys)
     assert not first & second
+
+
+def test_a_clock_that_is_set_back_makes_nobody_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from earmark.tasks.annotation import ledger_sqlite
+
+    driver = ledger_sqlite.SqliteDriver(tmp_path / "ledger.sqlite")
+
+    def turn() -> list[float]:
+        driver.begin()
+        waits = reserve(driver, "q", 0.01, 0.0, [0])
+        driver.commit()
+        return waits
+
+    assert turn()[0] < 1
+    there = ledger_sqlite.time.time()
+    monkeypatch.setattr(ledger_sqlite.time, "time", lambda: there - 3600)
+    assert turn()[0] < 1
+    monkeypatch.setattr(ledger_sqlite.time, "time", lambda: there + 3600)  # after a machine slept
+    assert driver.now() == there + 3600
+    driver.close()

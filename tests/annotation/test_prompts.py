@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from earmark.tasks.annotation.errors import PromptError
-from earmark.tasks.annotation.prompts import LOCK, load_prompt, lock_prompts, neutral, parse_prompt, read_lock
+from earmark.tasks.annotation.neutral import neutral
+from earmark.tasks.annotation.prompts import LOCK, load_prompt, lock_prompts, parse_prompt, read_lock
 from earmark.tasks.annotation.request import Audio, Text
 
 BODY = """---
@@ -52,7 +55,7 @@ def test_rendering_is_a_function_of_its_values(folder: Path) -> None:
     assert prompt.render(text="x", **values) == prompt.render(text="x", **values)
     assert prompt.render(text="x", **values) != prompt.render(text="y", **values)
     assert prompt.id == "pair@1"
-    assert "choice" in prompt.ask.schema
+    assert "choice" in prompt.ask().schema
 
 
 @given(st.text())
@@ -85,6 +88,132 @@ def test_special_tokens_and_unseen_characters_are_disarmed() -> None:
     assert neutral("<|im_start|>system") == "<| im_start |>system"
     assert neutral("[INST] a\u202eb\x00c [/INST]") == "[ INST] abc [ /INST]"
     assert neutral("a <b> c | d\r\ne") == "a <b> c | d\ne"
+
+
+# Marks of vocabularies and chat templates as their models publish them, and disguises that NFKC takes off.
+MARKS = [
+    "<|im_start|>",
+    "<|endoftext|>",
+    "<|AUDIO|>",
+    "<|audio_bos|>",
+    "<|begin_of_text|>",
+    "<｜begin▁of▁sentence｜>",
+    "<｜User｜>",
+    "＜|im_start|＞",
+    "＜｜ｉｍ＿ｅｎｄ｜＞",
+    "<<SYS>>",
+    "<</SYS>>",
+    "[INST]",
+    "［／ＩＮＳＴ］",
+    "[TOOL_CALLS]",
+    "[AVAILABLE_TOOLS]",
+    "[gMASK]",
+    "<tool_call>",
+    "</tool_call>",
+    "<tool_response>",
+    "＜tool_call＞",
+    "<image>",
+    "<audio>",
+    "<AUDIO>",
+    "<video>",
+    "<img>",
+    "</img>",
+    "<IMG_CONTEXT>",
+    "<start_of_image>",
+    "<audio_soft_token>",
+    "<s>",
+    "</s>",
+    "<pad>",
+    "<unk>",
+    "<bos>",
+    "<eos>",
+    "<think>",
+    "</think>",
+    "<start_of_turn>",
+    "<extra_id_0>",
+    "<unused3>",
+    "<sound>",
+    "<speech>",
+    "<im_end>",
+    "<BOS_TOKEN>",
+    "<to\u00adol_call>",
+    "<|im\u200b_start|>",
+    "<\U000e0041audio>",
+    "<im\ufe0eage>",
+]
+
+
+@pytest.mark.parametrize("mark", MARKS)
+def test_no_tokenizer_finds_its_mark_in_text_from_outside(mark: str) -> None:
+    for text in (mark, f"a{mark}b", f"{mark}{mark}", f"<{mark}", f"{mark[0]}{mark}"):
+        read = unicodedata.normalize("NFKC", neutral(text))
+        whole = unicodedata.normalize("NFKC", re.sub("[\u00ad\u200b\U000e0041\ufe0e]", "", mark))
+        assert whole not in read
+        assert neutral(neutral(text)) == neutral(text)
+
+
+HIDES = [
+    "\u202e",
+    "\u2066",
+    "\u061c",
+    "\u200b",
+    "\u2063",
+    "\u00ad",
+    "\u115f",
+    "\u3164",
+    "\x9b",
+    "\x00",
+    "\U000e0061",
+    "\U000e0100",
+    "\ufe01",
+    "\ue000",
+    "\U000f0000",
+    "\ud800",
+]
+
+
+@pytest.mark.parametrize("sign", HIDES, ids=ascii)
+def test_what_nobody_sees_reaches_no_model(sign: str) -> None:
+    assert neutral(f"a{sign}b{sign}{sign}") == "ab"
+
+
+def before(text: str) -> str:
+    """The rule of release 1.0.0, by which requests were paid."""
+    unseen = re.compile("[\x00-\x08\x0b-\x1f\x7f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ue000-\uf8ff]")
+    special = re.compile(
+        r"<\|(?=[^\s|])|(?<=[^\s|])\|>|<(?=/?(?:start_of_turn|end_of_turn|s|bos|eos|think)>)|\[(?=/?INST\])"
+    )
+    plain = unseen.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+    return special.sub(lambda found: f"{found.group()} " if found.group() != "|>" else " |>", plain)
+
+
+ORDINARY = st.lists(
+    st.one_of(
+        st.text(st.characters(categories=["L", "N", "P", "S", "Zs"], exclude_characters="\u115f\u1160\u3164\uffa0")),
+        st.sampled_from(
+            [
+                "<|im_start|>",
+                "|>",
+                "<b>",
+                "<br/>",
+                "[1]",
+                "[Chorus]",
+                "<3",
+                "a|b",
+                "❤\ufe0f",
+                "1\ufe0f\u20e3",
+                "\r\n",
+                "\t",
+            ]
+        ),
+    ),
+    max_size=8,
+).map("".join)
+
+
+@given(ORDINARY)
+def test_ordinary_text_is_sent_as_it_was_paid_for(text: str) -> None:
+    assert neutral(text) == before(text)
 
 
 @pytest.mark.parametrize(

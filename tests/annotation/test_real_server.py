@@ -1,5 +1,5 @@
-"""A real inference server: vLLM on CPU with the tiny random model of `tiny_model.py`, beside transformers in process.
-Random weights test plumbing and numbers, never what is said."""
+"""vLLM on CPU with the tiny random model of `tiny_model.py`, beside transformers in process. The server is the one that
+`vllm:` starts; `openai:` asks it too. Random weights test plumbing and numbers, never what is said."""
 
 from __future__ import annotations
 
@@ -7,24 +7,32 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.tasks.annotation.backend import Media, question
-from earmark.tasks.annotation.outcome import Reject
-from earmark.tasks.annotation.request import Choice, Json, Message
+from earmark.tasks.annotation.outcome import Answer, Unanswered
+from earmark.tasks.annotation.request import Ask, Audio, Choice, Json, Message, Rating, YesNo
+from earmark.tasks.annotation.session import Session
+from earmark.tasks.annotation.vllm_serve import VARIABLE, VllmServe
 from earmark.tasks.audio.encode import Encoder
 from tests.annotation.conftest import ask_all
 from tests.annotation.parity import WORDS, assert_parity, yes_no_numbers
+from tests.annotation.test_children import lives
 from tests.annotation.test_models import noise
 from tests.annotation.tiny_model import make_tiny_model, token_ids
 from tests.builds import rows_of
 from tests.captions.captions import build_captions, direct, refined, write_tracks
 from tests.captions.captions import config_of as captions_of
-from tests.servers.vllm_server import vllm_server
+from tests.conftest import ROOT
 
 pytestmark = pytest.mark.models
+PYTHON = ROOT / ".venv-vllm/bin/python"
+# Without TORCHDYNAMO_DISABLE the first log-probabilities take 25 s.
+ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "TORCHDYNAMO_DISABLE": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}
 SCHEMA = {
     "type": "object",
     "properties": {"musicality": {"enum": ["A", "B", "tie"]}, "reason": {"type": "string", "maxLength": 20}},
@@ -41,13 +49,69 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_tiny_model(tmp_path_factory.mktemp("tiny") / "model")
 
 
+def offline(model: Path, **changes: Any) -> AnnotatorConfig:
+    """The annotator that starts the server."""
+    engine = {"dtype": "float32", "enforce_eager": True, "max_logprobs": 50}
+    usual = {"annotator": f"vllm:{model}", "max_tokens": 120, "temperature": 1.0, "seed": 3, "repairs": 0}
+    usual |= {"extra_body": {"engine": engine}, "serve": {"max_model_len": 1024}, "least_share": 0.0}
+    usual |= {"yes_no_token_ids": token_ids(model, *WORDS)}
+    return AnnotatorConfig.model_validate(usual | changes)
+
+
 @pytest.fixture(scope="module")
-def config_of(model: Path) -> Iterator[ConfigOf]:
-    """Configs that ask the server."""
-    options = ("--dtype", "float32", "--max-model-len", "1024", "--enforce-eager", "--max-logprobs", "50")
-    with vllm_server(model, *options) as url:
-        usual = {"annotator": "openai:tiny", "base_url": url, "max_concurrency": 8, "max_tokens": 120, "repairs": 6}
+def session(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    """Give a session that asks a server by `vllm:`, after its first answer."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (ENVIRONMENT | {VARIABLE: str(PYTHON)}).items():
+            patch.setenv(name, value)
+        config, folder = offline(model), tmp_path_factory.mktemp("server")
+        with Session(config, ledger=folder / "l.sqlite", media=Media(load_audio=Encoder())) as session:
+            session.ask([question(config, [Message.of("user", noise(folder, 9), "Is there a drum?")], YesNo(*WORDS))])
+            below = psutil.Process().children(recursive=True)
+            assert len(below) >= 3  # a guard, the server, its engine
+            yield session
+        assert not [one for one in below if lives(one)]
+
+
+@pytest.fixture(scope="module")
+def config_of(session: Session, model: Path) -> Iterator[ConfigOf]:
+    """Configs by which `openai:` asks the server."""
+    backend = session._annotator.backend
+    assert isinstance(backend, VllmServe)
+    chat = backend._chat
+    assert chat is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPENAI_API_KEY", chat.http._key.value)
+        patch.setenv("EARMARK_KEY_HOSTS", f"OPENAI_API_KEY={chat.base_url.removesuffix('/v1')}")
+        usual = {"annotator": f"openai:{model}", "base_url": chat.base_url, "max_concurrency": 8}
+        usual |= {"max_tokens": 120, "repairs": 6, "least_share": 0.0}
         yield lambda **changes: AnnotatorConfig.model_validate(usual | changes)
+
+
+def test_vllm_asks_every_form_and_has_the_probabilities_of_transformers(
+    tmp_path: Path, session: Session, model: Path
+) -> None:
+    clips = [noise(tmp_path, seed) for seed in range(3)]
+    config = offline(model)
+    requests = [question(config, [Message.of("user", clip, "Is there a drum?")], YesNo(*WORDS)) for clip in clips]
+    report = session.ask(requests)
+    values = [outcome.value for outcome in report.outcomes if isinstance(outcome, Answer)]
+    assert len(values) == 3, report.outcomes
+    assert not any(value["bounded"] for value in values)
+    assert_parity({name: [value[name] for value in values] for name in ("p_yes", "share")}, model, clips, tmp_path)
+    rated = session.ask([question(config, [Message.of("user", clip, "How good?")], Rating()) for clip in clips])
+    assert all(isinstance(one, Answer) and 1 < one.value["score"] < 5 for one in rated.outcomes), rated.outcomes
+    schema = {"type": "object", "properties": {"choice": {"enum": ["A", "B"]}}, "required": ["choice"]}
+    asks: list[Ask] = [Choice(("A", "B", "tie")), Json.of(schema | {"additionalProperties": False})]
+    requests = [question(config, [Message.of("user", clip, "Which?")], ask) for ask in asks for clip in clips]
+    wrong = Audio("0" * 64, clips[0].path, duration_s=2.0)
+    requests.append(question(config, [Message.of("user", wrong)], YesNo(*WORDS)))
+    report = session.ask(requests)
+    chosen = [outcome.value for outcome in report.outcomes[:3] if isinstance(outcome, Answer)]
+    assert len(chosen) == 3, report.outcomes
+    assert all(value in ("A", "B", "tie") for value in chosen)
+    assert set(report.reasons()) <= {"bad_media", "truncated"}
+    assert report.reasons()["bad_media"] == 1
 
 
 @pytest.mark.parametrize("structured", ["response_format", "vllm"])
@@ -90,20 +154,20 @@ def test_a_prompt_beyond_the_context_is_a_bad_request(tmp_path: Path, config_of:
     (outcome,) = ask_all(
         config, [question(config, [Message.of("user", "drum " * 5000)])], ledger=tmp_path / "l.sqlite"
     ).outcomes
-    assert isinstance(outcome, Reject)
+    assert isinstance(outcome, Unanswered)
     assert outcome.reason == "bad_request"
 
 
 def test_pipelines_of_captions_hear_refine_and_judge(tmp_path: Path, config_of: ConfigOf, model: Path) -> None:
     write_tracks(tmp_path, 6)
     url = config_of().base_url
-    says = {"annotator": "openai:tiny", "temperature": 1.0, "max_tokens": 120}
+    says = {"annotator": f"openai:{model}", "temperature": 1.0, "max_tokens": 120}
     says["extra_body"] = {"structured_outputs": {"regex": CAPTION}}
     hears = {**says, "hearing": {"sample_rate_hz": 16_000}, "read_timeout_s": 120.0, "total_timeout_s": 300.0}
     two = refined(url, **hears)
     two["refine"] |= {**says, "total_timeout_s": 300.0}
-    two["judge"] = {"annotator": "openai:tiny", "base_url": url, "yes_no_token_ids": token_ids(model, *WORDS)}
-    two["judge"]["action"] = "flag"
+    two["judge"] = {"annotator": f"openai:{model}", "base_url": url, "yes_no_token_ids": token_ids(model, *WORDS)}
+    two["judge"] |= {"action": "flag", "least_share": 0.0}
     version = build_captions(captions_of(tmp_path, direct(url, **hears), two, repeats=None), tmp_path / "store")
     rows = rows_of(version, "captions")
     assert Counter(row["pipeline"] for row in rows) == {"direct": 6, "refined": 6}, rows_of(version, "rejects")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict
 
 from earmark.schemas.annotation import AnnotatorConfig, Prices
-from earmark.tasks.annotation import batch_openai, google_files, http
+from earmark.tasks.annotation import batch_openai, google_files, server_faults
 from earmark.tasks.annotation.answers import MOST_TOKENS, Reply, answer_value
 from earmark.tasks.annotation.backend import question
 from earmark.tasks.annotation.budget import Budget
@@ -126,7 +126,7 @@ def test_any_line_of_a_batch_is_read_or_a_typed_fault(part: Any, line: str) -> N
     except AskError:
         return
     assert (raw is None) != (error is None)
-    assert error is None or error.isprintable()
+    assert error is None or str(error).isprintable()
 
 
 @given(read=NUMBERS, heard=NUMBERS, said=NUMBERS)
@@ -153,8 +153,8 @@ def test_no_usage_lowers_a_budget_or_is_beyond_a_column(read: Any, heard: Any, s
 )
 def test_any_retry_after_is_a_wait_of_an_hour_at_most_or_none(said: str) -> None:
     for name in ("retry-after", "retry-after-ms"):
-        wait = http.retry_after(CIMultiDict({name: said}))
-        assert wait is None or 0 <= wait <= http.LONGEST_WAIT_S
+        wait = server_faults.retry_after(CIMultiDict({name: said}))
+        assert wait is None or 0 <= wait <= server_faults.LONGEST_WAIT_S
 
 
 def test_missing_counts_are_odd_only_where_somebody_charges() -> None:

@@ -29,7 +29,6 @@ from earmark.tasks.annotation.errors import (
     SchemaMismatch,
     Truncated,
 )
-from earmark.tasks.annotation.http import retry_after
 from earmark.tasks.annotation.limits import limits_of, within
 from earmark.tasks.annotation.openai_compatible import read_chat_completion
 from earmark.tasks.annotation.pace import Pace, backoff
@@ -45,6 +44,7 @@ from earmark.tasks.annotation.request import (
     Sampling,
     YesNo,
 )
+from earmark.tasks.annotation.server_faults import retry_after
 from tests.annotation.conftest import SCHEMA
 
 A, B = Audio("a" * 64, "a.wav", duration_s=20), Audio("b" * 64, "b.wav", duration_s=40)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from jsonschema import Draft202012Validator
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.tasks.annotation.backend import Media, question
 from earmark.tasks.annotation.openai_compatible import OpenAICompatible
-from earmark.tasks.annotation.prompts import PACKAGED, packaged
+from earmark.tasks.annotation.prompts import bound, packaged, prompt_names
 from earmark.tasks.annotation.request import Message
 from earmark.tasks.annotation.strict import strict_schema
 from tests.servers.openai_server import fitting
@@ -46,7 +47,8 @@ RULES: dict[str, Any] = {
         }
     },
 }
-WITH_SCHEMA = [name for name in sorted(path.stem for path in PACKAGED.glob("*/*.md")) if packaged(name).schema]
+SIZES = defaultdict[str, Any](lambda: 4, names=["Option A", "Option B"])  # of what bounds of schemas name
+SCHEMAS = {name: bound(packaged(name).schema, SIZES) for name in prompt_names() if packaged(name).schema}
 MAYBE_FEWER = "score-question-distractors"  # up to three options
 LISTS = {"rubric-judge-en", "rubric-judge-zh"}  # a list of items, as the paper's judge gives it
 
@@ -62,14 +64,14 @@ def all_required(schema: Any) -> bool:
 
 
 def test_the_prompts_whose_form_strict_mode_cannot_express_are_known() -> None:
-    assert {name for name in WITH_SCHEMA if strict_schema(packaged(name).schema or {}) is None} == {MAYBE_FEWER}
-    assert {name for name in WITH_SCHEMA if (packaged(name).schema or {}).get("type") != "object"} == LISTS
+    assert not [name for name, schema in SCHEMAS.items() if strict_schema(schema) is None]
+    assert strict_schema(packaged(MAYBE_FEWER, 1).schema or {}) is None
+    assert {name for name, schema in SCHEMAS.items() if schema.get("type") != "object"} == LISTS
 
 
-@pytest.mark.parametrize("name", [name for name in WITH_SCHEMA if name not in {*LISTS, MAYBE_FEWER}])
+@pytest.mark.parametrize("name", [name for name in SCHEMAS if name not in LISTS])
 def test_every_other_prompt_is_asked_strictly(name: str) -> None:
-    schema = packaged(name).schema
-    assert schema
+    schema = SCHEMAS[name]
     sent = strict_schema(schema)
     assert sent, f"{name}: strict mode cannot express its schema"
     Draft202012Validator(RULES).validate(sent)
@@ -93,10 +95,10 @@ def test_what_strict_mode_cannot_express_is_not_called_strict(schema: dict[str, 
     assert strict_schema(schema) is None
 
 
-def body_of(name: str, base_url: str | None = None) -> dict[str, Any]:
+def body_of(name: str, base_url: str | None = None, version: int | None = None) -> dict[str, Any]:
     """What would be sent."""
     config = AnnotatorConfig(annotator="openai:m", base_url=base_url)
-    request = question(config, [Message.of("user", "?")], packaged(name).ask)
+    request = question(config, [Message.of("user", "?")], packaged(name, version).ask(**SIZES))
     return OpenAICompatible(config, Media()).body(request)
 
 
@@ -105,7 +107,7 @@ def test_what_is_no_object_is_asked_for_by_words_alone(monkeypatch: pytest.Monke
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     assert "response_format" not in body_of("rubric-judge-en")
     assert "response_format" in body_of("rubric-judge-en", "http://127.0.0.1:8000/v1")
-    assert body_of(MAYBE_FEWER)["response_format"]["json_schema"]["strict"] is False
+    assert body_of(MAYBE_FEWER, version=1)["response_format"]["json_schema"]["strict"] is False
 
 
 @pytest.mark.parametrize(

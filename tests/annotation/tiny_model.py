@@ -58,6 +58,31 @@ def make_tiny_model(folder: Path) -> Path:
     return folder
 
 
+TURNS = (
+    "{% for m in messages %}{% if m['role'] == 'system' and refuses %}{{ raise_exception('no system') }}{% endif %}"
+    "<|im_start|>{{ m['role'] }}\n{{ m['content'] + '<|im_end|>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{{ 'A' if enable_thinking else '' }}{% endif %}"
+)
+
+
+def make_text_model(folder: Path, family: str, template: str | None = TURNS) -> Path:
+    """Write tokenizer and weights of a language model of a family (llama, qwen3, gemma2) into a folder."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    tokenizer = _tokenizer()
+    tokenizer.chat_template = template
+    config = AutoConfig.for_model(
+        family, vocab_size=len(tokenizer), hidden_size=64, intermediate_size=128, num_hidden_layers=2, head_dim=32,
+        num_attention_heads=2, num_key_value_heads=1, pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=tokenizer.eos_token_id, bos_token_id=tokenizer.pad_token_id,
+    )  # fmt: skip
+    torch.manual_seed(7)
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
 def _tokenizer() -> Any:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast

@@ -19,9 +19,9 @@ SETTINGS = {
     "inference": {"dim_t": 801, "num_overlap": 2},
 }
 EMPTY_SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-with_audio = pytest.mark.skipif(importlib.util.find_spec("audio_separator") is None, reason="needs the audio extra")
-without_audio = pytest.mark.skipif(
-    importlib.util.find_spec("audio_separator") is not None, reason="the audio extra is there"
+with_separation = pytest.mark.skipif(importlib.util.find_spec("audio_separator") is None, reason="needs separation")
+without_separation = pytest.mark.skipif(
+    importlib.util.find_spec("audio_separator") is not None, reason="separation is there"
 )
 
 
@@ -72,16 +72,16 @@ def test_what_is_missing_and_what_has_another_hash(tmp_path: Path) -> None:
         find_checkpoint(name)
 
 
-@without_audio
+@without_separation
 def test_without_the_extra_it_is_named(tmp_path: Path) -> None:
     name, settings = write(tmp_path)
-    with pytest.raises(MissingExtraError, match="make setup-all in a clone"):
+    with pytest.raises(MissingExtraError, match="make setup-all"):
         make_separator(name, settings=settings)
-    with pytest.raises(MissingExtraError, match="make setup-all in a clone"):
+    with pytest.raises(MissingExtraError, match="make setup-all"):
         make_separator("vocals_mel_band_roformer.ckpt")
 
 
-@with_audio
+@with_separation
 @pytest.mark.models
 class TestRegistry:
     """Names of audio-separator's registry; its downloader is replaced by one that writes small files."""
@@ -144,7 +144,7 @@ class TestRegistry:
         assert not list((tmp_path / "models").iterdir())
 
 
-@with_audio
+@with_separation
 @pytest.mark.models
 def test_weights_that_do_not_fit_are_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     from tests.audio.tiny_roformer import TINY, make_roformer
@@ -164,7 +164,7 @@ def test_weights_that_do_not_fit_are_one_line(tmp_path: Path, capfd: pytest.Capt
     assert capfd.readouterr().err == ""
 
 
-@with_audio
+@with_separation
 @pytest.mark.models
 def test_devices_and_precisions_that_are_not_there(tmp_path: Path) -> None:
     import torch

@@ -12,14 +12,14 @@ import soundfile
 
 from earmark.schemas.errors import ConfigError
 from earmark.tasks.audio.separation.choice import make_separator
-from earmark.tasks.audio.separation.jobs import Done, Job, Output, Samples
+from earmark.tasks.audio.separation.jobs import Output, Samples, SeparatedTrack, SeparationJob
 from earmark.tasks.audio.separation.pipeline import separate
 from tests.audio.separating import snr_db, write_song
 from tests.audio.tiny_roformer import CHECKPOINT, make_roformer
 
 pytestmark = pytest.mark.models
-pytest.importorskip("torch", reason="the audio extra is not installed")
-pytest.importorskip("audio_separator", reason="the audio extra is not installed")
+pytest.importorskip("torch", reason="the separation extra is not installed")
+pytest.importorskip("audio_separator", reason="the separation extra is not installed")
 
 LSB16 = 1 / 32767
 
@@ -59,9 +59,9 @@ def theirs(models: Path, source: Path, folder: Path, monkeypatch: pytest.MonkeyP
 def ours(models: Path, *sources: Path, **options: object) -> list[Samples]:
     """What our pipeline writes for each source."""
     separator = make_separator(str(models / CHECKPOINT), settings=models / "tiny.yaml", **options)  # type: ignore[arg-type]
-    jobs = [Job(str(n), source, source.with_suffix(".flac")) for n, source in enumerate(sources)]
+    jobs = [SeparationJob(str(n), source, source.with_suffix(".flac")) for n, source in enumerate(sources)]
     results = list(separate(jobs, separator, Output(codec="flac")))
-    assert all(isinstance(result, Done) for result in results), results
+    assert all(isinstance(result, SeparatedTrack) for result in results), results
     return [soundfile.read(job.target, dtype="float32")[0] for job in jobs]
 
 
@@ -155,6 +155,6 @@ def test_the_same_twice_and_named_by_what_decides(models: Path, tmp_path: Path) 
 def test_a_track_shorter_than_the_spectrum_needs_is_a_failure(models: Path, tmp_path: Path) -> None:
     source = write_song(tmp_path / "mix.wav", 0.02)
     separator = make_separator(str(models / CHECKPOINT), settings=models / "tiny.yaml")
-    (result,) = separate([Job("t", source, tmp_path / "t.flac")], separator)
-    assert not isinstance(result, Done)
+    (result,) = separate([SeparationJob("t", source, tmp_path / "t.flac")], separator)
+    assert not isinstance(result, SeparatedTrack)
     assert result.reason == "separation_too_short"

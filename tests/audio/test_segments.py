@@ -13,12 +13,12 @@ import soundfile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earmark.tasks.audio.segments import FRAME_S, Piece, Rule, levels_of, pieces_of, write_segments
+from earmark.tasks.audio.segments import FRAME_S, CutRule, Piece, levels_of, pieces_of, write_segments
 
 RATE = 8_000
-MINUTE = Rule(least_s=45, most_s=75, silent_below_dbfs=-60, longest_silence_s=3)
+MINUTE = CutRule(least_s=45, most_s=75, silent_below_dbfs=-60, longest_silence_s=3)
 RULES = st.builds(
-    lambda shortest, more, silence: Rule(shortest, shortest + more, -60.0, silence),
+    lambda shortest, more, silence: CutRule(shortest, shortest + more, -60.0, silence),
     st.floats(0.5, 5), st.floats(0, 8), st.floats(0.1, 3),
 )  # fmt: skip
 LEVELS = st.lists(
@@ -37,7 +37,7 @@ def written(path: Path, *parts: np.ndarray) -> Path:
     return path
 
 
-def cut(path: Path, rule: Rule = MINUTE) -> list[tuple[float, float, str | None]]:
+def cut(path: Path, rule: CutRule = MINUTE) -> list[tuple[float, float, str | None]]:
     """The pieces of a file in seconds."""
     levels, frame_s = levels_of(path)
     assert frame_s == FRAME_S
@@ -45,7 +45,7 @@ def cut(path: Path, rule: Rule = MINUTE) -> list[tuple[float, float, str | None]
 
 
 @given(LEVELS, RULES)
-def test_every_frame_is_in_one_piece_and_segments_have_the_lengths_wanted(levels: np.ndarray, rule: Rule) -> None:
+def test_every_frame_is_in_one_piece_and_segments_have_the_lengths_wanted(levels: np.ndarray, rule: CutRule) -> None:
     pieces = pieces_of(levels, rule)
     assert [frame for piece in pieces for frame in range(piece.start, piece.end)] == list(range(len(levels)))
     shortest, longest = round(rule.least_s / FRAME_S), round(rule.most_s / FRAME_S)

@@ -17,21 +17,29 @@ from hypothesis import strategies as st
 from earmark.schemas.errors import StoreError
 from earmark.tasks.audio.separation import track as track_module
 from earmark.tasks.audio.separation.centre import CentreRemoval
-from earmark.tasks.audio.separation.jobs import Done, Failed, Job, Output, Samples, Separator, Windows
+from earmark.tasks.audio.separation.jobs import (
+    FailedTrack,
+    Output,
+    Samples,
+    SeparatedTrack,
+    SeparationJob,
+    Separator,
+    Windows,
+)
 from earmark.tasks.audio.separation.pipeline import separate
 from tests.audio.separating import Halving, snr_db, song, write_song
 from tests.conftest import ROOT
 
 
-def only(job: Job, separator: Separator, output: Output | None = None) -> Done:
+def only(job: SeparationJob, separator: Separator, output: Output | None = None) -> SeparatedTrack:
     (result,) = separate([job], separator, output)
-    assert isinstance(result, Done), result
+    assert isinstance(result, SeparatedTrack), result
     return result
 
 
 def test_centre_removal_takes_the_middle_and_keeps_the_sides(tmp_path: Path) -> None:
     source = write_song(tmp_path / "mix.wav", 4.0)
-    done = only(Job("t", source, tmp_path / "out/t.flac"), CentreRemoval())
+    done = only(SeparationJob("t", source, tmp_path / "out/t.flac"), CentreRemoval())
     voice, sides = song(4.0)
     kept, rate = soundfile.read(tmp_path / "out/t.flac", dtype="float32")
     assert rate == 44_100
@@ -54,10 +62,10 @@ def test_every_job_gets_one_result_and_bad_files_stop_nothing(tmp_path: Path) ->
     sources["empty.wav"].write_bytes(b"")
     soundfile.write(sources["mono.wav"], song(1.0)[0][:, 0], 44_100)
     soundfile.write(sources["wide.wav"], np.tile(song(1.0)[1], (1, 3)), 44_100, subtype="FLOAT")
-    jobs = [Job(name, source, tmp_path / f"out/{name}.flac") for name, source in sources.items()]
+    jobs = [SeparationJob(name, source, tmp_path / f"out/{name}.flac") for name, source in sources.items()]
     results = {result.job.track: result for result in separate(jobs, CentreRemoval())}
     assert set(results) == set(sources)
-    reasons = {name: result.reason for name, result in results.items() if isinstance(result, Failed)}
+    reasons = {name: result.reason for name, result in results.items() if isinstance(result, FailedTrack)}
     assert reasons == {
         "noise.wav": "audio_unreadable",
         "empty.wav": "audio_empty",
@@ -65,7 +73,7 @@ def test_every_job_gets_one_result_and_bad_files_stop_nothing(tmp_path: Path) ->
         "mono.wav": "separation_needs_stereo",
     }
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["good.wav.flac", "wide.wav.flac"]
-    assert str(tmp_path) not in "".join(result.detail for result in results.values() if isinstance(result, Failed))
+    assert str(tmp_path) not in "".join(result.detail for result in results.values() if isinstance(result, FailedTrack))
 
 
 @pytest.mark.parametrize(
@@ -74,7 +82,7 @@ def test_every_job_gets_one_result_and_bad_files_stop_nothing(tmp_path: Path) ->
 def test_what_is_written_is_what_was_left(tmp_path: Path, codec: str, bits: int, least_db: float) -> None:
     source = write_song(tmp_path / "mix.wav", 1.5)
     output = Output(codec=codec, bits=bits, crop_s=1.0)  # type: ignore[arg-type]
-    done = only(Job("t", source, tmp_path / f"t.{codec}"), Halving(), output)
+    done = only(SeparationJob("t", source, tmp_path / f"t.{codec}"), Halving(), output)
     mix, _ = soundfile.read(source, dtype="float32")
     found, rate = soundfile.read(tmp_path / f"t.{codec}", dtype="float32")
     assert (rate, done.frames, done.duration_s) == (44_100, 44_100, 1.0)
@@ -85,7 +93,9 @@ def test_what_is_written_is_what_was_left(tmp_path: Path, codec: str, bits: int,
 @pytest.mark.parametrize("bitrate_kbps", [128, 320])
 def test_an_mp3_has_the_size_of_its_bit_rate(tmp_path: Path, bitrate_kbps: int) -> None:
     source = write_song(tmp_path / "mix.wav", 8.0)
-    done = only(Job("t", source, tmp_path / "t.mp3"), Halving(), Output(codec="mp3", bitrate_kbps=bitrate_kbps))
+    done = only(
+        SeparationJob("t", source, tmp_path / "t.mp3"), Halving(), Output(codec="mp3", bitrate_kbps=bitrate_kbps)
+    )
     kbps = (tmp_path / "t.mp3").stat().st_size * 8 / done.duration_s / 1000
     assert kbps == pytest.approx(bitrate_kbps, rel=0.03)
 
@@ -95,7 +105,7 @@ def test_another_rate_comes_back_at_the_source_s(tmp_path: Path) -> None:
         sample_rate_hz = 44_100
 
     source = write_song(tmp_path / "mix.wav", 1.2345, rate=48_000)
-    done = only(Job("t", source, tmp_path / "t.wav"), At44100(), Output(codec="wav"))
+    done = only(SeparationJob("t", source, tmp_path / "t.wav"), At44100(), Output(codec="wav"))
     mix, _ = soundfile.read(source, dtype="float32")
     found, rate = soundfile.read(tmp_path / "t.wav", dtype="float32")
     assert (rate, len(found), done.frames) == (48_000, len(mix), len(mix))
@@ -109,7 +119,7 @@ def test_loud_mixes_are_scaled_and_say_so(tmp_path: Path) -> None:
 
     source = write_song(tmp_path / "mix.wav", 1.0, gain=3.0)
     mix, _ = soundfile.read(source, dtype="float32")
-    done = only(Job("t", source, tmp_path / "t.wav"), Nothing(), Output(codec="wav"))
+    done = only(SeparationJob("t", source, tmp_path / "t.wav"), Nothing(), Output(codec="wav"))
     found, _ = soundfile.read(tmp_path / "t.wav")
     peak = float(np.abs(mix).max())
     assert peak > 0.9
@@ -124,7 +134,7 @@ def test_a_track_that_falls_silent_is_told(tmp_path: Path) -> None:
         def start(self, batch: Samples, sample_rate_hz: int):  # type: ignore[no-untyped-def]
             return lambda: batch.copy()
 
-    done = only(Job("t", write_song(tmp_path / "mix.wav", 1.0), tmp_path / "t.flac"), Everything())
+    done = only(SeparationJob("t", write_song(tmp_path / "mix.wav", 1.0), tmp_path / "t.flac"), Everything())
     assert done.emptied_share == 1.0
     assert done.instrumental_db < -100
     assert done.removed_db == pytest.approx(done.mix_db, abs=1e-3)
@@ -136,12 +146,12 @@ def test_numbers_that_are_none_fail_the_track_alone(tmp_path: Path) -> None:
             return lambda: np.where(np.abs(batch).max(axis=(1, 2), keepdims=True) > 0.5, np.float32(np.nan), batch / 2)
 
     jobs = [
-        Job("loud", write_song(tmp_path / "loud.wav", 1.0, gain=2.0), tmp_path / "out/loud.flac"),
-        Job("soft", write_song(tmp_path / "soft.wav", 1.0, gain=0.1), tmp_path / "out/soft.flac"),
+        SeparationJob("loud", write_song(tmp_path / "loud.wav", 1.0, gain=2.0), tmp_path / "out/loud.flac"),
+        SeparationJob("soft", write_song(tmp_path / "soft.wav", 1.0, gain=0.1), tmp_path / "out/soft.flac"),
     ]
     results = {result.job.track: result for result in separate(jobs, Broken())}
-    assert isinstance(results["soft"], Done)
-    assert isinstance(results["loud"], Failed)
+    assert isinstance(results["soft"], SeparatedTrack)
+    assert isinstance(results["loud"], FailedTrack)
     assert results["loud"].reason == "separation_not_finite"
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["soft.flac"]
 
@@ -150,7 +160,7 @@ def test_numbers_that_are_none_fail_the_track_alone(tmp_path: Path) -> None:
 def test_company_and_order_change_nothing(tmp_path: Path, batch_size: int, in_flight: int, tracks: int | None) -> None:
     lengths = [0.01, 0.2, 0.05, 0.013, 0.3, 0.02, 0.1, 0.005]
     jobs = [
-        Job(str(n), write_song(tmp_path / f"{n}.wav", length, seed=n), tmp_path / f"out/{n}.flac")
+        SeparationJob(str(n), write_song(tmp_path / f"{n}.wav", length, seed=n), tmp_path / f"out/{n}.flac")
         for n, length in enumerate(lengths)
     ]
     separator = Halving(batch_size=batch_size, in_flight=in_flight)
@@ -167,9 +177,9 @@ def test_company_and_order_change_nothing(tmp_path: Path, batch_size: int, in_fl
 
 def test_a_long_track_lies_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = write_song(tmp_path / "mix.wav", 1.0)
-    only(Job("t", source, tmp_path / "held.flac"), Halving())
+    only(SeparationJob("t", source, tmp_path / "held.flac"), Halving())
     monkeypatch.setattr(track_module, "HELD_BYTES", 1000)
-    only(Job("t", source, tmp_path / "spooled.flac"), Halving())
+    only(SeparationJob("t", source, tmp_path / "spooled.flac"), Halving())
     assert (tmp_path / "held.flac").read_bytes() == (tmp_path / "spooled.flac").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["held.flac", "mix.wav", "spooled.flac"]
 
@@ -191,13 +201,13 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     source = write_song(tmp_path / "mix.wav", 0.5)
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(StoreError, match=r"^cannot write t\.flac: "):
-        list(separate([Job("t", source, tmp_path / "file/t.flac")], Halving()))
+        list(separate([SeparationJob("t", source, tmp_path / "file/t.flac")], Halving()))
 
 
 KILLED = """
 import sys, time
 from pathlib import Path
-from earmark.tasks.audio.separation.jobs import Job
+from earmark.tasks.audio.separation.jobs import SeparationJob
 from earmark.tasks.audio.separation import pipeline
 from tests.audio.separating import Halving
 
@@ -214,7 +224,7 @@ def stuck(track, path, *rest):
         print("writing", flush=True)
         time.sleep(600)
 pipeline._encode = stuck
-jobs = [Job(str(n), folder / "mix.wav", folder / f"out/{n}.flac") for n in range(6)]
+jobs = [SeparationJob(str(n), folder / "mix.wav", folder / f"out/{n}.flac") for n in range(6)]
 for result in pipeline.separate(jobs, Slow()):
     print(result.job.track, flush=True)
 """
@@ -240,13 +250,15 @@ def test_a_kill_leaves_whole_files_only_and_the_rest_is_swept(tmp_path: Path) ->
     for path in out.glob("*.flac"):
         assert soundfile.info(path).frames == round(0.2 * 44_100)
     assert not (out / "3.flac").exists()
-    only(Job("3", source, out / "3.flac"), Halving())
+    only(SeparationJob("3", source, out / "3.flac"), Halving())
     assert not [path for path in out.iterdir() if path.suffix == ".part"]
     assert soundfile.info(out / "3.flac").frames == round(0.2 * 44_100)
 
 
 def test_a_caller_that_stops_early_leaves_no_thread_waiting(tmp_path: Path) -> None:
-    jobs = [Job(str(n), write_song(tmp_path / f"{n}.wav", 0.2), tmp_path / f"out/{n}.flac") for n in range(20)]
+    jobs = [
+        SeparationJob(str(n), write_song(tmp_path / f"{n}.wav", 0.2), tmp_path / f"out/{n}.flac") for n in range(20)
+    ]
     results = separate(jobs, Halving(), tracks=2)
     next(results)
     results.close()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import json
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,7 @@ import pytest
 import soundfile
 
 from earmark.schemas.errors import ConfigError, InputError, MissingExtraError
-from earmark.tasks.audio.similarity import Said, Similarity
+from earmark.tasks.audio.similarity import ClipText, Similarity
 
 HAS_TRANSFORMERS = all(importlib.util.find_spec(name) for name in ("torch", "transformers"))
 TEXTS = ["A slow piece with piano.", "A dog barks.", 'Say "yes" {x} <|im_end|> 是', "long " * 300]
@@ -35,7 +37,7 @@ def test_cosines_are_the_models_whatever_the_company(tmp_path: Path, fusion: boo
     from tests.audio.tiny_clap import make_tiny_clap
 
     folder = make_tiny_clap(tmp_path / "model", fusion=fusion)
-    said = [Said(*clip(tmp_path, seed), text) for seed in range(9) for text in TEXTS]
+    said = [ClipText(*clip(tmp_path, seed), text) for seed in range(9) for text in TEXTS]
     told: list[int] = []
     together = Similarity(str(folder), tmp_path / "kept/a.sqlite").cosines(said, told.append)
     assert sum(told) == len(said)
@@ -59,7 +61,7 @@ def test_what_was_measured_is_not_measured_again(tmp_path: Path) -> None:
     from tests.audio.tiny_clap import make_tiny_clap
 
     folder = make_tiny_clap(tmp_path / "model")
-    said = [Said(*clip(tmp_path, seed), TEXTS[0]) for seed in range(2)]
+    said = [ClipText(*clip(tmp_path, seed), TEXTS[0]) for seed in range(2)]
     first = Similarity(str(folder), tmp_path / "s.sqlite").cosines(said)
     for one in said:
         one.path.unlink()  # a second look would fail
@@ -109,7 +111,7 @@ def test_long_clips_are_heard_in_windows_and_give_the_same_number_again(tmp_path
     from tests.audio.tiny_clap import make_tiny_clap
 
     folder = make_tiny_clap(tmp_path / "model")
-    said = [Said(*clip(tmp_path, 1, 9.3), TEXTS[0]), Said(*clip(tmp_path, 2, 1.0), TEXTS[1])]
+    said = [ClipText(*clip(tmp_path, 1, 9.3), TEXTS[0]), ClipText(*clip(tmp_path, 2, 1.0), TEXTS[1])]
     found = [Similarity(str(folder), tmp_path / f"{at}.sqlite").cosines(said) for at in range(2)]
     assert found[0] == found[1]
 
@@ -117,17 +119,54 @@ def test_long_clips_are_heard_in_windows_and_give_the_same_number_again(tmp_path
 @pytest.mark.models
 def test_what_is_no_clap_model_is_named(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    said = [Said(*clip(tmp_path, 1), "x")]
+    said = [ClipText(*clip(tmp_path, 1), "x")]
     with pytest.raises(ConfigError, match="expected a CLAP model"):
         Similarity(str(tmp_path / "empty"), tmp_path / "s.sqlite").cosines(said)
 
 
+@pytest.mark.models
+def test_weights_that_hold_code_or_lie_about_their_size_are_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    from tests.audio.tiny_clap import make_tiny_clap
+
+    class Code:
+        def __reduce__(self) -> tuple[object, tuple[Path]]:
+            return Path.touch, (tmp_path / "ran",)
+
+    folder = make_tiny_clap(tmp_path / "model")
+    weights, config = folder / "model.safetensors", folder / "config.json"
+    good, facts = weights.read_bytes(), json.loads(config.read_text())
+
+    def refused(what: str) -> None:
+        with pytest.raises(ConfigError, match=f"expected a CLAP model of transformers: .*{what}") as caught:
+            Similarity(str(folder), tmp_path / "s.sqlite").load()
+        assert "\n" not in str(caught.value)
+        assert not (tmp_path / "ran").exists()
+
+    for head in (struct.pack("<Q", 1 << 63), struct.pack("<Q", 10**9), b""):
+        weights.write_bytes(head + b"{" * bool(head))
+        refused("header too (large|small)")
+    weights.write_bytes(good[: len(good) // 2])
+    refused("not fully covered")
+    weights.unlink()
+    torch.save({"a": Code()}, folder / "pytorch_model.bin")
+    refused("a pickle of more than tensors, which is never loaded")
+    monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("asked whether to run a stranger's code"))
+    (folder / "strange.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    config.write_text(json.dumps({**facts, "model_type": "strange", "auto_map": {"AutoConfig": "strange.Config"}}))
+    (folder / "processor_config.json").unlink()
+    refused("")
+
+
 def test_a_name_that_is_neither_folder_nor_model_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="expected a folder or a model on the Hub"):
-        Similarity("no such/model/at all", tmp_path / "s.sqlite").cosines([Said("0" * 64, tmp_path / "a.wav", "x")])
+        Similarity("no such/model/at all", tmp_path / "s.sqlite").cosines([ClipText("0" * 64, tmp_path / "a.wav", "x")])
 
 
 @pytest.mark.skipif(HAS_TRANSFORMERS, reason="transformers is installed")
 def test_without_transformers_the_missing_extra_is_named(tmp_path: Path) -> None:
-    with pytest.raises(MissingExtraError, match=r"earmark\[audio\]"):
-        Similarity(str(tmp_path), tmp_path / "s.sqlite").cosines([Said("0" * 64, tmp_path / "a.wav", "x")])
+    with pytest.raises(MissingExtraError, match=r"\[models\]"):
+        Similarity(str(tmp_path), tmp_path / "s.sqlite").cosines([ClipText("0" * 64, tmp_path / "a.wav", "x")])

@@ -90,12 +90,6 @@ def test_m4a(tmp_path: Path, codec: str) -> None:
     assert reason(cut) in ("audio_unreadable", "audio_corrupt", "audio_truncated")
 
 
-def test_m4a_without_ffmpeg_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "a.m4a").write_bytes(b"\0\0\0\x1cftypM4A \0\0\2\0M4A isomiso2")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert reason(tmp_path / "a.m4a") == "audio_needs_ffmpeg"
-
-
 @settings(max_examples=25, deadline=None)
 @given(
     rate=st.sampled_from([8_000, 11_025, 22_050, 44_100, 48_000, 96_000]),

@@ -1,12 +1,12 @@
-"""Compare each demo table of a build with that of the state before, row by row:
+"""Compare each demo table of a build with that of the release before, row by row:
 
     python -m tests.before.compare captions music-prompts
 
-builds these two demo corpora (without names, all eight) in a store of their own, on the ledger of the state before, and
+builds these two demo corpora (without names, all eight) in a store of their own, on the ledger of the release, and
 prints a line per table: its rows, and the columns that are new. It takes about ten seconds, and a few more a corpus.
 `--store STORE` compares the newest versions of a store that is there instead, and builds nothing.
 
-All tables must have the rows of the state before, in its order, in all columns that it had, save what `MEANT` names;
+All tables must have the rows of the release, in its order, in all columns that it had, save what `MEANT` names;
 `rejects` the same stages, reasons and rows in any order (details and descriptions may differ). The ledger must gain
 nothing, save of the models in `ANEW`: each request that was paid is answered. The exit code is 1 where one
 of that fails, and a line says which.
@@ -24,30 +24,20 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from earmark.tasks.build.registry import corpora
+from earmark.tasks.pipeline.registry import corpora
 from earmark.tasks.store.versions import Store, Version
 from tests.before.fixture import before, paid, seed, unpack
 
 REJECTS = "rejects"
 MEANT: dict[str, dict[str, tuple[str, ...] | None]] = {
-    # samples are votes, drawn in equal number with and without lyrics and reference; no lyrics say instrumental
-    "human-preferences": {
-        **dict.fromkeys(("clips", "votes", "preferences", "ratings"), ("split",)),
-        "comparisons": ("split", "vocals"),
-        **dict.fromkeys(("training", "benchmark")),
-    },
-    # the strict writer is told what counts as another tag
-    "music-prompts": {"prompts": ("split", "prompt", "request_key")},
-    # captions with a detail changed are not heard, as in the paper; what a judge says of a clip is no full description
-    "instruction-rubrics": dict.fromkeys(
-        ("samples", "instructions", "items", "labels", "judgments", "clips", "rejects")
-    ),
+    "instruction-rubrics": {"items": ("flags",)},  # quoted speech that is translated is no lost name
+    "mos-preferences": {"pairs": ("gap_decile",)},  # tenths within each dataset and split
+    "score-questions": {"rejects": None},  # two images that shared a hash, and no ink, are no duplicates
 }
-"""What is meant to differ since the state before, by corpus and table: these columns, and with `split` the order of
-rows; None: all. The rest is compared."""
-ANEW = {"builtin:music-prompt-1", "builtin:rubric-judge-1", "builtin:rubric-writer-1", "builtin:score-reader-1"}
-"""Models that are new, or asked in other words since; no request of before is gone, and `test_state_before` holds the
-rest."""
+"""What is meant to differ since the release, by corpus and table: these columns, and with `split` the order of rows;
+None: all. The rest is compared."""
+ANEW: set[str] = set()
+"""Models that are new, or asked in other words since; no request of the release is gone."""
 ROW = ("table", "item", "stage", "reason", "file", "line")  # what of a reject is compared; its detail may differ
 HOUSE = tuple(name for name, one in corpora().items() if one.package is None)
 
@@ -63,7 +53,9 @@ def compare(old: Version, new: Version) -> Iterator[tuple[str, list[str]]]:
             yield f"{old.corpus} {table}: meant to differ", []
             continue
         if "split" in meant:
-            was, now = ({"all": one_split(splits, meant)} for splits in (was, now))
+            was, now = ({"all": one_split(rows, meant)} for rows in (was, now))
+        elif meant:
+            was, now = ({name: part.drop_columns(list(meant)) for name, part in rows.items()} for rows in (was, now))
         differences = rejects_differ(was, now) if table == REJECTS else rows_differ(was, now)
         added = [name for name in columns(now) if name not in columns(was)]
         more = f"; new columns: {', '.join(added)}" if added else ""
@@ -142,7 +134,7 @@ def rejects_differ(was: dict[str, pa.Table], now: dict[str, pa.Table]) -> list[s
 
 
 def asked(store: Path, old: Path) -> list[str]:
-    """One line for each of the ledger's tables that is not as in the state before."""
+    """One line for each of the ledger's tables that is not as in the release."""
     was, now = paid(old), paid(store)
     anew = {key for key, model, *_ in now["requests"] - was["requests"] if model in ANEW}
     new = {table: {row for row in now[table] - was[table] if row[0] not in anew} for table in was}

@@ -116,7 +116,7 @@ def resume(count: int) -> dict[str, float]:
     from earmark.tasks.annotation.answers import PARSER
     from earmark.tasks.annotation.engine import Annotator
     from earmark.tasks.annotation.ledger import open_ledger
-    from earmark.tasks.annotation.ledger_rows import Attempt, Finished, Verdict
+    from earmark.tasks.annotation.ledger_rows import Attempt, Finished, ReadAttempt
 
     config = AnnotatorConfig(annotator="openai:tiny", base_url="http://127.0.0.1:9/v1")
     folder = Path(tempfile.mkdtemp(prefix="bench-ledger-"))
@@ -132,7 +132,7 @@ def resume(count: int) -> dict[str, float]:
                 claims = await ledger.claim([(r.key, r.model, r.canonical) for r in some], texts, PARSER)
                 for claimed in claims.values():
                     ledger.record_soon(Attempt(claimed.request_id, 1, "received", time.time(), 0.5, raw))
-                    ledger.judge_soon(Verdict(claimed.request_id, 1, "ok", None, None, 900, 40, 0.001))
+                    ledger.judge_soon(ReadAttempt(claimed.request_id, 1, "ok", None, None, 900, 40, 0.001))
                     ledger.settle_soon(claimed.request_id, Finished(answer, None, None, PARSER, "tiny"))
                 await ledger.flush()
 

@@ -1,4 +1,4 @@
-"""The detector of scores: precision and recall on drawings that it was not tuned on, as a build's report has them.
+"""The detector of scores: precision and recall on drawings that it was not tuned on.
 
 .venv/bin/python -m tests.benchmarks.bench_detector [--drawings 100] [--model staff-lines] [--base FOLDER]
     [--least 0.5]
@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from earmark.schemas.score_questions import Detector
-from earmark.tasks.score_questions.forum.measuring import measure_detector
+from tests.benchmarks.detector import measure_detector
 
 
 def main() -> None:
@@ -24,10 +24,10 @@ def main() -> None:
     given = vars(parser.parse_args())
     if given["drawings"] < 1:
         parser.error(f"--drawings: expected at least 1, found {given['drawings']}")
-    base = given.pop("base")
+    base, drawings = given.pop("base"), given.pop("drawings")
     detector = Detector.model_validate(given)
     start = time.perf_counter()
-    measure = measure_detector(detector, base)
+    measure = measure_detector(detector, base, drawings)
     took_s = time.perf_counter() - start
     print(f"{measure.model} from {measure.least!r} on, {measure.drawings:,} drawings of each kind\n")
     print("| drawn scores | recognised | recall | at least | precision |\n|---|---:|---:|---:|---:|")

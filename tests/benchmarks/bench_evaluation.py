@@ -1,4 +1,4 @@
-"""The table of `earmark judge` over many samples: metrics, ten groups and their intervals, beside scipy's bootstrap.
+"""The table of `earmark eval run` over many samples: metrics, ten groups and their intervals, beside scipy's bootstrap.
 
     .venv/bin/python -m tests.benchmarks.bench_evaluation [samples]
 

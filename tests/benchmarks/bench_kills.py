@@ -12,7 +12,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from tests.build.kills import PHASES, Kill, kill_all
+from tests.pipeline.kills import PHASES, Kill, kill_all
 
 
 def main() -> None:

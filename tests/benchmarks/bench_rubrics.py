@@ -69,8 +69,8 @@ def main() -> None:
 
     from earmark.flows import instruction_rubrics
     from earmark.schemas.instruction_rubrics import CORPUS
-    from earmark.tasks.build.forecast import forecast
     from earmark.tasks.store.versions import Store
+    from tests.builds import forecast
 
     config = config_for(samples)
     rows = captions_of(config, samples)

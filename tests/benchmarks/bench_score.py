@@ -1,4 +1,4 @@
-"""`earmark score` of 100 prompts and 8 systems: asked once, then again from the ledger and the kept embeddings.
+"""`earmark eval score` of 100 prompts and 8 systems: asked once, then again from the ledger and the kept embeddings.
 
     .venv/bin/python -m tests.benchmarks.bench_score
 
@@ -20,7 +20,7 @@ from earmark.schemas.evaluations import Examinee
 from earmark.schemas.music_prompts import CORPUS
 from earmark.tasks.evaluation.frechet import Gaussian, fad, frechet
 from earmark.tasks.evaluation.leaderboard import rank_submissions
-from earmark.tasks.evaluation.submission import Wish, score
+from earmark.tasks.evaluation.submission import ScoreOptions, score
 from earmark.tasks.store.versions import Store
 from tests.annotation.conftest import LocalServer
 from tests.evaluation.test_score import prompts_of, remember
@@ -49,7 +49,9 @@ def systems(folder: Path) -> None:
         for name in ("first", "again"):
             started, processor = time.perf_counter(), time.process_time()
             for system in range(SYSTEMS):
-                wish = Wish(folder / f"system-{system}", clap=str(folder / "clap"), reference=str(folder / "reference"))
+                wish = ScoreOptions(
+                    folder / f"system-{system}", clap=str(folder / "clap"), reference=str(folder / "reference")
+                )
                 score(version, CORPUS, store, judge, wish, None)
             seconds, busy = time.perf_counter() - started, time.process_time() - processor
             asked = sum(server.faults.asked.values())

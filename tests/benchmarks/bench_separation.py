@@ -3,7 +3,7 @@
     .venv-models/bin/python -m tests.benchmarks.bench_separation [--seconds 16] [--tracks 1] [--modes ours,theirs]
         [--device auto] [--batch 8] [--depth 6]
 
-Needs the `audio` extra, and `ffmpeg` for audio-separator. Weights are random: the arithmetic is the same. Each mode
+Needs the extra `separation`, and `ffmpeg` for audio-separator. Weights are random: the arithmetic is the same. A mode
 runs in a process of its own, from file to file, after its model was loaded and, for compiled modes and on CUDA, after a
 warm-up track. Prints times real time, peak memory, the share of the measured matrix rate, and the signal-to-noise ratio
 of each mode's instrumental against the first mode's. The FLOP count of a window is torch's, and by hand.
@@ -115,19 +115,19 @@ def run_mode(mode: str, folder: Path, device: str, batch: int | None) -> dict[st
 
 def _ours(folder: Path, out: Path, device: str, batch: int | None, options: dict[str, Any]) -> tuple[float, list[str]]:
     from earmark.tasks.audio.separation.choice import make_separator
-    from earmark.tasks.audio.separation.jobs import Done, Job, Output
+    from earmark.tasks.audio.separation.jobs import Output, SeparatedTrack, SeparationJob
     from earmark.tasks.audio.separation.pipeline import separate
     from tests.audio.tiny_roformer import CHECKPOINT
 
     named = {"settings": folder / "tiny.yaml", "device": device, "batch_size": batch}
     separator = make_separator(str(folder / CHECKPOINT), **named, **options)
     if options.get("compiled") or device == "cuda":
-        list(separate([Job("warm", folder / "warm.wav", out / "warm.flac")], separator))
-    jobs = [Job(path.stem, path, out / f"{path.stem}.flac") for path in sorted(folder.glob("track-*.wav"))]
+        list(separate([SeparationJob("warm", folder / "warm.wav", out / "warm.flac")], separator))
+    jobs = [SeparationJob(path.stem, path, out / f"{path.stem}.flac") for path in sorted(folder.glob("track-*.wav"))]
     start = time.perf_counter()
     results = list(separate(jobs, separator, Output(bits=16)))
     seconds = time.perf_counter() - start
-    assert all(isinstance(result, Done) for result in results), results
+    assert all(isinstance(result, SeparatedTrack) for result in results), results
     return seconds, [str(job.target) for job in jobs]
 
 

@@ -75,14 +75,14 @@ def commands(corpus: str, table: str, folder: Path, share: float) -> dict[str, t
     row = pq.ParquetFile(first).read_row_group(0).slice(random.Random(17).randrange(100), 1).to_pylist()[0]
     id_ = next(str(value) for name, value in row.items() if name.endswith("_id"))
     clip = clip_of(store / corpus / "v1")
-    taken["verify"] = run("verify", f"{corpus}@v1")
-    taken["explain"] = run("explain", f"{corpus}@v1", id_)
-    taken["sql"] = run("sql", f"SELECT count(*) FROM '{corpus}@v1'.{table}")
+    taken["verify"] = run("inspect", "verify", f"{corpus}@v1")
+    taken["explain"] = run("inspect", "explain", f"{corpus}@v1", id_)
+    taken["sql"] = run("inspect", "sql", f"SELECT count(*) FROM '{corpus}@v1'.{table}")
     exported = ("export", f"{corpus}@v1", "--for", "jsonl", "--table", table, "--out", str(folder / "x"))
     taken["export jsonl"] = run(*exported)
     taken["withdraw a clip"] = run("withdraw", "--clip", clip, "--reason", "a benchmark")
     versions = sorted(path.name for path in (store / corpus).glob("v*"))
-    taken["diff"] = run("diff", corpus, versions[0], versions[-1])
+    taken["diff"] = run("inspect", "diff", *(f"{corpus}@{version}" for version in (versions[0], versions[-1])))
     rows = sum(pq.ParquetFile(path).metadata.num_rows for path in (store / corpus / "v1").glob(f"{table}/*.parquet"))
     return {name: (size, rows) for name, size in taken.items()}
 

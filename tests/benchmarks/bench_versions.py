@@ -104,7 +104,7 @@ def stage_version(root: Path, pairs: int) -> dict[str, float]:
 def commit_version(root: Path) -> dict[str, float]:
     """Commit what is staged."""
     from earmark.schemas.pseudo_preferences import CORPUS
-    from earmark.tasks.build.report import make_page
+    from earmark.tasks.pipeline.report import make_page
     from earmark.tasks.store.commit import Made, commit
     from earmark.tasks.store.staging import staging
     from earmark.tasks.store.versions import Store
@@ -120,7 +120,7 @@ def commit_version(root: Path) -> dict[str, float]:
 def export_version(root: Path, case: int) -> dict[str, float]:
     """Export in one format."""
     from earmark.schemas.pseudo_preferences import CORPUS
-    from earmark.tasks.exports.choosing import Wish
+    from earmark.tasks.exports.choosing import ExportOptions
     from earmark.tasks.exports.export import export
     from earmark.tasks.store.versions import Store
 
@@ -129,7 +129,7 @@ def export_version(root: Path, case: int) -> dict[str, float]:
     store = Store(root)
     start = time.perf_counter()
     record = export(
-        store.find(CORPUS.name), CORPUS, store, root / f"export-{case}", Wish(format_, blind=blind, **named)
+        store.find(CORPUS.name), CORPUS, store, root / f"export-{case}", ExportOptions(format_, blind=blind, **named)
     )
     return {"seconds": time.perf_counter() - start, "rows": float(sum(record["rows"].values()))}
 

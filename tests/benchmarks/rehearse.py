@@ -204,8 +204,8 @@ def instrumentals(folder: Path, share: float, base_url: str) -> dict[str, Any]:
 
 def score_questions(folder: Path, share: float, base_url: str) -> dict[str, Any]:
     """A dump of 2 GB, and 4,000 images of scores in it (WildScore)."""
-    from earmark.tasks.score_questions.forum.drawings import score
     from tests.benchmarks.bench_forum import make_dump
+    from tests.score_questions.drawings import score
 
     make_dump(folder, max(2, round(2_000 * share)))
     (folder / "images").mkdir(exist_ok=True)
@@ -337,7 +337,7 @@ def measured(command: list[str], store: Path) -> Size:
         text = words.read()
     if status:
         raise SystemExit(f"{' '.join(command)}: ended with {os.waitstatus_to_exitcode(status)}: {text[-1000:]}")
-    heard = re.search(r"([\d,]+) clips went to models; ([\d,]+) were decoded", text)
+    heard = re.search(r"([\d,]+) clips encoded for models; ([\d,]+) decoded", text)
     clips = f"{heard[1]} / {heard[2]}" if heard else "–"
     return Size(time.perf_counter() - start, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, steps, clips)
 

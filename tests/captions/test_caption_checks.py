@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earmark.schemas.caption_checks import Checks
+from earmark.schemas.caption_checks import CaptionChecks
 from earmark.tasks.captions.checks import find_faults
 from earmark.tasks.text.near_texts import near_any, near_duplicates
 
 GOOD = "A calm ambient piece led by piano, with soft strings and a spacious, reverberant production."
-CHECKS = Checks()
+CHECKS = CaptionChecks()
 
 
 def faults(text: str) -> list[str]:
@@ -65,11 +65,11 @@ def test_each_fault_is_found_and_no_other(text: str, fault: str) -> None:
 
 
 def test_only_what_is_looked_for_is_found() -> None:
-    checks = Checks(look_for=("mentions_duration",))
+    checks = CaptionChecks(look_for=("mentions_duration",))
     assert [fault.reason for fault in find_faults("Sung for 30 seconds", checks)] == []  # too short to be judged
     assert [fault.reason for fault in find_faults("Here is: sung for 30 seconds", checks)] == ["mentions_duration"]
     with pytest.raises(ValueError, match="flag names 'boilerplate', which look_for does not"):
-        Checks(look_for=("empty",), flag=("boilerplate",))
+        CaptionChecks(look_for=("empty",), flag=("boilerplate",))
 
 
 @given(st.text(max_size=300))
@@ -91,3 +91,39 @@ def test_texts_near_any_of_others_are_told_even_if_the_others_repeat_one_another
     others = ["a dog barks twice in the yard", "a dog barks twice in the yard at night", "一条狗在院子里叫了两声"]
     texts = ["a dog barks twice in the yard at night", "a bell rings", "", "一条狗在院子里叫了两声吧"]
     assert near_any(texts, others, 0.8) == [1, None, None, 2]
+
+
+def _sized(text: str) -> bool:
+    return "mentions_duration" in faults(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "This is a 30s loop with the drums.",
+        "A half-minute piece for the piano.",
+        "It runs for 2m30s and is calm.",
+        "Three-and-a-half minutes of calm piano.",
+        "Clocking in at under a minute, it is calm.",
+        "A 15s jingle with bells.",
+        "A 90s long loop of the drums.",
+    ],
+)
+def test_a_length_of_time_is_found(text: str) -> None:
+    assert _sized(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "An 80s track with the synths.",
+        "A 90s loop of the breakbeat era.",
+        "A 30s swing band.",
+        "A 1930s tune.",
+        "The 808s and the 909s hit hard.",
+        "The second guitar enters with a minute detail.",
+        "A last-minute key change lifts the strings.",
+    ],
+)
+def test_a_decade_or_an_instrument_is_no_length_of_time(text: str) -> None:
+    assert not _sized(text)

@@ -26,7 +26,7 @@ from earmark.flows.command import access, running
 from earmark.flows.command.rebuild_plan import read_rebuild
 from earmark.flows.command.running import demo_config
 from earmark.schemas.rebuild import Rebuild
-from earmark.tasks.build.registry import corpora, find_corpus
+from earmark.tasks.pipeline.registry import corpora, find_corpus
 from tests.builds import build_version, contents_of, read_config
 from tests.conftest import ROOT
 

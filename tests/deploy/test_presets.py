@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections import Counter
 from collections.abc import Mapping
@@ -15,8 +16,8 @@ from typer.testing import CliRunner
 from earmark.flows.command.cli import app
 from earmark.schemas.captions import Captions
 from earmark.schemas.config import BuildConfig, parse_config, read_toml
-from earmark.tasks.build.registry import find_corpus
 from earmark.tasks.captions.asking import cut
+from earmark.tasks.pipeline.registry import find_corpus
 from tests.annotation.conftest import LocalServer
 from tests.captions.captions import build_captions
 from tests.conftest import ROOT
@@ -224,7 +225,10 @@ def test_the_dry_run_prints_the_papers_numbers(part: str, tmp_path: Path) -> Non
         layout = source.get("format", "table")
         path = (copy.parent / source["captions"]).resolve()
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(ROWS[layout].format(f"clip{number}"), "utf-8")
+        text = ROWS[layout].format(f"clip{number}")
+        if source.get("language") == "zh":
+            text = re.sub(r'(?<=: ")[A-Z][^"]*\.(?=")', "有人在低声说话。", text)
+        path.write_text(text, "utf-8")
         folder = (copy.parent / source["audio_root"]).resolve() if "audio_root" in source else path.parent
         folder.mkdir(parents=True, exist_ok=True)
         name = f"clip{number}_0.wav" if layout == "audiocaps" else f"clip{number}.wav"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ import psutil
 import pytest
 import yaml
 
+from earmark.flows.command.serving import IDLE_S, RUNS_S
 from earmark.tasks.store.staging import STAGING
 from earmark.tasks.store.versions import Store, verify
 from tests.annotation.test_kills import Server
@@ -26,6 +28,7 @@ CORPUS = "pseudo-preferences"
 PROMPTS, CONCURRENCY = 20, 4
 REQUESTS = PROMPTS * 3 * 2
 EVERY_S = 20
+SLACK_S = 20.0  # of a busy machine
 # A killed run is told crashed twice: by who waits for its process, and seconds later by the worker, which would undo a
 # retry that came in between. Then the worker says what may be wrong.
 DONE_WITH = "prefect.flow_runs.worker - Check whether the flow run exceeded its memory allocation"
@@ -194,8 +197,14 @@ def test_serve_killed_or_ended_in_mid_run_leaves_no_process(tmp_path: Path, slow
             waited("a run to ask", lambda: slow_judge.counts()["asked"] >= asked, 120)
             assert len(day.prefect.processes()) >= 4, "expected the command, the server, the worker and a run"
             day.process.send_signal(number)
+            at = time.monotonic()
             code = day.process.wait(90)
-            waited("what it started to end", lambda: not day.prefect.processes(), 120)
+            time.sleep(max(0.0, at + 2 - time.monotonic()))
+            counted = slow_judge.counts()["asked"]
+            waited("what it started to end", lambda: not day.prefect.processes(), 10)
+            assert time.monotonic() - at < RUNS_S + IDLE_S + SLACK_S
+            if number == signal.SIGKILL:
+                assert slow_judge.settled()["asked"] == counted, "a killed command asks, and pays, after 2 seconds"
         assert not Store(store).versions(CORPUS)
         assert slow_judge.settled()["asked"] < REQUESTS
         return code

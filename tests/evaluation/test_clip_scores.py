@@ -19,7 +19,6 @@ from typer.testing import CliRunner
 from earmark.flows.command.cli import app
 from earmark.schemas.errors import ConfigError, EarmarkError, InputError, StoreError
 from earmark.schemas.evaluations import Evaluation
-from earmark.tasks.build.registry import find_corpus
 from earmark.tasks.evaluation import reachable as reaching
 from earmark.tasks.evaluation import reading, recording
 from earmark.tasks.evaluation import samples as choosing
@@ -27,12 +26,13 @@ from earmark.tasks.evaluation.asking import Prediction
 from earmark.tasks.evaluation.baselines import baselines
 from earmark.tasks.evaluation.reachable import reachable
 from earmark.tasks.evaluation.results import count
-from earmark.tasks.evaluation.samples import Part, Wish
+from earmark.tasks.evaluation.samples import MeasurementOptions, SamplePart
+from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.versions import Store, Version
 from tests.builds import rows_of
 from tests.evaluation.test_score_files import Row, metrics_of, rated, rubric, write
 
-EVERY = Wish(part=Part("all"))
+EVERY = MeasurementOptions(part=SamplePart("all"))
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Version:
     return rubric(tmp_path_factory.mktemp("rubrics") / "store")
 
 
-def feed(version: Version, path: Path, wish: Wish = EVERY) -> dict[str, Any]:
+def feed(version: Version, path: Path, wish: MeasurementOptions = EVERY) -> dict[str, Any]:
     """The facts of the only evaluation that a file of clips' scores feeds."""
     store = Store(version.folder.parents[1])
     ((facts, _),), _ = reading.read_clips(version, find_corpus(version.corpus), store, path, wish, path.parent / "out")
@@ -111,8 +111,7 @@ def test_what_a_number_a_clip_cannot_say_is_refused(samples: Version, tmp_path: 
 @pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet"])
 def test_a_template_of_clips_is_filled_and_read(pairs: Version, tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"clips.{ending}"
-    rows, option = reading.write_template(pairs, find_corpus(pairs.corpus), path, EVERY)
-    assert option == "--clip-scores"
+    rows = reading.write_template(pairs, find_corpus(pairs.corpus), path, EVERY)
     with pytest.raises(EarmarkError, match="no sample has an answer; most for 'no_score'"):
         feed(pairs, path)
     if ending == "csv":
@@ -133,8 +132,7 @@ def test_a_template_of_clips_is_filled_and_read(pairs: Version, tmp_path: Path, 
 def test_a_template_of_rubrics_has_a_place_for_each_item(samples: Version, tmp_path: Path, ending: str) -> None:
     """Gold labels as items: a judge without a fault is right by the paper's rule, and by AUROC."""
     path, corpus, store = tmp_path / f"items.{ending}", find_corpus(samples.corpus), Store(samples.folder.parents[1])
-    rows, option = reading.write_template(samples, corpus, path, EVERY)
-    assert option == "--scores"
+    rows = reading.write_template(samples, corpus, path, EVERY)
     if ending == "csv":
         with path.open() as file:
             held = [{**row, "items": json.loads(row["items"])} for row in csv.DictReader(file)]
@@ -164,7 +162,7 @@ def test_thresholds_are_named_or_tuned_where_nothing_is_measured(samples: Versio
     ids = sorted({(row["sample_id"], row["language"]) for row in rows_of(samples, "labels")})
     rows = [{"id": f"{name}-{language}", "score": 0.9 if follows[name] else 0.7} for name, language in ids]
     path = write(tmp_path / "scores.csv", rows)
-    wish = Wish(part=Part("all"), threshold=0.8)
+    wish = MeasurementOptions(part=SamplePart("all"), threshold=0.8)
     facts, folder = reading.read(samples, corpus, store, path, wish, tmp_path / "out")
     got = metrics_of(facts)
     assert (got["accuracy"], got["accuracy_threshold"], got["auroc"]) == (0.5, 1.0, 1.0)
@@ -173,7 +171,14 @@ def test_thresholds_are_named_or_tuned_where_nothing_is_measured(samples: Versio
         with pytest.raises(
             StoreError, match=f"--tune-on {split}: a threshold is chosen on a split that is not measured"
         ):
-            reading.read(samples, corpus, store, path, Wish(part=Part("all"), tune_on=split), tmp_path / "out")
+            reading.read(
+                samples,
+                corpus,
+                store,
+                path,
+                MeasurementOptions(part=SamplePart("all"), tune_on=split),
+                tmp_path / "out",
+            )
 
 
 def test_a_threshold_is_tuned_on_another_split(pairs: Version, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +194,7 @@ def test_a_threshold_is_tuned_on_another_split(pairs: Version, tmp_path: Path, m
     corpus = replace(find_corpus(pairs.corpus), evaluations=(Evaluation("good", "yes_no", "x", "Good?"),))
     rows = [{"id": row["sample_id"], "score": row["mos"] / 10} for row in ratings]
     path, store = write(tmp_path / "scores.csv", rows), Store(pairs.folder.parents[1])
-    wish = Wish(tune_on="validation")
+    wish = MeasurementOptions(tune_on="validation")
     facts, _ = reading.read(pairs, corpus, store, path, wish, tmp_path / "out")
     held = [row["mos"] / 10 for row in ratings if row["split"] == "validation"]
     below, above = [one for one in held if one <= 0.3], [one for one in held if one > 0.3]
@@ -197,22 +202,22 @@ def test_a_threshold_is_tuned_on_another_split(pairs: Version, tmp_path: Path, m
     assert max(below) < facts["threshold"]["value"] <= min(above)
     assert facts["threshold"]["source"] == f"split validation, {len(below) + len(above):,} samples"
     monkeypatch.undo()
-    wish = Wish(part=Part("all"), threshold=0.5)
+    wish = MeasurementOptions(part=SamplePart("all"), threshold=0.5)
     with pytest.raises(ConfigError, match="asks for no yes or no"):
         reading.read(pairs, find_corpus(pairs.corpus), store, path, wish, tmp_path / "out")
 
 
 def test_the_command(pairs: Version, tmp_path: Path) -> None:
-    words = ["judge", pairs.corpus, "--store", str(pairs.folder.parents[1]), "--split", "all"]
+    words = ["eval", "run", pairs.corpus, "--store", str(pairs.folder.parents[1]), "--split", "all"]
     path = tmp_path / "clips.csv"
-    assert "--clip-scores" in CliRunner().invoke(app, [*words, "--template", str(path)]).output
+    assert "--scores" in CliRunner().invoke(app, ["eval", "template", *words[2:], "--out", str(path)]).output
     full = write(tmp_path / "full.csv", true_scores(pairs, "file"))
-    done = CliRunner().invoke(app, [*words, "--clip-scores", str(full)])
+    done = CliRunner().invoke(app, [*words, "--scores", str(full)])
     assert done.exit_code == 0
     assert "highest accuracy that one score a clip can reach here: 1.000" in done.output
-    (facts,) = json.loads(CliRunner().invoke(app, [*words, "--clip-scores", str(full), "--json"]).stdout)
+    (facts,) = json.loads(CliRunner().invoke(app, [*words, "--scores", str(full), "--json"]).stdout)
     assert metrics_of(facts)["accuracy"] == 1.0
-    both = CliRunner().invoke(app, [*words, "--clip-scores", str(full), "--scores", str(full)])
+    both = CliRunner().invoke(app, [*words, "-a", "builtin:music-clip-1", "--scores", str(full)])
     assert isinstance(both.exception, ConfigError)
 
 

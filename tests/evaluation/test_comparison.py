@@ -15,13 +15,13 @@ from scipy import stats
 from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
-from earmark.schemas.errors import InputError
-from earmark.tasks.build.registry import find_corpus
+from earmark.schemas.errors import EarmarkError, InputError
 from earmark.tasks.evaluation import reading, statistics
 from earmark.tasks.evaluation.comparing import Measure, compare_models
 from earmark.tasks.evaluation.comparison import ranking
-from earmark.tasks.evaluation.samples import Part, Wish
+from earmark.tasks.evaluation.samples import MeasurementOptions, SamplePart
 from earmark.tasks.evaluation.statistics import difference, holm, resample
+from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.versions import Store, Version
 from tests import builds
 from tests.annotation.conftest import LocalServer
@@ -31,7 +31,7 @@ from tests.pseudo_preferences import music
 from tests.servers.faults import Faults
 from tests.servers.openai_server import OpenAIServer, listening_answer
 
-EVERY = Wish(part=Part("all"))
+EVERY = MeasurementOptions(part=SamplePart("all"))
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def server() -> Iterator[OpenAIServer]:
         yield started
 
 
-def place_of(version: Version, wish: Wish = EVERY) -> Measure:
+def place_of(version: Version, wish: MeasurementOptions = EVERY) -> Measure:
     """Where models are measured."""
     return Measure(version, find_corpus(version.corpus), Store(version.folder.parents[1]), wish)
 
@@ -104,8 +104,14 @@ def test_the_truth_beats_a_coin_and_a_coin_its_mirror(pairs: Version, tmp_path: 
     assert "paired bootstrap over clusters" in page
     assert "(intervals.svg)" in page
     drawn = ElementTree.parse(folder / "intervals.svg").getroot()
+    words = [one.text for one in drawn.iter("{http://www.w3.org/2000/svg}text")]
+    assert f"{pairs.corpus} {pairs.name}: values with intervals of 95 %" in words
+    assert f"quality, accuracy, n = {table['samples']:,}" in words
+    (chance,) = [float(one.get("x1", "nan")) for one in drawn.iter("{http://www.w3.org/2000/svg}line")
+                 if one.get("class") == "g"]  # fmt: skip
     marks = {mark[0].text: float(mark.get("cx", "nan")) for mark in drawn.iter("{http://www.w3.org/2000/svg}circle")}
     assert marks.keys() == {"mirror: 0.000", "mos: 1.000", f"half: {values['half']:.3f}"}
+    assert chance == pytest.approx((marks["mirror: 0.000"] + marks["mos: 1.000"]) / 2, abs=0.2)
     assert marks["half: 0.500"] == pytest.approx((marks["mirror: 0.000"] + marks["mos: 1.000"]) / 2, abs=0.2)
 
 
@@ -115,8 +121,15 @@ def test_models_are_asked_and_stand_beside_a_file_on_every_evaluation(
 ) -> None:
     ids = sorted({row[f"generation_{side}"] for row in rows_of(labelled, "labels") for side in "ab"})
     scores = write(tmp_path / "by <name>.jsonl", [{"clip": one, "score": place} for place, one in enumerate(ids)])
-    command = ["judge", f"{labelled.corpus}@{labelled.name}", "--store", str(labelled.folder.parents[1]), "--split"]
-    command += ["all", "--base-url", server.base_url, "--compare", "openai:ear", "--compare", scores]
+    command = [
+        "eval",
+        "compare",
+        f"{labelled.corpus}@{labelled.name}",
+        "--store",
+        str(labelled.folder.parents[1]),
+        "--split",
+    ]
+    command += ["all", "--base-url", server.base_url, "openai:ear", scores]
     done = CliRunner().invoke(app, [*command, "--json"], catch_exceptions=False)
     facts = json.loads(done.stdout)
     asked = sum(server.faults.asked.values())
@@ -138,7 +151,7 @@ def test_a_file_of_all_dimensions_feeds_one_evaluation_alone(labelled: Version, 
     clips = [row["generation_id"] for row in rows_of(labelled, "clips")]
     lines = [f"{clip},{place},{-place}" for place, clip in enumerate(clips)]
     (tmp_path / "both.csv").write_text("\n".join(["clip,musicality,alignment", *lines]) + "\n")
-    wish = Wish("musicality", part=Part("all"))
+    wish = MeasurementOptions("musicality", part=SamplePart("all"))
     corpus, store = find_corpus(labelled.corpus), Store(labelled.folder.parents[1])
     ((facts, _),), _ = reading.read_clips(labelled, corpus, store, tmp_path / "both.csv", wish, tmp_path / "out")
     assert facts["evaluation"] == "musicality"
@@ -148,7 +161,7 @@ def test_what_cannot_be_compared_is_one_line(pairs: Version, labelled: Version, 
     place = place_of(pairs)
     good = write(tmp_path / "good.jsonl", said(pairs, lambda place: True))
 
-    def refused(*entrants: str, wish: Wish = EVERY) -> str:
+    def refused(*entrants: str, wish: MeasurementOptions = EVERY) -> str:
         with pytest.raises(InputError) as raised:
             compare_models(place_of(pairs, wish), entrants, tmp_path / "never")
         assert "\n" not in str(raised.value)
@@ -161,7 +174,7 @@ def test_what_cannot_be_compared_is_one_line(pairs: Version, labelled: Version, 
     assert "'good' stands there twice" in refused(good, twin)
     assert "no such file or folder" in refused(good, "gold.jsonl")
     assert "expected the folder of an earlier run" in refused(good, str(tmp_path / "other"))
-    fewer = Wish(part=Part("all", limit=10))
+    fewer = MeasurementOptions(part=SamplePart("all", limit=10))
     _, run = reading.read(pairs, place.corpus, place.store, Path(twin), fewer, tmp_path / "fewer")
     Path(twin).unlink()
     other = write(tmp_path / "all.jsonl", said(pairs, lambda place: True))
@@ -173,6 +186,13 @@ def test_what_cannot_be_compared_is_one_line(pairs: Version, labelled: Version, 
     record = json.loads((run / "evaluation.json").read_bytes())
     (run / "evaluation.json").write_text(json.dumps({**record, "manifest_sha256": "0" * 64}), encoding="utf-8")
     assert "with other content" in refused(other, str(run))
+
+
+@pytest.mark.slow
+def test_a_judge_of_one_clip_that_is_shown_two_is_told_the_mode(labelled: Version, tmp_path: Path) -> None:
+    place = place_of(labelled, MeasurementOptions("musicality", part=SamplePart("all")))
+    with pytest.raises(EarmarkError, match=r"^builtin:music-clip-1 rates one clip: add --mode single$"):
+        compare_models(place, ["builtin:music-clip-1", "builtin:music-pair-2"], tmp_path / "never")
 
 
 # -- the test of a difference ---------------------------------------------------------------------------------------

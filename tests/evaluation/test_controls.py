@@ -30,7 +30,7 @@ def test_clips_that_a_fault_does_not_change_are_no_controls(tmp_path: Path) -> N
         row = {"pair_id": name, "prompt_id": name, "modality": "text"}
         rows.append(row | {f"a_{key}": value for key, value in own.items()} | {f"b_{k}": v for k, v in other.items()})
     controls = ("noise", "clipping", "lowpass", "silence")
-    qualify = Qualify(controls=controls, each=3, lowpass_hz=3_500, least=0.5)
+    qualify = Qualify(controls=controls, each=3, least=0.5)
 
     made = list(make_controls(tmp_path / "made", rows, qualify, SIDES, seed=1))
     of = {control: {one["pair_id"].split()[1] for one in made if one["control"] == control} for control in controls}

@@ -147,7 +147,7 @@ def test_real_votes_are_ranked_as_scikit_learn_ranks_them() -> None:
 
 def run(version: Version, *words: str) -> Any:
     """What the command prints as JSON; what it says where it fails."""
-    done = CliRunner().invoke(app, ["judge", version.corpus, *words, "--store", str(version.folder.parents[1])])
+    done = CliRunner().invoke(app, ["eval", "rank", version.corpus, *words, "--store", str(version.folder.parents[1])])
     if "--json" in words and done.exit_code == 0:
         return json.loads(done.stdout)
     return done.stdout if done.exit_code == 0 else str(done.exception)
@@ -160,7 +160,7 @@ def test_a_version_is_ranked_from_its_published_tables(
 ) -> None:
     monkeypatch.setenv("EARMARK_SALT", SALT)
     version = build(tmp_path / "store")
-    facts = run(version, "--rank", "--json", "--out", str(tmp_path / "out"))
+    facts = run(version, "--json", "--out", str(tmp_path / "out"))
     counted: Counter[tuple[str, str]] = Counter()
     places = {row["comparison_id"]: row for row in rows_of(version, "comparisons")} if build is human else {}
     for row in rows_of(version, "votes" if build is human else "labels"):
@@ -183,10 +183,10 @@ def test_a_version_is_ranked_from_its_published_tables(
         assert sum(one["votes"] for one in parts) in (0, board["votes"])
     page = (tmp_path / "out/README.md").read_text()
     assert all(f"## {board['board']}" in page for board in boards)
-    assert "tie half a win" in run(version, "--rank", "--out", str(tmp_path / "out"))
-    assert "--rank measures no model" in run(version, "--rank", "--limit", "3")
+    assert "tie half a win" in run(version, "--out", str(tmp_path / "out"))
+    assert "go with scored systems" in run(version, "--finalists", "3")
 
 
 @pytest.mark.slow
 def test_a_corpus_without_systems_says_so(tmp_path: Path) -> None:
-    assert "score-questions holds no preferences between systems" in run(exam(tmp_path / "store"), "--rank")
+    assert "score-questions holds no preferences between systems" in run(exam(tmp_path / "store"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,11 @@ from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
 from earmark.schemas.errors import EarmarkError
-from earmark.tasks.build.registry import find_corpus
 from earmark.tasks.evaluation import statistics
 from earmark.tasks.evaluation.released import released
-from earmark.tasks.evaluation.samples import Part, find_evaluation, select_samples
+from earmark.tasks.evaluation.samples import SamplePart, find_evaluation, select_samples
+from earmark.tasks.instruction_rubrics.released import read as read_bench
+from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.versions import Store, Version
 from tests.conftest import real_path
 from tests.evaluation.test_score_files import REAL, rubric
@@ -85,7 +87,7 @@ def metrics(facts: Row) -> Row:
 
 def samples_of(version: Version, corpus: Any, evaluation: str) -> list[Row]:
     """What an evaluation asks about, without names that depend on where clips lie."""
-    with select_samples(version, corpus, find_evaluation(corpus, evaluation), Part("all")) as samples:
+    with select_samples(version, corpus, find_evaluation(corpus, evaluation), SamplePart("all")) as samples:
         wanted = [
             name for name in samples.columns if name not in ("a_clip", "b_clip", "clip", "cluster", "id", "split")
         ]
@@ -124,10 +126,10 @@ def test_a_model_is_measured_on_the_file_as_on_the_version(votes: Version, tmp_p
     earmark(store, "export", "human-preferences", "--for", "cmi-rewardbench", "--view", "benchmark", "--out", out)
     judge = "builtin:music-clip-1" if name.startswith("pam") else "builtin:music-pair-2"
     asked = ("-e", name, "-a", judge)
-    on_version = earmark(store, "judge", "human-preferences", *asked)
+    on_version = earmark(store, "eval", "run", "human-preferences", *asked)
     (moved := tmp_path / "moved").mkdir()
     (out / "all_test.jsonl").rename(moved / "all_test.jsonl")
-    file = ("judge", moved / "all_test.jsonl", "--layout", "cmi-rewardbench")
+    file = ("eval", "run", moved / "all_test.jsonl", "--layout", "cmi-rewardbench")
     on_file = earmark(tmp_path / "fresh", *file, *asked, "--audio-root", out)
     assert metrics(on_file) == metrics(on_version)
     assert on_file["corpus"] == "cmi-rewardbench"
@@ -147,9 +149,9 @@ def test_a_bench_of_rubrics_is_measured_as_it_was_exported(
     earmark(tmp_path / "store", "export", "instruction-rubrics", "--for", "jsonl", "--view", "bench", "--out", out)
     (file,) = out.glob("*.jsonl")
     asked = ("-a", "builtin:rubric-judge-1", "--mode", "array", "--split", "all")
-    ours = earmark(tmp_path / "store", "judge", "instruction-rubrics", *asked)
+    ours = earmark(tmp_path / "store", "eval", "run", "instruction-rubrics", *asked)
     told = ("--layout", "anyaudio-judge-bench")
-    theirs = earmark(tmp_path / "fresh", "judge", file, *told, *asked)
+    theirs = earmark(tmp_path / "fresh", "eval", "run", file, *told, *asked)
     assert theirs["samples"] == ours["samples"] == len(file.read_text().splitlines())
     assert metrics(theirs) == metrics(ours)
     groups = {row["value"] for row in theirs["rows"] if row["group"] == "kind"}
@@ -157,12 +159,14 @@ def test_a_bench_of_rubrics_is_measured_as_it_was_exported(
     rows = [json.loads(line) for line in file.read_text().splitlines()]
     for row in rows:
         row["audio"] = {"bytes": (out / row["audio"]).read_bytes(), "path": Path(row["audio"]).name}
-        row.pop("language")
-    (tmp_path / "hub/en").mkdir(parents=True)
-    half = len(rows) // 2
-    pq.write_table(pa.Table.from_pylist(rows[:half]), tmp_path / "hub/en/test-00000-of-00002.parquet")
-    pq.write_table(pa.Table.from_pylist(rows[half:]), tmp_path / "hub/en/test-00001-of-00002.parquet")
-    embedded = earmark(tmp_path / "hubs", "judge", tmp_path / "hub", *told, *asked)
+    for language in {row["language"] for row in rows}:
+        folder = tmp_path / "hub" / language
+        folder.mkdir(parents=True)
+        own = [{name: value for name, value in row.items() if name != "language"} for row in rows
+               if row["language"] == language]  # fmt: skip
+        for number in range(2):
+            pq.write_table(pa.Table.from_pylist(own[number::2]), folder / f"test-0000{number}-of-00002.parquet")
+    embedded = earmark(tmp_path / "hubs", "eval", "run", tmp_path / "hub", *told, *asked)
     assert metrics(embedded) == metrics(ours)
     assert version.name == "v1"
 
@@ -176,8 +180,8 @@ def test_a_bench_is_written_in_the_released_layout_and_read_back(tmp_path: Path)
     earmark(tmp_path / "store", *export, "--out", out)
     earmark(tmp_path / "store", *export, "--view", "bench-asked-in-zh", "--out", chinese)
     asked = ("-a", "builtin:rubric-judge-1", "--mode", "array", "--split", "all")
-    ours = earmark(tmp_path / "store", "judge", "instruction-rubrics", *asked)
-    theirs = earmark(tmp_path / "fresh", "judge", out, "--layout", "anyaudio-judge-bench", *asked)
+    ours = earmark(tmp_path / "store", "eval", "run", "instruction-rubrics", *asked)
+    theirs = earmark(tmp_path / "fresh", "eval", "run", out, "--layout", "anyaudio-judge-bench", *asked)
     assert metrics(theirs) == metrics(ours)
     rows: dict[str, list[dict[str, Any]]] = {}
     for language in ("en", "zh"):
@@ -204,8 +208,8 @@ def test_the_published_votes_and_scores_say_what_was_counted_by_hand(tmp_path: P
             given = (row[f"predicted_{name}{end}"] for name in ("musicality", "text-music alignment"))
             scores[row[clip]] = ",".join(map(str, (row[clip], *given)))
     (tmp_path / "clips.csv").write_text("\n".join(["clip,musicality,alignment", *scores.values()]))
-    told = ("--layout", "cmi-rewardbench", "--clip-scores", tmp_path / "clips.csv")
-    tables = {facts["evaluation"]: facts for facts in earmark(tmp_path / "store", "judge", path, *told)}
+    told = ("--layout", "cmi-rewardbench", "--scores", tmp_path / "clips.csv")
+    tables = {facts["evaluation"]: facts for facts in earmark(tmp_path / "store", "eval", "run", path, *told)}
     counted = {"cmi-pref-musicality": (0.780, 0.781), "cmi-pref-alignment": (0.738, 0.740)}
     assert tables.keys() == counted.keys()
     for name, facts in tables.items():
@@ -252,3 +256,16 @@ def test_a_file_of_another_form_is_one_line(tmp_path: Path, layout: str, values:
     ):
         pass
     assert "\n" not in str(raised.value)
+
+
+def test_the_folder_tells_the_language_where_captions_quote_the_other(tmp_path: Path) -> None:
+    said = {"en": 'A woman says "你好" calmly.', "zh": "一位女士平静地说 hello"}
+    for language, caption in said.items():
+        (tmp_path / language).mkdir()
+        row = {"uuid": "u1", "audio": {"path": "a.flac"}, "caption": caption, "label": "yes", "type": "pos_gemini",
+               "subset": "speech", "rubric": []}  # fmt: skip
+        (tmp_path / language / "test.jsonl").write_text(json.dumps(row) + "\n", "utf-8")
+        (tmp_path / f"{language}.jsonl").write_text(json.dumps(row) + "\n", "utf-8")
+    both = read_bench(tmp_path, tmp_path)["samples"]
+    assert Counter(row["language"] for row in both) == {"en": 2, "zh": 2}
+    assert [row["language"] for row in read_bench(tmp_path / "en" / "test.jsonl", tmp_path)["samples"]] == ["en"]

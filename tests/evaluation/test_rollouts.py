@@ -1,5 +1,5 @@
-"""`earmark rollouts`: a policy whose every answer is known draws on a version; rewards, the record and what a trainer
-gets are held against the count of these answers."""
+"""`earmark eval rollouts`: a policy whose every answer is known draws on a version; rewards, the record and what a
+trainer gets are held against the count of these answers."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from earmark.schemas.evaluations import Policy
 from earmark.schemas.instruction_rubrics import CORPUS
 from earmark.schemas.mos_preferences import CORPUS as MOS
 from earmark.tasks.evaluation.judging import asked_of
-from earmark.tasks.evaluation.rollouts import Wish, _name, find_view, forecast, roll
-from earmark.tasks.exports.choosing import Wish as ExportWish
+from earmark.tasks.evaluation.rollouts import RolloutOptions, _name, find_view, forecast, roll
+from earmark.tasks.exports.choosing import ExportOptions
 from earmark.tasks.exports.export import export
 from earmark.tasks.exports.rows import select_view
 from earmark.tasks.store.versions import Store, Version
@@ -97,8 +97,8 @@ def test_rows_that_are_right_in_every_draw_are_left_out(built: Any, tmp_path: Pa
     expected = Counter(times_right(row) for row in rows.values())
     assert expected[4] > 0 < len(rows) - expected[4], "the policy must have easy rows and hard ones"
     asked = sum(server.faults.asked.values())
-    assert forecast(version, CORPUS, store, policy_at(server), Wish())["to_ask"] == 4 * len(rows)
-    facts, folder = roll(version, CORPUS, store, policy_at(server), Wish(), None)
+    assert forecast(version, CORPUS, store, policy_at(server), RolloutOptions())["to_ask"] == 4 * len(rows)
+    facts, folder = roll(version, CORPUS, store, policy_at(server), RolloutOptions(), None)
     assert folder.is_relative_to(store.root / "rollouts")
     assert facts["manifest_sha256"] == version.manifest.digest()
     assert facts["right_in"] == {str(number): expected[number] for number in range(5)}
@@ -111,11 +111,11 @@ def test_rows_that_are_right_in_every_draw_are_left_out(built: Any, tmp_path: Pa
         reward = (1.0 if of["follows"] else yes_alone) if readable else 0.0
         assert (row["right"], row["reward"]) == (readable and of["follows"], pytest.approx(reward))
     assert len({body["temperature"] for body in server.bodies[-4:]}) == 1, "all draws at one temperature"
-    again, _ = roll(version, CORPUS, store, policy_at(server), Wish(), tmp_path / "again")
+    again, _ = roll(version, CORPUS, store, policy_at(server), RolloutOptions(), tmp_path / "again")
     assert again["right_in"] == facts["right_in"]
     assert sum(server.faults.asked.values()) == asked + 4 * len(rows), "no draw is paid for twice"
 
-    wish = ExportWish("ms-swift-grpo", "judge-grpo", rollouts=folder)
+    wish = ExportOptions("ms-swift-grpo", "judge-grpo", rollouts=folder)
     record = export(version, CORPUS, store, tmp_path / "out", wish)
     assert sum(record["rows"].values()) == len(rows) - expected[4] == record["rollouts"]["kept"]
     lines = [json.loads(line) for path in (tmp_path / "out").glob("*.jsonl") for line in path.read_text().splitlines()]
@@ -136,17 +136,17 @@ def test_each_policy_has_a_record_of_its_own() -> None:
 
 def test_a_record_of_another_view_or_of_nothing_is_refused(built: Any, tmp_path: Path) -> None:
     version, store, server, _ = built
-    _, folder = roll(version, CORPUS, store, policy_at(server), Wish(limit=1), tmp_path / "one")
+    _, folder = roll(version, CORPUS, store, policy_at(server), RolloutOptions(limit=1), tmp_path / "one")
     for where, view, fault in (
         (folder, "judge-sft", "view 'judge-grpo', and not"),
         (tmp_path, "judge-grpo", "expected a folder"),
     ):
         with pytest.raises(StoreError, match=fault):
-            export(version, CORPUS, store, tmp_path / "out", ExportWish("jsonl", view, rollouts=where))
+            export(version, CORPUS, store, tmp_path / "out", ExportOptions("jsonl", view, rollouts=where))
     with pytest.raises(StoreError, match="such views: judge-grpo"):
         find_view(CORPUS, "judge-sft")
     with pytest.raises(ConfigError, match="temperature"):
-        asked_of(Policy, "openai:policy", None, _toml(tmp_path, "temperature = 0"), "earmark rollouts")
+        asked_of(Policy, "openai:policy", None, _toml(tmp_path, "temperature = 0"), "earmark eval rollouts")
 
 
 def _toml(folder: Path, text: str) -> Path:
@@ -160,7 +160,7 @@ def test_a_policy_of_critiques_is_drawn_by_the_listeners_order(tmp_path: Path) -
         server.answer = critic_answer
         version = build_version(mos_config(tmp_path, server.base_url, audio="index"), tmp_path / "store")
         server.answer = lambda body, content: "Noise: none.\nFinal Scores: [[7, 5]]"
-        facts, folder = roll(version, MOS, Store(tmp_path / "store"), policy_at(server), Wish(draws=2), None)
+        facts, folder = roll(version, MOS, Store(tmp_path / "store"), policy_at(server), RolloutOptions(draws=2), None)
     rows = rows_in(version, MOS, "critique-grpo", tmp_path / "spill")
     first = sum(row["better"] == "first" for row in rows.values())
     assert 0 < first < len(rows)
@@ -173,7 +173,17 @@ def test_a_policy_of_critiques_is_drawn_by_the_listeners_order(tmp_path: Path) -
 def test_the_command_says_what_is_kept(built: Any, tmp_path: Path) -> None:
     _, store, server, rows = built
     settings = _toml(tmp_path, f"seed = {SEED}")
-    words = ["rollouts", CORPUS.name, "-a", "openai:policy", "--base-url", server.base_url, "--settings", str(settings)]
+    words = [
+        "eval",
+        "rollouts",
+        CORPUS.name,
+        "-a",
+        "openai:policy",
+        "--base-url",
+        server.base_url,
+        "--settings",
+        str(settings),
+    ]
     words += ["--store", str(store.root)]
     printed = CliRunner().invoke(app, [*words, "--dry-run"]).output
     assert f"to send: {4 * len(rows):,} requests" in printed

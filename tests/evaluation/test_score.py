@@ -1,4 +1,4 @@
-"""`earmark score`: submissions whose every figure is known are measured, ranked and measured again for nothing."""
+"""`earmark eval score`: submissions whose every figure is known are measured, ranked and measured again for nothing."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from earmark.schemas.evaluations import Examinee
 from earmark.schemas.mos_preferences import CORPUS as MOS
 from earmark.schemas.music_prompts import CORPUS
 from earmark.tasks.audio.probe import Probe
-from earmark.tasks.build.media import similarity_of
 from earmark.tasks.evaluation.frechet import Gaussian, frechet
 from earmark.tasks.evaluation.leaderboard import _check_alike, rank_submissions, ranking
-from earmark.tasks.evaluation.submission import Wish, _word, faults_of, forecast, generation_of, score
+from earmark.tasks.evaluation.submission import ScoreOptions, _word, faults_of, forecast, generation_of, score
+from earmark.tasks.pipeline.media import similarity_of
 from earmark.tasks.store.versions import Store, Version
 from tests.annotation.conftest import LocalServer
 from tests.builds import build_version
@@ -143,7 +143,9 @@ def test_every_figure_of_a_submission_is_the_one_counted_by_hand(
     reference = generate(tmp_path / "reference", version, 2)
     vectors, cosines = remember(store, tmp_path / "clap", clips, texts, 1)
     beside, _ = remember(store, tmp_path / "clap", reference, {}, 2)
-    wish = Wish(tmp_path / "ours", clap=str(tmp_path / "clap"), reference=str(tmp_path / "reference"), length_s=0.5)
+    wish = ScoreOptions(
+        tmp_path / "ours", clap=str(tmp_path / "clap"), reference=str(tmp_path / "reference"), length_s=0.5
+    )
     heard: dict[str, float] = {}
 
     def noted(sound: str, kind: str) -> float:
@@ -200,12 +202,12 @@ def test_systems_are_ranked_and_a_further_one_costs_its_own_clips(
             clips = [*generate(tmp_path / name, version, number).values()]
             good |= {sha256(path) for path in clips[: (len(clips), len(clips) // 2, 0)[number]]}
             options = ["--settings", str(settings), *(["--team", name] if number else [])]
-            done = CliRunner().invoke(app, ["score", "music-prompts", "-g", str(tmp_path / name), *options, *place])
+            done = CliRunner().invoke(
+                app, ["eval", "score", "music-prompts", "-g", str(tmp_path / name), *options, *place]
+            )
             assert done.exit_code == 0, done.output
             assert sum(server.faults.asked.values()) == 3 * len(rows) * (number + 1)
-    shown = CliRunner().invoke(
-        app, ["score", "music-prompts", "--compare", "all", "--finalists", "1", "--json", *place]
-    )
+    shown = CliRunner().invoke(app, ["eval", "rank", "music-prompts", "all", "--finalists", "1", "--json", *place])
     assert shown.exit_code == 0, shown.output
     facts = json.loads(shown.output)
     ranks = {one["system"]: (one["rank"], one["finalist"]) for one in facts["ranking"]}
@@ -219,7 +221,7 @@ def test_systems_are_ranked_and_a_further_one_costs_its_own_clips(
     folder = Path(facts["folder"])
     assert "| 1 | best |" in (folder / "README.md").read_text("utf-8")
     assert (folder / "intervals.svg").read_text("utf-8").count("<circle") == 3
-    table = CliRunner().invoke(app, ["score", "music-prompts", "--compare", "best", "--compare", "none", *place])
+    table = CliRunner().invoke(app, ["eval", "rank", "music-prompts", "best", "none", *place])
     assert table.exit_code == 0, table.output
     assert "Borda points" in table.output
     assert_page_plays_systems_side_by_side(version, store, tmp_path, place)
@@ -230,7 +232,7 @@ def test_systems_are_ranked_and_a_further_one_costs_its_own_clips(
     (tmp_path / "old/score.json").write_text(best.read_text().replace(version.manifest.digest(), "0" * 64))
     with pytest.raises(InputError, match="found those on another version"):
         rank_submissions(version, store, ["best", str(tmp_path / "old")], None, None)
-    score(version, CORPUS, store, None, Wish(tmp_path / "none"), None)
+    score(version, CORPUS, store, None, ScoreOptions(tmp_path / "none"), None)
     with pytest.raises(InputError, match="measured with different --annotator"):
         rank_submissions(version, store, ["best", "none"], None, None)
 
@@ -242,7 +244,7 @@ def assert_page_plays_systems_side_by_side(version: Version, store: Store, folde
     content = gone.read_bytes()
     gone.write_bytes(content[:-2])
     page = folder / "pages/listen.html"
-    done = CliRunner().invoke(app, ["score", "music-prompts", "--compare", "all", "--listen", str(page), *place])
+    done = CliRunner().invoke(app, ["eval", "rank", "music-prompts", "all", "--listen", str(page), *place])
     gone.write_bytes(content)
     assert done.exit_code == 0, done.output
     assert "clips without a player: 1" in done.output
@@ -274,7 +276,7 @@ def test_a_scoring_that_was_killed_goes_on(built: tuple[Version, Path], store: S
         server.first_token = listening(chance)
         settings = tmp_path / "judge.toml"
         settings.write_text(f'annotator = "openai:judge"\nbase_url = "{server.base_url}"\nmax_concurrency = 2\n')
-        command = [sys.executable, "-m", "earmark.flows.command.cli", "score", "music-prompts"]
+        command = [sys.executable, "-m", "earmark.flows.command.cli", "eval", "score", "music-prompts"]
         command += ["-g", str(tmp_path / "ours"), "--settings", str(settings), "--store", str(store.root)]
         environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'deploy/import'}"}
         with subprocess.Popen(command, env=environment) as run:
@@ -294,7 +296,7 @@ def test_the_reference_may_be_a_version(built: tuple[Version, Path], store: Stor
     version = built[0]
     ours = generate(tmp_path / "ours", version, 1)
     remember(store, tmp_path / "clap", ours, {row["prompt_id"]: row["text"] for row in prompts_of(version)}, 1)
-    wish = Wish(tmp_path / "ours", clap=str(tmp_path / "clap"), reference="music-prompts")
+    wish = ScoreOptions(tmp_path / "ours", clap=str(tmp_path / "clap"), reference="music-prompts")
     with pytest.raises(InputError, match="expected two different clips or more, found 0"):
         score(version, CORPUS, store, None, wish, None)
     make_study(tmp_path / "study")
@@ -317,7 +319,7 @@ def test_a_reference_with_a_spoilt_clip_is_refused(built: tuple[Version, Path], 
     shutil.copytree(tmp_path / "ours", tmp_path / "reference")
     (tmp_path / "reference" / "000.wav").write_bytes(b"RIFF")  # the first by name
     remember(store, tmp_path / "clap", ours, {row["prompt_id"]: row["text"] for row in prompts_of(built[0])}, 1)
-    wish = Wish(tmp_path / "ours", clap=str(tmp_path / "clap"), reference=str(tmp_path / "reference"))
+    wish = ScoreOptions(tmp_path / "ours", clap=str(tmp_path / "clap"), reference=str(tmp_path / "reference"))
     with pytest.raises(InputError, match=r"000\.wav: .*mend it or take it away"):
         score(built[0], CORPUS, store, None, wish, None)
 
@@ -360,21 +362,21 @@ def test_records_with_the_figures_of_table_ii_get_its_ranks() -> None:
 def test_a_submission_that_is_not_whole_is_refused(built: tuple[Version, Path], store: Store, tmp_path: Path) -> None:
     version, rows = built[0], prompts_of(built[0])
     with pytest.raises(InputError, match="expected a folder of clips"):
-        score(version, CORPUS, store, None, Wish(tmp_path / "none"), None)
+        score(version, CORPUS, store, None, ScoreOptions(tmp_path / "none"), None)
     clips = [*generate(tmp_path / "ours", version, 1).values()]
     clips[0].unlink()
     clips[1].write_bytes(b"no sound")
     with pytest.raises(InputError, match=rf"2 of {len(rows)} prompts have no usable clip, the first is '.+' \(no clip"):
-        score(version, CORPUS, store, None, Wish(tmp_path / "ours"), None)
-    facts, _ = score(version, CORPUS, store, None, Wish(tmp_path / "ours", partial=True), tmp_path / "out")
+        score(version, CORPUS, store, None, ScoreOptions(tmp_path / "ours"), None)
+    facts, _ = score(version, CORPUS, store, None, ScoreOptions(tmp_path / "ours", partial=True), tmp_path / "out")
     assert {*facts["lacking"]} == {clips[0].stem, clips[1].stem}
     assert (facts["clips"], facts["groups"][0]["ccs"], facts["groups"][0]["fad"]) == (len(rows) - 2, None, None)
     (tmp_path / "ours/again").mkdir()
     shutil.copy(clips[2], tmp_path / "ours/again")
     with pytest.raises(InputError, match="has two clips"):
-        score(version, CORPUS, store, None, Wish(tmp_path / "ours", partial=True), None)
+        score(version, CORPUS, store, None, ScoreOptions(tmp_path / "ours", partial=True), None)
     with pytest.raises(InputError, match="FAD needs a model"):
-        score(version, CORPUS, store, None, Wish(tmp_path / "ours", reference="instrumentals"), None)
+        score(version, CORPUS, store, None, ScoreOptions(tmp_path / "ours", reference="instrumentals"), None)
     with pytest.raises(StoreError, match="music-prompts does"):
         generation_of(MOS)
 
@@ -400,23 +402,23 @@ def test_clips_that_are_silent_or_clipped_are_counted(
     paths = [*generate(tmp_path / "ours", built[0], 1).values()]
     soundfile.write(paths[0], np.zeros(RATE // 2), RATE)
     soundfile.write(paths[1], np.clip(2 * np.sin(np.arange(RATE // 2) / 20), -0.9, 0.9), RATE)
-    facts, _ = score(built[0], CORPUS, store, None, Wish(tmp_path / "ours", length_s=0.5), None)
+    facts, _ = score(built[0], CORPUS, store, None, ScoreOptions(tmp_path / "ours", length_s=0.5), None)
     assert facts["checks"] == {"clipped": 1, "silent": 1}
 
 
 @pytest.mark.models
 def test_a_tiny_clap_end_to_end(built: tuple[Version, Path], store: Store, tmp_path: Path) -> None:
     """CLAP score and FAD of what the model itself gives; a clip goes through it once, also as part of a reference."""
-    from earmark.tasks.audio.similarity import Said, Similarity
+    from earmark.tasks.audio.similarity import ClipText, Similarity
     from tests.audio.tiny_clap import make_tiny_clap
 
     version, rows = built[0], prompts_of(built[0])
     model = make_tiny_clap(tmp_path / "clap")
     clips, reference = (generate(tmp_path / name, version, at) for at, name in enumerate(("ours", "reference")))
-    wish = Wish(tmp_path / "ours", clap=str(model), reference=str(tmp_path / "reference"))
+    wish = ScoreOptions(tmp_path / "ours", clap=str(model), reference=str(tmp_path / "reference"))
     facts, _ = score(version, CORPUS, store, None, wish, None)
     alone = Similarity(str(model), tmp_path / "alone.sqlite")
-    said = [Said(sha256(clips[row["prompt_id"]]), clips[row["prompt_id"]], row["text"]) for row in rows]
+    said = [ClipText(sha256(clips[row["prompt_id"]]), clips[row["prompt_id"]], row["text"]) for row in rows]
     assert facts["groups"][0]["clap"]["value"] == pytest.approx(np.mean(alone.cosines(said)), abs=1e-4)
     both = [np.stack([*alone.embeddings({sha256(path): path for path in one.values()}).values()])
             for one in (reference, clips)]  # fmt: skip

@@ -19,9 +19,9 @@ from earmark.schemas.evaluations import Evaluation, Examinee
 from earmark.schemas.human_preferences import HumanPreferences
 from earmark.tasks.annotation.outcome import Answer, Report
 from earmark.tasks.annotation.request import Audio, Json, Request, Text, YesNo
-from earmark.tasks.build.registry import corpora, find_corpus
 from earmark.tasks.evaluation import judging, reading, statistics
-from earmark.tasks.evaluation.samples import Part, Wish
+from earmark.tasks.evaluation.samples import MeasurementOptions, SamplePart
+from earmark.tasks.pipeline.registry import corpora, find_corpus
 from earmark.tasks.store.versions import Store, Version
 from tests import builds
 from tests.annotation.conftest import LocalServer
@@ -195,7 +195,7 @@ def write(path: Path, rows: list[Row]) -> Path:
     return path
 
 
-def measure(version: Version, rows: list[Row], wish: Wish, folder: Path) -> dict[str, Any]:
+def measure(version: Version, rows: list[Row], wish: MeasurementOptions, folder: Path) -> dict[str, Any]:
     """The facts of an evaluation by a file of these rows."""
     path = write(folder / "scores.csv", rows)
     store = Store(version.folder.parents[1])
@@ -203,7 +203,9 @@ def measure(version: Version, rows: list[Row], wish: Wish, folder: Path) -> dict
     return facts
 
 
-def measure_clips(version: Version, rows: list[Row], wish: Wish, folder: Path) -> dict[str, dict[str, Any]]:
+def measure_clips(
+    version: Version, rows: list[Row], wish: MeasurementOptions, folder: Path
+) -> dict[str, dict[str, Any]]:
     """The facts of each evaluation that a file of clips' scores feeds, by name."""
     path = write(folder / "clips.csv", rows)
     store = Store(version.folder.parents[1])
@@ -310,7 +312,7 @@ def test_the_truth_scores_1_and_its_mirror_0(name: str, tmp_path: Path, monkeypa
     version = BUILDERS[name](tmp_path / "store")
     for evaluation in find_corpus(name).evaluations:
         rows = truth(version, evaluation.name)
-        wish = Wish(evaluation.name, part=Part("all"))
+        wish = MeasurementOptions(evaluation.name, part=SamplePart("all"))
         facts = measure(version, rows, wish, tmp_path)
         expect(facts, best=True)
         expect(facts, best=True, group="baseline", value="oracle")
@@ -324,7 +326,7 @@ def test_the_truth_scores_1_and_its_mirror_0(name: str, tmp_path: Path, monkeypa
 def through_clips(version: Version, evaluation: Evaluation, rows: list[Row], folder: Path) -> None:
     """Scores of clips reach what they can: everything, where no two samples contradict each other."""
     named = clips_named(version, evaluation.name)
-    wish = Wish(evaluation.name, part=Part("all"))
+    wish = MeasurementOptions(evaluation.name, part=SamplePart("all"))
     if evaluation.kind == "scalar":
         rated = {clips[0]: row["score"] for row, clips in zip(rows, named, strict=True)}
         for sign in (1, -1):
@@ -355,7 +357,7 @@ def asked(
         for mirror in (False, True):
             with monkeypatch.context() as patch:
                 patch.setattr(judging, "open_session", lambda *_, mirror=mirror: nullcontext(Oracle(known, mirror)))
-                wish = Wish(evaluation.name, part=Part("all"), both_orders=both)
+                wish = MeasurementOptions(evaluation.name, part=SamplePart("all"), both_orders=both)
                 try:
                     facts, _ = judging.judge(
                         version,
@@ -382,9 +384,9 @@ def test_a_file_for_pairs_says_which_clip_it_means(pairs: Version, tmp_path: Pat
         "score_chosen and score_rejected.* chosen and rejected are chosen_id and rejected_id of the table pairs; found"
     )
     with pytest.raises(InputError, match=said):
-        measure(version, rows, Wish(part=Part("all")), tmp_path)
+        measure(version, rows, MeasurementOptions(part=SamplePart("all")), tmp_path)
     rows = [{"id": row["pair_id"], "choice": "chosen"} for row in rows_of(version, "pairs")]
-    facts = measure(version, rows, Wish(part=Part("all")), tmp_path)
+    facts = measure(version, rows, MeasurementOptions(part=SamplePart("all")), tmp_path)
     assert facts["rows"][0]["metrics"]["accuracy"]["value"] == 1.0
     gaps = {row["value"]: row["samples"] for row in facts["rows"] if row["group"] == "gap"}
     small = [row["mos_gap"] for row in rows_of(version, "pairs") if row["mos_gap"] <= 0.5]
@@ -405,7 +407,7 @@ def test_cycles_are_counted_in_a_hundred_triplets(pairs: Version, tmp_path: Path
         for row, way in zip(triplets, ways, strict=True)
         for two, choice in way.items()
     ]
-    facts = measure(pairs, rows, Wish("cycles", part=Part("all")), tmp_path)
+    facts = measure(pairs, rows, MeasurementOptions("cycles", part=SamplePart("all")), tmp_path)
     counted = {name: facts["cycles"][name] for name in ("triplets", "decided", "cycles")}
     assert counted == {"triplets": len(triplets), "decided": len(triplets) - 1, "cycles": 2}
     assert facts["cycles"]["per_100"] == pytest.approx(200 / (len(triplets) - 1))
@@ -415,8 +417,8 @@ def test_cycles_are_counted_in_a_hundred_triplets(pairs: Version, tmp_path: Path
 
 def test_gaps_fall_into_tenths_of_what_is_measured(pairs: Version, tmp_path: Path) -> None:
     rows = [{"id": row["pair_id"], "choice": "chosen"} for row in rows_of(pairs, "pairs")]
-    facts = measure(pairs, rows, Wish(part=Part("all")), tmp_path)
-    tenths = [row["samples"] for row in facts["rows"] if row["group"] == "gap_decile_of_split"]
+    facts = measure(pairs, rows, MeasurementOptions(part=SamplePart("all")), tmp_path)
+    tenths = [row["samples"] for row in facts["rows"] if row["group"] == "gap_decile"]
     assert len(tenths) == 10
     assert max(tenths) - min(tenths) <= 1
     lengths = {row["sample_id"]: row["duration_s"] for row in rows_of(pairs, "ratings")}
@@ -431,7 +433,7 @@ def test_a_model_is_shown_either_clip_first_and_answers_are_turned_back(pairs: V
         for answer in ("A", "B"):
             server.answer = lambda body, content, answer=answer: json.dumps(answer)
             config = Examinee(annotator=f"openai:says-{answer}", base_url=server.base_url, retry_base_s=0.01)
-            wish = Wish(part=Part("all"))
+            wish = MeasurementOptions(part=SamplePart("all"))
             facts, _ = judging.judge(version, find_corpus(version.corpus), store, config, wish, tmp_path / answer)
             first.append(facts["rows"][0]["metrics"]["accuracy"]["value"])
     assert first[0] + first[1] == pytest.approx(1.0)
@@ -472,7 +474,7 @@ def test_real_votes_and_a_published_models_scores(
         score = {f"cmi/{vote['audio-path']}": vote[field], f"cmi/{vote['audio2']}": vote[f"{field}_b"]}
         rows.append({"id": row["sample_id"], "score_a": score[row["clip_a"]], "score_b": score[row["clip_b"]]})
     assert len(rows) == 500
-    facts = measure(version, rows, Wish(f"cmi-pref-{dimension}"), tmp_path)
+    facts = measure(version, rows, MeasurementOptions(f"cmi-pref-{dimension}"), tmp_path)
     assert metrics_of(facts)["accuracy"] == strict
     voice = {row["value"]: row["samples"] for row in facts["rows"] if row["group"] == "vocals"}
     assert voice == {"instrumental": 250, "vocal": 250}  # grep -c '"lyrics": ""' counts 250
@@ -502,7 +504,7 @@ def test_one_file_of_clips_scores_feeds_both_dimensions(
         {"clip": named[path], **{name: sum(values) / len(values) for name, values in held.items()}}
         for path, held in scores.items()
     ]
-    tables = measure_clips(version, rows, Wish(), tmp_path)
+    tables = measure_clips(version, rows, MeasurementOptions(), tmp_path)
     assert tables.keys() == {"cmi-pref-musicality", "cmi-pref-alignment"}
     for dimension, _, strict, half in COUNTED:
         facts = tables[f"cmi-pref-{dimension}"]

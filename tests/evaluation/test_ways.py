@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -20,9 +21,10 @@ from earmark.schemas.evaluations import Examinee
 from earmark.tasks.annotation.answers import Reply, rating
 from earmark.tasks.annotation.errors import BadAnswer
 from earmark.tasks.annotation.request import Message, Rating, Request
-from earmark.tasks.build.registry import find_corpus
 from earmark.tasks.evaluation import judging, statistics
-from earmark.tasks.evaluation.samples import Part, Wish
+from earmark.tasks.evaluation.released import released
+from earmark.tasks.evaluation.samples import MeasurementOptions, SamplePart
+from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.versions import Store, Version
 from tests.annotation.conftest import LocalServer
 from tests.builds import rows_of
@@ -88,7 +90,7 @@ def speech(tmp_path_factory: pytest.TempPathFactory) -> Version:
 
 
 def run(
-    version: Version, server: OpenAIServer | str, out: Path, wish: Wish, model: str = "m", **values: Any
+    version: Version, server: OpenAIServer | str, out: Path, wish: MeasurementOptions, model: str = "m", **values: Any
 ) -> tuple[Any, list[Body]]:
     """Facts and predictions of a model, asked over a server or built in."""
     spec = (
@@ -157,7 +159,7 @@ def test_ratings_are_asked_by_the_probabilities_of_digits(
     heard: Version, server: OpenAIServer, tmp_path: Path, name: str
 ) -> None:
     server.first_token = digits
-    facts, rows = run(heard, server, tmp_path / "out", Wish(name))
+    facts, rows = run(heard, server, tmp_path / "out", MeasurementOptions(name))
     assert facts["mode"] == "score"
     assert all((body["max_tokens"], body["logprobs"]) == (1, True) for body in server.bodies)
     assert sorted(row["score"] for row in rows) == pytest.approx(sorted(expected(clips(b)[0]) for b in server.bodies))
@@ -169,7 +171,7 @@ def test_ratings_are_asked_by_the_probabilities_of_digits(
 
 def test_a_backend_without_probabilities_rates_in_a_word(heard: Version, server: OpenAIServer, tmp_path: Path) -> None:
     server.answer = lambda body, content: f"{digit_of(clips(body)[0])}."
-    _, rows = run(heard, server, tmp_path / "out", Wish("pam-musicality"), yes_no="words")
+    _, rows = run(heard, server, tmp_path / "out", MeasurementOptions("pam-musicality"), yes_no="words")
     assert not any("logprobs" in body for body in server.bodies)
     assert sorted(row["score"] for row in rows) == sorted(digit_of(clips(body)[0]) for body in server.bodies)
 
@@ -179,7 +181,7 @@ def test_clips_that_are_rated_alone_are_preferred_by_their_rating(
     votes: Version, server: OpenAIServer, tmp_path: Path
 ) -> None:
     server.first_token = digits
-    facts, rows = run(votes, server, tmp_path / "out", Wish("cmi-pref-musicality", "single"))
+    facts, rows = run(votes, server, tmp_path / "out", MeasurementOptions("cmi-pref-musicality", "single"))
     assert facts["prompts"].keys() == {"clip-rating-musicality@1"}
     by_key = {hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest() for body in server.bodies}
     assert len(by_key) == len(server.bodies) <= 2 * len(rows)  # a clip of two pairs is rated once
@@ -189,7 +191,7 @@ def test_clips_that_are_rated_alone_are_preferred_by_their_rating(
     rates = [expected(clips(body)[-1]) for body in server.bodies]
     assert leads <= {round(abs(one - other), 9) for one in rates for other in rates}
     with pytest.raises(ConfigError, match="mode 'single' compares no clips"):
-        run(votes, server, tmp_path / "both", Wish("cmi-pref-musicality", "single", both_orders=True))
+        run(votes, server, tmp_path / "both", MeasurementOptions("cmi-pref-musicality", "single", both_orders=True))
 
 
 @pytest.mark.slow
@@ -200,11 +202,16 @@ def test_the_side_that_a_single_rating_prefers_is_the_published_one(
     better = {row["chosen_id"] for row in pairs.values()}
     mos = {row["sample_id"]: row["mos"] for row in rows_of(speech, "ratings")}
     assert better <= mos.keys()
-    facts, rows = run(speech, "builtin:speech-critique-1", tmp_path / "scores", Wish("quality", "scores"))
-    both, _ = run(speech, "builtin:speech-critique-1", tmp_path / "both", Wish("quality", "scores", both_orders=True))
+    facts, rows = run(speech, "builtin:speech-critique-1", tmp_path / "scores", MeasurementOptions("quality", "scores"))
+    both, _ = run(
+        speech,
+        "builtin:speech-critique-1",
+        tmp_path / "both",
+        MeasurementOptions("quality", "scores", both_orders=True),
+    )
     assert both["inconsistent"] == 0  # it scores each clip by itself, so that order tells it nothing
     assert both["rows"][0]["metrics"] == facts["rows"][0]["metrics"]
-    pair, _ = run(speech, "builtin:speech-pair-1", tmp_path / "pair", Wish("quality"))
+    pair, _ = run(speech, "builtin:speech-pair-1", tmp_path / "pair", MeasurementOptions("quality"))
     accuracy = pair["rows"][0]["metrics"]["accuracy"]["value"]
     assert abs(facts["rows"][0]["metrics"]["accuracy_tie_half"]["value"] - accuracy) < 0.1  # the same measurements
     assert all((row["score"] > 0) == (row["choice"] == "chosen") for row in rows)
@@ -212,13 +219,24 @@ def test_the_side_that_a_single_rating_prefers_is_the_published_one(
 
 def test_a_forced_choice_knows_no_tie(votes: Version, server: OpenAIServer, tmp_path: Path) -> None:
     server.answer = lambda body, content: "tie" if digit_of(clips(body)[-1]) == 3 else "B"
-    facts, rows = run(votes, server, tmp_path / "out", Wish("cmi-pref-alignment", "forced"), repairs=0)
+    facts, rows = run(votes, server, tmp_path / "out", MeasurementOptions("cmi-pref-alignment", "forced"), repairs=0)
     unread = [row for row in rows if row["reason"]]
     assert {row["reason"] for row in unread} <= {"bad_answer"}
     assert facts["samples"] == len(rows)  # what is not readable stays, and counts as wrong
     right = sum(bool(row["right"]) for row in rows) / len(rows)
     assert facts["rows"][0]["metrics"]["accuracy"]["value"] == right
     assert {row["choice"] for row in rows if not row["reason"]} <= {"a", "b"}
+
+
+def test_pairs_of_voices_have_a_form_without_a_tie(speech: Version, server: OpenAIServer, tmp_path: Path) -> None:
+    """MOS-RMBench, Figure 9: the judge gives the identifier of the better clip alone."""
+    server.answer = lambda body, content: "tie" if digit_of(clips(body)[0]) == 3 else "**B**."
+    _, rows = run(speech, server, tmp_path / "out", MeasurementOptions("quality", "forced"), repairs=0)
+    assert {row["reason"] for row in rows} == {None, "bad_answer"}
+    assert {row["choice"] for row in rows} <= {"chosen", "rejected", None}
+    assert all("identifier alone" in words(body) and "tie" not in words(body) for body in server.bodies)
+    facts, _ = run(speech, server, tmp_path / "cycles", MeasurementOptions("cycles", "forced"), repairs=0)
+    assert facts["mode"] == "forced"
 
 
 # -- several draws ------------------------------------------------------------------------------------------------
@@ -231,7 +249,7 @@ def test_scores_of_several_draws_are_averaged(speech: Version, server: OpenAISer
         return comparison(*given[body["seed"]])
 
     server.answer = answer
-    wish = Wish("quality", "scores", Part(limit=6), draws=3)
+    wish = MeasurementOptions("quality", "scores", SamplePart(limit=6), draws=3)
     _facts, rows = run(speech, server, tmp_path / "out", wish, seed=7, temperature=0.7)
     assert len(server.bodies) == 3 * len(rows)
     assert all(abs(row["score"]) == pytest.approx(2 / 3) and len(row["request_keys"]) == 3 for row in rows)
@@ -241,7 +259,7 @@ def test_scores_of_several_draws_are_averaged(speech: Version, server: OpenAISer
     assert "3-draws" not in one["folder"].name
     assert (tmp_path / "out/README.md").read_text().count("3 draws") == 1
     given[8] = (0, 0)  # no scores from 1 to 10: such a draw is left out
-    other = replace(wish, part=Part(limit=12))
+    other = replace(wish, part=SamplePart(limit=12))
     _, more = run(speech, server, tmp_path / "more", other, seed=7, temperature=0.7)
     new = [abs(row["score"]) for row in more if row["id"] not in {row["id"] for row in rows}]
     assert new
@@ -252,7 +270,7 @@ def test_scores_of_several_draws_are_averaged(speech: Version, server: OpenAISer
 
 def test_scores_that_cannot_be_read_are_wrong(speech: Version, server: OpenAIServer, tmp_path: Path) -> None:
     server.answer = lambda body, content: "Both are fine." if digit_of(clips(body)[0]) < 3 else comparison(8, 2)
-    facts, rows = run(speech, server, tmp_path / "out", Wish("quality", "scores"))
+    facts, rows = run(speech, server, tmp_path / "out", MeasurementOptions("quality", "scores"))
     unread = [row for row in rows if row["reason"] == "unreadable"]
     assert 0 < len(unread) < len(rows)
     assert facts["unanswered"] == {"unreadable": len(unread)}
@@ -260,12 +278,24 @@ def test_scores_that_cannot_be_read_are_wrong(speech: Version, server: OpenAISer
     assert facts["rows"][0]["metrics"]["accuracy"]["value"] == pytest.approx(right)
 
 
+def test_scores_are_read_as_builds_read_them(speech: Version, server: OpenAIServer, tmp_path: Path) -> None:
+    forms = [
+        "**Final Scores: [[8, 2]]**",
+        "Final Score: [[8.0,2.0]].",
+        "### Final Scores\n［［8，2］］\nClip 1 is better.",
+    ]
+    server.answer = lambda body, content: f"**Noise**: none\n{forms[digit_of(clips(body)[0]) % 3]}"
+    facts, rows = run(speech, server, tmp_path / "out", MeasurementOptions("quality", "scores"), model="marked")
+    assert facts["answered"] == len(rows)
+    assert {abs(row["score"]) for row in rows} == {6.0}
+
+
 # -- arrays -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 def test_items_in_one_array_say_what_they_say_one_by_one(rubrics: Version, tmp_path: Path) -> None:
-    wish = Wish("alignment", "array", Part("all"))
+    wish = MeasurementOptions("alignment", "array", SamplePart("all"))
     facts, rows = run(rubrics, "builtin:rubric-judge-1", tmp_path / "array", wish)
     alone, single = run(rubrics, "builtin:rubric-judge-1", tmp_path / "items", replace(wish, mode="rubric"))
     assert [(row["id"], row["score"], row["right"]) for row in rows] == [
@@ -286,7 +316,7 @@ def test_an_array_that_leaves_an_item_out_is_wrong(rubrics: Version, server: Ope
         return json.dumps([{"id": number, "answer": "yes", "evidence": "Heard."} for number in kept])
 
     server.answer = answer
-    facts, rows = run(rubrics, server, tmp_path / "out", Wish("alignment", "array", Part("all")))
+    facts, rows = run(rubrics, server, tmp_path / "out", MeasurementOptions("alignment", "array", SamplePart("all")))
     unread = [row for row in rows if row["reason"]]
     assert 0 < len(unread) < len(rows)
     assert all(re.search(r"each of the items 1 to \d+ once, found", row["detail"]) for row in unread)
@@ -294,12 +324,47 @@ def test_an_array_that_leaves_an_item_out_is_wrong(rubrics: Version, server: Ope
     assert facts["rows"][0]["metrics"]["accuracy"]["value"] == pytest.approx(right / len(rows))
 
 
+def test_an_array_has_as_many_items_as_its_instruction(server: OpenAIServer, tmp_path: Path) -> None:
+    write_clip(tmp_path / "clip.wav", 1)
+    sound = {"bytes": (tmp_path / "clip.wav").read_bytes(), "path": "clip.wav"}
+    counts = {5: 20, 20: 20, 21: 21, 200: 200}  # items, and the longest array that the server may write
+    pq.write_table(
+        pa.Table.from_pylist(
+            [
+                {"uuid": f"u{count}", "audio": sound, "caption": f"A film of {count}.", "label": "yes", "type": "pos",
+                 "subset": "mix", "rubric": [{"dimension": "d", "question": f"Is sound {n} heard?", "basis": "b"}
+                                             for n in range(count)]}
+                for count in counts
+            ]
+        ),
+        tmp_path / "test.parquet",
+    )  # fmt: skip
+    longest = {}
+
+    def answer(body: Body, content: str) -> str:
+        numbers = [int(number) for number in re.findall(r"^(\d+):$", words(body), re.MULTILINE)]
+        schema = body["response_format"]["json_schema"]["schema"]
+        assert schema["items"]["properties"]["id"]["maximum"] == schema["maxItems"]
+        longest[len(numbers)] = schema["maxItems"]
+        return json.dumps([{"id": number, "answer": "yes", "evidence": "Heard."} for number in numbers])
+
+    server.answer = answer
+    held = released(tmp_path / "test.parquet", "anyaudio-judge-bench", Store(tmp_path / "store"), ())
+    with held as (version, corpus):
+        config = Examinee(annotator="openai:m", base_url=server.base_url)
+        wish = MeasurementOptions("alignment", "array")
+        facts, _ = judging.judge(version, corpus, Store(tmp_path / "store"), config, wish, tmp_path / "out")
+    assert (facts["answered"], facts["samples"]) == (4, 4)
+    assert longest == counts
+    assert facts["rows"][0]["metrics"]["accuracy"]["value"] == 1.0
+
+
 # -- controls -----------------------------------------------------------------------------------------------------
 
 
 def test_a_model_without_the_audio_reads_the_same_words(heard: Version, server: OpenAIServer, tmp_path: Path) -> None:
     server.first_token = digits
-    wish = Wish("pam-alignment")
+    wish = MeasurementOptions("pam-alignment")
     run(heard, server, tmp_path / "whole", wish, model="deaf")
     whole = list(server.bodies)
     server.bodies.clear()
@@ -316,7 +381,7 @@ def test_a_model_without_the_audio_reads_the_same_words(heard: Version, server: 
 def test_a_model_without_the_words_hears_the_same_clips(heard: Version, server: OpenAIServer, tmp_path: Path) -> None:
     server.first_token = digits
     texts = {row["text"] for row in rows_of(heard, "benchmark") if row["text"]}
-    facts, _ = run(heard, server, tmp_path / "blind", Wish("pam-alignment", blind="text"))
+    facts, _ = run(heard, server, tmp_path / "blind", MeasurementOptions("pam-alignment", blind="text"))
     assert facts["answered"] == facts["samples"]
     assert all(clips(body) and not any(text in words(body) for text in texts) for body in server.bodies)
     assert all("(not given)" in words(body) for body in server.bodies)
@@ -324,9 +389,13 @@ def test_a_model_without_the_words_hears_the_same_clips(heard: Version, server: 
 
 def test_what_would_be_no_control_is_refused(speech: Version, rubrics: Version, votes: Version, tmp_path: Path) -> None:
     refused = [
-        (speech, Wish("quality", blind="audio"), "shows no words: nothing would be withheld or left"),
-        (rubrics, Wish("alignment", "rubric", Part("all"), blind="text"), "asks about its items' words"),
-        (votes, Wish("cmi-pref-musicality", blind="audio"), "'builtin:music-pair-2' measures clips"),
+        (speech, MeasurementOptions("quality", blind="audio"), "shows no words: nothing would be withheld or left"),
+        (
+            rubrics,
+            MeasurementOptions("alignment", "rubric", SamplePart("all"), blind="text"),
+            "asks about its items' words",
+        ),
+        (votes, MeasurementOptions("cmi-pref-musicality", blind="audio"), "'builtin:music-pair-2' measures clips"),
     ]
     for version, wish, says in refused:
         with pytest.raises(ConfigError, match=says):

@@ -18,10 +18,10 @@ from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
 from earmark.schemas.errors import EarmarkError, InputError, MissingExtraError, StoreError
-from earmark.tasks.build.media import similarity_of
-from earmark.tasks.build.registry import find_corpus
-from earmark.tasks.exports.choosing import Wish, offers
+from earmark.tasks.exports.choosing import ExportOptions, offers
 from earmark.tasks.exports.export import export
+from earmark.tasks.pipeline.media import similarity_of
+from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.versions import Store, Version
 from tests.audio.test_similarity import HAS_TRANSFORMERS
 from tests.builds import contents_of, rows_of
@@ -58,7 +58,7 @@ def exported(store: Store, folder: Path, spec: str, clap: Path | str | None, **w
     """What an export's record says."""
     version = store.find(spec)
     named = None if clap is None else str(clap)
-    return export(version, find_corpus(version.corpus), store, folder, Wish("embeddings", clap=named, **wish))
+    return export(version, find_corpus(version.corpus), store, folder, ExportOptions("embeddings", clap=named, **wish))
 
 
 def named_by(version: Version, tables: dict[str, str]) -> dict[str, set[str]]:
@@ -126,7 +126,7 @@ def test_what_a_table_without_splits_names_is_in_full(store: Store, tmp_path: Pa
     clips = named_by(version, {"clips": "clip_sha256"})
     references = set().union(*named_by(version, {"pairs": "reference_sha256"}).values())
     remember(store, tmp_path / "clap", references.union(*clips.values()))
-    wish = Wish("embeddings", clap=str(tmp_path / "clap"))
+    wish = ExportOptions("embeddings", clap=str(tmp_path / "clap"))
     record = export(version, replace(corpus, tables=tables), store, tmp_path / "out", wish)
     assert record["rows"] == {name: len(one) for name, one in {**clips, "full": references}.items()}
 
@@ -146,7 +146,7 @@ def test_a_version_without_hashes_says_so(demo_store: Store, tmp_path: Path) -> 
     version, corpus = demo_store.find("mos-preferences@v1"), find_corpus("mos-preferences")
     lists = replace(corpus, tables=tuple(table for table in corpus.tables if "critiques" not in table.name))
     with pytest.raises(StoreError, match="v1: expected clips that are known by their SHA-256, found none"):
-        export(version, lists, demo_store, tmp_path / "out", Wish("embeddings", clap="m"))
+        export(version, lists, demo_store, tmp_path / "out", ExportOptions("embeddings", clap="m"))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -171,7 +171,7 @@ def test_what_does_not_go_together_is_one_line(
 def test_a_model_belongs_to_embeddings_alone(demo_store: Store, tmp_path: Path) -> None:
     version = demo_store.find(MOS)
     with pytest.raises(StoreError, match="--clap goes with --for embeddings, not with --for jsonl"):
-        export(version, find_corpus(version.corpus), demo_store, tmp_path / "out", Wish("jsonl", clap="m"))
+        export(version, find_corpus(version.corpus), demo_store, tmp_path / "out", ExportOptions("jsonl", clap="m"))
     assert "embeddings" not in {offer.format for offer in offers(version, find_corpus(version.corpus))}
 
 
@@ -181,7 +181,7 @@ def test_without_the_extra_it_says_what_to_install_before_it_looks_for_clips(sto
     remember(store, tmp_path / "clap", clips["test"])
     exported(store, tmp_path / "out", MUSIC, tmp_path / "clap", split="test")  # what is known needs no model
     store.root.joinpath("media.sqlite").unlink()
-    with pytest.raises(MissingExtraError, match="a similarity model needs the 'audio' extra; install it with: "):
+    with pytest.raises(MissingExtraError, match="a similarity model needs the 'models' extra; install it with: "):
         exported(store, tmp_path / "all", MUSIC, tmp_path / "clap")
     assert not (tmp_path / "all").exists()
 

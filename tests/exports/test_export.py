@@ -26,11 +26,11 @@ from hypothesis import strategies as st
 
 from earmark.schemas.errors import InputError, StoreError
 from earmark.schemas.views import View, Writer
-from earmark.tasks.build.registry import find_corpus
 from earmark.tasks.exports import shapes
-from earmark.tasks.exports.choosing import Wish, choose, offers
+from earmark.tasks.exports.choosing import ExportOptions, choose, offers
 from earmark.tasks.exports.export import export
 from earmark.tasks.exports.formats import FORMATS
+from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.versions import Store
 from tests.builds import contents_of, rows_of
 from tests.conftest import ROOT
@@ -41,7 +41,7 @@ MUSIC = "pseudo-preferences"
 def exported(store: Store, folder: Path, spec: str, format_: str, **wish: Any) -> Path:
     """Export, and the folder."""
     version = store.find(spec)
-    export(version, find_corpus(version.corpus), store, folder, Wish(format_, **wish))
+    export(version, find_corpus(version.corpus), store, folder, ExportOptions(format_, **wish))
     return folder
 
 
@@ -150,14 +150,19 @@ def test_a_table_goes_out_as_it_is(demo_store: Store, tmp_path: Path) -> None:
     version = demo_store.find("mos-preferences@v1")
     folder = exported(demo_store, tmp_path / "out", "mos-preferences@v1", "jsonl", table="pairs")
     found = [row for split in ("train", "validation", "test", "ood") for row in lines(folder, split)]
-    held = [{name: value for name, value in row.items() if name != "split"} for row in rows_of(version, "pairs")]
+    file_of = {row["sample_id"]: row["file"] for row in rows_of(version, "ratings")}
+    held = [
+        {name: value for name, value in row.items() if name != "split"}
+        | {f"{side}_file": file_of[row[f"{side}_id"]] for side in ("chosen", "rejected")}
+        for row in rows_of(version, "pairs")
+    ]
     assert sorted(found, key=lambda row: row["pair_id"]) == sorted(held, key=lambda row: row["pair_id"])
     assert not (folder / "audio").exists()
 
 
 def test_rows_made_for_a_trainer_come_before_rows_that_serve(demo_store: Store) -> None:
     version = demo_store.find("mos-preferences")
-    chosen = choose(version, find_corpus(version.corpus), Wish("ms-swift-grpo"))
+    chosen = choose(version, find_corpus(version.corpus), ExportOptions("ms-swift-grpo"))
     assert chosen.view is not None
     assert chosen.view.kind == "grpo"
 
@@ -176,27 +181,35 @@ def test_the_same_version_gives_the_same_bytes(demo_store: Store, tmp_path: Path
     [
         (
             MUSIC,
-            Wish("trl-reward"),
+            ExportOptions("trl-reward"),
             r"musicality-clips, .*between two clips, and RewardTrainer takes .*formats that can",
         ),
-        (MUSIC, Wish("trl-dpo", view="musicality-choice"), r"prompts hold clips.*--blind"),
+        (MUSIC, ExportOptions("trl-dpo", view="musicality-choice"), r"prompts hold clips.*--blind"),
         (
             MUSIC,
-            Wish("llama-factory", view="musicality-clips"),
+            ExportOptions("llama-factory", view="musicality-clips"),
             "clips in prompts only.*formats that can: jsonl, ms-swift",
         ),
-        (MUSIC, Wish("parquet"), "unknown format 'parquet'; pseudo-preferences has: trl-reward, "),
-        (MUSIC, Wish("jsonl", view="none"), "no view 'none'; views: musicality-clips, "),
-        (MUSIC, Wish("jsonl", table="none"), "no table 'none'; tables: clips, "),
-        (MUSIC, Wish("ms-swift", table="pairs"), "takes views, not tables; formats for tables: jsonl, webdataset"),
-        (MUSIC, Wish("jsonl", table="pairs", view="musicality-clips"), "give --view or --table, not both"),
-        (MUSIC, Wish("jsonl", split="ood"), "no row in split 'ood'; splits: train, validation, test"),
-        ("mos-preferences@v1", Wish("ms-swift"), "rows name no clip for chosen_audio; build the version with audio"),
+        (MUSIC, ExportOptions("parquet"), "unknown format 'parquet'; pseudo-preferences has: trl-reward, "),
+        (MUSIC, ExportOptions("jsonl", view="none"), "no view 'none'; views: musicality-clips, "),
+        (MUSIC, ExportOptions("jsonl", table="none"), "no table 'none'; tables: clips, "),
+        (
+            MUSIC,
+            ExportOptions("ms-swift", table="pairs"),
+            "takes views, not tables; formats for tables: jsonl, webdataset",
+        ),
+        (MUSIC, ExportOptions("jsonl", table="pairs", view="musicality-clips"), "give --view or --table, not both"),
+        (MUSIC, ExportOptions("jsonl", split="ood"), "no row in split 'ood'; splits: train, validation, test"),
+        (
+            "mos-preferences@v1",
+            ExportOptions("ms-swift"),
+            "rows name no clip for chosen_audio; build the version with audio",
+        ),
     ],
     ids=str,
 )
 def test_what_does_not_go_together_is_one_line(
-    demo_store: Store, tmp_path: Path, spec: str, wish: Wish, said: str
+    demo_store: Store, tmp_path: Path, spec: str, wish: ExportOptions, said: str
 ) -> None:
     version = demo_store.find(spec)
     with pytest.raises(StoreError, match=said) as caught:
@@ -214,7 +227,7 @@ def test_offers_agree_with_what_is_chosen(demo_store: Store) -> None:
     for_rows = len(FORMATS.entries) - 1  # embeddings are of clips
     assert len(found) == len(corpus.views) * for_rows + own > own
     for offer in found:
-        wish = Wish(offer.format, view=offer.view.name)
+        wish = ExportOptions(offer.format, view=offer.view.name)
         if offer.refusal is None:
             assert choose(version, corpus, wish).view == offer.view
         else:
@@ -268,7 +281,7 @@ def test_a_damaged_version_is_one_line(demo_store: Store, tmp_path: Path) -> Non
     shutil.copytree(demo_store.folder(MUSIC), store.folder(MUSIC))
     file = store.find(MUSIC).files("labels")[0]
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
-    with pytest.raises(StoreError, match="see: earmark verify pseudo-preferences@v1"):
+    with pytest.raises(StoreError, match="see: earmark inspect verify pseudo-preferences@v1"):
         exported(store, tmp_path / "out", MUSIC, "trl-dpo", view="musicality-choice", blind=True)
 
 
@@ -370,7 +383,7 @@ def test_a_corpus_adds_a_format_of_its_own(
     monkeypatch.setitem(sys.modules, __name__, sys.modules.get(__name__) or SimpleNamespace(write_list=write_list))
     version = demo_store.find(MUSIC)
     corpus = replace(find_corpus(MUSIC), views=(View("models", "rows", "made-up", "Models.", writers=(writer,)),))
-    export(version, corpus, demo_store, tmp_path / "out", Wish("list"))
+    export(version, corpus, demo_store, tmp_path / "out", ExportOptions("list"))
     rows = json.loads((tmp_path / "out/train.json").read_text())
     assert len(rows) == 24
     for clip, model in rows:
@@ -380,4 +393,4 @@ def test_a_corpus_adds_a_format_of_its_own(
         StoreError,
         match=r"cannot be exported for ms-swift: models: its rows are not a trainer's, .*: jsonl, list, webdataset",
     ):
-        choose(version, corpus, Wish("ms-swift"))
+        choose(version, corpus, ExportOptions("ms-swift"))

@@ -10,7 +10,7 @@ import pytest
 
 from earmark.schemas.errors import StoreError
 from earmark.schemas.score_questions import CORPUS
-from earmark.tasks.exports.choosing import Wish
+from earmark.tasks.exports.choosing import ExportOptions
 from earmark.tasks.exports.export import export
 from earmark.tasks.store.versions import Store, Version
 from tests.score_questions.questions import build_questions, config_of, rows_of, thread
@@ -27,7 +27,7 @@ def version(tmp_path: Path) -> Version:
 
 def write(version: Version, folder: Path, **wish: object) -> Path:
     """An export below a folder."""
-    export(version, CORPUS, Store(version.folder.parent.parent), folder / "out", Wish(**wish))  # type: ignore[arg-type]
+    export(version, CORPUS, Store(version.folder.parent.parent), folder / "out", ExportOptions(**wish))  # type: ignore[arg-type]
     return folder / "out"
 
 

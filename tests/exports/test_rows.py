@@ -10,9 +10,9 @@ import pytest
 
 from earmark.schemas.errors import StoreError
 from earmark.schemas.views import REQUIRED, View
-from earmark.tasks.build.registry import corpora, find_corpus
 from earmark.tasks.exports import rows
 from earmark.tasks.exports.rows import select_table, select_view
+from earmark.tasks.pipeline.registry import corpora, find_corpus
 from earmark.tasks.store.versions import Store
 from tests.builds import rows_of
 from tests.conftest import ROOT

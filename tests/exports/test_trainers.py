@@ -13,9 +13,9 @@ from zlib import crc32
 
 import pytest
 
-from earmark.tasks.build.registry import find_corpus
-from earmark.tasks.exports.choosing import Wish
+from earmark.tasks.exports.choosing import ExportOptions
 from earmark.tasks.exports.export import export
+from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.versions import Store
 from tests.conftest import ROOT
 from tests.exports.tiny_text import make_tiny_text_model
@@ -29,7 +29,7 @@ def exported(store: Store, folder: Path, format_: str, view: str | None = None, 
     """Export for a trainer; text-only trainers get the prompts without the clips."""
     version = store.find(spec)
     blind = format_.startswith("trl")
-    export(version, find_corpus(version.corpus), store, folder, Wish(format_, view=view, blind=blind))
+    export(version, find_corpus(version.corpus), store, folder, ExportOptions(format_, view=view, blind=blind))
     return folder
 
 

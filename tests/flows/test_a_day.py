@@ -42,7 +42,7 @@ def test_a_day_leaves_nothing_behind(day: Day, tmp_path: Path) -> None:
     warm = day.fire(WARM)
     rests = [day.fire((FIRES - WARM) // RESTS) for _ in range(RESTS)]
     for rest in rests:
-        assert rest.parts.keys() == warm.parts.keys() == {"serve", "server", "worker", "supervisor"}
+        assert rest.parts.keys() == warm.parts.keys() == {"serve", "server", "worker", "guard"}
         assert (rest.runs, rest.temporary) == (0, warm.temporary)
         assert rest.parts["server"]["sockets"] < POOL + 15, rest
     for part in warm.parts:

@@ -15,7 +15,7 @@ from earmark.flows.command.running import read_config
 from earmark.schemas.config import BuildConfig
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.places import require_below_roots
-from earmark.tasks.build.registry import find_corpus
+from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.release.publishing import read_reviewed
 from earmark.tasks.store.versions import open_store
 

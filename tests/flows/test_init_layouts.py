@@ -52,6 +52,19 @@ def test_the_layout_of_a_file_is_told(corpus: str, name: str, tmp_path: Path) ->
         assert source["domain"] == ("sound" if facts["format"] in ("audiocaps", "clotho") else "music")
 
 
+@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize("row", ['{{"audio_a": "{0}/a.wav", "audio_b": "b.wav", "text": "x", "alignment": "a"}}\n',
+                                 "first_clip,second_clip,winner\n{0}/a.wav,{0}/b.wav,a\n"])  # fmt: skip
+def test_clips_that_lie_beside_votes_are_measured(row: str, there: bool, tmp_path: Path) -> None:
+    votes = tmp_path / ("votes.jsonl" if row.startswith("{") else "votes.csv")
+    votes.write_text(row.format("clips"))
+    if there:
+        shutil.copytree(DEMO / "music/clips", tmp_path / "clips")
+        (tmp_path / "clips/a.wav").write_bytes(b"RIFF")
+    init("human-preferences", votes, tmp_path / "my.toml", "--json")
+    assert tomllib.loads((tmp_path / "my.toml").read_text()).get("audio", "none") == ("index" if there else "none")
+
+
 def test_the_config_that_is_written_plans_a_build(tmp_path: Path) -> None:
     shutil.copytree(DEMO / "rubrics/audio", tmp_path / "lists", dirs_exist_ok=True)
     shutil.copy(DEMO / "rubrics/music.csv", tmp_path / "lists/music.csv")
@@ -93,7 +106,7 @@ def test_what_cannot_be_told_is_one_line(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.delitem(TEMPLATES, "instrumentals")  # as a corpus of another package
     table = DEMO / "votes/table.csv"
     for corpus, file, message in (
-        ("human-preferences", table, "table.csv: expected rows in one of the layouts cmi-pref, music-arena, "),
+        ("human-preferences", DEMO / "tracks/tracks.tsv", "tracks.tsv: expected rows in one of the layouts cmi-pref, "),
         ("music-prompts", table, "table.csv: expected rows in one of the layouts mtg-jamendo; none takes half of "),
         (
             "pseudo-preferences",
@@ -105,7 +118,11 @@ def test_what_cannot_be_told_is_one_line(tmp_path: Path, monkeypatch: pytest.Mon
             table,
             f"no file of comments in {table.parent}; expected one that begins with RC or has 'comment' in its name; ",
         ),
-        ("instrumentals", table, "init instrumentals: no layouts known for this corpus; `earmark schema instrumen"),
+        (
+            "instrumentals",
+            table,
+            "init instrumentals: no layouts known for this corpus; its config: `earmark init instrumen",
+        ),
         ("captions", DEMO, "expected a file, found a folder"),
         ("captions", tmp_path / "none.tsv", "expected a file, found none"),
     ):
@@ -113,7 +130,7 @@ def test_what_cannot_be_told_is_one_line(tmp_path: Path, monkeypatch: pytest.Mon
         assert message in line
         assert "\n" not in line
         assert not (tmp_path / "my.toml").exists()
-    assert "As votes: " in init("human-preferences", table, tmp_path / "my.toml", code=1)
+    assert "As votes: " in init("human-preferences", DEMO / "tracks/tracks.tsv", tmp_path / "my.toml", code=1)
 
 
 def test_a_source_keeps_what_its_names_say_apart_from_the_config(tmp_path: Path) -> None:
@@ -122,3 +139,9 @@ def test_a_source_keeps_what_its_names_say_apart_from_the_config(tmp_path: Path)
     init("captions", file, tmp_path / "my.toml")
     config = tomllib.loads((tmp_path / "my.toml").read_text())
     assert config["source"]["tracks"] == file.name
+
+
+def test_an_encoding_is_refused_where_no_list_of_ratings_is_read(tmp_path: Path) -> None:
+    (tmp_path / "votes.csv").write_text("audio_a,audio_b,preference\na.wav,b.wav,a\n")
+    said = init("human-preferences", tmp_path / "votes.csv", tmp_path / "my.toml", "--encoding", "latin-1", code=1)
+    assert "--encoding: expected with mos-preferences alone" in said

@@ -92,9 +92,6 @@ def test_serve_that_is_killed_while_it_deploys_leaves_no_process(tmp_path: Path)
         )
         try:
             waited("a command of Prefect's", lambda: _prefects(ours), 60)
-            assert any(
-                "earmark.flows.command.supervisor" in one.cmdline() for one in psutil.Process(serve.pid).children()
-            )
             serve.send_signal(signal.SIGKILL)
             serve.wait()
             waited("what it started to end", lambda: not ours.processes(), 30)

@@ -1,4 +1,4 @@
-"""What `earmark judge` asks about the benchmark of `human-preferences`, over a real protocol and of `builtin`."""
+"""What `earmark eval run` asks about the benchmark of `human-preferences`, over a real protocol and of `builtin`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from earmark.schemas.evaluations import Examinee
 from earmark.schemas.human_preferences import CORPUS, HumanPreferences
 from earmark.tasks.annotation.prompts import load_prompt
 from earmark.tasks.evaluation import judging
-from earmark.tasks.evaluation.samples import Wish
+from earmark.tasks.evaluation.samples import MeasurementOptions
 from earmark.tasks.store.versions import Store, Version
 from tests.annotation.conftest import LocalServer
 from tests.builds import rows_of
@@ -62,7 +62,9 @@ def test_a_model_is_asked_about_one_dimension_of_each_pair(
     version, store = demo
     bodies = asks(server)
     config = Examinee(annotator="openai:hears", base_url=server.base_url, retry_base_s=0.01)
-    facts, folder = judging.judge(version, CORPUS, store, config, Wish(f"cmi-pref-{dimension}"), tmp_path / "out")
+    facts, folder = judging.judge(
+        version, CORPUS, store, config, MeasurementOptions(f"cmi-pref-{dimension}"), tmp_path / "out"
+    )
     assert facts["prompts"].keys() == {f"vote-pair-{dimension}@1"}
     samples = [
         row for row in rows_of(version, "benchmark") if (row["task"], row["dimension"]) == ("cmi-pref", dimension)
@@ -95,7 +97,7 @@ def test_a_model_is_asked_about_one_dimension_of_each_pair(
 def test_the_builtin_judge_answers_each_preference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     version, store = small(tmp_path, monkeypatch)
     facts, _ = judging.judge(
-        version, CORPUS, store, Examinee(annotator="builtin:music-pair-2"), Wish(name), tmp_path / "out"
+        version, CORPUS, store, Examinee(annotator="builtin:music-pair-2"), MeasurementOptions(name), tmp_path / "out"
     )
     assert facts["samples"] == (2 if name == "music-arena" else 3)
     assert facts["left_out"] == ({"no_media": 1} if name == "music-arena" else {})
@@ -108,7 +110,7 @@ def test_a_battle_without_its_audio_is_counted_and_not_asked(
     version, store = small(tmp_path, monkeypatch)
     bodies = asks(server)
     config = Examinee(annotator="openai:hears", base_url=server.base_url, retry_base_s=0.01)
-    wish = Wish("music-arena", both_orders=True)
+    wish = MeasurementOptions("music-arena", both_orders=True)
     assert judging.forecast(version, CORPUS, store, config, wish)["to_ask"] == 4
     _, folder = judging.judge(version, CORPUS, store, config, wish, tmp_path / "out")
     assert len(bodies) == 4  # two battles, both ways
@@ -131,7 +133,7 @@ def test_no_audio_at_all_is_one_line(demo: tuple[Version, Store]) -> None:
             CORPUS,
             store,
             Examinee(annotator="builtin:music-pair-2"),
-            Wish("music-arena"),
+            MeasurementOptions("music-arena"),
             None,
         )
 

@@ -7,12 +7,12 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earmark.tasks.build.grouping import group
-from earmark.tasks.human_preferences.splitting import Piece, place
+from earmark.tasks.human_preferences.splitting import SplitItem, place
+from earmark.tasks.pipeline.grouping import group
 
 PIECES = st.lists(
     st.builds(
-        Piece,
+        SplitItem,
         ties=st.lists(st.integers(0, 30), min_size=1, max_size=3),
         fixed=st.sampled_from([None, None, None, "train", "validation", "test"]),
         cell=st.sampled_from(["x", "y", "z"]),
@@ -23,7 +23,7 @@ PIECES = st.lists(
 
 
 @given(PIECES, st.integers(0, 40))
-def test_nothing_that_is_shared_crosses(pieces: list[Piece], count: int) -> None:
+def test_nothing_that_is_shared_crosses(pieces: list[SplitItem], count: int) -> None:
     splits, drawn = place(pieces, {"test": count})
     assert drawn["test"] <= count
     where: dict[object, set[str]] = {}
@@ -37,7 +37,7 @@ def test_nothing_that_is_shared_crosses(pieces: list[Piece], count: int) -> None
 
 
 @given(PIECES)
-def test_groups_are_those_that_ties_reach(pieces: list[Piece]) -> None:
+def test_groups_are_those_that_ties_reach(pieces: list[SplitItem]) -> None:
     groups = group([piece.ties for piece in pieces])
     reach = [{number} for number in range(len(pieces))]
     for number, piece in enumerate(pieces):  # merge until nothing changes, the slow and plain way
@@ -52,14 +52,14 @@ def test_groups_are_those_that_ties_reach(pieces: list[Piece]) -> None:
 
 
 def test_draw_is_balanced_and_keeps_its_choices() -> None:
-    pieces = [Piece([n], None, "xyz"[n % 3 if n % 5 else 0], f"{n * 7919 % 1000:04d}") for n in range(600)]
+    pieces = [SplitItem([n], None, "xyz"[n % 3 if n % 5 else 0], f"{n * 7919 % 1000:04d}") for n in range(600)]
     splits, drawn = place(pieces, {"test": 90})
     assert drawn["test"] == 90
     assert Counter(p.cell for p, s in zip(pieces, splits, strict=True) if s == "test") == {"x": 30, "y": 30, "z": 30}
-    more = [*pieces, *(Piece([n], None, "x", f"9999{n}") for n in range(600, 620))]
+    more = [*pieces, *(SplitItem([n], None, "x", f"9999{n}") for n in range(600, 620))]
     assert place(more, {"test": 90})[0][:600] == splits
 
 
 def test_what_a_group_overfills_goes_to_the_room_that_is_left() -> None:
-    pieces = [Piece([n // 4], None, "xy"[n % 2], str(n)) for n in range(40)]
+    pieces = [SplitItem([n // 4], None, "xy"[n % 2], str(n)) for n in range(40)]
     assert place(pieces, {"test": 8})[1] == {"test": 8}

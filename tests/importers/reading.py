@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from earmark.schemas.mos_preferences import Source
+from earmark.schemas.rating_sources import Source
 from earmark.tasks.importers.ratings import input_files, read_source
 from earmark.tasks.importers.rows import Note, Rating, Reject
 

@@ -131,3 +131,26 @@ def test_columns_are_read_as_csv_writes_them(tmp_path: Path) -> None:
     assert isinstance(found, Instruction)
     assert (found.audio, found.group, found.model) == ("a b.wav", "g", "m")
     assert found.text.startswith('Says "hi", then')
+
+
+def test_json_of_wavcaps_and_lp_musiccaps(tmp_path: Path) -> None:
+    sounds = {
+        "num_captions_per_audio": 1,
+        "data": [{"id": f"{n}", "caption": f"Rain {n}.", "duration": 9.5} for n in (7, 8)],
+    }
+    (tmp_path / "w.json").write_text(json.dumps(sounds))
+    found = list(read_caption_set(tmp_path / "w.json", "w.json", "wavcaps", tmp_path))
+    assert [(row.item, row.audio, row.text) for row in found if isinstance(row, Instruction)] == [
+        ("7", "7.flac", "Rain 7."), ("8", "8.flac", "Rain 8."),
+    ]  # fmt: skip
+    music = [
+        {"fname": "[-0Gj8-vB1q4]-[30-40]", "ytid": "-0Gj8-vB1q4", "caption_writing": "A ballad.", "caption_summary": ""}
+    ]
+    (tmp_path / "m.json").write_text(json.dumps(music))
+    (row,) = read_caption_set(tmp_path / "m.json", "m.json", "lp-musiccaps", tmp_path)
+    assert isinstance(row, Instruction)
+    assert (row.item, row.text, row.group) == (
+        "[-0Gj8-vB1q4]-[30-40]#caption_writing",
+        "A ballad.",
+        "youtube:-0Gj8-vB1q4",
+    )

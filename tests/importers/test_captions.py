@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from earmark.schemas.errors import InputError
-from earmark.tasks.importers.captions import Caption, read_captions
+from earmark.tasks.importers.captions import ListedCaption, read_captions
 from earmark.tasks.importers.jamendo import Tag
 from earmark.tasks.importers.recalls import Recall, read_recalls
 from earmark.tasks.importers.rows import Note, Reject
@@ -21,14 +21,19 @@ from earmark.tasks.importers.rows import Note, Reject
 def test_both_forms_give_captions(tmp_path: Path) -> None:
     (tmp_path / "c.json").write_text(json.dumps([{"path": "00/1.mp3", "caption": ' A "quiet" tune. '}]))
     (tmp_path / "c.tsv").write_bytes(b'id\tcaption\r\n1\tA "quiet" tune.\r\n')
-    assert list(read_captions(tmp_path / "c.json", "c.json")) == [Caption("00/1.mp3", 'A "quiet" tune.', "c.json", 1)]
-    assert list(read_captions(tmp_path / "c.tsv", "c.tsv")) == [Caption("1", 'A "quiet" tune.', "c.tsv", 2)]
+    assert list(read_captions(tmp_path / "c.json", "c.json")) == [
+        ListedCaption("00/1.mp3", 'A "quiet" tune.', "c.json", 1)
+    ]
+    assert list(read_captions(tmp_path / "c.tsv", "c.tsv")) == [ListedCaption("1", 'A "quiet" tune.', "c.tsv", 2)]
 
 
 def test_a_tsv_needs_no_header_and_may_be_packed(tmp_path: Path) -> None:
     path = tmp_path / "c.tsv.gz"
     path.write_bytes(gzip.compress(b"1\tOne.\n2\tTwo."))
-    assert [(c.item, c.line) for c in read_captions(path, "c.tsv.gz") if isinstance(c, Caption)] == [("1", 1), ("2", 2)]
+    assert [(c.item, c.line) for c in read_captions(path, "c.tsv.gz") if isinstance(c, ListedCaption)] == [
+        ("1", 1),
+        ("2", 2),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +74,7 @@ def test_a_bad_line_is_a_reject_that_names_it(tmp_path: Path) -> None:
     [
         ("c.json", b"{", "expected a JSON array of objects, found"),
         ("c.json", b'{"path": 1}', "expected a JSON array of objects"),
-        ("c.json", b"\xff\xfe", "expected UTF-8 text, found byte 0xff"),
+        ("c.json", b"\xff", "expected UTF-8 text, found byte 0xff"),
         ("c.csv", b"x", r"ending in \.json or \.tsv"),
         ("c.tsv", None, "file not found"),
         ("c.json", None, "file not found"),

@@ -13,6 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from earmark.schemas.errors import InputError
+from earmark.schemas.mos_preferences import CORPUS
+from earmark.schemas.reasons import options_of
 from earmark.tasks.importers.lines import LONGEST_LINE, QUOTED_LINES
 from tests.importers import layouts
 from tests.importers.reading import read
@@ -22,10 +24,11 @@ GOOD = b"a.wav,3.5,x\n"
 Reasons = list[tuple[str, int]]
 
 
-def table(tmp_path: Path, raw: bytes, name: str = "t.csv", **columns: str) -> Any:
+def table(tmp_path: Path, raw: bytes, name: str = "t.csv", encoding: str = "", **columns: str) -> Any:
     """Read one table with the columns f, m and s."""
     (tmp_path / name).write_bytes(raw)
-    return read(tmp_path, format="table", name="study", files={"train": name}, columns={**COLUMNS, **columns})
+    named = {**COLUMNS, **columns}
+    return read(tmp_path, format="table", name="study", files={"train": name}, columns=named, encoding=encoding)
 
 
 UNTERMINATED: Reasons = [("unterminated_quote", 2), *(("ragged_row", line) for line in range(3, 11))]
@@ -37,18 +40,27 @@ ROWS: list[tuple[str, bytes, int, Reasons]] = [
     ("text in a score", b"a.wav,good,x\n", 0, [("score_not_a_number", 2)]),
     ("NaN", b"a.wav,nan,x\n", 0, [("score_not_a_number", 2)]),
     ("infinity", b"a.wav,inf,x\nb.wav,-Infinity,x\n", 0, [("score_not_a_number", 2), ("score_not_a_number", 3)]),
-    ("decimal comma in quotes", b'a.wav,"4,5",x\n', 0, [("score_not_a_number", 2)]),
+    ("decimal comma in quotes", b'a.wav,"4,5",x\n', 1, []),
+    ("a comma of thousands", b'a.wav,"4,500,000",x\n', 0, [("score_not_a_number", 2)]),
+    (
+        "words behind a rating",
+        b"a.wav,5 - Excellent,x\nb.wav,5 7,x\nc.wav,5-4,x\n",
+        1,
+        [("score_not_a_number", 3), ("score_not_a_number", 4)],
+    ),
     ("decimal comma without quotes", b"a.wav,4,5,x\n", 0, [("ragged_row", 2)]),
     ("underscore in a number", b"a.wav,0_4,x\n", 0, [("score_not_a_number", 2)]),
     ("digits of another script", "a.wav,٤,x\n".encode(), 0, [("score_not_a_number", 2)]),
     ("above the scale", b"a.wav,5.001,x\n", 0, [("score_out_of_scale", 2)]),
-    ("below the scale", b"a.wav,0,x\n", 0, [("score_out_of_scale", 2)]),
+    ("below the scale", b"a.wav,-9,x\n", 0, [("score_out_of_scale", 2)]),
     ("a number past floats", b"a.wav,1e999,x\n", 0, [("score_not_a_number", 2)]),
     ("no file", b",3,x\n", 0, [("missing_file", 2)]),
     ("no system", b"a.wav,3,\n", 0, [("missing_system", 2)]),
     ("too few fields", b"a.wav,3\n" + GOOD, 1, [("ragged_row", 2)]),
     ("too many fields", GOOD + b"a.wav,3,x,y\n", 1, [("ragged_row", 3)]),
-    ("only commas", b",,,,\n", 0, [("ragged_row", 2)]),
+    ("only commas", b",,,,\n", 0, [("missing_file", 2)]),
+    ("a comma after each row", b"a.wav,3,x,\nb.wav,4,y,,\n", 2, []),
+    ("an open quote that a later row closes", b'a,3,"x\nb,4,y\nc,5,z"\nd,3,x\n', 3, [("unterminated_quote", 2)]),
     ("blank lines are no rows", b"\n\n" + GOOD + b"  \n,3,x\n\n", 1, [("missing_file", 6)]),
     ("path that climbs", b"../a.wav,3,x\n", 0, [("path_outside_root", 2)]),
     ("path that climbs midway", b"a/../../b.wav,3,x\n", 0, [("path_outside_root", 2)]),
@@ -109,13 +121,37 @@ def test_line_ends_across_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert got.rejects == []
 
 
+@pytest.mark.parametrize("block", [3, 1 << 20])
+@pytest.mark.parametrize(
+    ("written", "said"), [("utf-16", ""), ("latin-1", "latin-1"), ("cp1252", "cp1252"), ("utf-16-be", "utf-16-be")]
+)
+def test_a_list_in_another_encoding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int, written: str, said: str
+) -> None:
+    monkeypatch.setattr("earmark.tasks.importers.lines.BLOCK", block)
+    content = "f,m,s\r\n" + "".join(f"Grüße ß{n}.wav,3,ñ\r\n" for n in range(30))
+    got = table(tmp_path, content.encode(written), encoding=said)
+    assert [(row.file, row.system_id, row.line) for row in got.ratings] == [
+        (f"Grüße ß{n}.wav", "ñ", n + 2) for n in range(30)
+    ]
+    assert got.rejects == []
+
+
+def test_another_encoding_than_utf_8_is_never_guessed(tmp_path: Path) -> None:
+    got = table(tmp_path, b"f,m,s\n" + "é.wav,3,x\n".encode("latin-1") + b"a.wav,4,y\n")
+    assert (got.reasons, [row.file for row in got.ratings]) == ([("bad_encoding", 2)], ["a.wav"])
+    assert [key for key, _ in options_of("bad_encoding", CORPUS.config)] == ["sources.encoding"]
+    for name in ("lattin", "rot13", "zlib"):
+        with pytest.raises(ValueError, match="expected an encoding such as latin-1"):
+            table(tmp_path, b"f,m,s\n", encoding=name)
+
+
 # name, whole file, what the one line says
 FILES: list[tuple[str, bytes, str]] = [
     ("empty", b"", "expected a table, found an empty file"),
     ("only blank lines", b"\n \r\n", "expected a table, found an empty file"),
     ("only a byte order mark", b"\xef\xbb\xbf", "expected a table, found an empty file"),
-    ("UTF-16, little end", "f,m,s\n".encode("utf-16"), "expected UTF-8 text, found UTF-16"),
-    ("UTF-16, big end", b"\xfe\xff" + "f,m,s\n".encode("utf-16-be"), "expected UTF-8 text, found UTF-16"),
+    ("UTF-16 cut in a letter", "f,m,s\n".encode("utf-16") + b"a", "expected UTF-16-LE text, found byte 0x61"),
     (
         "a column missing",
         b"f,mean,s\na.wav,3,x\n",
@@ -224,7 +260,7 @@ def test_cell_of_a_mapped_column(tmp_path: Path, column: str, cell: str, reason:
         ('{"f": "a", "m": null, "s": "x"}', "score_missing"),
         ('{"f": "a", "m": NaN, "s": "x"}', "score_not_a_number"),
         ('{"f": "a", "m": true, "s": "x"}', "score_not_a_number"),
-        ('{"f": "a", "m": [3], "s": "x"}', "score_not_a_number"),
+        ('{"f": "a", "m": ["good"], "s": "x"}', "score_not_a_number"),
         ('{"f": ["a"], "m": 3, "s": "x"}', "bad_id"),
         ('{"f": "a", "m": 3, "s": {}}', "bad_id"),
         ('{"f": "\\ud800", "m": 3, "s": "x"}', "bad_id"),
@@ -296,7 +332,7 @@ LISTED: list[tuple[str, str, str, str]] = [
     ("bvcc", "test_mos_list.txt", "../sys1-utt1.wav,3", "path_outside_root"),
     ("bvcc", "TESTSET", "sysA,sysB-utt1.wav,3,x,{}_30_judge_F", "conflicting_system"),
     ("bvcc", "TESTSET", "sysA,sysA-utt1.wav,3,x,{}_30__F", "missing_listener"),
-    ("bvcc", "TESTSET", "sysA,sysA-utt1.wav,6,x,{}_30_judge_F", "score_out_of_scale"),
+    ("bvcc", "TESTSET", "sysA,sysA-utt1.wav,7,x,{}_30_judge_F", "score_out_of_scale"),
     ("singmos", "sets/train.txt", "utt0001,3", "bad_id"),
     ("singmos", "sets/train.txt", "sys1-utt1,", "score_missing"),
     ("vmc23", "track1_answer.txt", "VoiceMOS2023Track2-A-b,3", "bad_id"),
@@ -430,7 +466,7 @@ def test_splits_of_singmos(tmp_path: Path, splits: Any, reason: str) -> None:
         (b"{}", b"{}", "score.json: expected an object under the key 'utterance'"),
         (b'{"utterance": {"a": 1, "a": 2}}', b"{}", "score.json: expected a JSON object, found: the key 'a' twice"),
         (b'{"utterance": {}}', b'{"d": []}', "split.json: expected arrays of clips by split under 'd'"),
-        (b'\xff\xfe{"utterance": {}}', b"{}", "score.json: expected UTF-8 text, found byte 0xff"),
+        (b'\xff{"utterance": {}}', b"{}", "score.json: expected UTF-8 text, found byte 0xff"),
     ],
 )
 def test_documents_of_singmos(tmp_path: Path, scores: bytes, splits: bytes, message: str) -> None:

@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from earmark.schemas.errors import InputError
 from earmark.tasks.importers import cmi_pref, label_studio, music_arena, rated_music
+from earmark.tasks.importers.cells import Scale
 from earmark.tasks.importers.lists import ListFile
 from earmark.tasks.importers.rated_music import MusicRating
 from earmark.tasks.importers.rows import Note, Reject
@@ -221,12 +224,12 @@ def test_a_table_goes_by_the_configs_names(tmp_path: Path) -> None:
 def test_musiceval_has_two_sets_of_prompts(tmp_path: Path) -> None:
     (tmp_path / "sets").mkdir()
     rows = (
-        "audiomos2025-track1-S002_P044.wav,3.5,2\naudiomos2025-track1-S001_P044.wav,4,5\nS9.wav,3,3\nS002_P1.wav,6,3\n"
+        "audiomos2025-track1-S002_P044.wav,3.5,2\naudiomos2025-track1-S001_P044.wav,4,5\nS9.wav,3,3\nS002_P1.wav,7,3\n"
     )
     (tmp_path / "sets/dev_mos_list.txt").write_text(rows)
     (tmp_path / "prompt_info.txt").write_text("id\ttext\nP044\tbells, slow\n")
     (tmp_path / "demo_prompt_info.txt").write_text("P044\tdrums\n")
-    found = list(rated_music.read_musiceval(rated_music.musiceval_files("me", tmp_path), str(tmp_path), (1, 5)))
+    found = list(rated_music.read_musiceval(rated_music.musiceval_files("me", tmp_path), str(tmp_path), Scale(1, 5)))
     rated = [row for row in found if isinstance(row, MusicRating)]
     assert [(r.system, r.prompt_id, r.text, r.musicality, r.alignment, r.split) for r in rated] == [
         ("S002", "P044", "bells, slow", 3.5, 2.0, "validation"),
@@ -238,3 +241,63 @@ def test_musiceval_has_two_sets_of_prompts(tmp_path: Path) -> None:
 def test_musiceval_without_lists_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"me: expected sets/train_mos_list.txt"):
         rated_music.musiceval_files("me", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("positive", "written", "chosen"),
+    [
+        (
+            None,
+            ["1", "2", "first", "Second", "LEFT", "tie (bothbad)", "same", "x.wav", "B"],
+            "a b a b a both_bad tie a b",
+        ),
+        ("b", ["-3", "3", "0", "+1", "1.0"], "a b tie b b"),
+        ("a", ["-3", "3", "2"], "b a a"),
+    ],
+)
+def test_choices_are_read_as_people_write_them(
+    positive: str | None, written: list[str], chosen: str, tmp_path: Path
+) -> None:
+    content = "audio_a,audio_b,overall\n" + "".join(f"x.wav,y.wav,{word}\n" for word in written)
+    found = list(table_votes(file_of(tmp_path, content.encode(), "t.csv", "csv"), {}, str(tmp_path), positive))
+    assert [row.overall for row in found if isinstance(row, Vote)] == chosen.split()
+    if positive == "b":
+        assert [row.confidence_overall for row in found if isinstance(row, Vote)] == [5, 5, None, 1, 1]
+
+
+@pytest.mark.parametrize("written", ["-1", "0", "3", "+1"])
+def test_a_sign_needs_to_be_told(written: str, tmp_path: Path) -> None:
+    content = f"audio_a,audio_b,overall\nx.wav,y.wav,1\nx.wav,y.wav,{written}\n"
+    with pytest.raises(InputError, match=r'line 3: .* need positive = "a" or "b"'):
+        list(table_votes(file_of(tmp_path, content.encode(), "t.csv", "csv"), {}, str(tmp_path)))
+    found = list(
+        table_votes(file_of(tmp_path, (content + "x.wav,y.wav,7\n").encode(), "t.csv", "csv"), {}, str(tmp_path), "a")
+    )
+    assert [row.reason for row in found if isinstance(row, Reject)] == ["bad_preference"]
+
+
+def test_musiceval_of_the_hub_is_read_without_its_sounds(tmp_path: Path) -> None:
+    rows = [
+        {"audio": {"bytes": b"RIFF", "path": f"audiomos2025-track1-S00{n}_P00{n}.wav"}, "overall quality": 3.5 + n / 10,
+         "textual alignment": 2.0}
+        for n in range(1, 4)
+    ]  # fmt: skip
+    (tmp_path / "data").mkdir()
+    for split in ("train", "validation"):
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / f"data/{split}-00000-of-00001.parquet")
+    files = rated_music.musiceval_files("me", tmp_path)
+    found = [
+        row for row in rated_music.read_musiceval(files, str(tmp_path), Scale(1, 5)) if isinstance(row, MusicRating)
+    ]
+    assert [(row.system, row.musicality, row.alignment, row.split) for row in found[2:4]] == [
+        ("S003", 3.8, 2.0, "train"), ("S001", 3.6, 2.0, "validation"),
+    ]  # fmt: skip
+    assert len(found) == 6
+
+
+@pytest.mark.parametrize("address", ["http://[::1", "//[x", "http://[fe80::1%25eth0]/a.wav", "/data/upload/../../x"])
+def test_an_address_that_is_none_rejects_its_task_alone(tmp_path: Path, address: str) -> None:
+    broken = {**TASK, "data": {**TASK["data"], "audio_a": address}}
+    found = documents(tmp_path, json.dumps([broken, TASK]).encode(), label_studio.read)
+    assert len(found) == 2
+    assert found[1] == documents(tmp_path, json.dumps([TASK, TASK]).encode(), label_studio.read)[1]

@@ -16,7 +16,7 @@ from typing import Any
 from earmark.flows.instruction_rubrics import build
 from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.instruction_rubrics import InstructionRubrics
-from earmark.tasks.annotation.outcome import Answer, Outcome, Reject
+from earmark.tasks.annotation.outcome import Answer, Outcome, Unanswered
 from earmark.tasks.annotation.request import Request
 from earmark.tasks.store.versions import Version
 from tests.builds import serve_builds
@@ -150,7 +150,7 @@ def whims(seed: int) -> Callable[[Request], Outcome]:
         draw = int(request.key[:12], 16) ^ (seed * 2654435761)
         draw = int.from_bytes(draw.to_bytes(16, "big")[-6:], "big")
         if draw % 23 == 0:
-            return Reject(request.key, "schema_mismatch", "expected JSON, found a whim", final=True)
+            return Unanswered(request.key, "schema_mismatch", "expected JSON, found a whim", final=True)
         return Answer(request.key, _whim(json.loads(request.facts), draw))
 
     return answer

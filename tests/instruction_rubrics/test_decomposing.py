@@ -102,8 +102,8 @@ def test_items_that_a_second_model_denies_are_flagged_and_two_draws_are_compared
     assert "8 instructions were taken apart twice: 80% of the items of both draws match" in card
     assert sum(asked_for(body) == "decompose-music" for body in server.bodies) == 16
     assert {one.annotator for one in config.asked().values()} == {"openai:hears", "openai:writes", "openai:reads"}
-    assert set(version.manifest.prompts) >= {"rubric-decompose-music@1", "rubric-direction@1"}
-    assert "rubric-decompose@1" not in version.manifest.prompts
+    assert set(version.manifest.prompts) >= {"rubric-decompose-music@2", "rubric-direction@2"}
+    assert "rubric-decompose@2" not in version.manifest.prompts
 
 
 WORDS = "a b c d e f g h"

@@ -16,10 +16,9 @@ import earmark.flows.captions as captions_flow
 from earmark.schemas.captions import CORPUS
 from earmark.schemas.config import BuildConfig
 from earmark.schemas.errors import ConfigError, StoreError
-from earmark.tasks.build.forecast import forecast
 from earmark.tasks.store.versions import Store, Version, verify
 from tests.annotation.conftest import LocalServer
-from tests.builds import rows_of
+from tests.builds import forecast, rows_of
 from tests.captions.captions import QUICK, SMALL_HEARING, build_captions, write_tracks
 from tests.conftest import ROOT
 from tests.flows.test_cli import as_json, earmark

@@ -14,19 +14,19 @@ from earmark.flows.instruction_rubrics import build
 from earmark.schemas.config import parse_config
 from earmark.schemas.errors import MissingExtraError
 from earmark.schemas.instruction_rubrics import CORPUS, InstructionRubrics
-from earmark.tasks.audio.similarity import Said, Similarity
-from earmark.tasks.build.ask import Row
-from earmark.tasks.build.forecast import forecast
-from earmark.tasks.build.media import embeddings_of, similarity_of
-from earmark.tasks.build.rows import read_rows
+from earmark.tasks.audio.similarity import ClipText, Similarity
 from earmark.tasks.instruction_rubrics.choosing import choose_captions
 from earmark.tasks.instruction_rubrics.negatives import choose_candidates, keep_negatives, try_candidates
 from earmark.tasks.instruction_rubrics.similarity import similarities
 from earmark.tasks.instruction_rubrics.sources import digest_inputs, import_captions, index_clips, plan_build
 from earmark.tasks.instruction_rubrics.verification import keep_verified, verify_caption
+from earmark.tasks.pipeline.ask import Row
+from earmark.tasks.pipeline.media import embeddings_of, similarity_of
+from earmark.tasks.pipeline.rows import read_rows
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import open_store
 from tests.audio.test_similarity import HAS_TRANSFORMERS
+from tests.builds import forecast
 from tests.pseudo_preferences.music import write_clip
 
 TEXTS = [
@@ -122,13 +122,13 @@ def test_another_model_in_the_folder_is_another_build_and_a_dry_run_loads_none(t
 
 @pytest.mark.skipif(HAS_TRANSFORMERS, reason="transformers is installed")
 def test_without_transformers_the_missing_extra_is_named(tmp_path: Path) -> None:
-    with pytest.raises(MissingExtraError, match=r"earmark\[audio\]"):
+    with pytest.raises(MissingExtraError, match=r"\[models\]"):
         verified_and_negatives(config_in(tmp_path), tmp_path)
 
 
 @pytest.mark.models
 def test_a_clip_that_anyone_embedded_goes_through_the_model_no_more(tmp_path: Path) -> None:
-    """Embedded as `earmark score` and `decontaminate` do, its file is not needed again for any text."""
+    """Embedded as `earmark eval score` and `decontaminate` do, its file is not needed again for any text."""
     from tests.audio.tiny_clap import make_tiny_clap
 
     config = config_in(tmp_path)
@@ -138,11 +138,11 @@ def test_a_clip_that_anyone_embedded_goes_through_the_model_no_more(tmp_path: Pa
     clips = {hashlib.sha256(path.read_bytes()).hexdigest(): path for path in paths}
     kept = embeddings_of(store, str(tmp_path / "clap"), dict(clips))
     alone = Similarity(str(tmp_path / "clap"), tmp_path / "alone.sqlite")
-    said = [Said(clip, path, text) for (clip, path), text in zip(clips.items(), TEXTS, strict=True)]
+    said = [ClipText(clip, path, text) for (clip, path), text in zip(clips.items(), TEXTS, strict=True)]
     expected = alone.cosines(said)
     for path in paths:
         path.unlink()
     with plan_build(config, store).stage() as stage:
         rows = [({"clip_sha256": one.clip_sha256, "path": str(one.path)}, one.text) for one in said]
-        assert similarities(stage, config, rows) == pytest.approx(expected, abs=2e-4)
+        assert similarities(stage, config, rows, unknown=0.0) == pytest.approx(expected, abs=2e-4)
     assert {*kept} == {*clips}

@@ -14,8 +14,8 @@ from earmark.schemas.evaluations import Examinee
 from earmark.schemas.instruction_rubrics import CORPUS
 from earmark.schemas.rubric_rewards import rubric_reward
 from earmark.tasks.evaluation import judging
-from earmark.tasks.evaluation.samples import Part, Wish
-from earmark.tasks.exports.choosing import Wish as ExportWish
+from earmark.tasks.evaluation.samples import MeasurementOptions, SamplePart
+from earmark.tasks.exports.choosing import ExportOptions
 from earmark.tasks.exports.export import export
 from earmark.tasks.store.versions import Store, Version
 from tests.annotation.conftest import LocalServer
@@ -24,7 +24,7 @@ from tests.instruction_rubrics.rubrics import build_rubrics, caption, config_of,
 from tests.servers.faults import Faults
 from tests.servers.openai_server import OpenAIServer
 
-ALL = Part("all")
+ALL = SamplePart("all")
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_a_judge_is_measured_by_item_and_as_a_whole(
 ) -> None:
     version, store = built
     who = Examinee(annotator="openai:judge", base_url=server.base_url, retry_base_s=0.01)
-    wish = Wish("alignment", mode=mode, part=ALL)
+    wish = MeasurementOptions("alignment", mode=mode, part=ALL)
     facts, folder = judging.judge(version, CORPUS, store, who, wish, tmp_path / "out")
     samples = rows_of(version, "samples")
     assert facts["samples"] == facts["rows"][0]["answered"] == len(samples)
@@ -76,7 +76,7 @@ def test_a_judge_is_measured_by_item_and_as_a_whole(
 
 def test_builtin_judges_answer_in_words(built: tuple[Version, Store], tmp_path: Path) -> None:
     version, store = built
-    wish = Wish("alignment", mode="holistic", part=Part("all", language="zh"))
+    wish = MeasurementOptions("alignment", mode="holistic", part=SamplePart("all", language="zh"))
     who = Examinee(annotator="builtin:rubric-judge-1")
     facts, _ = judging.judge(version, CORPUS, store, who, wish, tmp_path / "out")
     assert facts["rows"][0]["answered"] == len(rows_of(version, "samples")) / 2
@@ -86,7 +86,7 @@ def test_builtin_judges_answer_in_words(built: tuple[Version, Store], tmp_path: 
 @pytest.mark.parametrize("format_", ["ms-swift", "llama-factory", "webdataset"])
 def test_sft_rows_go_out_with_their_clips(built: tuple[Version, Store], tmp_path: Path, format_: str) -> None:
     version, store = built
-    record = export(version, CORPUS, store, tmp_path / "out", ExportWish(format_, view="judge-sft"))
+    record = export(version, CORPUS, store, tmp_path / "out", ExportOptions(format_, view="judge-sft"))
     samples = rows_of(version, "samples")
     assert sum(record["rows"].values()) == len(samples) > 0
     assert record["clips"] == len({row["clip_sha256"] for row in samples})
@@ -99,7 +99,7 @@ def test_a_completion_of_the_sft_view_earns_all_of_the_grpo_views_reward(
 
     def rows(format_: str, view: str) -> dict[str, dict[str, Any]]:
         folder = tmp_path / view
-        export(version, CORPUS, store, folder, ExportWish(format_, view=view))
+        export(version, CORPUS, store, folder, ExportOptions(format_, view=view))
         lines = [line for path in sorted(folder.glob("*.jsonl")) for line in path.read_text("utf-8").splitlines()]
         return {row["id"]: row for row in map(json.loads, lines)}
 

@@ -19,8 +19,9 @@ from earmark.schemas.rubric_tables import ITEMS, LABELS, SAMPLES
 from earmark.schemas.rubric_views import EVALUATIONS, VIEWS
 from earmark.schemas.tables import Table
 from earmark.schemas.views import REQUIRED
-from earmark.tasks.annotation.prompts import load_prompt
+from earmark.tasks.annotation.prompts import load_prompt, own_prompt
 from earmark.tasks.annotation.request import Audio, Text
+from earmark.tasks.pipeline.row_words import word
 from earmark.tasks.store.sql import query
 
 PROMPTS = Path(__file__).parents[2] / "prompts"
@@ -147,3 +148,28 @@ def test_the_judges_answer_is_what_trainers_are_taught(language: str) -> None:
     for bad in ({**good, "answer": "maybe"}, {**good, "id": 0}, {**good, "evidence": ""}, {**good, "extra": 1}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate([good, bad], schema)
+
+
+def test_own_words_of_the_array_judge_are_the_exported_rows_prompt(tmp_path: Path) -> None:
+    tables = tables_of([[("Is a piano heard?", True, "A piano."), (HOSTILE, False, "Nothing.")]])
+    path = tmp_path / "mine.md"
+    path.write_text(
+        load_prompt(PROMPTS, "rubric-judge-en").text.replace("You listen to an audio clip", "In our lab you")
+    )
+    with duckdb.connect() as connection:
+        for table, rows in tables.items():
+            connection.register(table, rows)
+        view = VIEWS[0]
+        connection.execute(f"CREATE TABLE everything AS {query(view.sql)}", dict(view.params))
+        word(connection, view.name, {"rubric-judge-en": path})
+        english, chinese = connection.sql("SELECT * FROM everything ORDER BY id").to_arrow_table().to_pylist()
+    items = [{"id": 1, "question": "Is a piano heard?"}, {"id": 2, "question": HOSTILE}]
+    system, user = own_prompt("rubric-judge-en", path).render(
+        clip=Audio("0" * 64, ""), instruction=HOSTILE, items=items
+    )
+    assert english["system"] == system.parts[0].text  # type: ignore[union-attr]
+    assert english["system"].startswith("In our lab you")
+    assert english["prompt"] == [part.text for part in user.parts if isinstance(part, Text)]
+    assert english["audios"] == ["0" * 64]
+    assert chinese["system"] is None  # whose prompt has no own words
+    assert "wording" not in english

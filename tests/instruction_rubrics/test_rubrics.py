@@ -18,15 +18,16 @@ from hypothesis import strategies as st
 from earmark.flows.instruction_rubrics import build
 from earmark.schemas.config import parse_config
 from earmark.schemas.errors import ConfigError, EarmarkError
-from earmark.schemas.instruction_rubrics import CORPUS, InstructionRubrics
-from earmark.tasks.build.forecast import forecast
+from earmark.schemas.instruction_rubrics import CORPUS, CaptionSource, InstructionRubrics
+from earmark.tasks.importers.rows import Reject
 from earmark.tasks.instruction_rubrics.checks import items_fault, usable_items
+from earmark.tasks.instruction_rubrics.sources import listed
 from earmark.tasks.release.withdrawal import search, withdraw
 from earmark.tasks.store.publication import bundled
 from earmark.tasks.store.versions import Store, Version, verify
 from earmark.tasks.text.near_texts import near_any
 from tests.annotation.conftest import LocalServer
-from tests.builds import contents_of, rows_of
+from tests.builds import contents_of, forecast, rows_of
 from tests.instruction_rubrics.rubrics import (
     asked_for,
     build_rubrics,
@@ -432,6 +433,18 @@ def test_chinese_captions_are_asked_about_in_chinese(tmp_path: Path, server: Ope
     assert {row["instruction"] for row in english} == {"Translated text."}
 
 
+def test_a_caption_in_the_other_language_is_a_reject_that_names_the_option(
+    tmp_path: Path, server: OpenAIServer
+) -> None:
+    texts = [f'A man says "你好你好你好" and {word} loudly.' for word in ("sings", "laughs", "coughs", "claps")]
+    source = write_captions(tmp_path, "mixed", [*texts, "一位女士平静地说话，背景有鸟鸣。"])
+    rows = list(listed(config_of(tmp_path, source, base_url=server.base_url), CaptionSource(**source)))
+    assert [type(row).__name__ for row in rows] == [*4 * ["Instruction"], "Reject"]
+    last = rows[-1]
+    assert isinstance(last, Reject)
+    assert (last.reason, last.detail[:28]) == ("not_in_language", "expected language = 'en', fo")
+
+
 def test_a_model_that_does_not_answer_stops_the_build(tmp_path: Path, server: OpenAIServer) -> None:
     deaf = {"annotator": "openai:writes", "base_url": "http://127.0.0.1:9/v1", "retries": 0}
     with pytest.raises(EarmarkError):
@@ -445,7 +458,8 @@ def test_a_forecast_explains_its_requests_and_asks_nothing(tmp_path: Path, serve
     facts = forecast(CORPUS, build.story, config, Store(tmp_path / "store"))
     assert facts is not None
     assert server.bodies == []
-    parts = {"verify": facts, **{name: part for name, part in facts.items() if isinstance(part, dict)}}
+    asks = {name: part for name, part in facts.items() if isinstance(part, dict) and "to_ask" in part}
+    parts = {"verify": facts, **asks}
     build_rubrics(config, tmp_path / "store")
     done = asked(server)
     assert parts["verify"]["to_ask"] == done["verify"] == 10

@@ -18,7 +18,7 @@ import soundfile
 from earmark.flows.instrumentals import build
 from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.instrumentals import Instrumentals
-from earmark.tasks.build import plan
+from earmark.tasks.pipeline import plan
 from earmark.tasks.store.versions import Version
 from tests.builds import serve_builds
 from tests.runner import run_flow

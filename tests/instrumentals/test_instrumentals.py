@@ -19,16 +19,16 @@ from hypothesis import strategies as st
 import earmark.flows.instrumentals
 from earmark.flows.command.running import read_config
 from earmark.schemas.errors import ConfigError, EarmarkError, InputError, Interrupted, StoreError
-from earmark.schemas.instrumentals import FLAGS, TRACKS, Checks
+from earmark.schemas.instrumentals import FLAGS, TRACKS
 from earmark.tasks.audio.probe import Probe, probe
-from earmark.tasks.audio.separation.jobs import Done, Job
-from earmark.tasks.build.registry import find_corpus
+from earmark.tasks.audio.separation.jobs import SeparatedTrack, SeparationJob
 from earmark.tasks.importers.jamendo import Track
 from earmark.tasks.instrumentals import separated, sources
-from earmark.tasks.instrumentals.separated import Kept
+from earmark.tasks.instrumentals.separated import SeparatedFiles
 from earmark.tasks.instrumentals.separators import Separators
 from earmark.tasks.instrumentals.sources import listed
 from earmark.tasks.instrumentals.tracks import flags_of
+from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.explain import explain
 from earmark.tasks.store.versions import Version, verify
 from tests.builds import contents_of, rows_of
@@ -118,7 +118,7 @@ class Counted:
         self.tracks: list[str] = []
         real = separated.separate
 
-        def counting(jobs: list[Job], *args: Any, **options: Any) -> Any:
+        def counting(jobs: list[SeparationJob], *args: Any, **options: Any) -> Any:
             self.tracks += [job.track for job in jobs]
             return real(jobs, *args, **options)
 
@@ -139,8 +139,8 @@ def test_no_track_is_separated_twice(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert counted.taken() == 7
     assert build_separated(config_of(folder), store, force=True).name == "v1", "the same bytes are the same version"
     assert counted.taken() == 0
-    build_separated(config_of(folder, shares={"train": 0.5, "test": 0.5}, checks={"most_correlated": 0.0}), store)
-    assert counted.taken() == 0, "splits and limits do not change what is separated"
+    build_separated(config_of(folder, shares={"train": 0.5, "test": 0.5}), store)
+    assert counted.taken() == 0, "splits do not change what is separated"
     song(folder / "audio/new.flac", 99)
     write_rows(folder / "tracks.jsonl", [{"track_id": "new", "audio": "audio/new.flac"}, *rows])
     grown = build_separated(config_of(folder), store)
@@ -192,9 +192,9 @@ def test_a_kept_file_that_is_lost_before_the_table_is_written_is_made_anew(
 def test_a_build_that_is_stopped_ends_with_the_track_at_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_tracks(tmp_path / "t", 8)
     config, store = config_of(tmp_path / "t"), tmp_path / "store"
-    real, seen = Kept.keep, []
+    real, seen = SeparatedFiles.keep, []
 
-    def stop_after_three(kept: Kept, clip_sha256: str, done: Done) -> dict[str, Any]:
+    def stop_after_three(kept: SeparatedFiles, clip_sha256: str, done: SeparatedTrack) -> dict[str, Any]:
         seen.append(clip_sha256)
         if len(seen) == 3:
             made[0].__exit__()
@@ -202,7 +202,7 @@ def test_a_build_that_is_stopped_ends_with_the_track_at_hand(tmp_path: Path, mon
 
     made: list[Separators] = []
     make = separated.Separators
-    monkeypatch.setattr(Kept, "keep", stop_after_three)
+    monkeypatch.setattr(SeparatedFiles, "keep", stop_after_three)
     monkeypatch.setattr(separated, "Separators", lambda *given: made.append(make(*given)) or made[0])
     with pytest.raises(Interrupted):
         build_separated(config, store)
@@ -226,7 +226,7 @@ def test_audio_that_changes_during_the_build_is_not_kept(tmp_path: Path, monkeyp
     make_tracks(folder, 3)
     real = separated.separate
 
-    def late(jobs: list[Job], *args: Any, **options: Any) -> Any:
+    def late(jobs: list[SeparationJob], *args: Any, **options: Any) -> Any:
         song(folder / "audio/0001.flac", 77)
         return real(jobs, *args, **options)
 
@@ -411,7 +411,6 @@ def test_a_trial_takes_the_first_tracks(tmp_path: Path) -> None:
         ({"shares": {"train": 0.5}}, "shares that add up to 1"),
         ({"tracks": {"shortest_s": 9, "longest_s": 3}}, "shortest_s"),
         ({"seperator": {}}, "did you mean 'separator'"),
-        ({"checks": {"most_clipped": 2}}, "checks.most_clipped"),
     ],
 )
 def test_bad_configs_are_one_line(tmp_path: Path, values: dict[str, Any], message: str) -> None:
@@ -481,25 +480,21 @@ PLAIN: dict[str, float] = {
     ],
 )
 def test_each_flag(flag: str, change: dict[str, float]) -> None:
-    assert flags_of(PLAIN, Checks()) == []
-    assert flags_of({**PLAIN, **change}, Checks()) == [flag]
+    assert flags_of(PLAIN) == []
+    assert flags_of({**PLAIN, **change}) == [flag]
 
 
 def test_measures_have_the_engines_names() -> None:
-    assert set(separated.MEASURED) <= set(Done.__slots__)
+    assert set(separated.MEASURED) <= set(SeparatedTrack.__slots__)
     assert set(PLAIN) <= set(separated.MEASURED)
 
 
 @given(st.fixed_dictionaries({name: st.floats(-120, 120) for name in PLAIN} | {
     name: st.integers(1, 10**6) for name in ("sample_rate_hz", "written_rate_hz")
 }))  # fmt: skip
-def test_flags_are_known_and_stricter_checks_flag_more(heard: dict[str, float]) -> None:
-    found = flags_of(heard, Checks())
+def test_flags_are_known_and_in_order(heard: dict[str, float]) -> None:
+    found = flags_of(heard)
     assert [flag for flag in FLAGS if flag in found] == found
-    stricter = Checks(
-        most_clipped=0, most_emptied=0, least_removed_db=0, least_left_db=0, most_correlated=0, length_s=1e-9
-    )
-    assert set(found) <= set(flags_of(heard, stricter))
 
 
 def test_flagged_tracks_stay(tmp_path: Path) -> None:

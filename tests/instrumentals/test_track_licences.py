@@ -12,9 +12,9 @@ import pytest
 
 from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.errors import InputError, StoreError
-from earmark.schemas.tables import Table, audio_column, column
+from earmark.schemas.tables import AUDIO, Table, column
 from earmark.schemas.tracks import TRACK_LICENCE
-from earmark.tasks.build.registry import find_corpus
+from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.manifest import Parent
 from earmark.tasks.store.publication import bundled
 from earmark.tasks.store.versions import Store
@@ -26,6 +26,9 @@ from tests.store.test_licences import clip, make_version
 
 BY = "http://creativecommons.org/licenses"
 TERMS = {"by-nc-sa": "CC-BY-NC-SA-3.0", "by-nd": "CC-BY-ND-3.0", "by": "CC-BY-3.0"}
+
+LICENCE = column(TRACK_LICENCE, pa.string(), "Its licence.", optional=True)
+SOUND = column("audio", AUDIO, "Its bytes.", optional=True)
 
 
 def test_instrumentals_of_tracks_that_allow_no_derivatives_are_held_back(tmp_path: Path) -> None:
@@ -72,9 +75,26 @@ def test_what_is_held_back_is_held_back_of_what_was_made_from_it(tmp_path: Path)
     """By the clip's hash: the child need not say whose licence holds."""
     sound = column("sha", pa.string(), "Its hash.", names="clip", role="is")
     origin = column("origin", pa.string(), "Its source.", names="source")
-    parts = Table("clips", "Clips.", pa.schema([sound, origin, TRACK_LICENCE, audio_column("Its bytes.")]), ("sha",))
+    parts = Table(
+        "clips",
+        "Clips.",
+        pa.schema(
+            [
+                sound,
+                origin,
+                column(TRACK_LICENCE, pa.string(), "Its licence.", optional=True),
+                SOUND,
+            ]
+        ),
+        ("sha",),
+    )
     cut_from = column("cut_from", pa.string(), "What it was cut from.", names="clip")
-    cuts = Table("cuts", "Cuts.", pa.schema([sound, cut_from, origin, audio_column("Its bytes.")]), ("sha",))
+    cuts = Table(
+        "cuts",
+        "Cuts.",
+        pa.schema([sound, cut_from, origin, SOUND]),
+        ("sha",),
+    )
     store, free = Store(tmp_path), {"free": "all"}
     held = {"audio": clip("x", "free")["audio"], "origin": "free", "file": None}
     licences = {"p1": "CC-BY-ND-4.0", "p2": "CC-BY-4.0", "p3": None, "p4": "Attribution-NoDerivs", "p5": "Free Lend"}
@@ -101,9 +121,26 @@ def test_what_is_held_back_is_held_back_of_what_was_made_from_it(tmp_path: Path)
 def test_a_table_that_names_a_clip_may_come_before_the_one_that_states_its_licence(first: str, tmp_path: Path) -> None:
     sound = column("sha", pa.string(), "Its hash.", names="clip", role="is")
     origin = column("origin", pa.string(), "Its source.", names="source")
-    parts = Table("clips", "Clips.", pa.schema([sound, origin, TRACK_LICENCE, audio_column("Its bytes.")]), ("sha",))
+    parts = Table(
+        "clips",
+        "Clips.",
+        pa.schema(
+            [
+                sound,
+                origin,
+                column(TRACK_LICENCE, pa.string(), "Its licence.", optional=True),
+                SOUND,
+            ]
+        ),
+        ("sha",),
+    )
     cut_from = column("cut_from", pa.string(), "What it was cut from.", names="clip")
-    cuts = Table("cuts", "Cuts.", pa.schema([sound, cut_from, origin, audio_column("Its bytes.")]), ("sha",))
+    cuts = Table(
+        "cuts",
+        "Cuts.",
+        pa.schema([sound, cut_from, origin, SOUND]),
+        ("sha",),
+    )
     row = {"audio": clip("x", "free")["audio"], "origin": "free", "file": None}
     licences = {"p1": "CC-BY-ND-4.0", "p2": "CC-BY-4.0"}
     rows = {

@@ -16,18 +16,22 @@ from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
 from earmark.flows.command.running import forecast_build
+from earmark.flows.mos_preferences import build
 from earmark.schemas.critiques import ASPECTS as CRITIQUE_ASPECTS
 from earmark.schemas.critiques import CRITIQUE_VIEWS
 from earmark.schemas.errors import ConfigError, EarmarkError
+from earmark.schemas.mos_preferences import CORPUS
 from earmark.schemas.rewards import final_scores
+from earmark.tasks.annotation import answers, run
 from earmark.tasks.annotation.errors import BadRequest
 from earmark.tasks.annotation.prompts import prompt_named
+from earmark.tasks.mos_preferences import critiquing
 from earmark.tasks.mos_preferences.builtin import describe, points, scores, speech_critique
 from earmark.tasks.mos_preferences.critiquing import pair_fault
 from earmark.tasks.store.explain import explain
 from earmark.tasks.store.versions import Store, Version, verify
 from tests.annotation.conftest import LocalServer
-from tests.builds import build_version, contents_of, rows_of
+from tests.builds import build_version, contents_of, forecast, rows_of
 from tests.mos_preferences.critiques import config_of, make_study, write_config
 from tests.servers.faults import Faults
 from tests.servers.openai_server import ASPECTS, OpenAIServer, comparison, critic_answer
@@ -93,6 +97,69 @@ def test_every_part_must_be_there(aspect: str) -> None:
     assert fault
     assert fault.reason == "part_missing"
     assert aspect in fault.detail
+
+
+# -- answers of all forms -----------------------------------------------------------------------------------------
+
+MARKED = """**Noise**: clip 2 hums.
+
+### 2. Distortion
+none
+
+- **Naturalness** – both are human
+Continuity: fine
+
+**Final Scores: [[{}, {}]]**
+
+Clip 1 and clip 2 differ by 5 dB."""
+
+
+def in_markdown(body: dict[str, Any], content: str) -> str:
+    """The critic's answer in Markdown, or JSON with line breaks in its strings."""
+    text = critic_answer(body, content)
+    if "Final Scores" not in text:
+        return text.replace(" as in ", "\n\tas in ").replace("\\n", "\n")
+    one, two = re.findall(r"\d+", text.rpartition("\n")[2])
+    return MARKED.format(one, two)
+
+
+def test_answers_in_markdown_are_rows_like_others(study: Path, server: OpenAIServer, tmp_path: Path) -> None:
+    plain = build_version(config_of(study, server.base_url, {"tries": 2}), tmp_path / "plain")
+    server.answer = in_markdown
+    version = build_version(config_of(study, server.base_url, {"tries": 2}), tmp_path / "store")
+    told = ("first_id", "second_id", "first_score", "second_score", "tries")
+    assert [[row[name] for name in told] for row in rows_of(version, "paired_critiques")] == [
+        [row[name] for name in told] for row in rows_of(plain, "paired_critiques")
+    ]
+    for row in rows_of(version, "paired_critiques"):
+        assert final_scores(row["rationale"]) == (row["first_score"], row["second_score"])
+        assert row["rationale"].startswith("**Noise**: clip 2 hums.\n\n### 2. Distortion\nnone")
+    described = rows_of(version, "critiques")
+    assert len(described) == len(rows_of(plain, "critiques"))
+    assert all(row["noise"].startswith("noise\n\tas in ") for row in described)
+
+
+def test_kept_answers_that_are_read_now_are_rows_and_not_asked_again(
+    study: Path, server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.answer, options = in_markdown, {"tries": 2, "repairs": 1}
+    with monkeypatch.context() as before:  # as release 1.0.0 read them
+        before.setattr(critiquing, "read_scores", final_scores)
+        before.setattr(answers, "as_json", lambda text: text)
+        before.setattr(answers, "PARSER", 3)
+        before.setattr(run, "PARSER", 3)
+        config = config_of(study, server.base_url, options)
+        first = build_version(config, tmp_path / "store")
+    assert first.manifest.rows.keys() == {"pairs", "ratings", "rejects", "triplets"}
+    assert {row["reason"] for row in rows_of(first, "rejects")} == {"scores_unreadable", "schema_mismatch"}
+    paid = asked(server)
+    dry = forecast(CORPUS, build.story, config, Store(tmp_path / "store"))  # type: ignore[attr-defined]
+    assert dry
+    assert (dry["stage"], dry["to_ask"], dry["critiques"]["to_ask"]) == ("paired_critiques", 0, 0)
+    again = build_version(config, tmp_path / "store", force=True)
+    assert rows_of(again, "paired_critiques")
+    assert len(rows_of(again, "critiques")) == len(rows_of(again, "ratings"))
+    assert asked(server) == paid
 
 
 # -- a whole build ------------------------------------------------------------------------------------------------
@@ -291,7 +358,7 @@ def test_a_critic_that_is_down_stops_the_build_and_it_goes_on(
     config = config_of(study, server.base_url, {"retries": 0, "tries": 1})
     faults = server.faults
     faults.rate, faults.kinds, faults.most = 1.0, ("500",), None
-    with pytest.raises(EarmarkError, match="requests have no answer yet, most for 'server_error'"):
+    with pytest.raises(EarmarkError, match="questions all end alike: 500"):
         build_version(config, tmp_path / "store")
     assert not Store(tmp_path / "store").versions("mos-preferences")
     faults.rate = 0.0

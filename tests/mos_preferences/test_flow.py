@@ -68,7 +68,7 @@ def test_shards_judged_side_by_side_give_the_same_version(tmp_path: Path, monkey
             raise RuntimeError("down")
 
         server.answer = broken
-        with pytest.raises(EarmarkError, match=r"^30 of 30 requests have no answer yet, most for 'server_error'"):
+        with pytest.raises(EarmarkError, match="questions all end alike: 500"):
             build(music.config_of(tmp_path, server.base_url, judge={"retries": 0}), str(tmp_path / "flow"))
         server.answer = listening_answer
         assert build(config, str(tmp_path / "flow")) == "v1"

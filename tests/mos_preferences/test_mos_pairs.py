@@ -8,6 +8,7 @@ import statistics
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -17,18 +18,19 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from earmark.flows.mos_preferences import build
-from earmark.schemas.mos_preferences import CATEGORIES, CORPUS, MosPreferences, Source
+from earmark.schemas.mos_preferences import CATEGORIES, CORPUS, MosPreferences
+from earmark.schemas.rating_sources import Source
 from earmark.schemas.tables import SPLITS
-from earmark.tasks.build.plan import Plan
-from earmark.tasks.build.quotas import share_out
 from earmark.tasks.importers.rows import Rating
 from earmark.tasks.mos_preferences import ratings
+from earmark.tasks.pipeline.plan import Plan
+from earmark.tasks.pipeline.quotas import share_out
 from earmark.tasks.store.commit import Made
 from earmark.tasks.store.manifest import digest_of
 from earmark.tasks.store.versions import Version, open_store
 from tests.builds import build_version, config_of, rows_of
 from tests.conftest import examples
-from tests.mos_preferences.pair_rules import check_pairs, check_triplets, possible_pairs
+from tests.mos_preferences.pair_rules import check_pairs, check_triplets, far_enough, group_of, possible_pairs
 
 AS_FOUND = (Phase.explicit, Phase.reuse, Phase.generate)  # to shrink an example, hundreds of builds would run
 DATASETS = ("one", "two")
@@ -203,9 +205,13 @@ def test_quota_is_met_wherever_enough_pairs_exist(config: MosPreferences, table:
 @given(table=tables(), min_gap=st.sampled_from([0.0, 0.3]))
 def test_enough_draws_are_all_pairs(table: Table, min_gap: float) -> None:
     config = config_of(Path("/"), *map(source, DATASETS), pairs={"per_clip": None, "draws": 64, "min_gap": min_gap})
-    _, found = built(config, table)
+    version, found = built(config, table)
     drawn = {frozenset((pair["chosen_id"], pair["rejected_id"])) for pair in found["pairs"]}
     assert drawn == set(possible_pairs(found["ratings"], min_gap))
+    counted = sum(step.dropped.get("equal MOS", 0) for step in version.manifest.steps)
+    assert counted == sum(
+        group_of(x, y) is not None and not far_enough(x, y, 0.0) for x, y in combinations(found["ratings"], 2)
+    )
 
 
 @pytest.mark.slow
@@ -409,7 +415,6 @@ def test_rows_that_contradict_are_rejects(tmp_path: Path) -> None:
     config = config_of(tmp_path, source("one", files=files, columns={"file": "f", "mos": "m", "system": "s"}))
     version = build_version(config, tmp_path / "store")
     assert {(row["file"], row["mos"], row["split"]) for row in rows_of(version, "ratings")} == {
-        ("a", 1.0, "train"),
         ("b", 2.5, "train"),
         ("c", 2.0, "train"),
         ("d", 4.0, "train"),
@@ -417,22 +422,24 @@ def test_rows_that_contradict_are_rejects(tmp_path: Path) -> None:
     }
     found = {(row["item"], row["reason"], row["file"], row["line"]) for row in rows_of(version, "rejects")}
     assert found == {
+        ("a", "conflicting_facts", "one/train.csv", 2),
         ("a", "conflicting_facts", "one/train.csv", 4),
+        ("a", "conflicting_facts", "one/test.csv", 4),
         ("c", "split_conflict", "one/test.csv", 2),
-        ("a", "split_conflict", "one/test.csv", 4),
     }
     assert all(row["stage"] == "merge" and row["table"] == "ratings" for row in rows_of(version, "rejects"))
 
 
-def test_listener_rows_with_other_facts_are_rejects(tmp_path: Path) -> None:
+def test_a_contested_clip_is_refused_whole(tmp_path: Path) -> None:
     listeners(tmp_path / "t.csv", ["a,1,w1,x", "a,3,w2,y", "a,2,w3,x", "b,4,w1,x", "b,5,w2,x"])
     columns = {"file": "file", "mos": "score", "listener": "who", "system": "sys"}
     version = build_version(config_of(tmp_path, source("one", columns=columns)), tmp_path / "store")
-    assert [(r["item"], r["reason"], r["line"]) for r in rows_of(version, "rejects")] == [("a", "conflicting_facts", 3)]
-    assert {(row["file"], row["mos"], row["votes"]) for row in rows_of(version, "ratings")} == {
-        ("a", 1.5, 2),
-        ("b", 4.5, 2),
-    }
+    rejects = rows_of(version, "rejects")
+    assert [(row["item"], row["reason"], row["line"]) for row in rejects] == [
+        ("a", "conflicting_facts", line) for line in (2, 3, 4)
+    ]
+    assert "expected one system a clip, found x in one/t.csv line 2 and y in line 3" in rejects[0]["detail"]
+    assert [(row["file"], row["mos"], row["votes"]) for row in rows_of(version, "ratings")] == [("b", 4.5, 2)]
 
 
 def test_missing_split_is_a_reject_where_others_have_one() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from earmark.flows.music_prompts import build
 from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.music_prompts import MusicPrompts
-from earmark.tasks.build import plan
+from earmark.tasks.pipeline import plan
 from earmark.tasks.store.versions import Version
 from tests.builds import serve_builds
 from tests.runner import run_flow

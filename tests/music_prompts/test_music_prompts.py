@@ -21,7 +21,6 @@ from earmark.schemas.captions import CORPUS as CAPTIONS
 from earmark.schemas.config import Licence, parse_config
 from earmark.schemas.errors import ConfigError, EarmarkError, InputError, StoreError
 from earmark.schemas.music_prompts import CATEGORIES, CORPUS, MusicPrompts
-from earmark.tasks.build.forecast import forecast
 from earmark.tasks.importers.jamendo import Tag
 from earmark.tasks.music_prompts.sources import plan_build
 from earmark.tasks.release import withdrawal
@@ -32,7 +31,7 @@ from earmark.tasks.store.sql import query
 from earmark.tasks.store.versions import Store, Version, open_store
 from earmark.tasks.text.tag_words import runs_together
 from tests.annotation.conftest import LocalServer
-from tests.builds import contents_of, rows_of
+from tests.builds import contents_of, forecast, rows_of
 from tests.captions.captions import build_captions
 from tests.captions.captions import read_config as read_captions_config
 from tests.conftest import ROOT
@@ -243,7 +242,7 @@ def test_a_name_run_together_is_no_word_of_a_prompt(lists: Path, tmp_path: Path,
     """`dubgrass` is nobody's word, unless a caption has it; `banjo` may be one, and `acidhouse` is two."""
     write_tracks(lists / "tracks.tsv", [[tag.replace("rock", "dubgrass") for tag in t] for t in made_tracks(120)])
     server.keep_bodies = True
-    config = captioned(lists, synthesis={**QUICK, "base_url": server.base_url, "spare": 2})
+    config = captioned(lists, synthesis={**QUICK, "base_url": server.base_url})
     version = build_prompts(config, tmp_path / "store")
     refused = [row for row in rows_of(version, "rejects") if row["reason"] == "unnatural_words"]
     assert refused

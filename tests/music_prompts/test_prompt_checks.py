@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from earmark.tasks.annotation.prompts import packaged
 from earmark.tasks.importers.jamendo import Tag
+from earmark.tasks.music_prompts.asking import prompt_fault
 from earmark.tasks.music_prompts.builtin import music_prompt
 from earmark.tasks.music_prompts.checks import check_prompt
 from earmark.tasks.text.tag_words import Lexicon, everyday_tags, vocal_tags, written, written_forms
+from tests.music_prompts.prompt_builds import config_of
 
 TRIPLET = (Tag("genre", "jazz"), Tag("instrument", "piano"), Tag("mood/theme", "calm"))
 LEXICON = Lexicon(written_forms())
@@ -58,6 +62,16 @@ def test_strict_prompts(text: str, expected: str | None) -> None:
 )
 def test_improvised_prompts(text: str, expected: str | None) -> None:
     assert reason(text, "improvised") == expected
+
+
+@pytest.mark.parametrize(
+    ("shots", "expected"), [(["A calm jazz\npiece, with PIANO."], "repeats_example"), (["A calm jazz piece."], None)]
+)
+def test_a_copied_example_is_no_prompt(tmp_path: Path, shots: list[str], expected: str | None) -> None:
+    row = {tag.category.replace("/", "_"): tag.name for tag in TRIPLET}
+    row |= {"stratum": "strict_id", "shots": shots, "lexicon": LEXICON}
+    fault = prompt_fault(config_of(tmp_path), row, {"prompt": "A calm jazz piece, with piano."})
+    assert (fault.reason if fault else None) == expected
 
 
 def test_added_instruments_are_named_once() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import threading
 import urllib.error
 import urllib.request
@@ -18,13 +19,14 @@ from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
 from earmark.flows.command.metrics import for_hosts
-from earmark.schemas.human_preferences import Source
-from earmark.schemas.study import Page, StudyPlan
+from earmark.schemas.human_preferences import VoteSource
+from earmark.schemas.study import AnnotatorPage, StudyPlan
 from earmark.tasks.importers.lists import ListFile
 from earmark.tasks.importers.preferences import VOTE_LAYOUTS
 from earmark.tasks.importers.votes import Vote
 from earmark.tasks.people.answers import parse_answers, read_answers, read_plan, votes_of
-from earmark.tasks.people.served import StudyApp, make_study_server
+from earmark.tasks.people.served import StudyApp
+from earmark.tasks.people.server import make_bounded_server
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "data/demo/study.toml"
@@ -38,7 +40,7 @@ def _anywhere(config: str) -> str:
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("start") / "study"
-    run = CliRunner().invoke(app, ["study", "start", "--config", str(CONFIG), "--out", str(folder)])
+    run = CliRunner().invoke(app, ["people", "study", "start", "--config", str(CONFIG), "--out", str(folder)])
     assert run.exit_code == 0, run.output
     return folder
 
@@ -48,7 +50,7 @@ def plan(study: Path) -> StudyPlan:
     return read_plan(study)
 
 
-def choices(plan: StudyPlan, page: Page, pick: Callable[[str], str]) -> dict[str, Any]:
+def choices(plan: StudyPlan, page: AnnotatorPage, pick: Callable[[str], str]) -> dict[str, Any]:
     """Answers by trial as a page writes them; `pick` gets a question."""
     return {
         trial.id: {
@@ -65,13 +67,13 @@ def choices(plan: StudyPlan, page: Page, pick: Callable[[str], str]) -> dict[str
     }
 
 
-def returned(plan: StudyPlan, page: Page, answers: dict[str, Any], **changed: str) -> bytes:
+def returned(plan: StudyPlan, page: AnnotatorPage, answers: dict[str, Any], **changed: str) -> bytes:
     body = json.dumps(answers, ensure_ascii=False)
     file = {"format": "earmark-study/1", "study": plan.study, "page": page.name, "key": page.key, "body": body}
     return json.dumps({**file, "crc32": f"{zlib.crc32(body.encode()):08x}", **changed}).encode()
 
 
-def as_shown(plan: StudyPlan, page: Page) -> dict[str, Any]:
+def as_shown(plan: StudyPlan, page: AnnotatorPage) -> dict[str, Any]:
     """Answers that know the demo: the lesser model name is better, and never fail a check."""
     answers = choices(plan, page, lambda _: "a")
     for trial in page.trials:
@@ -80,16 +82,37 @@ def as_shown(plan: StudyPlan, page: Page) -> dict[str, Any]:
     return answers
 
 
+def test_clips_of_a_pattern_of_files_are_found(tmp_path: Path) -> None:
+    rows = [json.loads(line) for line in (ROOT / "data/demo/music/prompts.jsonl").read_text().splitlines()[:2]]
+    (tmp_path / "prompts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    clip, other, *_ = sorted((ROOT / "data/demo/music/clips").glob("*.*"))
+    for model, sound in (("x", clip), ("y", other)):
+        for row in rows:
+            (tmp_path / "clips" / model).mkdir(parents=True, exist_ok=True)
+            shutil.copy(sound, tmp_path / "clips" / model / f"{row['prompt_id']}{clip.suffix}")
+    pattern = f"clips/{{model}}/{{prompt_id}}{clip.suffix}"
+    config = (
+        f'name = "s"\nprompts = "prompts.jsonl"\ngenerations = "{pattern}"\nannotators = 2\n[checks]\nrepeats = 0\n'
+    )
+    (tmp_path / "s.toml").write_text(config)
+    run = CliRunner().invoke(
+        app, ["people", "study", "start", "--config", str(tmp_path / "s.toml"), "--out", str(tmp_path / "out")]
+    )
+    assert run.exit_code == 0, run.exception
+    heard = {one.audio for one in read_plan(tmp_path / "out").generations.values()}
+    assert heard == {f"{model}/{row['prompt_id']}{clip.suffix}" for model in "xy" for row in rows}
+
+
 def test_votes_are_read_by_the_importer(study: Path, plan: StudyPlan, tmp_path: Path) -> None:
     files = []
     for page in plan.pages:
         files.append(tmp_path / f"{page.name}.json")
         files[-1].write_bytes(returned(plan, page, as_shown(plan, page)))
     out = tmp_path / "votes.jsonl"
-    run = CliRunner().invoke(app, ["study", "fetch", str(study), *map(str, files), "--out", str(out)])
+    run = CliRunner().invoke(app, ["people", "study", "fetch", str(study), *map(str, files), "--out", str(out)])
     assert run.exit_code == 0, run.output
     assert "24 votes of 3 annotators" in run.output
-    source = Source(name="study", format="votes", files=("votes.jsonl",))
+    source = VoteSource(name="study", format="votes", files=("votes.jsonl",))
     file = ListFile(out, "study/votes.jsonl", "", "jsonl")
     votes = list(VOTE_LAYOUTS.find("votes").read(source, [file], str(tmp_path)))
     assert all(isinstance(vote, Vote) for vote in votes), votes
@@ -102,7 +125,9 @@ def test_votes_are_read_by_the_importer(study: Path, plan: StudyPlan, tmp_path: 
     for vote in votes:
         by_pair.setdefault(frozenset((vote.audio_a, vote.audio_b)), set()).add(vote.annotator)
     assert [len(names) for names in by_pair.values()] == [2] * 12, "each pair has two annotators' votes and no check"
-    shown = json.loads(CliRunner().invoke(app, ["study", "status", str(study), *map(str, files), "--json"]).output)
+    shown = json.loads(
+        CliRunner().invoke(app, ["people", "study", "status", str(study), *map(str, files), "--json"]).output
+    )
     assert shown["agreement"] == {"alignment": 1.0, "musicality": 1.0}, "all prefer the same clip of each pair"
     assert all(one["repeats_same"] == one["repeats"] == 4 for one in shown["pages"])
 
@@ -111,7 +136,7 @@ def test_who_always_says_a_is_inconsistent_and_agrees_by_chance(study: Path, pla
     for page in plan.pages:
         (tmp_path / f"{page.name}.json").write_bytes(returned(plan, page, choices(plan, page, lambda _: "a")))
     files = sorted(map(str, tmp_path.glob("*.json")))
-    facts = json.loads(CliRunner().invoke(app, ["study", "status", str(study), *files, "--json"]).output)
+    facts = json.loads(CliRunner().invoke(app, ["people", "study", "status", str(study), *files, "--json"]).output)
     assert all(one["repeats_same"] == 0 for one in facts["pages"]), "the same letter is not the same clip"
     assert not any(value is not None and value > 0.99 for value in facts["agreement"].values())
 
@@ -167,7 +192,7 @@ def test_doubled_files(study: Path, plan: StudyPlan, tmp_path: Path) -> None:
 
 @pytest.fixture
 def address(study: Path, plan: StudyPlan) -> Iterator[str]:
-    server = make_study_server(for_hosts(StudyApp(plan, study), {"127.0.0.1"}, "--name"), "127.0.0.1", 0)
+    server = make_bounded_server(for_hosts(StudyApp(plan, study), {"127.0.0.1"}, "--name"), "127.0.0.1", 0)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
@@ -229,7 +254,7 @@ def test_rows_about_one_known_pair_are_one_trial(tmp_path: Path) -> None:
     text = CONFIG.read_text().replace('"study/known.csv"', f'"{known}"')
     config = tmp_path / "study.toml"
     config.write_text(_anywhere(text))
-    words = ["study", "start", "--config", str(config), "--out"]
+    words = ["people", "study", "start", "--config", str(config), "--out"]
     assert CliRunner().invoke(app, [*words, str(tmp_path / "out")]).exit_code == 0
     for page in read_plan(tmp_path / "out").pages:
         (trial,) = (trial for trial in page.trials if trial.kind == "known")
@@ -242,7 +267,9 @@ def test_rows_about_one_known_pair_are_one_trial(tmp_path: Path) -> None:
 
 def test_two_starts_are_two_groups_of_people(plan: StudyPlan, tmp_path: Path) -> None:
     """Or the votes of the second would fall as doubled, and its p001 be taken for the first's."""
-    run = CliRunner().invoke(app, ["study", "start", "--config", str(CONFIG), "--out", str(tmp_path / "again")])
+    run = CliRunner().invoke(
+        app, ["people", "study", "start", "--config", str(CONFIG), "--out", str(tmp_path / "again")]
+    )
     assert run.exit_code == 0
     again = read_plan(tmp_path / "again")
     rows = [
@@ -270,7 +297,7 @@ def test_strangers_learn_nothing(address: str, plan: StudyPlan) -> None:
 
 def test_the_plan_is_for_the_lab_alone(study: Path) -> None:
     assert os.stat(study / "plan.json").st_mode & 0o077 == 0  # noqa: PTH116
-    run = CliRunner().invoke(app, ["study", "start", "--config", str(CONFIG), "--out", str(study)])
+    run = CliRunner().invoke(app, ["people", "study", "start", "--config", str(CONFIG), "--out", str(study)])
     assert run.exit_code == 1, "a study that runs was written over"
 
 
@@ -291,8 +318,52 @@ def test_bad_configs(tmp_path: Path, line: str, message: str) -> None:
     lines.insert(lines.index("[checks]") + (name == "known"), line)
     path = tmp_path / "study.toml"
     path.write_text("\n".join(lines))
-    run = CliRunner().invoke(app, ["study", "start", "--config", str(path), "--out", str(tmp_path / "out")])
+    run = CliRunner().invoke(app, ["people", "study", "start", "--config", str(path), "--out", str(tmp_path / "out")])
     assert run.exit_code == 1
     text = run.output + (str(run.exception) if run.exception else "")
     assert message in text, text
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("seconds", -1.0, "greater than or equal to 0"),
+        ("seconds", 1e300, "less than or equal to"),
+        ("seconds", float("nan"), "finite number"),
+        ("seconds", float("inf"), "finite number"),
+        ("heard_s", {"a": -0.5, "b": 1.0}, "greater than or equal to 0"),
+        ("heard_s", {"a": 1.0, "../x": 1.0}, "found those of '../x'"),
+        ("at", "x" * 5000, "at most 40 characters"),
+        ("feedback", "x" * 2001, "at most 2000 characters of feedback"),
+        ("confidence_alignment", "6", "confidence from 1 to 5"),
+        ("injected", "x", "found a field 'injected'"),
+    ],
+)
+def test_answers_that_no_page_gives_are_refused(
+    study: Path, plan: StudyPlan, tmp_path: Path, field: str, value: object, message: str
+) -> None:
+    page = plan.pages[0]
+    content = json.loads(returned(plan, page, choices(plan, page, lambda _: "a")))
+    answers = json.loads(content["body"])
+    first = next(iter(answers.values()))
+    (first if field in first else first["response"])[field] = value
+    body = json.dumps(answers)
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(content | {"body": body, "crc32": f"{zlib.crc32(body.encode()):08x}"}), "utf-8")
+    kept, refused = read_answers(plan, study, [path])
+    assert (kept, len(refused)) == ([], 1)
+    assert message in refused[0]
+
+
+def test_the_longest_feedback_of_every_trial_fits_a_request(address: str, plan: StudyPlan) -> None:
+    page = plan.pages[0]
+    content = json.loads(returned(plan, page, choices(plan, page, lambda _: "a")))
+    answers = json.loads(content["body"])
+    for answer in answers.values():
+        answer["response"]["feedback"] = "\x01" * 2000
+    body = json.dumps(answers)
+    sent = json.dumps(content | {"body": body, "crc32": f"{zlib.crc32(body.encode()):08x}"}).encode()
+    assert ask(f"{address}/{page.key}/answers", sent)[0] == 200
+    more = b" " * (len(page.trials) + 2) * (32 << 10)
+    assert ask(f"{address}/{page.key}/answers", sent + more)[0] == 413

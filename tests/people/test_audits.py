@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
-from earmark.schemas.study import Answer, Audited, Page, StudyPlan, Trial
+from earmark.schemas.study import AnnotatorPage, Audited, ScreenAnswer, StudyPlan, Trial
 from earmark.tasks.people.answers import Returned, read_plan
 from earmark.tasks.people.audit_results import summary, verdicts
 from tests.people.test_answers import ROOT, returned
@@ -44,7 +44,7 @@ def plan_of(
             trials.append(
                 Trial(id=f"{number}-{row}", kind="row", prompt_id=row, expected={"label": shown}, swapped=turned)
             )
-        pages.append(Page(name=f"p{number}", key="0" * 32, trials=tuple(trials)))
+        pages.append(AnnotatorPage(name=f"p{number}", key="0" * 32, trials=tuple(trials)))
     audited = Audited(
         corpus="c", version="v1", manifest_sha256="0", evaluation="e", stratify="s", sides=("a", "b"),
         strata=strata, totals=totals,
@@ -57,7 +57,7 @@ def plan_of(
 
 def answered(page: str, answers: dict[str, str]) -> Returned:
     values = {
-        trial: Answer(response={"label": value}, heard_s={}, seconds=1.0, at="2026-03-01T10:00:00Z")
+        trial: ScreenAnswer(response={"label": value}, heard_s={}, seconds=1.0, at="2026-03-01T10:00:00Z")
         for trial, value in answers.items()
     }
     return Returned(page, f"{page}.json", values)
@@ -157,7 +157,7 @@ def test_items_and_critiques_are_audited(evaluation: str, built_demo: Path, tmp_
     run, folder = CliRunner(), tmp_path / "audit"
     store = tmp_path / "store"
     shutil.copytree(built_demo, store, symlinks=True)
-    words = ["audit", "sample", corpus, "--evaluation", evaluation, "--stratify", stratify, "--rows", "15"]
+    words = ["people", "audit", "sample", corpus, "--evaluation", evaluation, "--stratify", stratify, "--limit", "15"]
     drawn = run.invoke(app, [*words, "--split", "all", "--reviewers", "1", "--people", "1", "--store", str(store),
                              "--out", str(folder)])  # fmt: skip
     assert drawn.exit_code == 0, drawn.output + str(drawn.exception)
@@ -181,7 +181,7 @@ def test_items_and_critiques_are_audited(evaluation: str, built_demo: Path, tmp_
         counts[label, plan.audited.strata[trial.prompt_id], "refuted" if wrong else "confirmed"] += 1
     file = tmp_path / f"{page.name}.json"
     file.write_bytes(returned(plan, page, answers))
-    read = run.invoke(app, ["audit", "read", str(folder), str(file), "--store", str(store), "--json"])
+    read = run.invoke(app, ["people", "audit", "read", str(folder), str(file), "--store", str(store), "--json"])
     facts = json.loads(read.output)
     for cell in facts["cells"]:
         right, wrong_ = (counts[cell["label"], cell["stratum"], name] for name in ("confirmed", "refuted"))
@@ -260,11 +260,23 @@ def test_an_audit_of_the_demo(corpus: str, built_demo: Path, tmp_path: Path) -> 
     run = CliRunner()
     if corpus == "mos-preferences":  # the first version has lists alone, and nobody can hear them
         silent = run.invoke(
-            app, ["audit", "sample", corpus, "--evaluation", "quality", "--store", str(store), "--out", str(folder)]
+            app,
+            [
+                "people",
+                "audit",
+                "sample",
+                corpus,
+                "--evaluation",
+                "quality",
+                "--store",
+                str(store),
+                "--out",
+                str(folder),
+            ],
         )
         assert "nothing to audit" in str(silent.exception)
         build(run, corpus, store)
-    words = ["audit", "sample", corpus, "--evaluation", evaluation, "--stratify", stratify, "--rows", "24"]
+    words = ["people", "audit", "sample", corpus, "--evaluation", evaluation, "--stratify", stratify, "--limit", "24"]
     drawn = run.invoke(app, [*words, "--split", "all", "--store", str(store), "--out", str(folder)])
     assert drawn.exit_code == 0, drawn.output
     plan = read_plan(folder)
@@ -283,7 +295,7 @@ def test_an_audit_of_the_demo(corpus: str, built_demo: Path, tmp_path: Path) -> 
         path = tmp_path / f"{page.name}.json"
         path.write_bytes(returned(plan, page, {trial.id: _answer(plan, trial, wrong=wrong) for trial in page.trials}))
         answers.append(str(path))
-    read = ["audit", "read", str(folder), "--store", str(store), "--json"]
+    read = ["people", "audit", "read", str(folder), "--store", str(store), "--json"]
     right = json.loads(run.invoke(app, [*read, answers[0]]).output)
     assert right["overall"]["precision"] == 1.0
     publish = ["publish", corpus, "--repo", "lab/x", "--dry-run", "--allow-builtin", "--store", str(store)]
@@ -302,7 +314,7 @@ def build(run: CliRunner, corpus: str, store: Path) -> None:
     assert built.exit_code == 0, built.output
 
 
-def _letters_are_true(page: Page, trials: dict[str, str], store: Path) -> None:
+def _letters_are_true(page: AnnotatorPage, trials: dict[str, str], store: Path) -> None:
     """The clip under the expected letter is the chosen one, as the version's own tables say."""
     folder = store / "mos-preferences/v2"
     rows = duckdb.sql(

@@ -10,22 +10,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from earmark.schemas.errors import InputError
-from earmark.schemas.study import Checks, Page, Study
-from earmark.tasks.importers.music import Generation, Prompt
-from earmark.tasks.people.choosing import Known, Material, Pair, pages_of
+from earmark.schemas.study import AnnotatorPage, AttentionChecks, Study
+from earmark.tasks.importers.music import ListedGeneration, MusicPrompt
+from earmark.tasks.people.choosing import Known, Pair, TrialMaterial, pages_of
 
 SECRET = b"for tests"
 QUALITY = [{"name": "quality", "text": "How good is it?"}]
 
 
-def material(prompts: int, models: int, *, known: int = 0, groups: tuple[str, ...] = ("id",)) -> Material:
+def material(prompts: int, models: int, *, known: int = 0, groups: tuple[str, ...] = ("id",)) -> TrialMaterial:
     made = {
-        f"g{p}-{m}": Generation(f"g{p}-{m}", f"p{p}", f"m{m}", f"{p}-{m}.wav", "generations.csv", 2)
+        f"g{p}-{m}": ListedGeneration(f"g{p}-{m}", f"p{p}", f"m{m}", f"{p}-{m}.wav", "generations.csv", 2)
         for p in range(prompts)
         for m in range(models)
     }
-    return Material(
-        prompts={f"p{p}": Prompt(f"p{p}", f"prompt {p}", None, None, "prompts.csv", 2) for p in range(prompts)},
+    return TrialMaterial(
+        prompts={f"p{p}": MusicPrompt(f"p{p}", f"prompt {p}", None, None, "prompts.csv", 2) for p in range(prompts)},
         generations=made,
         digests={name: f"digest of {name}" for name in made},
         groups={f"p{p}": groups[p % len(groups)] for p in range(prompts)},
@@ -52,7 +52,7 @@ def test_pages(prompts: int, models: int, annotators: int, per_pair: int, repeat
     if per_pair > annotators:
         return
     config = study(
-        annotators=annotators, per_pair=per_pair, per_annotator=12, seed=seed, checks=Checks(repeats=repeats)
+        annotators=annotators, per_pair=per_pair, per_annotator=12, seed=seed, checks=AttentionChecks(repeats=repeats)
     )
     pages = pages_of(config, material(prompts, models, known=known), SECRET)
     asked: dict[frozenset[str], set[str]] = defaultdict(set)
@@ -76,7 +76,7 @@ def test_pages(prompts: int, models: int, annotators: int, per_pair: int, repeat
     assert pages == pages_of(config, material(prompts, models, known=known), SECRET)
 
 
-def _repeats_are_swapped(page: Page) -> None:
+def _repeats_are_swapped(page: AnnotatorPage) -> None:
     first = {
         frozenset(trial.clips.values()): (place, trial)
         for place, trial in enumerate(page.trials)

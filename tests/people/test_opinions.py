@@ -43,7 +43,7 @@ def version(tmp_path_factory: pytest.TempPathFactory) -> Version:
         for place, row in enumerate(prompts_of(built)):
             noise = np.random.default_rng((seed, place)).uniform(-0.1, 0.1, RATE // 2)
             soundfile.write(folder / system / f"{row['prompt_id']}.wav", noise, RATE)
-        earmark("score", "music-prompts@v1", "-g", folder / system, "--store", folder / "store")
+        earmark("eval", "score", "music-prompts@v1", "-g", folder / system, "--store", folder / "store")
     return built
 
 
@@ -68,7 +68,7 @@ def listening_test(version: Version, folder: Path, name: str, before: str = "") 
         "annotators = 3\nquestionnaires = 2\neach = { ood = 1, id = 3 }\n"
         '[[questions]]\nname = "quality"\ntext = "How good?"\n[[questions]]\nname = "adherence"\ntext = "How near?"\n'
     )
-    earmark("study", "start", "--config", folder / "study.toml", "--out", folder / "study")
+    earmark("people", "study", "start", "--config", folder / "study.toml", "--out", folder / "study")
     return folder / "study"
 
 
@@ -94,9 +94,9 @@ def answers(study: Path) -> list[Path]:
 def test_the_board_shows_what_people_said(version: Version, tmp_path: Path) -> None:
     store = version.folder.parents[1]
     study = listening_test(version, tmp_path / "phase", "phase-2")
-    said = ["study", "status", study, *answers(study), "--record", "music-prompts@v1", "--store", store]
+    said = ["people", "study", "status", study, *answers(study), "--record", "music-prompts@v1", "--store", store]
     assert "kept beside music-prompts@v1" in earmark(*said)
-    board = json.loads(earmark("score", "music-prompts@v1", "--compare", "all", "--store", store, "--json"))
+    board = json.loads(earmark("eval", "rank", "music-prompts@v1", "all", "--store", store, "--json"))
     (test,) = board["listening"]
     found = {(row["system"], row["question"]): row for row in test["mos"]}
     assert {key: row["mos"] for key, row in found.items() if key != ("ours", "quality")} == {
@@ -111,14 +111,14 @@ def test_the_board_shows_what_people_said(version: Version, tmp_path: Path) -> N
     assert "3.00 ± 2.48 (12 ratings of 3)" in table
     assert table.index("| ours |") < table.index("| theirs |"), "a tie of means keeps the names' order"
     earmark(*said)  # again: the record is replaced
-    again = json.loads(earmark("score", "music-prompts@v1", "--compare", "all", "--store", store, "--json"))
+    again = json.loads(earmark("eval", "rank", "music-prompts@v1", "all", "--store", store, "--json"))
     assert again["listening"] == board["listening"]
 
 
 def test_another_versions_study_is_refused(version: Version, tmp_path: Path) -> None:
     store = version.folder.parents[1]
     study = listening_test(version, tmp_path / "other", "other", before="strange-")
-    said = ["study", "status", study, *answers(study), "--record", "music-prompts@v1", "--store", store]
+    said = ["people", "study", "status", study, *answers(study), "--record", "music-prompts@v1", "--store", store]
     line = earmark(*said, code=1)
     assert "prompt 'strange-" in line
     assert "is none of that version" in line
@@ -127,7 +127,7 @@ def test_another_versions_study_is_refused(version: Version, tmp_path: Path) -> 
 
 def test_a_record_needs_answers(version: Version, tmp_path: Path) -> None:
     study, store = listening_test(version, tmp_path / "early", "early"), version.folder.parents[1]
-    none = ["study", "status", study, "--record", "music-prompts@v1", "--store", store]
+    none = ["people", "study", "status", study, "--record", "music-prompts@v1", "--store", store]
     assert "no answer counts yet" in earmark(*none, code=1)
 
 
@@ -135,5 +135,7 @@ def test_a_study_without_a_clip_to_play_is_one_line(version: Version, tmp_path: 
     listening_test(version, tmp_path / "mute", "mute")
     for path in (tmp_path / "mute").glob("*/*.wav"):
         path.unlink()
-    said = earmark("study", "start", "--config", tmp_path / "mute/study.toml", "--out", tmp_path / "new", code=1)
+    said = earmark(
+        "people", "study", "start", "--config", tmp_path / "mute/study.toml", "--out", tmp_path / "new", code=1
+    )
     assert "expected clips that can be played, found none: generations.csv, line 2" in said

@@ -13,9 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
-from earmark.schemas.study import Page, StudyPlan, Trial
+from earmark.schemas.study import AnnotatorPage, StudyPlan, Trial
 from earmark.tasks.people.answers import read_plan
-from earmark.tasks.people.served import StudyApp, make_study_server
+from earmark.tasks.people.served import StudyApp
+from earmark.tasks.people.server import make_bounded_server
 from tests.browser import PATIENCE_S, Tab, chromium
 from tests.builds import build_version, read_config
 
@@ -44,7 +45,7 @@ def study(tmp_path: Path) -> Path:
     """The demo's study, started by the documented command."""
     folder = tmp_path / "study"
     started = CliRunner().invoke(
-        app, ["study", "start", "--config", str(ROOT / "data/demo/study.toml"), "--out", str(folder)]
+        app, ["people", "study", "start", "--config", str(ROOT / "data/demo/study.toml"), "--out", str(folder)]
     )
     assert started.exit_code == 0, started.output
     return folder
@@ -79,13 +80,16 @@ def answer(tab: Tab, plan: StudyPlan, trial: Trial, judge: Callable[[StudyPlan, 
     for question in plan.questions:
         value = judge(plan, trial, question)
         tab.ask(f"document.querySelector('input[name={question}][value=\"{value}\"]').click()")
-    tab.ask("document.querySelector('input[name=confidence_musicality][value=\"4\"]')?.click()")
+    for question, sure in (("musicality", 4), ("alignment", 3)):
+        tab.ask(f"document.querySelector('input[name=confidence_{question}][value=\"{sure}\"]')?.click()")
     # the next screen may look the same: this one's form must be gone
     tab.ask(f"document.querySelector('#stage form').dataset.before = ''; {CONTINUE}.click()")
     tab.until("document.querySelector('[data-before]') === null")
 
 
-def label(tab: Tab, plan: StudyPlan, page: Page, judge: Callable[[StudyPlan, Trial, str], str], trials: slice) -> None:
+def label(
+    tab: Tab, plan: StudyPlan, page: AnnotatorPage, judge: Callable[[StudyPlan, Trial, str], str], trials: slice
+) -> None:
     for trial in page.trials[trials]:
         answer(tab, plan, trial, judge)
 
@@ -119,7 +123,7 @@ def test_three_annotators(study: Path, tab: Tab, tmp_path: Path) -> None:
     label(tab, plan, second, worse, slice(None))
     files.append(saved(tab, tmp_path, "demo-p002.json"))
 
-    server = make_study_server(StudyApp(plan, study), "127.0.0.1", 0)
+    server = make_bounded_server(StudyApp(plan, study), "127.0.0.1", 0)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         tab.visit(f"http://127.0.0.1:{server.server_port}/{third.key}/")
@@ -138,7 +142,7 @@ def test_three_annotators(study: Path, tab: Tab, tmp_path: Path) -> None:
         server.server_close()
 
     run = CliRunner()
-    shown = run.invoke(app, ["study", "status", str(study), *map(str, files), "--json"])
+    shown = run.invoke(app, ["people", "study", "status", str(study), *map(str, files), "--json"])
     facts = json.loads(shown.output)
     assert [(one["done"], one["fails"]) for one in facts["pages"]] == [
         (len(first.trials), False),
@@ -149,7 +153,7 @@ def test_three_annotators(study: Path, tab: Tab, tmp_path: Path) -> None:
     assert facts["refused"] == []
 
     out = tmp_path / "votes.jsonl"
-    fetched = run.invoke(app, ["study", "fetch", str(study), *map(str, files), "--out", str(out)])
+    fetched = run.invoke(app, ["people", "study", "fetch", str(study), *map(str, files), "--out", str(out)])
     assert fetched.exit_code == 0, fetched.output
     votes = [json.loads(line) for line in out.read_text().splitlines()]
     assert {vote["annotator"].split("-")[1] for vote in votes} == {"p001", "p003"}
@@ -181,9 +185,12 @@ def test_a_page_by_keyboard_on_a_phone(study: Path, tab: Tab) -> None:
     assert tab.ask("document.querySelector('audio[data-letter=a]').paused")
     tab.ask(HEAR)
     tab.until(f"!{CONTINUE}.disabled")
+    assert tab.ask("document.querySelectorAll('input:checked').length") == 0, "an answer that nobody gave"
     for question in plan.questions:  # Space chooses the radio button that has the focus, and sends
-        tab.ask(f"document.querySelector('input[name={question}]').focus()")
-        tab.press(" ", 32)
+        for name in (question, f"confidence_{question}"):
+            assert not tab.ask("document.querySelector('#stage form').checkValidity()")
+            tab.ask(f"document.querySelector('input[name={name}]').focus()")
+            tab.press(" ", 32)
     assert tab.ask("[...document.querySelectorAll('input[value=a]:checked')].length") == len(plan.questions)
     tab.ask(f"{CONTINUE}.focus()")
     tab.press(" ", 32)
@@ -191,12 +198,43 @@ def test_a_page_by_keyboard_on_a_phone(study: Path, tab: Tab) -> None:
     assert tab.complaints == []
 
 
+@pytest.mark.parametrize("width", [390, 1280])
+def test_answers_are_equal_cells_in_a_frame_and_players_stay_in_sight(study: Path, tab: Tab, width: int) -> None:
+    tab.show(width, 844)
+    tab.open(study / "pages" / "p001.html")
+    pass_intro(tab)
+    boxes = "[...document.querySelectorAll('{}')].map((one) => one.getBoundingClientRect().toJSON())"
+    cells = tab.ask(boxes.format("fieldset:first-of-type .scale label"))
+    assert len(cells) == 5
+    assert len({(round(cell["top"]), round(cell["width"])) for cell in cells}) == 1
+    (frame,), (legend,) = (tab.ask(boxes.format(f"fieldset:first-of-type{of}")) for of in ("", " legend"))
+    assert legend["top"] > frame["top"] + 1
+    assert legend["left"] > frame["left"] + 1
+    if width == 390:
+        tab.ask("scrollTo(0, document.body.scrollHeight)")
+        header = tab.ask(boxes.format("header"))[0]
+        players = tab.ask(boxes.format("audio[data-letter]"))
+        assert len(players) == 2
+        assert all(header["bottom"] <= player["top"] and player["bottom"] < 844 / 3 for player in players)
+
+
 def test_an_audit_by_hand(tab: Tab, tmp_path: Path) -> None:
     """Drawn, answered in the page, saved and read: one row of four is contradicted, with a reason."""
     config = read_config(ROOT / "data/demo/mos-preferences-audio.toml")
     store, folder, run = tmp_path / "store", tmp_path / "audit", CliRunner()
     build_version(config, store)
-    words = ["audit", "sample", "mos-preferences", "--evaluation", "quality", "--rows", "4", "--reviewers", "1"]
+    words = [
+        "people",
+        "audit",
+        "sample",
+        "mos-preferences",
+        "--evaluation",
+        "quality",
+        "--limit",
+        "4",
+        "--reviewers",
+        "1",
+    ]
     drawn = run.invoke(app, [*words, "--people", "1", "--split", "all", "--store", str(store), "--out", str(folder)])
     assert drawn.exit_code == 0, drawn.output + str(drawn.exception)
     plan = read_plan(folder)
@@ -218,7 +256,7 @@ def test_an_audit_by_hand(tab: Tab, tmp_path: Path) -> None:
     file = saved(tab, tmp_path, f"mos-preferences-v1-quality-{page.name}.json")
     assert tab.complaints == []
 
-    read = run.invoke(app, ["audit", "read", str(folder), str(file), "--store", str(store), "--json"])
+    read = run.invoke(app, ["people", "audit", "read", str(folder), str(file), "--store", str(store), "--json"])
     facts = json.loads(read.output)
     assert (facts["audited"], facts["refused"]) == (4, [])
     assert [(cell["label"], cell["confirmed"], cell["refuted"]) for cell in facts["cells"]] == [("chosen", 3, 1)]
@@ -248,7 +286,7 @@ def test_ratings_with_clips_beside_the_page(tab: Tab, tmp_path: Path) -> None:
     )
     folder = tmp_path / "study"
     run = CliRunner()
-    started = run.invoke(app, ["study", "start", "--config", str(config), "--out", str(folder)])
+    started = run.invoke(app, ["people", "study", "start", "--config", str(config), "--out", str(folder)])
     assert started.exit_code == 0, started.output
     plan = read_plan(folder)
     tab.open(folder / "pages" / "p001.html")
@@ -258,5 +296,5 @@ def test_ratings_with_clips_beside_the_page(tab: Tab, tmp_path: Path) -> None:
     label(tab, plan, plan.pages[0], lambda plan, trial, _: score[plan.generations[trial.clips["a"]].model], slice(None))
     assert tab.complaints == []
     file = saved(tab, tmp_path, "mos-p001.json")
-    facts = json.loads(run.invoke(app, ["study", "status", str(folder), str(file), "--json"]).output)
+    facts = json.loads(run.invoke(app, ["people", "study", "status", str(folder), str(file), "--json"]).output)
     assert {row["system"]: row["mos"] for row in facts["mos"]} == {"aster": 5, "birch": 4, "cedar": 3, "dahlia": 2}

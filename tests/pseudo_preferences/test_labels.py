@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 from earmark.schemas.errors import ConfigError, EarmarkError
 from earmark.schemas.pseudo_preferences import PseudoPreferences
-from earmark.tasks.annotation.outcome import Answer, Outcome, Reject
-from earmark.tasks.build.plan import Plan
-from earmark.tasks.build.rows import Rows, read_rows
+from earmark.tasks.annotation.outcome import Answer, Outcome, Unanswered
 from earmark.tasks.evaluation.juries import ask_each
-from earmark.tasks.pseudo_preferences.judging import judge_pairs, judge_request, passes_of
+from earmark.tasks.pipeline.plan import Plan
+from earmark.tasks.pipeline.rows import Rows, read_rows
+from earmark.tasks.pseudo_preferences.judging import JUDGE, dimensions_of, judge_pairs
 from earmark.tasks.pseudo_preferences.labels import card_sections, expected, keep_consistent, read_ranks
 from earmark.tasks.pseudo_preferences.pairs import import_tables, measure_clips, plan_build, plan_pairs, write_clips
 from earmark.tasks.store.staging import Stage
@@ -47,7 +47,7 @@ ONE_MIND = st.fixed_dictionaries({name: st.sampled_from(["a", "b", "tie"]) for n
 def outcome_of(key: str, said: Any) -> Outcome:
     """What is written for a request: an answer, or a reject's reason."""
     if isinstance(said, str):
-        return Reject(key, said, "no answer", final=said == "refused")
+        return Unanswered(key, said, "no answer", final=said == "refused")
     return Answer(key, {**said, "reason": f"because {key[:4]}"})
 
 
@@ -59,17 +59,14 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def ways(pool: Path) -> dict[tuple[tuple[str, ...], tuple[str, ...], bool], PseudoPreferences]:
-    """Configs by dimensions, required dimensions, and whether each dimension is a request of its own."""
+def ways(pool: Path) -> dict[tuple[tuple[str, ...], tuple[str, ...]], PseudoPreferences]:
+    """Configs by dimensions and required dimensions."""
     found = {}
     for dimensions in (BOTH, ("alignment", "musicality"), ("musicality",), ("alignment",)):
         for size in range(1, len(dimensions) + 1):
             for require in itertools.combinations(dimensions, size):
-                for separate in (False, True):
-                    held = {"dimensions": dimensions, "require": require, "separate": separate, "most_failed": 1.0}
-                    found[dimensions, require, separate] = config_of(
-                        pool, "http://127.0.0.1:9/v1", judge=held, shares=SPLITS
-                    )
+                held = {"dimensions": dimensions, "require": require, "most_failed": 1.0}
+                found[dimensions, require] = config_of(pool, "http://127.0.0.1:9/v1", judge=held, shares=SPLITS)
     return found
 
 
@@ -96,10 +93,10 @@ def judged(pool: Path, config: PseudoPreferences, draws: Mapping[tuple[str, str]
             shutil.copytree(planned, stage.folder, dirs_exist_ok=True)
             questions = Rows(stage.work / "questions.parquet", PAIRS)
             answers = {
-                judge_request(config, one).request.key: request_says(draws[str(place), order], names.split("+"))
+                JUDGE.pose(config, one).request.key: request_says(draws[str(place), order], names.split("+"))
                 for place, row in enumerate(sorted(read_rows(questions), key=lambda row: str(row["pair_id"])))
                 for order in ORDERS
-                for names in passes_of(config)
+                for names in [dimensions_of(config)]
                 for one in [{**row, "order": order, "dimensions": names}]
             }
             with scripted(lambda request: outcome_of(request.key, answers[request.key])):
@@ -124,15 +121,10 @@ def request_says(said: Mapping[str, str], dimensions: Iterable[str]) -> dict[str
 
 
 def passes_say(
-    draws: Mapping[tuple[str, str], Any], dimensions: tuple[str, ...], separate: bool
+    draws: Mapping[tuple[str, str], Any], dimensions: tuple[str, ...]
 ) -> dict[tuple[int, str, tuple[str, ...]], dict[str, str] | str]:
     """What every request comes to, by the pair's place, the order and the dimensions that it asks for."""
-    asked = [(name,) for name in dimensions] if separate else [dimensions]
-    return {
-        (int(place), order, names): request_says(said, names)
-        for (place, order), said in draws.items()
-        for names in asked
-    }
+    return {(int(place), order, dimensions): request_says(said, dimensions) for (place, order), said in draws.items()}
 
 
 def own(said: Mapping[str, str], order: str, dimension: str) -> str | None:
@@ -158,11 +150,11 @@ DRAWS = st.lists(
 
 @pytest.mark.slow
 @examples(20)
-@given(drawn=DRAWS, way=st.integers(0, 15))
+@given(drawn=DRAWS, way=st.integers(0, 7))
 def test_labels_are_what_both_orders_agree_on(pool: Path, drawn: list[tuple[Any, Any]], way: int) -> None:
     found = ways(pool)
-    assert len(found) == 16
-    (dimensions, require, separate), config = list(found.items())[way]
+    assert len(found) == 8
+    (dimensions, require), config = list(found.items())[way]
     draws = {(str(n), order): said for n, two in enumerate(drawn) for order, said in zip(ORDERS, two, strict=True)}
     with judged(pool, config, draws) as (stage, _):
         pairs = sorted(rows_in(stage, "pairs"), key=lambda row: str(row["pair_id"]))
@@ -173,7 +165,7 @@ def test_labels_are_what_both_orders_agree_on(pool: Path, drawn: list[tuple[Any,
         unanswered = rejects_in(stage, "judge")
         steps = {step.name: step for step in stage.steps()}
     assert len(pairs) == PAIRS
-    said = passes_say(draws, dimensions, separate)
+    said = passes_say(draws, dimensions)
     choices = {
         (place, order, name): own(answer, order, name)
         for (place, order, names), answer in said.items()
@@ -206,7 +198,7 @@ def test_labels_are_what_both_orders_agree_on(pool: Path, drawn: list[tuple[Any,
         if isinstance(answer, str)
     }
     assert {item: row["reason"] for item, row in unanswered.items()} == failed
-    assert steps["judge"].entered == len(said) == PAIRS * 2 * (len(dimensions) if separate else 1)
+    assert steps["judge"].entered == len(said) == PAIRS * 2
     assert steps["judge"].kept == len(said) - len(failed)
     assert steps["judge"].rejected == Counter(failed.values())
     assert steps["labels"].entered == PAIRS == steps["labels"].kept + sum(steps["labels"].rejected.values())
@@ -280,7 +272,7 @@ def check_bias(
 @given(drawn=DRAWS)
 @settings(max_examples=4, deadline=None)
 def test_whatever_is_answered_can_be_committed_and_no_split_leaks(pool: Path, drawn: list[tuple[Any, Any]]) -> None:
-    config = ways(pool)[BOTH, BOTH, False]
+    config = ways(pool)[BOTH, BOTH]
     draws = {(str(n), order): said for n, two in enumerate(drawn) for order, said in zip(ORDERS, two, strict=True)}
     with judged(pool, config, draws) as (stage, plan):
         version = plan.commit(stage, sections=card_sections(stage))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from earmark.tasks.build.registry import find_corpus
+from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.sql import connect, query, view_parquet
 from earmark.tasks.store.versions import Version
 from tests.annotation.conftest import LocalServer

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from earmark.schemas.errors import ConfigError, MissingExtraError
 from earmark.schemas.pseudo_preferences import MODALITIES, PseudoPreferences
-from earmark.tasks.build.media import similarity_of
-from earmark.tasks.build.quotas import share_out
+from earmark.tasks.pipeline.media import similarity_of
+from earmark.tasks.pipeline.quotas import share_out
 from earmark.tasks.pseudo_preferences.pairs import plan_build
 from earmark.tasks.store.sql import query
 from earmark.tasks.store.versions import Store, open_store
@@ -191,7 +191,7 @@ def test_near_needs_something_to_choose() -> None:
 def test_without_the_extra_a_build_says_what_to_install(tmp_path: Path) -> None:
     make_pool(tmp_path, 2)
     (tmp_path / "clap").mkdir()
-    with pytest.raises(MissingExtraError, match="needs the 'audio' extra"):
+    with pytest.raises(MissingExtraError, match="needs the 'models' extra"):
         pairs_of(tmp_path, pairs={"count": 4, "near": "clap"})
 
 

@@ -17,8 +17,7 @@ from earmark.schemas.errors import ConfigError
 from earmark.schemas.pseudo_preferences import PseudoPreferences
 from earmark.tasks.annotation.outcome import Outcome
 from earmark.tasks.annotation.request import Request
-from earmark.tasks.evaluation.samples import Part, Wish
-from earmark.tasks.pseudo_preferences.judging import SCORED
+from earmark.tasks.evaluation.samples import MeasurementOptions, SamplePart
 from earmark.tasks.store.versions import Store, Version
 from tests.annotation.conftest import LocalServer
 from tests.builds import rows_of, traces
@@ -29,6 +28,8 @@ from tests.release.test_withdrawal import withdraw
 from tests.runner import scripted
 from tests.servers.faults import Faults
 from tests.servers.openai_server import listening_answer
+
+SCORED = ("confidence_musicality", "confidence_alignment", "quality_a", "quality_b", "following_a", "following_b")
 
 
 @pytest.mark.slow
@@ -194,7 +195,9 @@ def test_released_rows_that_cannot_be_labels_are_rejects(tmp_path: Path) -> None
     assert (first["confidence_musicality"], first["confidence_alignment"]) == (4.5, None)
     assert {label["split"] for label in labels} == {"test"}, "what shares a prompt or a clip is in one split"
     assert sorted(label["musicality"] or "" for label in labels) == ["", "a", "a"]
-    facts = measure(version, truth(version, "musicality"), Wish("musicality", part=Part("all")), tmp_path)
+    facts = measure(
+        version, truth(version, "musicality"), MeasurementOptions("musicality", part=SamplePart("all")), tmp_path
+    )
     groups = {row["value"]: row["metrics"] for row in facts["rows"] if row["group"] == "vocals"}
     assert groups.keys() == {"vocal", "instrumental"}
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from earmark.schemas.config import Licence
-from earmark.tasks.build.registry import find_corpus
 from earmark.tasks.evaluation import reading
-from earmark.tasks.evaluation.samples import Part, Wish
+from earmark.tasks.evaluation.samples import MeasurementOptions, SamplePart
+from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.release.evaluated import evaluations_of, section
 from earmark.tasks.release.publishing import gathered
 from earmark.tasks.store.manifest import Manifest
@@ -42,7 +42,9 @@ def measure(version: Version, name: str, right: int, **part: Any) -> Path:
     rows = [{"id": one, "choice": "chosen" if n % 10 < right else "rejected"} for n, one in enumerate(ids)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     store = Store(version.folder.parents[1])
-    return reading.read(version, find_corpus(CORPUS), store, path, Wish(part=Part("all", **part)), None)[1]
+    return reading.read(
+        version, find_corpus(CORPUS), store, path, MeasurementOptions(part=SamplePart("all", **part)), None
+    )[1]
 
 
 def bytes_of(version: Version) -> dict[str, str]:

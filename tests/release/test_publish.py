@@ -20,7 +20,7 @@ from huggingface_hub import HfApi
 from earmark.schemas.config import Licence
 from earmark.schemas.errors import HubError
 from earmark.tasks.store.hub import Repo
-from earmark.tasks.store.hub_tree import Entry
+from earmark.tasks.store.hub_tree import PublishedFile
 from earmark.tasks.store.receipts import receipts
 from earmark.tasks.store.versions import Store
 from tests.builds import build_version, config_of, read_config, rows_of
@@ -142,7 +142,7 @@ def test_second_publication_sends_nothing(hub: HubServer, press: Publications, s
     press.run(store.root, f"{CORPUS}@v2", repo)
     assert_published(hub, store, repo, "v2", commits=3)
     assert press.run(store.root, f"{CORPUS}@v1", repo)["uploaded"] == 0
-    shown = earmark(store, "versions", CORPUS).stdout
+    shown = earmark(store, "list", CORPUS).stdout
     assert "v2 published" in shown
     assert f"to {repo} (commit {hub.commits(repo)[0]['oid'][:12]})" in shown
 
@@ -241,7 +241,7 @@ def test_a_branch_is_published_to_and_main_stays(hub: HubServer, store: Store) -
         file.path for file in store.find(f"{CORPUS}@v2").manifest.files
     } | {"manifest.json"}
     assert hub.files("lab/tried") == files
-    assert "to lab/tried, branch trial/2 (commit" in earmark(store, "versions", CORPUS).stdout
+    assert "to lab/tried, branch trial/2 (commit" in earmark(store, "list", CORPUS).stdout
     earmark(store, *words, f"{CORPUS}@v2")
     assert hub.repos["lab/tried"]["tags"].keys() == {"v1", "v2"}, "a branch keeps no version from its tag"
 
@@ -278,7 +278,7 @@ def test_branches_take_any_version_and_a_refusal_makes_none(hub: HubServer, pres
 def test_only_main_misses_a_tag(branch: str | None) -> None:
     empty = SimpleNamespace(list_repo_tree=lambda *place, **options: [])
     with pytest.raises(HubError, match=r"README\.md differs") as caught:
-        Repo("lab/x", branch, cast(HfApi, empty)).check([Entry("README.md", DEMO, "0" * 64, 1)], "c0ffee", [])
+        Repo("lab/x", branch, cast(HfApi, empty)).check([PublishedFile("README.md", DEMO, "0" * 64, 1)], "c0ffee", [])
     assert ("no tag was made" in str(caught.value)) == (branch is None)
 
 
@@ -368,6 +368,13 @@ def test_token_that_cannot_write(hub: HubServer, press: Publications, store: Sto
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_a_hub_without_xet_says_what_to_set(hub: HubServer, store: Store) -> None:
+    words = ("publish", f"{CORPUS}@v1", "--repo", "lab/x")
+    said = earmark(store, *words, code=1, HF_ENDPOINT=hub.endpoint, HF_HUB_DISABLE_XET="0").stderr
+    assert "has no Xet storage; set HF_HUB_DISABLE_XET=1 and run again" in said
+
+
 def test_server_out_of_order(hub: HubServer, press: Publications, store: Store) -> None:
     hub.refuse["commit"] = 503
     try:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,13 @@ def demo(name: str, folder: Path, *changes: tuple[str, str]) -> None:
     (folder / f"{name}.toml").write_text(text, "utf-8")
 
 
+def task_states(home: Path, *names: str) -> dict[str, str]:
+    """The states of the newest tasks of these names, as Prefect's page shows them."""
+    newest = "SELECT name, state_name FROM task_run WHERE state_name IS NOT NULL ORDER BY expected_start_time"
+    with closing(sqlite3.connect(home / "prefect.db")) as database:
+        return {name: state for name, state in database.execute(newest) if name in names}
+
+
 @pytest.mark.slow
 def test_a_failure_stops_only_what_reads_it(tmp_path: Path) -> None:
     store = tmp_path / "store"
@@ -60,8 +69,15 @@ def test_a_failure_stops_only_what_reads_it(tmp_path: Path) -> None:
     assert "gone.tsv" in rows["instrumentals"]["detail"]
     assert ended.stderr.splitlines()[-1].startswith("error: 2 of 3 corpora need attention: ")
 
+    assert task_states(tmp_path / "prefect", *names) == {
+        "instrumentals": "Failed",
+        "captions": "Skipped",
+        "music-prompts": "Completed",
+    }
+
     demo("instrumentals", tmp_path)
     shown = earmark(store, "rebuild", "-c", config).stdout
+    assert task_states(tmp_path / "prefect", *names) == dict.fromkeys(names, "Completed")
     assert [Store(store).latest(name) is not None for name in names] == [True] * 3
     captions = Store(store).find("captions@v1").manifest
     assert [(parent.corpus, parent.version) for parent in captions.parents] == [("instrumentals", "v1")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from earmark.tasks.build.registry import corpora, find_corpus
+from earmark.tasks.pipeline.registry import corpora, find_corpus
 from earmark.tasks.release.withdrawal import search, withdraw
 from earmark.tasks.store.versions import open_store
 from tests.builds import serve_builds

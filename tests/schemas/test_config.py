@@ -13,7 +13,7 @@ from earmark.schemas.errors import ConfigError
 from earmark.schemas.human_preferences import HumanPreferences
 from earmark.schemas.mos_preferences import MosPreferences
 from earmark.schemas.pseudo_preferences import PseudoPreferences
-from earmark.tasks.build.registry import corpora, find_corpus
+from earmark.tasks.pipeline.registry import corpora, find_corpus
 
 TABLE = """
 [[sources]]

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from earmark.flows.command.cli import app
 from earmark.schemas.config import read_toml
 from earmark.schemas.errors import ConfigError
-from earmark.tasks.build.registry import corpora
+from earmark.tasks.pipeline.registry import corpora
 from tests.conftest import ROOT
 
 SHIPPED = [
@@ -26,7 +26,7 @@ SHIPPED = [
 
 
 def checker(corpus: str) -> Draft202012Validator:
-    schema = json.loads(CliRunner().invoke(app, ["schema", corpus]).stdout)
+    schema = json.loads(CliRunner().invoke(app, ["init", corpus, "--schema"]).stdout)
     Draft202012Validator.check_schema(schema)
     return Draft202012Validator(schema)
 
@@ -55,4 +55,4 @@ def test_names_of_layouts_and_backends_are_checked(corpus: str, part: dict[str, 
 
 def test_another_corpus_is_one_line() -> None:
     with pytest.raises(ConfigError, match="unknown corpus 'nothing'"):
-        CliRunner().invoke(app, ["schema", "nothing"], catch_exceptions=False)
+        CliRunner().invoke(app, ["init", "nothing", "--schema"], catch_exceptions=False)

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from earmark.schemas.tables import THINGS, Table
-from earmark.tasks.build.registry import corpora, find_corpus
+from earmark.tasks.pipeline.registry import corpora, find_corpus
 from earmark.tasks.store.versions import Version
 from tests.before.fixture import before, unpack
 
@@ -73,7 +73,7 @@ def test_no_undeclared_column_of_the_demo_holds_the_id_of_a_thing(tmp_path: Path
                 if not table.counted:  # of which a value may be a month or a modality
                     ids |= {row[one.column] for one in table.refs if one.role == "is" or one.kind != "source"}
                 for name in undeclared(table):
-                    held = row.get(name)  # the state before has not every column of now
+                    held = row.get(name)  # the release before has not every column of now
                     cells[corpus, table.name, name] |= set(held if isinstance(held, list) else [held])
     ids = {id_ for id_ in ids if id_ and len(id_) > 3}  # shorter ones may be numbers of something else
     assert len(ids) > 1000

@@ -13,7 +13,7 @@ import pytest
 
 from earmark.schemas.reasons import FAULTS, REASONS, RULES, options_of
 from earmark.schemas.tables import REJECTS
-from earmark.tasks.build.registry import corpora, find_corpus
+from earmark.tasks.pipeline.registry import corpora, find_corpus
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store
 from tests.conftest import ROOT
@@ -122,10 +122,11 @@ def test_every_option_is_one_of_a_corpus() -> None:
 
 def test_options_are_named_as_the_corpus_names_them() -> None:
     mos, captions = find_corpus("mos-preferences").config, find_corpus("captions").config
-    assert options_of("score_out_of_scale", mos) == [("sources.scale", "Lowest and highest possible rating.")]
+    assert [key for key, _ in options_of("score_out_of_scale", mos)] == ["sources.scale", "sources.not_a_rating"]
+    assert options_of("score_out_of_scale", mos)[0][1].startswith("Lowest and highest possible rating")
     assert [key for key, _ in options_of("audio_too_short", captions)] == ["tracks.shortest_s"]
     assert options_of("score_out_of_scale", captions) == []
-    assert options_of("bad_encoding", mos) == []
+    assert options_of("bad_encoding", captions) == []
 
 
 def test_an_undeclared_reason_is_refused(tmp_path: Path) -> None:

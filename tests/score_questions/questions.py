@@ -10,7 +10,8 @@ import json
 import re
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from earmark.flows import score_questions as flow
 from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.forum import COMMENTS, IMAGES, THREADS
 from earmark.schemas.score_questions import CATEGORIES, ScoreQuestions
-from earmark.tasks.build import plan
+from earmark.tasks.pipeline import plan
 from earmark.tasks.score_questions.forum.download import Gate
 from earmark.tasks.score_questions.forum.images import find_scores, image_folder
 from earmark.tasks.score_questions.forum.scrubbing import Texts
@@ -80,7 +81,7 @@ def forum_of(stage: Stage, rows: Sequence[Mapping[str, Any]]) -> tuple[Texts, Pa
         )
         for place, (body, score) in enumerate(sorted(own, key=lambda pair: -pair[1]), 1):
             key = hashlib.sha256(f"{row['key']}{body}".encode()).hexdigest()[:16]
-            comments.append((row["key"], key, f"{place:016x}", place, body, len(body.split()), score))
+            comments.append((row["key"], key, f"{place:016x}", place, body, len(body.split()), score, False))
         content = picture(number)
         sha256 = hashlib.sha256(content).hexdigest()
         (image_folder(stage) / f"{sha256}.png").write_bytes(content)
@@ -100,17 +101,24 @@ def config_of(folder: Path, **other: Any) -> ScoreQuestions:
     return parse_config(ScoreQuestions, {"most_rejected": None, **values, **BUILTIN, **other}, folder / "my.toml")
 
 
-def build_questions(config: ScoreQuestions, store: Path, rows: Sequence[Mapping[str, Any]]) -> Version:
-    """Build a version of threads by the flow, without the steps that read a forum."""
+@contextmanager
+def forum_is(rows: Sequence[Mapping[str, Any]]) -> Iterator[None]:
+    """Within the block the flow asks about these threads, without the steps that read a forum."""
 
     def scores(stage: Stage, *_: Any) -> Path:
         _, images = forum_of(stage, rows)
         stage.record(Step(name="scores", place=1, unit="submissions", entered=len(rows), kept=len(rows)))
         return images
 
-    steps: dict[str, Any] = dict.fromkeys(("try_detector", "read_submissions", "read_comments"), lambda *_: None)
+    steps: dict[str, Any] = dict.fromkeys(("read_submissions", "read_comments"), lambda *_: None)
     steps |= {"scrub_threads": lambda stage, *_: forum_of(stage, rows)[0], "find_scores": scores}
     with patch.multiple(flow, **steps):
+        yield
+
+
+def build_questions(config: ScoreQuestions, store: Path, rows: Sequence[Mapping[str, Any]]) -> Version:
+    """Build a version of threads by the flow, without the steps that read a forum."""
+    with forum_is(rows):
         return run_flow(flow.build, config, store)
 
 
@@ -149,9 +157,8 @@ def exam_answer(body: Mapping[str, Any], content: str) -> str:
     if "usable" in asked:
         return _rewritten(words_in(body), draw)
     if "Option A" in asked:
-        names = [f"Option {letter}" for letter in "ABC"]
-        wrong = {name: f"{_clause(draw + place)} in bar {place + 2}" for place, name in enumerate(names)}
-        return json.dumps(wrong if draw % 5 else {"Option A": "All of the above"})
+        wrong = {name: f"{_clause(draw + place)} in bar {place + 2}" for place, name in enumerate(asked)}
+        return json.dumps(wrong if draw % 5 else {**wrong, "Option A": "All of the above"})
     if "category" in asked:
         category = list(CATEGORIES)[draw % len(CATEGORIES)]
         other = CATEGORIES[category] if draw % 5 else ("metric structure", "phrase structure")

@@ -16,7 +16,7 @@ from earmark.flows.command.cli import app
 from earmark.schemas.errors import InputError
 from earmark.schemas.score_questions import Detector
 from earmark.tasks.score_questions.boxes import folder_images, write_boxes, write_training_data
-from earmark.tasks.score_questions.forum import drawings
+from tests.score_questions import drawings
 
 SIDES = (400, 200)
 
@@ -150,6 +150,7 @@ def test_the_command(exported: Path, tmp_path: Path) -> None:
     again = run(
         app,
         [
+            "people",
             "review",
             "export",
             "score-questions",
@@ -164,7 +165,7 @@ def test_the_command(exported: Path, tmp_path: Path) -> None:
     assert again.exit_code == 0, again.output
     assert "11 images to draw boxes in" in again.output
     file = returned(tmp_path / "ls.json", accepted(tmp_path / "b2"))
-    made = run(app, ["review", "boxes", str(tmp_path / "b2"), str(file), "--out", str(tmp_path / "training")])
+    made = run(app, ["people", "review", "boxes", str(tmp_path / "b2"), str(file), "--out", str(tmp_path / "training")])
     assert made.exit_code == 0, made.output
     assert "11 images in" in made.output
     assert "20 score" in made.output

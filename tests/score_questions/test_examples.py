@@ -12,9 +12,11 @@ import pytest
 from earmark.schemas.errors import InputError
 from earmark.schemas.score_questions import CATEGORIES, DIFFICULTIES, LABELLED, ScoreQuestions
 from earmark.tasks.annotation.request import Request, Text
+from earmark.tasks.pipeline.ask import prompt_digests
 from earmark.tasks.score_questions.examples import examples_of
-from earmark.tasks.score_questions.requests import LABELS, label_request, prompt_digests
+from earmark.tasks.score_questions.requests import LABELS
 from earmark.tasks.score_questions.sources import digest_inputs
+from earmark.tasks.score_questions.writing import ASKS, LABEL
 from earmark.tasks.store.versions import open_store
 from tests.conftest import ROOT
 from tests.score_questions.questions import build_questions, config_of, rows_of, thread
@@ -31,7 +33,7 @@ def with_examples(folder: Path, **lines: str) -> ScoreQuestions:
 
 
 def asked(config: ScoreQuestions, label: str) -> Request:
-    return label_request(config, {**DRAFT, "label": label}).request
+    return LABEL.pose(config, {**DRAFT, "label": label}).request
 
 
 def words(request: Request) -> str:
@@ -57,7 +59,7 @@ def test_examples_change_the_requests_about_their_label_and_no_others(tmp_path: 
     before = asked(one, "difficulty").key
     again = with_examples(tmp_path, difficulty='{"question": "Why a dash?", "difficulty": "hard"}\n')
     assert asked(again, "difficulty").key != before  # the file is read anew
-    assert set(prompt_digests(plain)) - set(prompt_digests(one)) == {f"{LABELS['difficulty']}@1"}
+    assert set(prompt_digests(plain, ASKS)) - set(prompt_digests(one, ASKS)) == {f"{LABELS['difficulty']}@1"}
 
 
 def test_the_files_content_is_an_input_and_its_place_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

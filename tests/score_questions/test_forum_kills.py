@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from earmark.tasks.score_questions.forum.drawings import NON_SCORES, score
 from earmark.tasks.score_questions.forum.images import DOWNLOADED
 from earmark.tasks.store.versions import Store, Version, verify
 from tests.builds import Builds, contents_of
+from tests.score_questions.drawings import NON_SCORES, score
 from tests.score_questions.forum.builds import HOST, PORT
 from tests.score_questions.forum.threads_of import comment, submission, write_dump
 from tests.servers.image_server import ImageServer, serving
@@ -61,8 +61,6 @@ comments = ["RC.ndjson"]
 [images]
 hosts = ["{HOST}"]
 per_second = 100
-[detector]
-drawings = 1
 [writer]
 annotator = "builtin:score-writer-1"
 [judge]

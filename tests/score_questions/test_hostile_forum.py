@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 
 from earmark.schemas.score_questions import CORPUS, TABLES
 from earmark.tasks.evaluation import judging, samples
-from earmark.tasks.exports.choosing import Wish
+from earmark.tasks.exports.choosing import ExportOptions
 from earmark.tasks.exports.export import export
-from earmark.tasks.score_questions.forum import drawings
 from earmark.tasks.score_questions.review_files import CONFIG, SHEET, TASKS, write_review
 from earmark.tasks.store.versions import Store, Version, verify
 from earmark.tasks.text.anonymity import key_of
 from tests.annotation.conftest import LocalServer
+from tests.score_questions import drawings
 from tests.score_questions.forum.test_threads import BOMB, spoilt_lines
 from tests.score_questions.forum.threads_of import SALT, comment, forum_config, submission, write_dump
 from tests.score_questions.questions import BUILTIN, build_dump, rows_of
@@ -50,15 +50,15 @@ def _salt(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def write_images(folder: Path) -> None:
-    """A score for each thread."""
+    """A score for each thread but the last, whose link is no image."""
     (folder / "images").mkdir()
-    for number in range(THREADS):
+    for number in range(THREADS - 1):
         drawings.score(number, staves=1, space=8, width=320).save(folder / f"images/s{number:04d}.png")
 
 
 def config_values() -> dict[str, Any]:
     """What a config of these dumps says beside its files."""
-    return {"most_rejected": None, "images": {"folder": "images"}, "detector": {"drawings": 0}, **BUILTIN}
+    return {"most_rejected": None, "images": {"folder": "images"}, **BUILTIN}
 
 
 def built(folder: Path, wild: bool) -> Version:
@@ -178,7 +178,7 @@ def test_reviewers_get_text(tmp_path: Path, versions: Mapping[str, Version]) -> 
 def test_exports_hold_text(tmp_path: Path, versions: Mapping[str, Version]) -> None:
     version = versions["wild"]
     store = Store(version.folder.parent.parent)
-    export(version, CORPUS, store, tmp_path / "wildscore", Wish(format="wildscore"))
+    export(version, CORPUS, store, tmp_path / "wildscore", ExportOptions(format="wildscore"))
     with (tmp_path / "wildscore/data.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     asked = {row["image"]["path"]: row for row in rows_of(version, "questions")}
@@ -186,7 +186,7 @@ def test_exports_hold_text(tmp_path: Path, versions: Mapping[str, Version]) -> N
     for row in rows:
         assert row["question"] == asked[row["image"]]["question"]
         assert list(json.loads(row["final_options"]).values()) == asked[row["image"]]["options"]
-    export(version, CORPUS, store, tmp_path / "swift", Wish(format="ms-swift"))
+    export(version, CORPUS, store, tmp_path / "swift", ExportOptions(format="ms-swift"))
     lines = [line for path in (tmp_path / "swift").glob("*.jsonl") for line in path.read_text("utf-8").splitlines()]
     assert len(lines) == len(asked)
     assert not [line for line in lines if "<|im_" in line or "[INST]" in line]
@@ -202,7 +202,9 @@ def test_examinees_are_asked_in_one_form(tmp_path: Path, versions: Mapping[str, 
             server.bodies.clear()
             asked = judging.examinee("openai:tiny", server.base_url, None)
             store = Store(version.folder.parent.parent)
-            facts, _ = judging.judge(version, CORPUS, store, asked, samples.Wish(mode=mode), tmp_path / name)
+            facts, _ = judging.judge(
+                version, CORPUS, store, asked, samples.MeasurementOptions(mode=mode), tmp_path / name
+            )
             assert facts["answered"] == len(server.bodies) == len(rows_of(version, "questions"))
             forms[name] = {json.dumps(bones(body)) for body in server.bodies}
     assert len(forms["tame"]) == 1

@@ -14,12 +14,12 @@ import zstandard
 
 from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.score_questions import TABLES, ScoreQuestions
-from earmark.tasks.score_questions.forum.drawings import score
 from earmark.tasks.store.explain import explain
 from earmark.tasks.store.versions import Version
 from earmark.tasks.text.anonymity import key_of
 from tests.conftest import ROOT
 from tests.pages import told
+from tests.score_questions.drawings import score
 from tests.score_questions.forum.threads_of import comment, forum_config, submission, write_dump
 from tests.score_questions.questions import BUILTIN, build_dump, rows_of
 
@@ -151,7 +151,7 @@ def test_a_persons_own_page_is_no_forum(tmp_path: Path, monkeypatch: pytest.Monk
     write_dump(tmp_path / "RS.ndjson", [submission(n, subreddit=name) for n, name in enumerate(forums)])
     write_dump(tmp_path / "RC.ndjson", [comment(100 * n + place, n) for n in range(2) for place in range(3)])
     source = {"submissions": ["RS.ndjson"], "comments": ["RC.ndjson"]}
-    values = {"source": source, "images": {"folder": "images"}, "detector": {"drawings": 0}, **BUILTIN}
+    values = {"source": source, "images": {"folder": "images"}, **BUILTIN}
     found = build_dump(forum_config(tmp_path, **values), tmp_path / "store")
     assert sorted(row["forum"] for row in rows_of(found, "sources")) == ["[user]", "musictheory"]
     assert "some_one" not in told((found.folder / "report.html").read_text("utf-8")).lower()

@@ -14,7 +14,7 @@ import pytest
 from earmark.schemas.errors import EarmarkError
 from earmark.schemas.score_questions import CORPUS
 from earmark.tasks.evaluation import judging
-from earmark.tasks.evaluation.samples import Wish
+from earmark.tasks.evaluation.samples import MeasurementOptions
 from earmark.tasks.store.versions import Store
 from tests.annotation.conftest import LocalServer
 from tests.score_questions.questions import (
@@ -50,7 +50,7 @@ def server() -> Iterator[OpenAIServer]:
 def kind_of(body: Mapping[str, Any]) -> str:
     """Which step asks."""
     form = (body.get("response_format") or {}).get("json_schema")
-    return str(form["name"]) if form else "score-question-tie"
+    return str(form["name"]) if form and form["name"] != "choice" else "score-question-tie"
 
 
 def test_whole_chain(tmp_path: Path, server: OpenAIServer) -> None:
@@ -87,7 +87,7 @@ def test_examinees_see_the_score_or_the_words_alone(tmp_path: Path, server: Open
     server.answer = right_answer
     store = Store(tmp_path / "store")
     asked = judging.examinee("openai:tiny", server.base_url, None)
-    facts, _ = judging.judge(version, CORPUS, store, asked, Wish(mode=mode), tmp_path / "out")
+    facts, _ = judging.judge(version, CORPUS, store, asked, MeasurementOptions(mode=mode), tmp_path / "out")
     assert len(server.bodies) == 6
     for body in server.bodies:
         assert ("image_url" in json.dumps(body)) == (mode == "image")

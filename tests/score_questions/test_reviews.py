@@ -24,7 +24,14 @@ from earmark.tasks.importers.rows import Reject
 from earmark.tasks.release.withdrawal import search, withdraw
 from earmark.tasks.score_questions.review_agreement import agreements, alphas, cohen_kappa
 from earmark.tasks.score_questions.review_files import CONFIG, SHEET, TASKS, contents_of, write_review, write_verdicts
-from earmark.tasks.score_questions.reviews import CRITERIA, DELETES, Verdict, gather_reviews, left_out, read_reviews
+from earmark.tasks.score_questions.reviews import (
+    CRITERIA,
+    DELETES,
+    ReviewerVerdict,
+    gather_reviews,
+    left_out,
+    read_reviews,
+)
 from earmark.tasks.store.versions import Store, Version
 from tests.builds import traces
 from tests.score_questions.questions import build_questions, config_of, rows_of, thread
@@ -183,7 +190,16 @@ def test_the_command_shows_how_far_reviewers_agree(tmp_path: Path) -> None:
     write_review(version, tmp_path / "out")
     sheet = filled(tmp_path / "out" / SHEET, "alice", lambda name: BAD if name in NAMES[:2] else GOOD)
     export = annotated(tmp_path / "out" / TASKS, {3: lambda name: BAD if name == NAMES[0] else GOOD})
-    words = ["review", "import", "score-questions", str(sheet), str(export), "--store", str(tmp_path / "store")]
+    words = [
+        "people",
+        "review",
+        "import",
+        "score-questions",
+        str(sheet),
+        str(export),
+        "--store",
+        str(tmp_path / "store"),
+    ]
     shown = CliRunner().invoke(app, words, env={"COLUMNS": "160"})
     assert shown.exit_code == 0, shown.output
     rows = [line.split() for line in shown.output.splitlines()]
@@ -221,8 +237,8 @@ def test_json_min_is_read_too(tmp_path: Path) -> None:
     write_review(built(tmp_path), tmp_path / "out")
     export = annotated(tmp_path / "out" / TASKS, {4: lambda name: GOOD, 5: lambda name: BAD}, min_=True)
     found = list(read_reviews(export, "min.json"))
-    assert len([one for one in found if isinstance(one, Verdict)]) == 12
-    assert {one.reviewer for one in found if isinstance(one, Verdict)} == {"annotator-4", "annotator-5"}
+    assert len([one for one in found if isinstance(one, ReviewerVerdict)]) == 12
+    assert {one.reviewer for one in found if isinstance(one, ReviewerVerdict)} == {"annotator-4", "annotator-5"}
 
 
 @pytest.mark.parametrize("min_", [False, True])
@@ -235,7 +251,7 @@ def test_options_are_deleted_in_label_studio_too(tmp_path: Path, min_: bool) -> 
     }
     write_review(version, tmp_path / "out")
     export = annotated(tmp_path / "out" / TASKS, {4: lambda name: GOOD | {DELETES: wrong[name]}}, min_=min_)
-    verdicts = [one for one in read_reviews(export, "ls.json") if isinstance(one, Verdict)]
+    verdicts = [one for one in read_reviews(export, "ls.json") if isinstance(one, ReviewerVerdict)]
     assert {one.question_id: one.deletes for one in verdicts} == {
         name: (hashlib.sha256(text.encode()).hexdigest()[:12],) for name, text in texts.items()
     }
@@ -279,7 +295,7 @@ def test_cells_are_no_formulas(tmp_path: Path) -> None:
     ]
     version = build_questions(config_of(tmp_path), tmp_path / "store", rows)
     write_review(version, tmp_path / "out")
-    verdict = Verdict("q", "c", "=cmd", dict.fromkeys(CRITERIA, True), "+1", "f", 1)
+    verdict = ReviewerVerdict("q", "c", "=cmd", dict.fromkeys(CRITERIA, True), "+1", "f", 1)
     write_verdicts(tmp_path / "reviews.csv", [verdict])
     for path in (tmp_path / "out" / SHEET, tmp_path / "reviews.csv"):
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -308,7 +324,7 @@ def test_rows_that_cannot_be_read_are_rejects(tmp_path: Path, text: str, reason:
     first, second = read_reviews(path, "a.csv")
     assert isinstance(first, Reject)
     assert (first.reason, first.source_file, first.line) == (reason, "a.csv", 2)
-    assert isinstance(second, Verdict)
+    assert isinstance(second, ReviewerVerdict)
     assert second.reviewer == "carol"
     assert "example.org" not in first.item + first.detail
 
@@ -350,7 +366,7 @@ JSON = st.recursive(
 def test_no_json_stops_the_reading(tmp_path_factory: pytest.TempPathFactory, tasks: list[Any]) -> None:
     path = tmp_path_factory.mktemp("reviews") / "a.json"
     path.write_text(json.dumps(tasks), "utf-8")
-    assert all(isinstance(found, Verdict | Reject) for found in read_reviews(path, "a.json"))
+    assert all(isinstance(found, ReviewerVerdict | Reject) for found in read_reviews(path, "a.json"))
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40))
@@ -368,7 +384,7 @@ def test_kappa_as_cohen_reckons() -> None:
 
 
 def test_alpha_needs_two_reviews_of_a_question_and_two_answers() -> None:
-    one = Verdict("q1", "c", "alice", {name: name in CRITERIA[:2] for name in CRITERIA}, None, "a.csv", 2)
+    one = ReviewerVerdict("q1", "c", "alice", {name: name in CRITERIA[:2] for name in CRITERIA}, None, "a.csv", 2)
     assert alphas([]) == alphas([one]) == []
     same = alphas([one, replace(one, reviewer="bob"), replace(one, question_id="q2")])
     assert [(told.criterion, told.questions, told.reviews, told.share, told.alpha) for told in same] == [

@@ -10,9 +10,9 @@ import pytest
 
 from earmark.schemas.errors import InputError, StoreError
 from earmark.schemas.evaluations import Examinee
-from earmark.tasks.build.registry import find_corpus
 from earmark.tasks.evaluation import judging
-from earmark.tasks.evaluation.samples import Wish
+from earmark.tasks.evaluation.samples import MeasurementOptions
+from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.score_questions.transcripts import LONGEST
 from earmark.tasks.store.versions import Store, Version
 from tests.annotation.conftest import LocalServer
@@ -78,7 +78,7 @@ def judged(version: Version, evaluation: str, mode: str, folder: Path) -> tuple[
         server.keep_bodies = True
         server.answer = lambda body, content: "A"
         config = Examinee(annotator="openai:m", base_url=server.base_url, retry_base_s=0.01)
-        wish = Wish(evaluation=evaluation, mode=mode)
+        wish = MeasurementOptions(evaluation=evaluation, mode=mode)
         facts, _ = judging.judge(
             version, find_corpus(version.corpus), store, config, wish, folder / f"{evaluation}-{mode}"
         )

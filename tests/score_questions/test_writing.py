@@ -14,13 +14,13 @@ import pytest
 
 from earmark.flows.score_questions import build
 from earmark.schemas.score_questions import CORPUS, Questions, ScoreQuestions
-from earmark.tasks.annotation.outcome import Answer, Outcome, Reject
+from earmark.tasks.annotation.outcome import Answer, Outcome, Unanswered
 from earmark.tasks.annotation.request import Image, Request, Text
-from earmark.tasks.build.ask import Ask, Asker, GivenUp, Row
-from earmark.tasks.build.forecast import forecast
-from earmark.tasks.score_questions.forum import images, measuring
+from earmark.tasks.pipeline.ask import Ask, Asker, GivenUp, Row
+from earmark.tasks.score_questions.forum import images
 from earmark.tasks.score_questions.writing import CHECK, CONTRADICT, write_questions
 from earmark.tasks.store.versions import open_store
+from tests.builds import forecast
 from tests.score_questions.forum.threads_of import SALT, comment, forum_config, submission, write_dump
 from tests.score_questions.questions import BUILTIN
 
@@ -36,7 +36,9 @@ Fates = dict[str, Any]
 
 def thread(*scores: int) -> Row:
     """A row of the pool, whose comments have these scores."""
-    comments = [{"comment_key": f"c{n}", "text": CLAUSES[n], "score": score} for n, score in enumerate(scores)]
+    comments = [
+        {"comment_key": f"c{n}", "text": CLAUSES[n], "score": score, "unripe": False} for n, score in enumerate(scores)
+    ]
     image = {"image_sha256": "0" * 64, "image_file": "none.png", "extension": "png"}
     return {"thread_key": "t", "title": "A dash?", "text": "", "best_comments": comments, **image}
 
@@ -66,7 +68,7 @@ def lead(row: Row, fates: Fates | None = None, **questions: Any) -> tuple[Row, C
         asked.update([name] if role != "reader" else [])
         name = f"{name} {about['option']}" if role == "reader" else name
         value = (fates or {}).get(name, good(ask.name, about))
-        return Reject(request.key, value, "no", final=True) if value == "refused" else Answer(request.key, value)
+        return Unanswered(request.key, value, "no", final=True) if value == "refused" else Answer(request.key, value)
 
     asker = Asker[ScoreQuestions](config, 0, write_questions.columns, put)
     return asyncio.run(write_questions.function(asker, row)), asked
@@ -205,7 +207,7 @@ def words(row: Row, name: str) -> str:
     config = forum_config(Path(), reader=BUILTIN["reader"])
     about = {**row, "question": "What is it?", "truth_text": CLAUSES[0], "option": CLAUSES[1]}
     ask = {"check": CHECK, "contradict": CONTRADICT}[name]
-    request = ask.request(config, about).request
+    request = ask.pose(config, about).request
     assert [part for part in request.parts() if isinstance(part, Image)]
     return "\n".join(part.text for part in request.parts() if isinstance(part, Text))
 
@@ -287,7 +289,7 @@ def test_a_dry_run_takes_each_image_for_a_score_and_downloads_none(
         raise AssertionError("a dry run looks at nothing")
 
     called: list[tuple[Any, str, Callable[..., Any]]] = [
-        (images, "download", fails), (images, "open_detector", fails), (measuring, "open_detector", fails)
+        (images, "download", fails), (images, "open_detector", fails)
     ]  # fmt: skip
     for module, name, function in called:
         monkeypatch.setattr(module, name, function)

@@ -323,9 +323,10 @@ def fitting(schema: dict[str, Any], seed: int) -> Any:
                 for place, (name, part) in enumerate(schema["properties"].items())
             }
         case "array":
-            return [fitting(schema["items"], seed)]
+            return [fitting(schema["items"], seed + place) for place in range(max(1, schema.get("minItems", 1)))]
         case "integer":
-            return int(schema.get("minimum", 0)) + seed % 3
+            least = int(schema.get("minimum", 0))
+            return least + seed % min(3, int(schema.get("maximum", least + 2)) - least + 1)
         case "number":
             return float(schema.get("minimum", 0)) + seed % 3
         case "boolean":

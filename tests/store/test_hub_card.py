@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from earmark.tasks.build.registry import corpora, find_corpus
+from earmark.tasks.pipeline.registry import corpora, find_corpus
 from earmark.tasks.store.card import SIZES, licence_facts
 from earmark.tasks.store.manifest import Manifest
 from tests.conftest import ROOT

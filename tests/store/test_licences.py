@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from earmark.schemas.config import Licence
 from earmark.schemas.errors import StoreError
-from earmark.schemas.tables import REJECTS, Table, audio_column, column
-from earmark.tasks.store.hub_tree import Entry, Remote, compare, git_sha1
+from earmark.schemas.tables import AUDIO, REJECTS, Table, column
+from earmark.tasks.store.hub_tree import HubFile, PublishedFile, compare, git_sha1
 from earmark.tasks.store.licences import licences_of
 from earmark.tasks.store.manifest import FileEntry, Manifest, Parent
 from earmark.tasks.store.parquet import write_shards
@@ -30,7 +30,7 @@ CLIPS = Table(
             column("clip", pa.string(), "Its name.", names="sound", role="is"),
             column("origin", pa.string(), "Its source.", optional=True, names="source"),
             column("file", pa.string(), "Its file in this version.", optional=True),
-            audio_column("Its bytes."),
+            column("audio", AUDIO, "Its bytes.", optional=True),
         ]
     ),
     key=("clip",),
@@ -291,17 +291,17 @@ def test_compare(tmp_path: Path) -> None:
     paths = {name: tmp_path / name for name in ("same.md", "other.md", "new.md", "big")}
     for path in paths.values():
         path.write_text(path.name)
-    entries = [Entry(name, path, f"sha of {name}", path.stat().st_size) for name, path in paths.items()]
-    entries.append(Entry("pairs/new.parquet", paths["big"], "sha of it", 3))
+    entries = [PublishedFile(name, path, f"sha of {name}", path.stat().st_size) for name, path in paths.items()]
+    entries.append(PublishedFile("pairs/new.parquet", paths["big"], "sha of it", 3))
     remote = [
-        Remote(".gitattributes", 1, "x"),
-        Remote("same.md", 7, git_sha1(paths["same.md"])),
-        Remote("other.md", 8, "0" * 40),
-        Remote("big", 3, "pointer", "sha of big"),
-        Remote("pairs/old.parquet", 3, "pointer", "sha of old"),
-        Remote("gone/x.parquet", 3, "pointer", "sha of x"),
-        Remote("LICENSE", 3, "x"),
-        Remote("docs/x", 3, "x"),
+        HubFile(".gitattributes", 1, "x"),
+        HubFile("same.md", 7, git_sha1(paths["same.md"])),
+        HubFile("other.md", 8, "0" * 40),
+        HubFile("big", 3, "pointer", "sha of big"),
+        HubFile("pairs/old.parquet", 3, "pointer", "sha of old"),
+        HubFile("gone/x.parquet", 3, "pointer", "sha of x"),
+        HubFile("LICENSE", 3, "x"),
+        HubFile("docs/x", 3, "x"),
     ]
     found = compare(entries, remote, ["gone/x.parquet", "other.md"])
     assert [e.path for e in found.upload] == ["other.md", "new.md", "pairs/new.parquet"]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from earmark.schemas.config import BuildConfig
 from earmark.schemas.corpus import Corpus, Story
 from earmark.schemas.errors import StoreError
-from earmark.schemas.tables import REJECTS, Table, audio_column, column
+from earmark.schemas.tables import AUDIO, REJECTS, Table, column
 from earmark.tasks.release import withdrawal
 from earmark.tasks.release.publishing import gathered
 from earmark.tasks.store.commit import Made, commit
@@ -40,7 +40,7 @@ def table(name: str, key: tuple[str, ...], columns: Sequence[str], **more: Any) 
         kind, _, role = names.partition(":")
         given: Any = {"names": kind, "role": role or "from"}
         fields.append(column(column_, pa.string(), "A text.", optional=column_ not in key, **given))
-    fields += [audio_column("Audio.")] if more.pop("audio", False) else []
+    fields += [column("audio", AUDIO, "Audio.", optional=True)] if more.pop("audio", False) else []
     return Table(name=name, description=f"The {name}.", schema=pa.schema(fields), key=key, **more)
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earmark.schemas.tables import Table, audio_column, column, image_column
+from earmark.schemas.tables import AUDIO, Table, column
 from earmark.tasks.store import parquet
 
 CLIPS = Table(
@@ -23,7 +23,7 @@ CLIPS = Table(
             column("tags", pa.list_(pa.string()), "Words."),
             column("mos", pa.float64(), "A number."),
             column("spans", pa.struct([("start_s", pa.float64()), ("ids", pa.list_(pa.int64()))]), "A struct."),
-            audio_column("The clip."),
+            column("audio", AUDIO, "The clip.", optional=True),
         ]
     ),
     key=("clip",),
@@ -98,7 +98,12 @@ def test_datasets_reads_images_as_images(tmp_path: Path) -> None:
     pictures = Table(
         name="pictures",
         description="Pictures.",
-        schema=pa.schema([column("name", pa.string(), "The name."), image_column("The picture.")]),
+        schema=pa.schema(
+            [
+                column("name", pa.string(), "The name."),
+                column("image", AUDIO, "The picture.", optional=True, feature="Image"),
+            ]
+        ),
         key=("name",),
     )
     held = {"bytes": b"a picture", "path": "a.png"}

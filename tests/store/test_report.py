@@ -6,9 +6,11 @@ import base64
 import hashlib
 import json
 import math
+import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Annotated, TypedDict
 
 import duckdb
 import numpy as np
@@ -17,9 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from earmark.schemas.corpus import Story
-from earmark.schemas.tables import Table, columns, integer, text
-from earmark.tasks.build.registry import find_corpus
-from earmark.tasks.build.report import (
+from earmark.schemas.tables import Table
+from earmark.tasks.pipeline.registry import find_corpus
+from earmark.tasks.pipeline.report import (
     MOST_SHEET_BYTES,
     as_cell,
     beside_section,
@@ -31,9 +33,9 @@ from earmark.tasks.build.report import (
 from earmark.tasks.release.withdrawal import search, withdraw
 from earmark.tasks.store.diff import Change
 from earmark.tasks.store.figures import (
+    AudioPlayer,
     Bars,
     Browser,
-    Clip,
     Grid,
     Histogram,
     Page,
@@ -61,9 +63,13 @@ MANIFEST = Manifest(
 SHA256 = "ab" * 32
 ROWS = (
     Row(
-        HOSTILE, {HOSTILE: HOSTILE, "split": "train"}, {HOSTILE: HOSTILE}, {HOSTILE: HOSTILE}, (Clip(HOSTILE, SHA256),)
+        HOSTILE,
+        {HOSTILE: HOSTILE, "split": "train"},
+        {HOSTILE: HOSTILE},
+        {HOSTILE: HOSTILE},
+        (AudioPlayer(HOSTILE, SHA256),),
     ),
-    Row("two", {HOSTILE: "x", "split": "train"}, clips=(Clip("gone", None),)),
+    Row("two", {HOSTILE: "x", "split": "train"}, clips=(AudioPlayer("gone", None),)),
 )
 FIGURES = (
     Bars(HOSTILE, ((HOSTILE, 2.0),), says=HOSTILE),
@@ -119,6 +125,35 @@ def test_ids_are_unique_and_every_label_leads_somewhere() -> None:
         str(part["aria-labelledby"]) for part in page.of("section")
     ]
     assert set(aimed) <= set(ids)
+
+
+def test_decimal_points_of_a_column_stand_below_each_other() -> None:
+    grid = Grid("Means", ("a name", "mean"), (("one", None), ("two", 12), ("three", 3.25), ("four", 1234.5)))
+    text = render_report(MANIFEST, STORY, Page((Section("S", (grid,)),)))
+    for cell in ("–", "12.00", "3.25", "1,234.50"):
+        assert f'<td class="n">{cell}</td>' in text
+    assert '<th scope="col" class="n">mean</th>' in text, "the heading of numbers is theirs though the first is missing"
+
+
+def test_a_pairs_card_says_why_its_clip_is_chosen_in_figures_that_agree(built: Version) -> None:
+    cards = (built.folder / "report.html").read_text("utf-8").split("<li data-tags=")[1:]
+    shown = 0
+    for card in cards:
+        if (gap := re.search("<dt>gap</dt><dd>([0-9.]+) points", card)) is None:
+            continue
+        chosen, rejected = (float(re.findall(f">{side}, MOS ([0-9.]+)<", card)[0]) for side in ("chosen", "rejected"))
+        assert float(gap[1]) == pytest.approx(chosen - rejected, abs=1e-9)
+        shown += "chance that the chosen clip is better</dt>" in card
+    assert shown > 0
+
+
+def test_what_an_option_sets_is_said_once_in_sentences(built: Version) -> None:
+    text = (built.folder / "report.html").read_text("utf-8")
+    assert ".;" not in text
+    cells = [cell for cell in re.findall("<td>([^<]+[.])</td>", text) if ". " in cell]
+    for cell in cells:
+        sentences = cell.rstrip(".").split(". ")
+        assert len(sentences) == len(set(sentences)), cell
 
 
 def test_missing_sound_is_said() -> None:
@@ -294,7 +329,14 @@ def test_what_a_config_says_under_a_key(key: str, values: list[str]) -> None:
     assert values_at(config, key) == values
 
 
-LONG = Table("t", "Rows.", columns(text("name", "A name."), integer("n", "A number.")), ("name",))
+class Numbered(TypedDict):
+    """Rows."""
+
+    name: Annotated[str, "A name."]
+    n: Annotated[int, "A number."]
+
+
+LONG = Table("t", row=Numbered, key=("name",))
 
 
 def test_a_page_has_a_most_size_and_the_rows_in_it_are_a_sample_by_hash() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.tables import AUDIO, Table, column
-from earmark.tasks.store.hub_tree import Entry
+from earmark.tasks.store.hub_tree import PublishedFile
 from earmark.tasks.store.scan import Finding, read_allowed, scan
 from earmark.tasks.text.personal import Scanner, own_secrets
 
@@ -147,10 +147,10 @@ def findings(folder: Path, rows: list[dict[str, object]], **texts: str) -> list[
     """What is found in a table and in text files."""
     path = folder / "clips.parquet"
     pq.write_table(pa.Table.from_pylist(rows, TABLE.schema), path)
-    entries = [Entry("clips/train-00000-of-00001.parquet", path, "", 0)]
+    entries = [PublishedFile("clips/train-00000-of-00001.parquet", path, "", 0)]
     for name, text in texts.items():
         (folder / name).write_text(text)
-        entries.append(Entry(f"{name}.md", folder / name, "", 0))
+        entries.append(PublishedFile(f"{name}.md", folder / name, "", 0))
     return list(scan(entries, [TABLE], Scanner(), {}, lambda count: None))
 
 

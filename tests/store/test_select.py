@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+import psutil
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
@@ -31,7 +36,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def answer(store: Path, statement: str, *options: str, code: int = 0) -> str:
-    ended = CliRunner().invoke(app, ["sql", statement, "--store", str(store), *options])
+    ended = CliRunner().invoke(app, ["inspect", "sql", statement, "--store", str(store), *options])
     if ended.exception is not None and not isinstance(ended.exception, SystemExit):
         return str(ended.exception)
     assert ended.exit_code == code
@@ -109,3 +114,64 @@ def test_the_terminal_shows_so_many_rows(store: Path) -> None:
     shown = answer(store, "SELECT sample_id FROM 'mos-preferences@v1'.ratings", "--limit", "4")
     assert "10 rows" in shown
     assert shown.count(".wav") == 4
+
+
+READS = [
+    "SELECT content FROM read_text('{file}')",
+    "FROM read_csv('{file}')",
+    "FROM '{file}'",
+    "SELECT * FROM glob('{folder}/*')",
+    "FROM sniff_csv('{file}')",
+    "SELECT * FROM read_blob('/proc/self/environ')",
+    "FROM 'mos-preferences'.pairs UNION ALL BY NAME FROM read_csv('{file}')",
+    "FROM read_parquet('{folder}/../*.parquet')",
+    "FROM read_text('http://127.0.0.1:9/x')",
+]
+
+
+@pytest.mark.parametrize("statement", READS)
+def test_a_strangers_statement_reads_no_file(store: Path, tmp_path: Path, statement: str) -> None:
+    (tmp_path / "secret.csv").write_text("secret\nshown\n")
+    said = answer(store, statement.format(file=tmp_path / "secret.csv", folder=tmp_path), "--json", code=1)
+    assert "--allow-files lets it read files of this machine" in said
+    assert "shown" not in said
+
+
+def test_files_are_read_where_that_is_asked_for(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text("sample_id,mine\none/0.wav,7\n")
+    statement = f"SELECT mine FROM 'mos-preferences'.ratings JOIN '{tmp_path}/mine.csv' USING (sample_id)"
+    assert json.loads(answer(store, statement, "--json", "--allow-files")) == [{"mine": 7}]
+
+
+def test_a_table_is_no_variable_of_ours(store: Path) -> None:
+    for name in ("rows", "versions", "faults", "environment"):
+        assert "does not exist" in answer(store, f"FROM {name}", "--json", code=1)
+
+
+def test_what_a_statement_reads_cannot_steer_the_terminal(store: Path) -> None:
+    shown = answer(store, "SELECT 'a' || chr(27) || '[2J' || chr(155) || chr(8238) || 'b' AS \"c\x1b[31m\"")
+    assert not {"\x1b", "\x9b", "\u202e"} & set(shown)
+    assert "[2J" in shown
+
+
+RUNAWAY = [
+    (
+        "WITH RECURSIVE t(a) AS (SELECT 1 UNION ALL SELECT a + 1 FROM t) SELECT count(*) FROM t WHERE a < 10",
+        signal.SIGTERM,
+    ),
+    ("SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b", signal.SIGINT),
+    ("SELECT levenshtein(repeat('a', 400000), repeat('b', 400000))", signal.SIGTERM),  # looks at no stop
+]
+
+
+@pytest.mark.parametrize(("statement", "number"), RUNAWAY, ids=["recursion", "product", "one value"])
+def test_a_runaway_statement_ends_when_it_is_told_to(store: Path, statement: str, number: signal.Signals) -> None:
+    command = [sys.executable, "-m", "earmark.flows.command.cli", "inspect", "sql", statement, "--store", str(store)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while psutil.Process(process.pid).cpu_times().user < 2.5:  # it has begun, and has no end
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=30)  # 3 s, on a busy machine
+    assert process.returncode == (130 if number == signal.SIGINT else 143)
+    assert said == "interrupted; nothing was changed\n"

@@ -1,19 +1,26 @@
-"""What `earmark view` asks of a version: against pandas, and by words that want to be SQL."""
+"""What `earmark inspect view` asks of a version: against pandas, and by words that want to be SQL."""
 
 from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from earmark.schemas.errors import InputError
-from earmark.tasks.build.registry import find_corpus
-from earmark.tasks.store.shelf import OPERATIONS, Filter, Shelf
-from earmark.tasks.store.versions import Store
+from earmark.schemas.tables import REJECTS
+from earmark.tasks.pipeline.registry import find_corpus
+from earmark.tasks.store.places import hide_places
+from earmark.tasks.store.shelf import ANYWHERE, OPERATIONS, Filter, Shelf
+from earmark.tasks.store.staging import staging
+from earmark.tasks.store.versions import Store, Version, open_store
 from tests.builds import build_version, read_config
 from tests.conftest import ROOT
 
@@ -140,3 +147,24 @@ def test_a_clip_that_a_table_holds_is_given_only_if_it_still_is_that_file(built_
         assert hashlib.sha256(found[1]).hexdigest() == row["clip_sha256"]
     assert shelf.embedded("0" * 64) is None
     assert shelf.embedded("x' OR true --") is None
+
+
+def test_equal_rejects_show_the_places_of_all(tmp_path: Path) -> None:
+    lines = [("x", "one/a.csv", 7), ("y", "one/a.csv", 5), ("x", "one/a.csv", 3), ("x", "two/b.csv", 3)]
+    held = [("t", item, "read", "duplicate", "said", file, line, None) for item, file, line in lines]
+    table = pa.Table.from_pylist([dict(zip(REJECTS.schema.names, row, strict=True)) for row in held], REJECTS.schema)
+    with staging(open_store(str(tmp_path)), "c", "0" * 64, say=print) as stage:
+        pq.write_table(hide_places(stage, table), tmp_path / "rejects.parquet")
+    manifest = SimpleNamespace(build_key="0" * 64, rows={"rejects": {"all": 4}})
+    made = SimpleNamespace(folder=tmp_path / "c/v1", manifest=manifest, files=lambda _: [tmp_path / "rejects.parquet"])
+    shelf = Shelf(cast(Version, made), [REJECTS], tmp_path)
+    rows, total = shelf.page("rows rejects", [Filter(ANYWHERE, "contains", "DUPLI")], None, True, 0, 9)
+    assert total == 4
+    found = {(row["item"], row["file"]): shelf.placed(row) for row in rows}
+    places = {key: (row["file"], row["line"]) for key, row in found.items()}
+    assert places == {
+        ("x", "one"): (["one/a.csv", "one/a.csv"], [3, 7]),
+        ("x", "two"): (["two/b.csv"], [3]),
+        ("y", "one"): (["one/a.csv"], [5]),
+    }
+    assert shelf.page("rows rejects", [Filter(ANYWHERE, "contains", "two")], None, True, 0, 9)[1] == 1

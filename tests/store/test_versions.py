@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import datasets
 import duckdb
 import pandas as pd
 import pyarrow as pa
@@ -21,14 +22,13 @@ import yaml
 from earmark.schemas.errors import InputError, StoreError
 from earmark.schemas.mos_preferences import CORPUS, PAIRS, RATINGS, MosPreferences
 from earmark.schemas.tables import REJECTS, Table
-from earmark.tasks.build.fingerprint import build_key
 from earmark.tasks.mos_preferences.sources import plan_build
+from earmark.tasks.pipeline.fingerprint import build_key
 from earmark.tasks.store.card import markdown_cell
 from earmark.tasks.store.checks import check_accounts, check_rejects, check_table
-from earmark.tasks.store.commit import schema_digest
-from earmark.tasks.store.diff import diff_table
+from earmark.tasks.store.diff import changed_values, diff_table
 from earmark.tasks.store.files import link_over, replacing
-from earmark.tasks.store.manifest import Manifest, Step, read_manifest
+from earmark.tasks.store.manifest import Manifest, Step, read_manifest, schema_digest
 from earmark.tasks.store.staging import STAGING, staging, sweep
 from earmark.tasks.store.versions import MANIFEST, Store, Version, open_store, verify
 from tests.builds import build_version, config_of, contents_of, rows_of
@@ -116,7 +116,7 @@ def test_build_key_knows_what_decides_the_rows(shared: tuple[Path, Version], tmp
 
 def test_build_key_knows_schemas_code_and_prompts() -> None:
     fields = [RATINGS.schema.field(0).with_metadata({b"description": b"x", b"required": b"true"}), *RATINGS.schema][:2]
-    other = dataclasses.replace(RATINGS, schema=pa.schema(fields))
+    other = dataclasses.replace(RATINGS, row=None, schema=pa.schema(fields))
     tables = [[RATINGS], [other], [dataclasses.replace(RATINGS, key=("file",))]]
     keys = {build_key({"a": 1, "b": 2}, {}, held, "code", {}) for held in tables}
     keys |= {build_key({}, {}, [RATINGS], "other code", {}), build_key({}, {}, [RATINGS], "code", {"p@1": "0"})}
@@ -418,7 +418,7 @@ def test_failed_check_leaves_the_store_as_it_was(tmp_path: Path, monkeypatch: py
     folder = lists(tmp_path)
     first = build_version(config(folder), folder / "store")
     held = contents_of(first.folder)
-    monkeypatch.setattr("earmark.tasks.store.commit.check_accounts", _fail)
+    monkeypatch.setattr("earmark.tasks.store.commit.check_tables", _fail)
     with pytest.raises(StoreError, match="as told"):
         build_version(config(folder, seed=18), folder / "store")
     monkeypatch.undo()
@@ -479,6 +479,26 @@ def test_card_names_every_table_column_and_reason(shared: tuple[Path, Version]) 
     assert_tables_hold(body)
 
 
+def test_what_the_card_names_as_a_config_can_be_loaded(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("f,m\na,1\nb,2\nc,5\n")
+    (tmp_path / "u.csv").write_text("f,m\n")
+    table = {"name": "one", "format": "table", "columns": {"file": "f", "mos": "m"}}
+    files = {"train": "t.csv", "test": "u.csv"}
+    version = build_version(config_of(tmp_path, {**table, "files": files}), tmp_path / "store")
+    head, _ = head_and_body(version)
+    loaded = {
+        config["config_name"]: {
+            split: len(rows)
+            for split, rows in datasets.load_dataset(
+                str(version.folder), config["config_name"], cache_dir=str(tmp_path / "cache")
+            ).items()
+        }
+        for config in head["configs"]
+    }
+    assert loaded == {"ratings": {"train": 3}, "pairs": {"train": 3}}
+    assert version.manifest.rows["rejects"] == {"full": 0}
+
+
 def assert_tables_hold(body: str) -> None:
     """Each Markdown table has as many cells in each row as in its head."""
     width = 0
@@ -506,8 +526,10 @@ def test_hostile_names_cannot_break_the_card(tmp_path: Path) -> None:
         {"name": "one", "files": {"test": name}, **table},
         {"name": "a.-_1", "files": {"test": "u.csv"}, **table},
     )
-    head, body = head_and_body(build_version(built, tmp_path / "store"))
-    assert len(head["configs"]) == 4
+    version = build_version(built, tmp_path / "store")
+    head, body = head_and_body(version)
+    with_rows = {name for name, splits in version.manifest.rows.items() if any(splits.values())}
+    assert {config["config_name"] for config in head["configs"]} == with_rows == {"ratings", "rejects"}
     assert_tables_hold(body)
     assert "<script>" not in body.replace("\\<script", "")
     assert "a\\|b\\`" in body
@@ -544,6 +566,20 @@ def test_card_counts_what_changed_as_diff_does(tmp_path: Path) -> None:
         if change.added or change.removed or change.changed
     ]
     assert differing
+    with duckdb.connect() as connection:
+        for table in TABLES:
+            diff_table(connection, table, first, second)
+            cells = list(changed_values(connection, table, first, second))
+            old, new = (
+                {tuple(row[key] for key in table.key): row for row in rows_of(one, table.name)}
+                if table.key and table.name in one.manifest.rows
+                else {}
+                for one in (first, second)
+            )
+            assert {(one.key, one.column) for one in cells} == {
+                (key, name) for key in old.keys() & new.keys() for name in old[key] if old[key][name] != new[key][name]
+            }
+            assert all((old[one.key][one.column], new[one.key][one.column]) == (one.old, one.new) for one in cells)
     told = head_and_body(second)[1].partition("## Changes since v1")[2].partition("## Licences")[0]
     assert [line for line in told.splitlines() if line.startswith("| `")] == differing
 

@@ -12,13 +12,12 @@ from earmark.schemas.errors import StoreError
 from earmark.tasks.release import withdrawal
 from earmark.tasks.release.publishing import gathered
 from earmark.tasks.store import commit as committing
-from earmark.tasks.store.commit import Made
+from earmark.tasks.store.commit import Draft
 from earmark.tasks.store.manifest import Parent
-from earmark.tasks.store.remote import ADDRESS
 from earmark.tasks.store.versions import Store, Version, open_store, verify
 from earmark.tasks.store.withdrawals import names_for, withdrawal_against
 from tests.builds import traces
-from tests.store.objects import bucket, server, uncommitted
+from tests.store.objects import another_machine, bucket, server, uncommitted
 from tests.store.test_lineage import CORPORA, ROWS, SHA, build, ids
 
 __all__ = ["bucket", "server"]  # fixtures
@@ -30,13 +29,9 @@ E = {"caption_id": "cap-e", "split": "train", "clip_id": "other", "heard_sha256"
 def machines(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Store, Store]:
     """A store with songs and words about them, as two machines (or two processes of one) see it."""
     if request.param == "s3":
-        for module in ("s3fs", "moto"):
-            pytest.importorskip(module, reason=f"{module} is not installed (group 'dev')")
+        pytest.importorskip("moto", reason="moto is not installed (group 'dev')")
         url = f"s3://{request.getfixturevalue('bucket')}/store"
-        here, folder = open_store(url), tmp_path / "there"
-        folder.mkdir()
-        (folder / ADDRESS).write_text(url + "\n")
-        there = open_store(str(folder))
+        here, there = open_store(url), another_machine(url, tmp_path / "there")
     else:
         here = there = Store(tmp_path / "store")
         here.root.mkdir()
@@ -67,14 +62,14 @@ def once(act: Callable[[], None]) -> Callable[[], None]:
 
 def before_the_pages(patch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
     """Act when a commit has left out what was withdrawn and checked the rest."""
-    write, do = committing._write_pages, once(act)
+    render, do = committing.render, once(act)
 
-    def hooked(stage: Any, made: Made, *rest: Any) -> Any:
-        if made.corpus.name == "words":
+    def hooked(draft: Draft, *rest: Any) -> Any:
+        if draft.made.corpus.name == "words":
             do()
-        return write(stage, made, *rest)
+        return render(draft, *rest)
 
-    patch.setattr(committing, "_write_pages", hooked)
+    patch.setattr(committing, "render", hooked)
 
 
 def before_it_counts(patch: pytest.MonkeyPatch, act: Callable[[], None], name: str = "words") -> None:
@@ -102,7 +97,10 @@ def e_is_described(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_what_is_withdrawn_while_a_version_is_checked_is_left_out(
-    machines: tuple[Store, Store], e_is_described: None, monkeypatch: pytest.MonkeyPatch
+    machines: tuple[Store, Store],
+    e_is_described: None,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
     here, there = machines
     with monkeypatch.context() as patch:
@@ -114,7 +112,9 @@ def test_what_is_withdrawn_while_a_version_is_checked_is_left_out(
     assert verify(words) == []
     if here.remote is not None:
         assert here.remote.faults(words.manifest) == []
-        assert uncommitted(here.remote) == {}, "expected nothing of the try that held what was withdrawn"
+        assert uncommitted(request.getfixturevalue("server"), here.remote.url) == {}, (
+            "expected nothing of the try that held what was withdrawn"
+        )
     assert withdrawal_against(here.root, words.manifest) is None
     with gathered(words, CORPORA["words"], here, True) as bundle:
         assert bundle.manifest.applied_withdrawals == ()

@@ -15,7 +15,7 @@ from earmark.tasks.text.anonymity import hint as scrub_hint
 from earmark.tasks.text.anonymity import scrub
 from earmark.tasks.text.folding import disguises, fold
 from earmark.tasks.text.personal import LEAKS, RULES, find, hint
-from earmark.tasks.text.rules import View
+from earmark.tasks.text.rules import FoldedText
 from tests.conftest import ROOT
 from tests.text.cases import CASES, MEASURES, MUSIC, Measure, table
 
@@ -87,7 +87,7 @@ def test_each_rule_has_its_own_hint() -> None:
         for rule in RULES:
             if list(rule.spans(folded)):
                 assert re.search(rule.hint, folded), (rule.kind, rule.hint, case.id)
-                assert rule.may(View(folded)), (rule.kind, rule.words, rule.marks, case.id)
+                assert rule.may(FoldedText(folded)), (rule.kind, rule.words, rule.marks, case.id)
 
 
 def test_duckdb_picks_every_case_and_little_music() -> None:

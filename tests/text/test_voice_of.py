@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earmark.tasks.build.references import tells_apart
+from earmark.tasks.pipeline.references import tells_apart
 from earmark.tasks.store.sql import query
 
 PARTS = (

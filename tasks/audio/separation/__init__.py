@@ -1,4 +1,2 @@
-"""Voice out, accompaniment stays: files in, files out, by a model or by what a stereo image tells.
-
-`pipeline.separate` takes jobs and a separator and yields one result a job; `choice.make_separator` makes separators.
-"""
+"""Remove the voice from tracks, file by file, by a model or by the stereo image. `pipeline.separate` takes jobs and a
+separator and yields a result for each job; `choice.make_separator` makes separators."""

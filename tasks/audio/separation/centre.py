@@ -1,4 +1,4 @@
-"""Centre removal: what both channels share, between the bass and the top, is taken for the voice.
+"""Remove the centre of a stereo track, taking sound common to both channels above the bass for the voice.
 
 A voice is mixed to the middle nearly always, the accompaniment to the sides. Let M and S be mid and side, (L ± R) / 2,
 in a cell of the short-time spectrum. Sound off the middle adds equal power to both (for sources panned hard, and on
@@ -22,14 +22,14 @@ import numpy.typing as npt
 
 from earmark.tasks.audio.separation.jobs import Samples, Windows
 
-WINDOW_S = 3.0  # of sound worked on at once
+WINDOW_S = 3.0  # of sound in a window
 FRAME = 4096
 HOP = FRAME // 4
 KEPT_BELOW_HZ, REMOVED_ABOVE_HZ = 90.0, 150.0
 
 
 class CentreRemoval:
-    """`centre-removal`: needs NumPy only, works at any rate, and with stereo only."""
+    """The separator `centre-removal`: needs only NumPy and stereo, works at any rate."""
 
     name = "centre-removal"
     sample_rate_hz: int | None = None
@@ -43,19 +43,19 @@ class CentreRemoval:
         self.digest = hashlib.sha256(json.dumps(settings).encode()).hexdigest()
 
     def windows(self, frames: int, sample_rate_hz: int) -> Windows:
-        """Windows of about three seconds, half overlapping, Hamming-weighted."""
+        """Return windows of about three seconds, half overlapping, Hamming-weighted."""
         length = max(1, round(WINDOW_S * sample_rate_hz / HOP)) * HOP
         return Windows(length, length // 2 // HOP * HOP or length, np.hamming(length).astype(np.float32))
 
     def start(self, batch: Samples, sample_rate_hz: int) -> Callable[[], Samples]:
-        """Work is done at once; the result is there when it returns."""
+        """Remove the centre at once; return a function returning the result."""
         voices = np.stack([centre(window, band(sample_rate_hz)) for window in batch])
         return lambda: voices
 
 
 @lru_cache(8)
 def band(sample_rate_hz: int) -> Samples:
-    """How much of the middle is removed at each frequency of the spectrum, (FRAME / 2 + 1,), 0 to 1."""
+    """Return the removed share of the centre at each frequency of the spectrum, (FRAME / 2 + 1,), 0 to 1."""
     frequencies = np.fft.rfftfreq(FRAME, 1 / sample_rate_hz)
     share = np.clip((frequencies - KEPT_BELOW_HZ) / (REMOVED_ABOVE_HZ - KEPT_BELOW_HZ), 0.0, 1.0)
     kept: Samples = (0.5 - 0.5 * np.cos(np.pi * share)).astype(np.float32)
@@ -63,11 +63,11 @@ def band(sample_rate_hz: int) -> Samples:
 
 
 def centre(window: Samples, removed: Samples) -> Samples:
-    """The middle of a window.
+    """Return the centre of a window.
 
     Args:
         window: (2, frames), full scale ±1.
-        removed: what `band` gives for its rate.
+        removed: the result of `band` for its rate.
 
     Returns:
         (2, frames): the same in both channels.
@@ -83,7 +83,7 @@ def centre(window: Samples, removed: Samples) -> Samples:
     gain = np.maximum(0.0, 1.0 - _power(side) / np.maximum(power, np.finfo(np.float32).tiny)) * removed
     voice = np.fft.irfft(middle * gain, FRAME, axis=1).astype(np.float32) * shape
     summed = np.zeros(padded.shape[1], np.float32)
-    for turn in range(FRAME // HOP):  # frames that do not overlap lie end to end
+    for turn in range(FRAME // HOP):  # frames without overlap lie end to end
         part = voice[turn :: FRAME // HOP].reshape(-1)
         summed[turn * HOP : turn * HOP + len(part)] += part
     voice_sum = summed[FRAME - HOP : FRAME - HOP + frames] / np.float32(1.5)  # the squared windows' sum at this hop

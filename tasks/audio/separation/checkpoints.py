@@ -1,7 +1,7 @@
-"""Checkpoints: from audio-separator's registry, downloaded on first use, or from the disk; their hashes, and the model.
+"""Find checkpoints on disk or download them by audio-separator's registry, check hashes, and load models.
 
-A downloaded file appears under its name only when it is complete. Its SHA-256 is held to the one that the caller gives,
-or that is known here, or that was noted beside the file at its first download.
+A downloaded file appears under its name only after it is complete. Its SHA-256 must equal the caller's, else the known
+hash, else the hash noted beside the file at its first download.
 """
 
 from __future__ import annotations
@@ -27,38 +27,38 @@ from earmark.schemas.errors import ConfigError, MissingExtraError
 from earmark.schemas.files import open_regular
 
 KNOWN_SHA256 = {
-    # Kim's vocals model, as its author published it (MelBandRoformer.ckpt on the Hub, MIT)
+    # Kim's vocals model, as published by its author (MelBandRoformer.ckpt on the Hub, MIT)
     "vocals_mel_band_roformer.ckpt": "87201f4d31afb5bc79993230fc49446918425574db48c01c405e44f365c7559e"
 }
 MODELS = "EARMARK_MODELS"
-"""Environment variable: the folder that downloaded checkpoints lie in; default `~/.cache/earmark/separation`."""
+"""Environment variable: the folder of downloaded checkpoints; default `~/.cache/earmark/separation`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint that is on the disk."""
+    """A checkpoint on disk."""
 
     path: Path  # the file of weights, a PyTorch state dict
-    sha256: str  # of that file
-    settings: dict[str, Any]  # what its YAML says: `model`, `training`, `inference`
+    sha256: str  # of this file
+    settings: dict[str, Any]  # content of its YAML: `model`, `training`, `inference`
 
     @property
     def name(self) -> str:
-        """The file's name."""
+        """Return the file's name."""
         return self.path.name
 
 
 def find_checkpoint(
     name: str, settings: Path | None = None, sha256: str | None = None, models: Path | None = None
 ) -> Checkpoint:
-    """A checkpoint by path, with its YAML, or by its file name in audio-separator's registry.
+    """Return a checkpoint by path, with its YAML, or by its file name in audio-separator's registry.
 
     Args:
         name: a path, or a registry's file name such as `vocals_mel_band_roformer.ckpt`.
-        models: the folder that downloaded checkpoints lie in; without it, `EARMARK_MODELS` says.
+        models: the folder of downloaded checkpoints; default: `EARMARK_MODELS`.
 
     Raises:
-        ConfigError: there is none, it cannot be downloaded, its hash is another, or its YAML is not such a model's.
+        ConfigError: it is missing, cannot be downloaded, has another hash, or its YAML is of another kind of model.
         MissingExtraError: the registry is needed and audio-separator is not installed.
     """
     if settings is not None or os.sep in name:
@@ -82,7 +82,7 @@ def find_checkpoint(
 
 
 def load_model(checkpoint: Checkpoint, device: str) -> Any:
-    """The model in evaluation mode, made and filled by audio-separator's own loader.
+    """Load the model in evaluation mode, by audio-separator's own loader.
 
     Raises:
         ConfigError: weights and YAML do not belong together, or the file holds no weights.
@@ -92,7 +92,7 @@ def load_model(checkpoint: Checkpoint, device: str) -> Any:
         try:
             from audio_separator.separator.roformer.roformer_loader import RoformerLoader
         except ImportError:
-            raise MissingExtraError(f"separator '{checkpoint.name}'", "audio") from None
+            raise MissingExtraError(f"separator '{checkpoint.name}'", "separation") from None
         try:
             result = RoformerLoader().load_model(str(checkpoint.path), checkpoint.settings, device)
         except (pickle.UnpicklingError, EOFError, OSError, KeyError, AssertionError, AttributeError) as error:
@@ -124,7 +124,7 @@ def _read_settings(path: Path) -> dict[str, Any]:
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain YAML, and Python's tuples, which the published files hold."""
+    """Loader of plain YAML with Python's tuples, present in the published files."""
 
 
 def _tuple(loader: yaml.SafeLoader, node: yaml.SequenceNode) -> tuple[Any, ...]:
@@ -135,7 +135,7 @@ _Loader.add_constructor("tag:yaml.org,2002:python/tuple", _tuple)
 
 
 def _from_registry(name: str, models: Path | None) -> tuple[Path, Path]:
-    """Checkpoint and YAML in the folder of models, downloaded if need be."""
+    """Return checkpoint and YAML in the folder of models, after a download if missing."""
     folder = (models or Path(os.environ.get(MODELS) or "~/.cache/earmark/separation")).expanduser()
     listed = _registry().get(name)
     if listed is not None and (folder / name).is_file() and (folder / listed).is_file():
@@ -145,29 +145,29 @@ def _from_registry(name: str, models: Path | None) -> tuple[Path, Path]:
         settings = _download(name, Path(made), folder)
         note = f"{_sha256(Path(made) / name)}  {name}\n"
         (folder / f"{name}.sha256").write_text(note)
-        for file in (settings, name):  # the checkpoint last: with it, all is there
+        for file in (settings, name):  # the checkpoint last: its presence means all is complete
             (Path(made) / file).replace(folder / file)
     return folder / name, folder / settings
 
 
 def _registry() -> dict[str, str]:
-    """The YAML of each checkpoint that the installed audio-separator lists."""
+    """Return the YAML of each checkpoint listed by the installed audio-separator."""
     try:
         text = resources.files("audio_separator").joinpath("models.json").read_text("utf-8")
     except ModuleNotFoundError:
-        raise MissingExtraError("a separator by name", "audio") from None
+        raise MissingExtraError("a separator by name", "separation") from None
     lists = json.loads(text)["roformer_download_list"].values()
     return {file: settings for files in lists for file, settings in files.items()}
 
 
 def _download(name: str, folder: Path, models: Path) -> str:
-    """Have audio-separator download a model into a folder; the name of its YAML. `models` is where it shall lie."""
+    """Download a model by audio-separator into a folder; return the name of its YAML. `models` is named in messages."""
     from audio_separator.separator import Separator
 
     downloader = Separator(
         log_level=logging.CRITICAL, info_only=True, model_file_dir=str(folder), output_dir=str(folder)
     )
-    downloader.model_file_dir = str(folder)  # whatever AUDIO_SEPARATOR_MODEL_DIR says
+    downloader.model_file_dir = str(folder)  # overrides AUDIO_SEPARATOR_MODEL_DIR
     try:
         settings = downloader.download_model_files(name)[4]
     except ValueError:
@@ -198,14 +198,14 @@ def _sha256(path: Path) -> str:
 
 @lru_cache(8)
 def _hashed(path: Path, size: int, changed_ns: int) -> str:
-    """A file's hash, computed once as long as it does not change: checkpoints have a gigabyte."""
+    """Return a file's hash, computed once while unchanged: checkpoints have a gigabyte."""
     with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep audio-separator's log, which tells faults twice, and its libraries' warnings off the terminal."""
+    """Silence audio-separator's log, which repeats errors, and its libraries' warnings."""
     logger = logging.getLogger("audio_separator")
     before = logger.level
     logger.setLevel(logging.CRITICAL + 1)

@@ -1,4 +1,4 @@
-"""Separators by name."""
+"""Make separators by name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CENTRE_REMOVAL = CentreRemoval.name
 
 
 class Described(NamedTuple):
-    """What names a separator and decides its output; see `Separator`."""
+    """Name of a separator and hashes that decide its output; see `Separator`."""
 
     name: str
     digest: str
@@ -29,9 +29,9 @@ def describe_separator(
     models: Path | None = None,
     precision: Precision = "float32",
 ) -> Described:
-    """What `make_separator` would make, without torch and without reading weights into memory.
+    """Return the description of `make_separator`'s result, without torch and without loading weights.
 
-    A checkpoint of the registry is downloaded if need be: its hash is part of the answer.
+    A checkpoint of the registry is downloaded if missing: its hash is part of the result.
 
     Raises:
         ConfigError, MissingExtraError: as `make_separator`.
@@ -54,17 +54,17 @@ def make_separator(
     compiled: bool = False,
     batch_size: int | None = None,
 ) -> Separator:
-    """A separator by name.
+    """Return a separator by name.
 
     Args:
         name: `centre-removal`; a file name of audio-separator's registry, such as `vocals_mel_band_roformer.ckpt`,
-            which is downloaded on first use; or a checkpoint's path, with `settings`.
-        models: the folder that downloaded checkpoints lie in; without it, `EARMARK_MODELS` or `~/.cache` has it.
-        device, precision, compiled, batch_size: see `Roformer`; centre removal has none of them.
+            downloaded on first use; or a checkpoint's path, with `settings`.
+        models: the folder of downloaded checkpoints; default: `EARMARK_MODELS` or `~/.cache`.
+        device, precision, compiled, batch_size: see `Roformer`; centre removal ignores them.
 
     Raises:
-        ConfigError: there is none of this name, or it cannot be used as asked.
-        MissingExtraError: a model is asked for and the `audio` extra is not installed.
+        ConfigError: the name is unknown, or the separator cannot be used with these options.
+        MissingExtraError: a model is named and the `separation` extra is not installed.
     """
     if name == CENTRE_REMOVAL:
         return CentreRemoval()

@@ -1,4 +1,4 @@
-"""What is asked of the separation and what it answers: jobs, output settings, results, and what a separator is."""
+"""Define the separation's types: jobs, output settings, results, and the interface of separators."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ Codec = Literal["flac", "wav", "mp3"]
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """One track to separate."""
+class SeparationJob:
+    """A track to separate."""
 
     track: str  # the track's id, for the caller
     source: Path  # the file to read
-    target: Path  # the file to write; its folder is made. The codec is the output's, whatever this name ends in.
+    target: Path  # the file to write; its folder is made. `Output` decides the codec, not this name's ending.
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """How instrumentals are written. Stereo always, at the source's own rate."""
+    """Settings of written instrumentals, always in stereo at the source's own rate."""
 
-    codec: Codec = "flac"  # `flac` or `wav` (lossless) or `mp3` (rates that MP3 lacks become 48 kHz)
-    bits: Literal[16, 24] = 24  # bits a sample of the lossless codecs. What is written is rounded once, from float.
-    crop_s: float | None = None  # only so much from the track's start is separated
+    codec: Codec = "flac"  # `flac` or `wav` (lossless) or `mp3` (rates unknown to MP3 become 48 kHz)
+    bits: Literal[16, 24] = 24  # bits a sample of the lossless codecs, rounded once, from float
+    crop_s: float | None = None  # seconds to separate from the track's start; None: all
     bitrate_kbps: int = 320  # constant bit rate of MP3, 32 to 320
 
     def __post_init__(self) -> None:
@@ -38,51 +38,49 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """A track that was separated; `job.target` is complete.
+class SeparatedTrack:
+    """A separated track; `job.target` is complete. Levels are root mean squares over both channels in dB of full scale
+    at the source's own scale, at least -120."""
 
-    Levels are root mean squares over both channels in dB of full scale at the source's own scale, never below -120.
-    """
-
-    job: Job
-    duration_s: float  # length of what was separated
+    job: SeparationJob
+    duration_s: float  # length of the separated part
     sample_rate_hz: int  # rate of the source
     channels: int  # channels of the source
-    frames: int  # frames that the source gave, after the crop, at its rate
-    written_frames: int  # frames that the written file says it has; MP3 adds some at its ends
+    frames: int  # frames of the source after the crop, at its rate
+    written_frames: int  # frames of the written file by its header; MP3 adds some at its ends
     written_rate_hz: int  # rate of the written file
-    gain_db: float  # how much the file is louder than at the source's scale: below 0 where peaks were scaled to 0.9
+    gain_db: float  # gain of the file over the source's scale; below 0 if peaks were scaled to 0.9
     mix_db: float  # level of the mix
-    instrumental_db: float  # level of what stays
-    removed_db: float  # level of what was taken out
-    # between what stays and what was removed, -1 to 1: 0 where they have nothing in common; well above 0 means that
-    # some of the voice stays
+    instrumental_db: float  # level of the instrumental
+    removed_db: float  # level of the removed voice
+    # between instrumental and removed voice, -1 to 1: 0 if they have nothing in common; well above 0, some of the voice
+    # remains
     correlation: float
     clipped_share: float  # share of the mix's samples at full scale, 0 to 1
-    emptied_share: float  # share of the mix's sounding tenths of a second that are silent in the instrumental, 0 to 1
+    emptied_share: float  # share of the mix's sounding tenths of a second silent in the instrumental, 0 to 1
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
-    """A track that could not be separated; nothing was written."""
+class FailedTrack:
+    """A track not separated; nothing was written."""
 
-    job: Job
-    # a fixed word: one of the audio room's (`audio_unreadable`, …), or `separation_too_short`,
+    job: SeparationJob
+    # a fixed word: from `audio.faults` (`audio_unreadable`, …), or `separation_too_short`,
     # `separation_needs_stereo`, `separation_not_finite`
     reason: str
-    detail: str  # what was expected and what was found, without the file's path
+    detail: str  # expected and found values, without the file's path
 
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """How a track is cut for a separator and put together again: a weighted sum over a sum of weights."""
+    """Windows of a track for a separator, joined by a weighted sum over a sum of weights."""
 
-    length: int  # frames of a window; a track that is shorter is one window of its own length
-    step: int  # frames from one window to the next; the last one is moved back to end where the track ends
+    length: int  # frames of a window; a shorter track is a single window of its own length
+    step: int  # frames from window to window; the last is moved back to end with the track
     weights: Samples = field(repr=False)  # (length,), above 0
 
     def starts(self, frames: int) -> list[int]:
-        """First frame of each window of a track, ascending."""
+        """Return the first frame of each window of a track, ascending."""
         starts: list[int] = []
         for start in range(0, frames, self.step):
             if start + self.length >= frames:
@@ -93,25 +91,23 @@ class Windows:
 
 
 class Separator(Protocol):
-    """Takes the voice out of windows of stereo sound. One per device; not safe for threads."""
+    """Interface for taking the voice out of windows of stereo sound. For a single device; not safe for threads."""
 
-    name: str  # what it is called in tables: `centre-removal`, or the checkpoint's file name
-    # SHA-256 (hex) of all that decides its output: checkpoint, model settings, precision; not batch size, device and
-    # compilation, which change rounding only
+    name: str  # its name in tables: `centre-removal`, or the checkpoint's file name
+    # SHA-256 (hex) of everything behind its output: checkpoint, model settings, precision; not batch size, device and
+    # compilation, as these change rounding only
     digest: str
-    sample_rate_hz: int | None  # the rate it works at; None: any
-    batch_size: int  # most windows it takes at once
-    in_flight: int  # batches it can work on while results are put away: 1 on a CPU, 2 where a device works by itself
-    needs_stereo: bool  # whether it can do nothing with two equal channels
+    sample_rate_hz: int | None  # its working rate; None: any
+    batch_size: int  # most windows in a batch
+    in_flight: int  # concurrent batches: 1 on a CPU, 2 for a device working by itself
+    needs_stereo: bool  # whether it needs two different channels
     least_frames: int  # shortest track at its rate
 
     def windows(self, frames: int, sample_rate_hz: int) -> Windows:
-        """How a track of so many frames is cut."""
+        """Return the windows of a track of `frames`."""
         ...
 
     def start(self, batch: Samples, sample_rate_hz: int) -> Callable[[], Samples]:
-        """Begin with a batch of windows (windows, 2, frames) at a rate; the result waits for the voices, of that shape.
-
-        Voices may be a little shorter than windows: what lacks at the end counts as silence.
-        """
+        """Start a batch of windows (windows, 2, frames); return a function that waits for the voices, of this shape.
+        Voices may be a little shorter than windows: the missing end counts as silence."""
         ...

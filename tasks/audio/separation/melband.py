@@ -1,13 +1,12 @@
-"""Mel-Band Roformer's arithmetic, laid out for speed: the sums of audio-separator's class, on that class's weights.
+"""Run a Mel-Band Roformer fast, with the operations of audio-separator's class and its weights.
 
-(Wang, Lu & Won, "Mel-Band RoFormer for Music Source Separation", 2023, arXiv 2310.01809.) What differs from the class's
-own `forward`: the residual stream stays in one place and is added to, instead of being copied for each of the twelve
-turns between time and frequency; a block works on a few sequences at a time, so that its temporaries stay in the
-processor's caches and in memory that the allocator already holds (the class spends half its time on a CPU in page
-faults); on a CPU, weights are packed once for oneDNN, which is an eighth faster at these shapes than unpacked products
-and takes GELU and tanh along; rotary angles are computed once; masks are summed band by band instead of scattered. On a
-GPU a block takes everything at once. In half precision the residual stream, norms, spectra and masks' sums stay in
-single precision.
+(Wang, Lu & Won, "Mel-Band RoFormer for Music Source Separation", 2023, arXiv 2310.01809.) Differences from the class's
+own `forward`: the residual stream stays in place and is added to, instead of being copied for each of the twelve turns
+between time and frequency; a block takes a few sequences at a time, so that its temporaries stay in the processor's
+caches and in memory already allocated (the class spends half its time on a CPU in page faults); on a CPU, weights are
+packed once for oneDNN, an eighth faster at these shapes than unpacked products and fused with GELU and tanh; rotary
+angles are computed once; masks are summed band by band instead of scattered. On a GPU a block takes everything at once.
+In half precision the residual stream, norms, spectra and masks' sums stay in single precision.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ import torch
 from torch.nn import functional
 
 TOKENS_AT_ONCE = 3200  # on a CPU: 20 MB in the widest temporary
-Tensor: TypeAlias = Any  # torch has no types where it is not installed
-Rotation: TypeAlias = tuple[Tensor, Tensor] | Tensor  # cosines and sines, or both as one complex number
+Tensor: TypeAlias = Any  # torch has no types unless installed
+Rotation: TypeAlias = tuple[Tensor, Tensor] | Tensor  # cosines and sines, or both as a complex number
 FUSED = {torch.nn.GELU: "gelu", torch.nn.Tanh: "tanh"}
 
 
 class MelBand:
-    """A loaded model's arithmetic.
+    """Forward pass of a loaded model.
 
     Args:
         model: audio-separator's `MelBandRoformer` with its weights, on its device, in evaluation mode; one stem.
@@ -49,7 +48,7 @@ class MelBand:
         for norm in model.modules():
             if hasattr(norm, "gamma"):
                 norm.float()
-        # The compiler merges what surrounds the products by itself, and does not know packed ones or complex numbers.
+        # The compiler fuses operations by itself, and does not know packed products or complex numbers.
         self._complex = self.device.type == "cpu" and dtype == torch.float32 and not compiled
         if self._complex and torch.backends.mkldnn.is_available():
             pack(model.layers)
@@ -57,13 +56,13 @@ class MelBand:
         self._block: Callable[..., Tensor] = torch.compile(block) if compiled else block
 
     def __call__(self, mix: Tensor) -> Tensor:
-        """The voice.
+        """Return the voice.
 
         Args:
             mix: (windows, 2, frames), float32, on the model's device.
 
         Returns:
-            (windows, 2, frames), up to one hop shorter where the frames are no whole number of hops.
+            (windows, 2, frames), up to a hop shorter unless the frames are a whole number of hops.
         """
         with torch.inference_mode():
             spectrum = self._spectrum(mix)
@@ -75,14 +74,14 @@ class MelBand:
             return self._voice(spectrum, self._masks(x), mix.shape[-1])
 
     def _spectrum(self, mix: Tensor) -> Tensor:
-        """(windows, times, frequencies × channels, 2)."""
+        """Return the spectrum, (windows, times, frequencies × channels, 2)."""
         flat = mix.reshape(-1, mix.shape[-1])
         spectrum = torch.stft(flat, **self.model.stft_kwargs, window=self._window, return_complex=True)
         spectrum = spectrum.unflatten(0, (mix.shape[0], self.channels)).permute(0, 3, 2, 1)
         return torch.view_as_real(spectrum.flatten(2).contiguous())
 
     def _split(self, spectrum: Tensor) -> Tensor:
-        """A vector for each time and band, (windows, times, bands, dim)."""
+        """Return a vector for each time and band, (windows, times, bands, dim)."""
         nets = self.model.band_split.to_features
         windows, times = spectrum.shape[:2]
         x = spectrum.new_empty(windows, times, len(nets), nets[0][1].out_features)
@@ -108,7 +107,7 @@ class MelBand:
         return self._rotations[length]
 
     def _masks(self, x: Tensor) -> Tensor:
-        """The sum over bands of each frequency's mask, (windows, times, frequencies × channels, 2)."""
+        """Return the sum over bands of each frequency's mask, (windows, times, frequencies × channels, 2)."""
         windows, times = x.shape[:2]
         masks = x.new_zeros(windows, times, len(self._overlaps), 2)
         for band, (span, net) in enumerate(zip(self._bands, self.model.mask_estimators[0].to_freqs, strict=True)):
@@ -125,11 +124,11 @@ class MelBand:
 
 
 class Packed(torch.nn.Module):  # type: ignore[misc]
-    """A linear layer whose weight lies as oneDNN multiplies it; single precision, on a CPU.
+    """A linear layer with its weight in oneDNN's layout; single precision, on a CPU.
 
     Args:
         linear: the layer; its weight is not kept.
-        then: what is done to the product on the way out: `none`, `gelu` or `tanh`.
+        then: the activation fused with the product: `none`, `gelu` or `tanh`.
     """
 
     def __init__(self, linear: Any, then: str) -> None:
@@ -139,12 +138,12 @@ class Packed(torch.nn.Module):  # type: ignore[misc]
         self._then: tuple[str, list[Any], str] = then, [], "none" if then == "gelu" else ""
 
     def forward(self, x: Tensor) -> Tensor:
-        """The product of (…, in), contiguous."""
+        """Return the product of (…, in), contiguous."""
         return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, *self._then)
 
 
 def pack(model: Any) -> None:
-    """Put packed layers in the place of a model's linear ones, with the activations that follow them."""
+    """Replace a model's linear layers, and activations after them, by packed layers."""
     for module in list(model.modules()):
         children = list(module.named_children())
         for place, (name, child) in enumerate(children):
@@ -158,7 +157,7 @@ def pack(model: Any) -> None:
 
 
 def block(transformer: Any, x: Tensor, rotation: Rotation, dtype: torch.dtype) -> Tensor:
-    """One transformer over sequences (sequences, length, dim) in float32; `x` itself may be used up."""
+    """Run a transformer over sequences (sequences, length, dim) in float32; `x` itself may be overwritten."""
     for attention, feed in transformer.layers:
         x = x + _attended(attention, normed(attention.norm, x).to(dtype), rotation)
         norm, widen, gelu, _, narrow, _ = feed.net
@@ -167,7 +166,7 @@ def block(transformer: Any, x: Tensor, rotation: Rotation, dtype: torch.dtype) -
 
 
 def normed(norm: Any, x: Tensor) -> Tensor:
-    """x over its length, times √dim, times what was learned; in float32. A norm that is none passes x on."""
+    """Return x over its length, times √dim, times the learned gain, in float32; x itself without a norm."""
     if not hasattr(norm, "gamma"):
         return x
     return functional.normalize(x, dim=-1) * (norm.scale * norm.gamma)
@@ -182,7 +181,7 @@ def _attended(attention: Any, x: Tensor, rotation: Rotation) -> Tensor:
 
 
 def rotated(x: Tensor, rotation: Rotation) -> Tensor:
-    """Rotary position (Su et al. 2021): neighbouring numbers are turned as pairs; angles in float32."""
+    """Apply rotary positions (Su et al. 2021): rotate neighbouring numbers as pairs; angles in float32."""
     if not isinstance(rotation, tuple):
         return torch.view_as_real(torch.view_as_complex(x.unflatten(-1, (-1, 2))) * rotation).flatten(-2)
     cosine, sine = rotation
@@ -191,7 +190,7 @@ def rotated(x: Tensor, rotation: Rotation) -> Tensor:
 
 
 def _span(indices: Tensor) -> slice | Tensor:
-    """Indices as a slice where they follow each other, as those of a mel band do."""
+    """Return indices as a slice if consecutive, as for mel bands; else unchanged."""
     first, last = int(indices[0]), int(indices[-1])
     if last - first + 1 == len(indices) and bool((indices[1:] > indices[:-1]).all()):
         return slice(first, last + 1)

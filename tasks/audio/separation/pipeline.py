@@ -1,8 +1,7 @@
-"""Files in, files out: tracks are decoded and encoded in threads while the separator works on windows of several.
+"""Separate files: decode and encode tracks in threads while the separator processes windows of several.
 
-Memory: `tracks` spools (see `track.py`, 96 MB each at most) besides the separator's own batch; longer tracks lie on
-disk while they are worked on. A file appears under its name only when it is complete: it is written beside it under a
-temporary name and renamed.
+Memory: `tracks` spools (see `track.py`, 96 MB each at most) besides the separator's own batch; longer tracks are on
+disk until written. A file is written under a temporary name beside its target and renamed when complete.
 """
 
 from __future__ import annotations
@@ -22,42 +21,42 @@ import soundfile
 
 from earmark.schemas.errors import StoreError
 from earmark.tasks.audio.faults import LONGEST_S, BadAudio
-from earmark.tasks.audio.separation.jobs import Done, Failed, Job, Output, Samples, Separator
-from earmark.tasks.audio.separation.track import FLOOR_DB, PEAK, Track, open_track, resampled
+from earmark.tasks.audio.separation.jobs import FailedTrack, Output, Samples, SeparatedTrack, SeparationJob, Separator
+from earmark.tasks.audio.separation.track import FLOOR_DB, PEAK, DecodedTrack, open_track, resampled
 
-SPARE_TRACKS = 4  # that are being decoded or written beside those whose windows are worked on
+SPARE_TRACKS = 4  # tracks being decoded or written, besides tracks in the separator
 MP3_RATES_HZ = (8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)
 
-Part = tuple[Track, int]
+Part = tuple[DecodedTrack, int]
 
 
 def separate(
-    jobs: Iterable[Job],
+    jobs: Iterable[SeparationJob],
     separator: Separator,
     output: Output | None = None,
     *,
     longest_s: float = LONGEST_S,
     tracks: int | None = None,
     threads: int = 2,
-) -> Iterator[Done | Failed]:
-    """Separate tracks. A bad file is a `Failed` and never stops the others.
+) -> Iterator[SeparatedTrack | FailedTrack]:
+    """Separate tracks. A bad file is a `FailedTrack` and never stops the others.
 
-    Targets differ; files that are there already are replaced.
+    Targets must differ; existing files are replaced.
 
     Args:
         longest_s: longer sources are refused before they are decoded.
-        tracks: tracks in memory at once; without it, as many as keep short ones' windows coming.
+        tracks: tracks in memory at once; default: enough to fill batches with windows of short tracks.
 
     Yields:
-        One result a job, as they are finished.
+        A result for each job, in order of completion.
 
     Raises:
-        StoreError: a file cannot be written (a full disk, a folder that may not be written).
+        StoreError: a file cannot be written (a full disk, a read-only folder).
     """
     output = output or Output()
     tracks = tracks or SPARE_TRACKS + separator.batch_size * separator.in_flight // 2
     with ThreadPoolExecutor(threads) as reading, ThreadPoolExecutor(threads) as writing:
-        line = _Line(iter(jobs), separator, output, longest_s, tracks, reading, writing)
+        line = _OpenTracks(iter(jobs), separator, output, longest_s, tracks, reading, writing)
         try:
             yield from line.run()
         finally:
@@ -65,23 +64,23 @@ def separate(
 
 
 @dataclass
-class _Line:
-    """The tracks between their files: being decoded, worked on, being written."""
+class _OpenTracks:
+    """Tracks in progress: being decoded, separated, or written."""
 
-    _jobs: Iterator[Job]
+    _jobs: Iterator[SeparationJob]
     _separator: Separator
     _output: Output
     _longest_s: float
     _tracks: int
     _reading: ThreadPoolExecutor
     _writing: ThreadPoolExecutor
-    _opening: deque[tuple[Job, Future[Track]]] = field(default_factory=deque, init=False)
-    _at_work: dict[int, Track] = field(default_factory=dict, init=False)
-    _closing: dict[Future[Done | Failed], Track] = field(default_factory=dict, init=False)
-    _results: deque[Done | Failed] = field(default_factory=deque, init=False)
+    _opening: deque[tuple[SeparationJob, Future[DecodedTrack]]] = field(default_factory=deque, init=False)
+    _at_work: dict[int, DecodedTrack] = field(default_factory=dict, init=False)
+    _closing: dict[Future[SeparatedTrack | FailedTrack], DecodedTrack] = field(default_factory=dict, init=False)
+    _results: deque[SeparatedTrack | FailedTrack] = field(default_factory=deque, init=False)
 
-    def run(self) -> Iterator[Done | Failed]:
-        """Everything, to the last result."""
+    def run(self) -> Iterator[SeparatedTrack | FailedTrack]:
+        """Yield all results."""
         running: deque[tuple[list[Part], Callable[[], Samples]]] = deque()
         for batch in self._batches():
             while running and not batch:
@@ -101,7 +100,7 @@ class _Line:
         yield from self._drain()
 
     def _batches(self) -> Iterator[list[Part]]:
-        """Windows of one form, across tracks, as many as the separator takes; none: wait for what is running."""
+        """Yield batches of windows of the same form, across tracks; an empty batch means to wait for running ones."""
         batch: list[Part] = []
         for track in self._opened():
             if track is None:
@@ -119,8 +118,8 @@ class _Line:
                     yield batch
                     batch = []
 
-    def _opened(self) -> Iterator[Track | None]:
-        """Decoded tracks in the jobs' order; None: there is no room, or no job, before those at work are done."""
+    def _opened(self) -> Iterator[DecodedTrack | None]:
+        """Yield decoded tracks in the jobs' order; None means to wait for tracks in progress."""
         while True:
             self._refill()
             if not self._opening:
@@ -135,7 +134,7 @@ class _Line:
             try:
                 track = future.result()
             except BadAudio as bad:
-                self._results.append(Failed(job, bad.reason, bad.detail))
+                self._results.append(FailedTrack(job, bad.reason, bad.detail))
                 continue
             except OSError as error:
                 raise StoreError(f"cannot write {job.target.name}: {error.strerror or error}") from None
@@ -166,12 +165,12 @@ class _Line:
             del self._closing[future]
             self._results.append(future.result())
 
-    def _drain(self) -> Iterator[Done | Failed]:
+    def _drain(self) -> Iterator[SeparatedTrack | FailedTrack]:
         while self._results:
             yield self._results.popleft()
 
     def abandon(self) -> None:
-        """Stop what has not begun, wait for what has, and give every track's memory back."""
+        """Cancel pending work, wait for running work, and free every track's memory."""
         for pool in (self._reading, self._writing):
             pool.shutdown(cancel_futures=True)
         for _, future in self._opening:
@@ -181,7 +180,7 @@ class _Line:
             track.close()
 
 
-def write_track(track: Track, name: str, output: Output) -> Done | Failed:
+def write_track(track: DecodedTrack, name: str, output: Output) -> SeparatedTrack | FailedTrack:
     """Encode a finished track and rename it into place.
 
     Raises:
@@ -191,7 +190,9 @@ def write_track(track: Track, name: str, output: Output) -> Done | Failed:
     temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         if not track.finite:
-            return Failed(track.job, "separation_not_finite", f"{name}: expected finite samples, found NaN or infinity")
+            return FailedTrack(
+                track.job, "separation_not_finite", f"{name}: expected finite samples, found NaN or infinity"
+            )
         _sweep(target)
         rate = track.source_rate_hz
         if output.codec == "mp3" and rate not in MP3_RATES_HZ:
@@ -211,8 +212,8 @@ def write_track(track: Track, name: str, output: Output) -> Done | Failed:
         track.close()
 
 
-def _encode(track: Track, path: Path, rate: int, gain: np.float32, output: Output) -> None:
-    highest, lowest = (320, 32) if rate >= 32_000 else (160, 8)  # what libsndfile spreads its levels over
+def _encode(track: DecodedTrack, path: Path, rate: int, gain: np.float32, output: Output) -> None:
+    highest, lowest = (320, 32) if rate >= 32_000 else (160, 8)  # the range of libsndfile's levels
     level = (highest - min(highest, output.bitrate_kbps)) / (highest - lowest)
     forms: dict[str, dict[str, Any]] = {
         "flac": {"format": "FLAC", "subtype": f"PCM_{output.bits}"},
@@ -225,19 +226,19 @@ def _encode(track: Track, path: Path, rate: int, gain: np.float32, output: Outpu
             file.write(np.clip(block, -1.0, 1.0))
 
 
-def _scaled(track: Track, gain: np.float32) -> Iterator[Samples]:
+def _scaled(track: DecodedTrack, gain: np.float32) -> Iterator[Samples]:
     for block in track.blocks():
         block *= gain
         yield block
 
 
-def _done(track: Track, rate: int, frames: int, gain: float) -> Done:
+def _done(track: DecodedTrack, rate: int, frames: int, gain: float) -> SeparatedTrack:
     levels, values = track.levels, 2 * track.frames
     mix_db, kept_db, removed_db = (
         max(FLOOR_DB, 10 * math.log10(max(float(sums.sum()) / values, 1e-13)))
         for sums in (levels.mix, levels.kept, levels.removed)
     )
-    return Done(
+    return SeparatedTrack(
         job=track.job,
         duration_s=track.source_frames / track.source_rate_hz,
         sample_rate_hz=track.source_rate_hz,
@@ -256,7 +257,7 @@ def _done(track: Track, rate: int, frames: int, gain: float) -> Done:
 
 
 def _sweep(target: Path) -> None:
-    """Remove what killed processes left of this file."""
+    """Remove this file's temporary files of killed processes."""
     head, tail = f".{target.name}.", ".part"
     for left in target.parent.iterdir():
         pid = left.name.removeprefix(head).removesuffix(tail)

@@ -1,10 +1,9 @@
-"""A Mel-Band Roformer as a separator: windows in, voices out, on a CPU or a CUDA device.
+"""Run a Mel-Band Roformer as a separator of windows into voices, on a CPU or a CUDA device.
 
-Windows are cut and added as audio-separator 0.47 does it: 8 s at `inference.num_overlap` to a window's length for the
+Windows are cut and added as in audio-separator 0.47: 8 s at `inference.num_overlap` to a window's length for the
 published models, 2.55 s for tracks below 10 s, Hamming-weighted. In single precision instrumentals agree with its own
-to 100 dB and more, voices alone to 80 dB (`tests/audio/test_roformer.py`). Half precision differs more, by as much as
-the weights make of it: a model whose instrumental of a test window is not within `LEAST_SNR_DB` of single precision is
-refused.
+to 100 dB and more, voices alone to 80 dB (`tests/audio/test_roformer.py`). Half precision differs more, depending on
+the weights: a model is refused if its instrumental of a test window is not within `LEAST_SNR_DB` of single precision.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ CUDA_BATCH = 8  # windows; about 1.5 GB each in single precision
 
 
 class Roformer:
-    """A Mel-Band Roformer on one device.
+    """A Mel-Band Roformer on a device.
 
     Args:
         device: `cpu`, `cuda`, `cuda:1`, …, or `auto`: a CUDA device if there is one.
         precision: of matrix products. `tf32` and `float16` are for CUDA; `bfloat16` is coarse.
         compiled: whether transformer blocks are compiled first: a minute or two once, then faster.
-        batch_size: windows at once; without it, one on a CPU, 8 on CUDA.
+        batch_size: windows at once; default: 1 on a CPU, 8 on CUDA.
 
     Raises:
-        ConfigError: checkpoint and YAML do not fit, the device is not there, or the precision is not for it.
-        MissingExtraError: the `audio` extra is not installed.
+        ConfigError: checkpoint and YAML do not fit, the device is missing, or it lacks this precision.
+        MissingExtraError: the `separation` extra is not installed.
     """
 
     needs_stereo = False
@@ -60,7 +59,7 @@ class Roformer:
 
             from earmark.tasks.audio.separation.melband import MelBand
         except ImportError:
-            raise MissingExtraError(f"separator '{checkpoint.name}'", "audio") from None
+            raise MissingExtraError(f"separator '{checkpoint.name}'", "separation") from None
         self._torch: Any = torch
         self.device = _device(torch, device, precision)
         on_cuda = self.device.type == "cuda"
@@ -86,21 +85,21 @@ class Roformer:
         hop = model.get("stft_hop_length") or audio.get("hop_length") or 512
         self._overlap = inference.get("num_overlap") or 8
         self._lengths = int(hop) * (inference["dim_t"] - 1), int(hop) * (SHORT_DIM_T - 1)
-        self.least_frames: int = model.get("stft_n_fft", 2048) // 2 + 1  # what its spectrum needs at the ends
+        self.least_frames: int = model.get("stft_n_fft", 2048) // 2 + 1  # padding of its spectrum at the ends
         self._weights = {length: np.hamming(length).astype(np.float32) for length in self._lengths}
 
     def _probe(self) -> Any:
-        """A short window of noise, the same each time."""
+        """Return a short window of noise, the same each time."""
         noise = np.random.default_rng(0).standard_normal((1, 2, self._lengths[True]), dtype=np.float32)
         return self._torch.from_numpy(0.1 * noise).to(self.device)
 
     def windows(self, frames: int, sample_rate_hz: int) -> Windows:
-        """As audio-separator cuts a track of that length."""
+        """Return the windows that audio-separator cuts for a track of this length."""
         length = self._lengths[frames / sample_rate_hz < SHORT_S]
         return Windows(length, length // self._overlap, self._weights[length])
 
     def start(self, batch: Samples, sample_rate_hz: int) -> Callable[[], Samples]:
-        """On CUDA the device works on while the caller does other things; on a CPU the result is there on return."""
+        """Start a batch; on CUDA the returned function waits for the device, on a CPU the work is already done."""
         torch = self._torch
         mix = torch.from_numpy(batch)
         if self.device.type != "cuda":
@@ -123,7 +122,7 @@ class Roformer:
 
 @contextmanager
 def _tf32(torch: Any, wanted: bool) -> Iterator[None]:
-    """TF32 matrix products, or none, while this holds; the setting is the process's, so it is put back."""
+    """Enable or disable TF32 matrix products in the block, and restore the process's setting."""
     matmul = torch.backends.cuda.matmul
     before, matmul.allow_tf32 = matmul.allow_tf32, wanted
     try:
@@ -133,7 +132,7 @@ def _tf32(torch: Any, wanted: bool) -> Iterator[None]:
 
 
 def _instrumental(model: Any, mix: Any) -> Samples:
-    """What a model leaves of a window; it may be a hop shorter."""
+    """Return a window without its voice, up to a hop shorter."""
     import torch
 
     with torch.inference_mode():
@@ -166,7 +165,7 @@ def _device(torch: Any, device: str, precision: Precision) -> Any:
 
 
 def cuda_devices() -> tuple[str, ...]:
-    """The CUDA devices of this machine, such as `cuda:0`; none without torch."""
+    """Return this machine's CUDA devices, such as `cuda:0`; none without torch."""
     try:
         import torch
     except ImportError:
@@ -175,7 +174,7 @@ def cuda_devices() -> tuple[str, ...]:
 
 
 def digest(checkpoint: Checkpoint, precision: Precision) -> str:
-    """What names a Roformer's output: checkpoint, settings and precision. Needs no torch."""
+    """Return the hash of everything behind a Roformer's output: checkpoint, settings and precision. Needs no torch."""
     settings = {key: checkpoint.settings.get(key) for key in ("model", "audio", "inference")}
     parts = ["mel-band-roformer", 1, checkpoint.sha256, settings, precision]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

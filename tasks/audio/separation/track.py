@@ -1,7 +1,7 @@
-"""One track on its way: decoded into a spool, its windows taken out, the instrumental written over the mix.
+"""Process a track: decode it into a spool, cut its windows, overwrite the mix by the instrumental.
 
 A spool holds float32 stereo at the separator's rate: in memory up to `HELD_BYTES`, beyond in a nameless file beside the
-target. Windows come back in order, so all before the next window's start is final and can take the mix's place.
+target. Windows return in order, so all frames before the next window's start are final and can replace the mix.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ import numpy as np
 import soxr
 
 from earmark.tasks.audio.faults import BadAudio
-from earmark.tasks.audio.separation.jobs import Job, Samples, Separator, Windows
+from earmark.tasks.audio.separation.jobs import Samples, SeparationJob, Separator, Windows
 from earmark.tasks.audio.sound import open_sound
 
 HELD_BYTES = 96 << 20  # 4.5 minutes of stereo at 44.1 kHz
-BLOCK = 1 << 16  # frames that are read or written at once
-PEAK = 0.9  # audio-separator scales what is louder, the mix before and each stem after
+BLOCK = 1 << 16  # frames read or written at once
+PEAK = 0.9  # audio-separator scales louder peaks down to this, of the mix before and of each stem after
 FULL_SCALE = 1 - 2.0**-15
 FLOOR_DB = -120.0
 SOUNDING_DB, SILENT_DB = -50.0, -70.0
-CELLS_PER_S = 10  # levels are kept a tenth of a second each
+CELLS_PER_S = 10  # cells of levels, a tenth of a second each
 FRAME_BYTES = 8
 
 
 @dataclass
 class Levels:
-    """Sums of squares a tenth of a second, over both channels, and what else is summed up on the way."""
+    """Sums of squares for each tenth of a second over both channels, and the sum of products."""
 
     mix: np.ndarray
     kept: np.ndarray
@@ -38,7 +38,7 @@ class Levels:
     shared: float = 0.0
 
     def add(self, start: int, cell: int, mix: Samples, kept: Samples, removed: Samples) -> None:
-        """Take in a span (frames, 2) that begins at a frame; cells have so many frames."""
+        """Add a span (frames, 2) starting at a frame; `cell` is the number of frames of a cell."""
         cells = np.arange(start, start + len(mix)) // cell
         for sums, samples in ((self.mix, mix), (self.kept, kept), (self.removed, removed)):
             power = np.einsum("ij,ij->i", samples, samples, dtype=np.float64)
@@ -47,12 +47,12 @@ class Levels:
         self.shared += float(np.einsum("ij,ij->", kept, removed, dtype=np.float64))
 
     def correlation(self) -> float:
-        """Between what stays and what was removed; 0 where one of them is silent."""
+        """Return the correlation of instrumental and removed voice; 0 if either is silent."""
         norm = math.sqrt(float(self.kept.sum()) * float(self.removed.sum()))
         return self.shared / norm if norm > 0 else 0.0
 
     def emptied_share(self, cell: int) -> float:
-        """Share of the mix's sounding cells that are silent in what stays."""
+        """Return the share of the mix's sounding cells silent in the instrumental."""
         sounding = self.mix > 2 * cell * 10 ** (SOUNDING_DB / 10)
         if not sounding.any():
             return 0.0
@@ -60,10 +60,10 @@ class Levels:
 
 
 @dataclass
-class Track:
+class DecodedTrack:
     """A decoded track."""
 
-    job: Job  # the job it belongs to
+    job: SeparationJob  # its job
     source_rate_hz: int  # source_rate_hz, channels, source_frames: of the source, after the crop
     channels: int
     source_frames: int
@@ -72,7 +72,7 @@ class Track:
     peak: np.float32  # highest absolute sample of the mix at the spool's rate
     clipped_share: float  # of the source's samples
     spool: tempfile.SpooledTemporaryFile[bytes]
-    windows: Windows  # windows, starts: how it is cut
+    windows: Windows  # windows, starts: its division
     starts: list[int] = field(init=False)
     kept_peak: float = field(default=0.0, init=False)
     finite: bool = field(default=True, init=False)
@@ -89,17 +89,17 @@ class Track:
 
     @property
     def form(self) -> tuple[int, int]:
-        """Frames and rate of its windows: what windows of one batch have in common."""
+        """Return frames and rate of its windows, equal within a batch."""
         return min(self.windows.length, self.frames), self.rate_hz
 
     def window(self, start: int) -> Samples:
-        """The scaled mix of a window, (2, frames)."""
+        """Return the scaled mix of a window, (2, frames)."""
         mix = self.read(start, min(self.windows.length, self.frames - start))
         mix *= self.mix_gain
         return np.ascontiguousarray(mix.T)
 
     def add(self, start: int, voice: Samples) -> bool:
-        """Take a window's voice, (2, frames); windows come in order. True when it was the last one."""
+        """Add a window's voice, (2, frames), in order of windows; return whether it was the last."""
         self._settle(start)
         length = min(voice.shape[1], self.windows.length, self.frames - start)
         weights = self.windows.weights[:length]
@@ -112,7 +112,7 @@ class Track:
         return not self._open
 
     def _settle(self, until: int) -> None:
-        """Write the instrumental of all frames before `until` over the mix."""
+        """Overwrite the mix of all frames before `until` by the instrumental."""
         count = until - self._origin
         if count <= 0:
             return
@@ -131,12 +131,12 @@ class Track:
         self._origin = until
 
     def read(self, start: int, count: int) -> Samples:
-        """Frames of the spool, (count, 2): of the mix, or of the instrumental where that is final."""
+        """Return frames of the spool, (count, 2): of the mix, or of the instrumental where final."""
         self.spool.seek(start * FRAME_BYTES)
         return np.frombuffer(self.spool.read(count * FRAME_BYTES), np.float32).reshape(-1, 2).copy()
 
     def blocks(self) -> Iterator[Samples]:
-        """The whole spool in order, (frames, 2) each."""
+        """Yield the whole spool in order, (frames, 2) each."""
         for start in range(0, self.frames, BLOCK):
             yield self.read(start, min(BLOCK, self.frames - start))
 
@@ -145,12 +145,12 @@ class Track:
         self.spool.write(np.ascontiguousarray(samples).data)
 
     def close(self) -> None:
-        """Give the spool's memory back."""
+        """Free the spool's memory."""
         self.spool.close()
 
 
-def open_track(job: Job, separator: Separator, crop_s: float | None, longest_s: float) -> Track:
-    """Decode a job's source: stereo, at the separator's rate, no more than the crop.
+def open_track(job: SeparationJob, separator: Separator, crop_s: float | None, longest_s: float) -> DecodedTrack:
+    """Decode a job's source to stereo at the separator's rate, up to the crop.
 
     Mono is doubled; of more than two channels the first two are taken, as front left and right come first.
 
@@ -167,8 +167,12 @@ def open_track(job: Job, separator: Separator, crop_s: float | None, longest_s: 
 
 
 def _decoded(
-    job: Job, separator: Separator, crop_s: float | None, longest_s: float, spool: tempfile.SpooledTemporaryFile[bytes]
-) -> Track:
+    job: SeparationJob,
+    separator: Separator,
+    crop_s: float | None,
+    longest_s: float,
+    spool: tempfile.SpooledTemporaryFile[bytes],
+) -> DecodedTrack:
     peak, frames, source_frames, clipped, apart = np.float32(0.0), 0, 0, 0, False
     with open_sound(job.source, longest_s) as sound:
         source_rate, channels = sound.sample_rate_hz, sound.channels
@@ -188,19 +192,19 @@ def _decoded(
             peak = max(peak, np.abs(block).max(initial=np.float32(0.0)))
             spool.write(np.ascontiguousarray(block).data)
     _check(separator, frames, rate, apart)
-    return Track(
+    return DecodedTrack(
         job, source_rate, channels, source_frames, rate, frames, peak, clipped / (2 * source_frames), spool,
         separator.windows(frames, rate),
     )  # fmt: skip
 
 
 def resampled(blocks: Iterator[Samples], rate: int, wanted_rate: int, wanted: int | None = None) -> Iterator[Samples]:
-    """Stereo blocks at another rate, as long as the sound lasted, to the frame.
+    """Yield stereo blocks at another rate, in the exact length of the sound.
 
     Args:
         blocks: (frames, 2) each.
         rate, wanted_rate: in Hz; equal rates change nothing.
-        wanted: frames in all; without it, as many as the sound lasts at the new rate, rounded up.
+        wanted: frames in all; default: the sound's length at the new rate, rounded up.
     """
     if rate == wanted_rate:
         yield from blocks
@@ -219,7 +223,7 @@ def resampled(blocks: Iterator[Samples], rate: int, wanted_rate: int, wanted: in
 
 
 def _stereo(blocks: Iterator[Samples], most: int | None) -> Iterator[Samples]:
-    """Two channels of each block, no more than `most` frames in all."""
+    """Yield two channels of each block, at most `most` frames in all."""
     left = most
     for block in blocks:
         kept = block if left is None else block[:left]

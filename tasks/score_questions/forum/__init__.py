@@ -1,1 +1,1 @@
-"""A forum's dump in, threads without names and their images out, with every dropped one accounted for. No Prefect."""
+"""Turn a forum's dump into anonymous threads with images, accounting for every dropped one; no Prefect."""

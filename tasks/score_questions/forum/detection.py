@@ -1,4 +1,4 @@
-"""Who says whether an image is a score: staff lines by image analysis, or an object-detection model."""
+"""Detect scores in images: staff lines by image analysis, or an object-detection model."""
 
 from __future__ import annotations
 
@@ -11,44 +11,44 @@ from typing import Any, TypeAlias
 import numpy as np
 from PIL import Image
 
-from earmark.schemas.errors import ConfigError, MissingExtraError
+from earmark.schemas.errors import ConfigError, MissingExtraError, model_fault
 from earmark.schemas.score_questions import Detector
 from earmark.tasks.score_questions.forum.staves import confidence, find_staves
-from earmark.tasks.score_questions.forum.yolo import Box, Yolo
+from earmark.tasks.score_questions.forum.yolo import DetectedBox, Yolo
 
 STAFF_LINES = "staff-lines"
-LEAST_BOX = 0.05  # confidence from which a model's box is kept; the config's `least` decides about the image
+LEAST_BOX = 0.05  # lowest confidence of a model's box; the config's `least` decides about the image
 
 
 @dataclass(frozen=True)
 class Sight:
-    """What a detector saw in an image."""
+    """A detector's findings in an image."""
 
     confidence: float  # that it is a score, 0 to 1
-    # left, top, width and height of what counts as a score, in pixels, from top to bottom
+    # left, top, width and height of counted boxes, in pixels, from top to bottom
     boxes: tuple[tuple[int, int, int, int], ...]
-    kind: str  # class of the surest box, whether it counts or not; empty where nothing was found
+    kind: str  # class of the surest box, counted or not; empty without a finding
 
 
 Look: TypeAlias = Callable[[Image.Image], Sight]
 
 
 def look_for_staves(image: Image.Image) -> Sight:
-    """The embedded detector; see `tasks/score_questions/forum/staves.py`."""
+    """Detect staves by the embedded detector; see `tasks/score_questions/forum/staves.py`."""
     staves = find_staves(image)
     boxes = tuple((s.left, s.top, s.width, s.height) for s in staves if s.confidence)
     return Sight(confidence(staves), boxes, "score" if boxes else "")
 
 
 def look_by_model(model: TransformersModel | Yolo, name: str, classes: Sequence[str]) -> Look:
-    """An object-detection model, trained to find scores, systems or staves, as a detector: its surest box decides.
+    """Return a detector from an object-detection model trained on scores, systems or staves: its surest box decides.
 
     Args:
-        name: what messages call the model.
-        classes: those of its classes that count as a score; without any, all.
+        name: the model's name in messages.
+        classes: the classes counting as a score; without any, all.
 
     Raises:
-        ConfigError: it knows no such class.
+        ConfigError: the model lacks such a class.
     """
     known = sorted(set(model.names.values()))
     if stray := [one for one in classes if one not in known]:
@@ -81,21 +81,21 @@ class TransformersModel:
             import torch
             from transformers import AutoImageProcessor, AutoModelForObjectDetection
         except ImportError:
-            raise MissingExtraError(f"the detector '{name}'", "audio") from None
+            raise MissingExtraError(f"the detector '{name}'", "models") from None
         where = str(base / name) if (base / name).is_dir() else name
         try:
-            self.processor: Any = AutoImageProcessor.from_pretrained(where)
-            self.model: Any = AutoModelForObjectDetection.from_pretrained(where).eval()
-        except (OSError, ValueError) as error:
-            why = str(error).strip().splitlines()[0]
+            self.processor: Any = AutoImageProcessor.from_pretrained(where, trust_remote_code=False)
+            self.model: Any = AutoModelForObjectDetection.from_pretrained(where, trust_remote_code=False).eval()
+        except Exception as error:  # noqa: BLE001 - pickle, safetensors and transformers share no base class
+            why = model_fault(error)
             raise ConfigError(f"detector.model: expected an object-detection model, found '{name}': {why}") from None
         self.torch = torch
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.model.to(self.device)
         self.names = {int(number): str(label) for number, label in self.model.config.id2label.items()}
 
-    def boxes(self, image: Image.Image, least: float) -> list[Box]:
-        """The boxes with a confidence of at least `least`."""
+    def boxes(self, image: Image.Image, least: float) -> list[DetectedBox]:
+        """Return the boxes with a confidence of at least `least`."""
         coloured = image.convert("RGB")
         with self.torch.inference_mode():
             tensors = self.processor(images=coloured, return_tensors="pt").to(self.device)
@@ -106,7 +106,7 @@ class TransformersModel:
         detections = zip(seen["boxes"].tolist(), seen["scores"].tolist(), seen["labels"].tolist(), strict=True)
         sides = image.size * 2
         return [
-            Box(tuple(np.clip(edges, 0.0, sides).tolist()), score, self.names[label])
+            DetectedBox(tuple(np.clip(edges, 0.0, sides).tolist()), score, self.names[label])
             for edges, score, label in detections
         ]
 
@@ -117,11 +117,11 @@ def _box(edges: Sequence[float]) -> tuple[int, int, int, int]:
 
 
 def open_detector(config: Detector, base: Path) -> Look:
-    """The detector that a config names.
+    """Open the config's detector.
 
     Raises:
-        ConfigError: there is no such model, or it has no such classes.
-        MissingExtraError: it needs an extra that is not installed.
+        ConfigError: the model does not exist, or lacks such classes.
+        MissingExtraError: the detector needs an extra that is not installed.
     """
     name = config.model
     if name == STAFF_LINES:

@@ -1,8 +1,8 @@
-"""Images from the few hosts that are allowed: over https, never from a private address, slowly, and each once.
+"""Download images from a few allowed hosts: over https, never from a private address, slowly, and each once.
 
-A dump is text from strangers: an address in it must not make this machine ask its own network for anything. So hosts
-are on a list, every name is resolved here and only public addresses are connected to (the connection goes to the very
-address that was checked, so a name that changes its mind gains nothing), and each redirect passes the same gate.
+A dump is text from strangers: an address in it must not make this machine send requests to its own network. So hosts
+are on a list, every name is resolved here and only public addresses are connected to (the connection goes to exactly
+the checked address, so changing DNS answers gain nothing), and each redirect passes the same checks.
 """
 
 from __future__ import annotations
@@ -32,36 +32,36 @@ MOST_REDIRECTS = 3
 LONGEST_WAIT_S = 60.0
 AGENT = "earmark (dataset builder; asks slowly)"
 GONE = (404, 410, 451)
-LASTING = ("image_gone", "not_an_image")  # what another config, or another day, does not change
+LASTING = ("image_gone", "not_an_image")  # unchanged by another config or another day
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address is one of the open internet, whatever it is wrapped in."""
+    """Return whether an address belongs to the public internet, in any wrapping."""
     if isinstance(address, ipaddress.IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour or (address.teredo or (None, None))[1]
         if inner is not None:
             return is_public(inner)
-        if address in ipaddress.ip_network("64:ff9b::/96"):
+        if any(address in ipaddress.ip_network(net) for net in ("64:ff9b::/96", "64:ff9b:1::/48", "::/96")):
             return is_public(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
     return address.is_global and not address.is_multicast
 
 
 @dataclass(frozen=True)
 class Gate:
-    """What may be asked for."""
+    """Rules for allowed requests."""
 
-    hosts: tuple[str, ...]  # names that are allowed, nothing below them
+    hosts: tuple[str, ...]  # allowed names, without subdomains
     schemes: tuple[str, ...] = ("https",)  # https; tests speak to a local server without certificates
     allows: Callable[[Address], bool] = is_public  # whether an address may be connected to
     resolver: AbstractResolver | None = None  # turns names into addresses; None for the system's
-    port: int | None = None  # where a host listens; None for the scheme's own port
+    port: int | None = None  # the hosts' port; None for the scheme's own port
 
     def check(self, link: str) -> str:
-        """The link, if it may be asked for.
+        """Return the link if allowed.
 
         Raises:
-            BadRow: it may not; the reason is `link_refused`.
+            BadRow: refused, with the reason `link_refused`.
         """
         try:
             parts = urlsplit(link)
@@ -78,7 +78,7 @@ class Gate:
 
 
 class _CheckedResolver(AbstractResolver):
-    """Names as addresses that may be connected to; aiohttp connects to nothing else."""
+    """Resolve names to allowed addresses; aiohttp connects to nothing else."""
 
     def __init__(self, gate: Gate) -> None:
         self.gate = gate
@@ -97,7 +97,7 @@ class _CheckedResolver(AbstractResolver):
 
 @dataclass
 class _Pace:
-    """At most so many requests a second to one host."""
+    """Limit requests per second to each host."""
 
     per_second: float
     next_at: dict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -114,12 +114,12 @@ class _Pace:
 
 @dataclass(frozen=True)
 class Cache:
-    """What was downloaded, by link: a folder that outlives builds, so that nothing is asked for twice."""
+    """Downloads by link, in a folder that outlives builds, so that nothing is requested twice."""
 
     folder: Path
 
     def lookup(self, link: str) -> Path | BadRow | None:
-        """The file of a link, why there is none, or None if it was never asked for."""
+        """Return the file of a link, its recorded fault, or None if never requested."""
         path = self._path(link)
         if path.is_file():
             return path
@@ -127,17 +127,17 @@ class Cache:
         return BadRow(*json.loads(gone.read_text("utf-8"))) if gone.is_file() else None
 
     def keep(self, link: str, content: bytes) -> Path:
-        """Keep what a link gave."""
+        """Keep the content of a link."""
         with replacing(self._path(link)) as temporary:
             temporary.write_bytes(content)
         return self._path(link)
 
     def note_gone(self, link: str, why: BadRow) -> None:
-        """Keep that a link gives nothing, for good."""
+        """Record a permanently dead link."""
         write_text(self._path(link).with_suffix(".gone"), json.dumps([why.reason, why.detail]))
 
     def tidy(self) -> None:
-        """Remove what a kill left half written. Nobody else may be downloading: a corpus's lock sees to that."""
+        """Remove a killed run's partial files. A corpus's lock excludes other downloads."""
         for leftover in self.folder.glob("??/.*.tmp"):
             leftover.unlink()
 
@@ -153,13 +153,13 @@ def download(
     gate: Gate | None = None,
     seen: Callable[[int], None] = lambda count: None,
 ) -> dict[str, Path | BadRow]:
-    """The file of every link, or why there is none; what the cache holds is not asked for.
+    """Return the file of every link, or its fault; request nothing found in the cache.
 
     Args:
-        cache: where files are kept. Failures that may pass are not kept: another build asks again.
+        cache: holds the files. Temporary failures are not kept: another build tries again.
         limits: hosts, bytes, pace and patience.
-        gate: what may be asked for; by default the hosts of `limits`, by https, at public addresses.
-        seen: told how many more links are done.
+        gate: rules for allowed requests; by default the hosts of `limits`, by https, at public addresses.
+        seen: called with the number of further finished links.
     """
     files = {link: file for link in dict.fromkeys(links) if (file := cache.lookup(link))}
     seen(len(files))
@@ -195,7 +195,7 @@ async def _download_all(
 
 
 async def _fetch(session: aiohttp.ClientSession, link: str, limits: Images, gate: Gate, pace: _Pace) -> bytes:
-    """The bytes that a link leads to, through a few redirects and tries."""
+    """Fetch the bytes of a link, through a few redirects and tries."""
     failure = "no answer"
     for trial in range(TRIES):
         try:
@@ -212,7 +212,7 @@ async def _fetch(session: aiohttp.ClientSession, link: str, limits: Images, gate
 
 
 class _Later(Exception):
-    """A host asks for patience."""
+    """A host's request to try later."""
 
     def __init__(self, host: str, status: int, wait_s: float | None) -> None:
         super().__init__(f"status {status}")
@@ -255,5 +255,5 @@ async def _body(response: aiohttp.ClientResponse, host: str, limits: Images) -> 
 
 
 def _wait(header: str | None) -> float | None:
-    """Seconds of a Retry-After, within reason; dates are not read."""
+    """Return the seconds of a Retry-After up to a limit; ignore dates."""
     return min(float(header), LONGEST_WAIT_S) if header and header.isdecimal() else None

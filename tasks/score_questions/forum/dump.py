@@ -1,4 +1,4 @@
-"""Files of a forum's dump, read by DuckDB: NDJSON, plain or zstd, in which no line stops the reading or gets lost."""
+"""Read a forum's dump with DuckDB: NDJSON, plain or zstd; no line stops the reading or gets lost."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import duckdb
 import zstandard
 
 from earmark.schemas.errors import InputError
-from earmark.tasks.build.progress import Work, working
 from earmark.tasks.importers.lines import unreadable
+from earmark.tasks.pipeline.progress import Work, working
 from earmark.tasks.score_questions.forum.lines import (
     UTF8_MARK,
-    Fault,
+    BrokenLine,
     Watcher,
     blocks,
     copy_readable,
@@ -29,27 +29,30 @@ from earmark.tasks.store.sql import exactly, query
 COLUMNS = {
     "submissions": (
         "id", "subreddit", "author", "created_utc", "title", "selftext", "url", "over_18", "removed_by_category",
-        "media_metadata", "gallery_data", "preview",
+        "media_metadata", "gallery_data", "preview", "crosspost_parent_list",
     ),
-    "comments": ("id", "link_id", "parent_id", "author", "body", "score", "ups", "downs"),
+    "comments": (
+        "id", "link_id", "parent_id", "author", "body", "score", "ups", "downs", "stickied", "distinguished",
+        "is_submitter", "author_flair_text", "score_hidden", "created_utc", "retrieved_on", "retrieved_utc",
+    ),
 }  # fmt: skip
-MALFORMED = "malformed"  # why a line is passed by that holds no object with an id
-MOST_FAULTS = 1_000_000  # faults of one file that are named line by line; further ones are counted
+MALFORMED = "malformed"  # reason for skipped lines without an object or id
+MOST_FAULTS = 1_000_000  # faults of a file named line by line; further ones are counted
 PROGRESS_EVERY_S = 0.5
 
 
 @dataclass(frozen=True)
 class Scanned:
-    """What one file of a dump held."""
+    """Results of scanning a file of a dump."""
 
-    name: str  # the file, as rejects name it
-    passed: dict[str, int]  # how many lines were passed by, for each reason
-    faults: tuple[Fault, ...]  # the lines without an object, the first `MOST_FAULTS` of them
-    note: str | None  # a sentence if the file does not reach its end
+    name: str  # the file's name in rejects
+    passed: dict[str, int]  # number of skipped lines for each reason
+    faults: tuple[BrokenLine, ...]  # the lines without an object, the first `MOST_FAULTS` of them
+    note: str | None  # a sentence if the file is cut short
 
 
-class Part:
-    """One file's part of a bar. It never goes back, so that what is read twice counts once."""
+class FilePart:
+    """A file's part of a progress bar. It never goes back, so that lines read twice count once."""
 
     def __init__(self, work: Work, megabytes: int) -> None:
         self._work = work
@@ -57,7 +60,7 @@ class Part:
         self._shown = 0
 
     def reach(self, share: float) -> None:
-        """Note that so much of the file is done, from 0 to 1."""
+        """Record the share of the file done, from 0 to 1."""
         done = int(share * self._megabytes)
         if done > self._shown:
             self._work.advance(done - self._shown)
@@ -74,30 +77,30 @@ def scan(
     work: Work,
     limit: int | None = None,
 ) -> Scanned:
-    """Read one file and judge its lines, at the speed of DuckDB's reader and within its memory limit.
+    """Read a file and judge its lines, at the speed of DuckDB's reader and within its memory limit.
 
-    The reader fills the table `scanned`, one row a line in the file's order, with what `scan_<kind>.sql` keeps of it.
-    The lines that it does not pass by are judged by `judge_<kind>.sql` and go into the table `judged`.
+    The reader fills the table `scanned`, a row per line in the file's order, with the columns of `scan_<kind>.sql`.
+    Lines not skipped are judged by `judge_<kind>.sql` and go into the table `judged`.
 
-    A file that the reader refuses (a line beyond 16 MiB, a wide zstd window, damage, a byte order mark) is first
-    copied without what it stumbles over.
+    A file refused by the reader (a line beyond 16 MiB, a wide zstd window, damage, a byte order mark) is first
+    copied without the cause.
 
-    Lines are counted without blank ones, as the reader passes over these: to count them too, the file would have to be
-    read, and unpacked, a second time, for what the dumps of this forum do not have.
+    Line numbers exclude blank lines, skipped by the reader: to count them, the file would have to be
+    read, and unpacked, a second time, although this forum's dumps have none.
 
     Args:
-        connection: with whatever the queries ask for: variables, other tables.
-        name: what messages and rejects call the file.
+        connection: with the variables and tables of the queries.
+        name: the file's name in messages and rejects.
         place: of the file among those of its kind, from 1.
         kind: `submissions` or `comments`.
-        folder: where such a copy may lie meanwhile.
-        work: told how many megabytes are done.
+        folder: place for a temporary copy.
+        work: progress in megabytes.
 
     Raises:
         InputError: the file is missing, or nothing of it can be read.
     """
     try:
-        part = Part(work, path.stat().st_size >> 20)
+        part = FilePart(work, path.stat().st_size >> 20)
         fit = not next(blocks(path), b"").startswith(UTF8_MARK)
         note = _read_any(connection, path, fit, kind, folder / f"{kind}-{place:04d}.ndjson.zst", part, limit)
         passed = dict(connection.sql(query("score_questions/passed")).fetchall())
@@ -116,9 +119,15 @@ def scan(
 
 
 def _read_any(
-    connection: duckdb.DuckDBPyConnection, path: Path, fit: bool, kind: str, copy: Path, part: Part, limit: int | None
+    connection: duckdb.DuckDBPyConnection,
+    path: Path,
+    fit: bool,
+    kind: str,
+    copy: Path,
+    part: FilePart,
+    limit: int | None,
 ) -> str | None:
-    """Fill the table `scanned` from a file, by a copy where it is not fit for the reader; gives a note on its end."""
+    """Fill the table `scanned` from a file, through a copy if the reader refuses it; return a note on a cut end."""
     try:
         if fit:
             _read(connection, path, kind, part.reach, limit)
@@ -131,7 +140,7 @@ def _read_any(
         copy.unlink()
     lines = int(connection.execute("SELECT count(*) FROM scanned").fetchall()[0][0])
     if lines == limit:
-        return None  # nobody asked for what follows
+        return None  # the rest is beyond the limit
     if not to_its_end:
         return f"its compression is damaged after line {lines:,}: what follows is lost"
     if is_packed(path) and not is_whole(path):
@@ -139,16 +148,16 @@ def _read_any(
     return None
 
 
-def _faults(connection: duckdb.DuckDBPyConnection, path: Path) -> tuple[Fault, ...]:
-    """The lines of the table `scanned` without an object, the first `MOST_FAULTS` of them."""
+def _faults(connection: duckdb.DuckDBPyConnection, path: Path) -> tuple[BrokenLine, ...]:
+    """Find faults of the lines without an object in the table `scanned`, the first `MOST_FAULTS` of them."""
     lines = connection.sql(query("score_questions/malformed")).limit(MOST_FAULTS).fetchall()
     megabytes = path.stat().st_size >> 20
     with working("look at lines without an object (MB)", megabytes) as work:
-        return tuple(find_faults(path, [line for (line,) in lines], Part(work, megabytes).reach))
+        return tuple(find_faults(path, [line for (line,) in lines], FilePart(work, megabytes).reach))
 
 
 def _read(connection: duckdb.DuckDBPyConnection, path: Path, kind: str, seen: Watcher, limit: int | None) -> None:
-    """Fill the table `scanned`; its `rowid` is the line's place among those that are not blank."""
+    """Fill the table `scanned`; its `rowid` is the line's place among the non-blank lines."""
     values = {
         "file": exactly(path),
         "columns": dict.fromkeys(COLUMNS[kind], "VARCHAR"),
@@ -162,14 +171,14 @@ def _read(connection: duckdb.DuckDBPyConnection, path: Path, kind: str, seen: Wa
 
 
 def set_variables(connection: duckdb.DuckDBPyConnection, values: Mapping[str, object]) -> None:
-    """Give values to queries that take no parameters; they read them by `getvariable`."""
+    """Set variables for queries without parameters; they read them by `getvariable`."""
     for name, value in values.items():
         connection.execute(f"SET VARIABLE {name} = ?", [value])
 
 
 @contextmanager
 def _watched(connection: duckdb.DuckDBPyConnection, seen: Watcher) -> Iterator[None]:
-    """Tell how far the one query that runs in the block has come; that it has ended, only if it ends well."""
+    """Report the progress of the block's single query; report its end only on success."""
     ended = threading.Event()
 
     def watch() -> None:

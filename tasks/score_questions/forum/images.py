@@ -1,4 +1,4 @@
-"""The images of threads: found or downloaded, made safe, looked at for staves, near-duplicates left out."""
+"""Find or download the images of threads, re-encode them, detect staves, and drop near-duplicates."""
 
 from __future__ import annotations
 
@@ -12,54 +12,57 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from PIL import Image
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.files import FOLLOW, NotAFile, Root, open_regular
 from earmark.schemas.forum import IMAGES
 from earmark.schemas.places import without_place
 from earmark.schemas.score_questions import ScoreQuestions
-from earmark.tasks.build.progress import working
-from earmark.tasks.build.step import Account, Done, step
 from earmark.tasks.importers.cells import BadRow
 from earmark.tasks.importers.rows import Reject
+from earmark.tasks.pipeline.progress import working
+from earmark.tasks.pipeline.step import Account, Done, step
 from earmark.tasks.score_questions.forum.detection import Sight, open_detector
 from earmark.tasks.score_questions.forum.download import Cache, Gate, download
 from earmark.tasks.score_questions.forum.dump import set_variables
 from earmark.tasks.score_questions.forum.links import image_links, images_in
-from earmark.tasks.score_questions.forum.pictures import Picture, near_duplicates, read_picture
+from earmark.tasks.score_questions.forum.pictures import StoredImage, is_same_picture, near_duplicates, read_picture
 from earmark.tasks.score_questions.forum.threads import THREADS_ENTER
 from earmark.tasks.store.files import replacing
 from earmark.tasks.store.sql import connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.text.anonymity import salt_of
 
-DOWNLOADED = "forum-images"  # folder of the store that keeps what was downloaded
-AT_ONCE = 4  # images that are decoded side by side
+DOWNLOADED = "forum-images"  # the store's folder of downloads
+AT_ONCE = 4  # images decoded side by side
+MOST_IMAGES = 4  # of a submission; further ones of a gallery seldom belong to its question
+NEAR_BITS = 12  # of 256 of a difference hash: other encodings and sizes of an image stay below
 
 Row = dict[str, Any]
 Lost: TypeAlias = tuple[str, Reject]
 
 
 @dataclass(frozen=True)
-class Named:
-    """An image that a thread names."""
+class ThreadImage:
+    """An image named by a thread."""
 
     thread: Row  # the thread's row of `pictured.sql`
     place: int  # place among the thread's images, from 1
-    where: Path | BadRow  # its file, or why there is none
+    where: Path | BadRow  # its file, or its fault
 
 
 @step("images", unit="images", label="")
 def find_scores(
     stage: Stage, config: ScoreQuestions, threads: Path, candidates: Path, gate: Gate | None = None
 ) -> Done[Path]:
-    """Get the threads' images, write them anew, and say which show a score: `images.parquet` (`schemas/forum.py`).
+    """Get the threads' images, re-encode them, and detect scores: `images.parquet` (`schemas/forum.py`).
 
-    A dry run gets none: it takes for granted that every thread has a score.
+    A dry run gets none: it assumes a score in every thread.
 
     Args:
-        candidates: the submissions, which have the images' links.
-        gate: what may be downloaded; by default what the config allows.
+        candidates: the submissions, with the images' links.
+        gate: rules for downloads; by default the config's.
 
     Raises:
         InputError: the folder of images is missing.
@@ -69,7 +72,7 @@ def find_scores(
         return Done(_keep(stage, [_imagined(thread["thread_key"]) for thread in pictured]))
     named = _from_folder(config, pictured) if config.images.folder else _from_web(stage, config, pictured, gate)
     rows, refused = _look_at(stage, config, named)
-    rows, near = _without_near(rows, config.images.near_bits)
+    rows, near = _without_near(rows, NEAR_BITS, image_folder(stage))
     scores = sum(row["is_score"] for row in rows)
     return Done(
         _keep(stage, rows),
@@ -77,7 +80,7 @@ def find_scores(
             entered=len(named),
             kept=len(rows),
             rejects=[*refused, *near],
-            # what a download cannot get now, another build may: it is no fault of what the config names
+            # a failed download may succeed in another build: it is no fault of the config's files
             sources={config.images.folder: len(named)} if config.images.folder else None,
             notes=[
                 f"{scores:,} of {len(rows):,} images are scores by {without_place(config.detector.model)}{_kinds(rows)}"
@@ -88,7 +91,7 @@ def find_scores(
 
 
 def _kinds(rows: Sequence[Row]) -> str:
-    """How many images of each kind count and how many do not, where a model tells several kinds."""
+    """Count the images of each kind, counted as scores or not, if a model has several kinds."""
     if len({row["kind"] for row in rows} - {""}) < 2:
         return ""
     counts = [
@@ -99,7 +102,7 @@ def _kinds(rows: Sequence[Row]) -> str:
 
 
 def image_folder(stage: Stage) -> Path:
-    """Where images lie as `<SHA-256>.<extension>`."""
+    """Return the folder of images named `<SHA-256>.<extension>`."""
     return stage.work / "images"
 
 
@@ -111,7 +114,7 @@ def _keep(stage: Stage, rows: list[Row]) -> Path:
 
 
 def _imagined(thread_key: str) -> Row:
-    """An image of a score that nobody has looked at."""
+    """Return a score's image assumed unseen in a dry run."""
     nothing = {"width": 0, "height": 0, "difference_hash": "", "detector": "", "score_confidence": 0.0, "kind": "",
                "staves": []}  # fmt: skip
     image = {"place": 1, "image_sha256": thread_key * 4, "extension": "png", "is_score": True}
@@ -127,7 +130,7 @@ def _pictured(stage: Stage, config: ScoreQuestions, threads: Path, candidates: P
     return rows
 
 
-def _from_folder(config: ScoreQuestions, threads: Sequence[Row]) -> list[Named]:
+def _from_folder(config: ScoreQuestions, threads: Sequence[Row]) -> list[ThreadImage]:
     assert config.images.folder is not None
     folder = config.path(config.images.folder)
     if not folder.is_dir():
@@ -136,32 +139,32 @@ def _from_folder(config: ScoreQuestions, threads: Sequence[Row]) -> list[Named]:
     missing = BadRow("image_missing", "expected a file named by the submission in the folder of images, found none")
     root = Root(folder, config.images.links)
     outside = BadRow("image_outside_root", f"expected a file in the folder, found a link out of it; {FOLLOW} allows it")
-    named: list[Named] = []
+    named: list[ThreadImage] = []
     for thread in threads:
         places: Sequence[Path | BadRow] = [
             outside if root.leads_out(path) else path for path in files.get(thread["id"], ())
         ] or [missing]
-        named += [Named(thread, place, where) for place, where in enumerate(places[: config.images.most], 1)]
+        named += [ThreadImage(thread, place, where) for place, where in enumerate(places[:MOST_IMAGES], 1)]
     return named
 
 
-def _from_web(stage: Stage, config: ScoreQuestions, threads: Sequence[Row], gate: Gate | None) -> list[Named]:
-    links = [(thread, image_links(thread)[: config.images.most]) for thread in threads]
+def _from_web(stage: Stage, config: ScoreQuestions, threads: Sequence[Row], gate: Gate | None) -> list[ThreadImage]:
+    links = [(thread, image_links(thread)[:MOST_IMAGES]) for thread in threads]
     wanted = [link for _, named in links for link in named]
     with working("download images", len(dict.fromkeys(wanted))) as work:
         cache = Cache(stage.store.root / DOWNLOADED)
         cache.tidy()
         files = download(wanted, cache, config.images, gate, seen=work.advance)
-    return [Named(thread, place, files[link]) for thread, named in links for place, link in enumerate(named, 1)]
+    return [ThreadImage(thread, place, files[link]) for thread, named in links for place, link in enumerate(named, 1)]
 
 
-def _look_at(stage: Stage, config: ScoreQuestions, named: Sequence[Named]) -> tuple[list[Row], list[Lost]]:
-    """Decode, write and look at every image; gives rows of `images` with their hashes, and rejects."""
+def _look_at(stage: Stage, config: ScoreQuestions, named: Sequence[ThreadImage]) -> tuple[list[Row], list[Lost]]:
+    """Decode, write and examine every image; return rows of `images` with their hashes, and rejects."""
     folder = image_folder(stage)
     folder.mkdir(parents=True, exist_ok=True)
     look = open_detector(config.detector, config.base)
 
-    def one(item: Named) -> Row | Lost:
+    def one(item: ThreadImage) -> Row | Lost:
         try:
             picture = read_picture(_content(item.where, config.images.largest_bytes), config.images)
         except BadRow as why:
@@ -195,7 +198,7 @@ def _content(where: Path | BadRow, largest: int) -> bytes:
         raise BadRow("image_missing", f"expected a file that can be read, found: {error.strerror}") from None
 
 
-def _row(item: Named, picture: Picture, sight: Sight, config: ScoreQuestions) -> Row:
+def _row(item: ThreadImage, picture: StoredImage, sight: Sight, config: ScoreQuestions) -> Row:
     names = ("left", "top", "width", "height")
     return {
         "thread_key": item.thread["thread_key"],
@@ -213,13 +216,19 @@ def _row(item: Named, picture: Picture, sight: Sight, config: ScoreQuestions) ->
     }
 
 
-def _without_near(rows: list[Row], bits: int) -> tuple[list[Row], list[Lost]]:
-    """Rows without those whose image is near an earlier one's, and rejects for these."""
-    near = near_duplicates([bytes.fromhex(row["difference_hash"]) for row in rows], bits)
+def _without_near(rows: list[Row], bits: int, folder: Path) -> tuple[list[Row], list[Lost]]:
+    """Drop rows with the picture of an earlier row; return the others, and rejects for the dropped ones."""
+
+    def same(one: int, other: int) -> bool:
+        files = [folder / f"{rows[at]['image_sha256']}.{rows[at]['extension']}" for at in (one, other)]
+        with Image.open(files[0]) as first, Image.open(files[1]) as second:
+            return files[0] == files[1] or is_same_picture(first, second)
+
+    near = near_duplicates([bytes.fromhex(row["difference_hash"]) for row in rows], bits, same)
     refused = []
     for at, first in near.items():
-        same = f"{rows[first]['thread_key']}/{rows[first]['place']}"
-        why = BadRow("near_duplicate", f"expected an image unlike the others, found one near that of {same}")
+        earlier = f"{rows[first]['thread_key']}/{rows[first]['place']}"
+        why = BadRow("near_duplicate", f"expected an image unlike the others, found one near that of {earlier}")
         refused.append(_reject(rows[at]["thread_key"], rows[at]["place"], why, rows[first]["thread_key"]))
     return [row for at, row in enumerate(rows) if at not in near], refused
 
@@ -231,7 +240,7 @@ def _reject(thread_key: str, place: int, why: BadRow, near: str | None = None) -
 
 
 def _account(threads: Sequence[Row], rows: Sequence[Row], named: set[str]) -> Account:
-    """Which threads have a score; the others are rejects."""
+    """Account for threads with a score; the others are rejects."""
     with_score = {row["thread_key"] for row in rows if row["is_score"]}
     with_image = {row["thread_key"] for row in rows}
     rejects = []

@@ -1,4 +1,4 @@
-"""The bytes of a dump's file in plain Python: what the fast reader refuses or cannot name is found out here."""
+"""Read the bytes of a dump's file in plain Python, to explain lines refused or skipped by the fast reader."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from earmark.tasks.importers.rows import Reject
 
 BLOCK = 1 << 22
 LONGEST_LINE = 1 << 24  # bytes; DuckDB's reader refuses a file with a longer one
-WIDEST_WINDOW = 1 << 31  # of zstd: the archives of this forum are packed with it
+WIDEST_WINDOW = 1 << 31  # of zstd: used by this forum's archives
 LONGEST_HEADER = 18  # bytes, of a frame of zstd
 UTF8_MARK = b"\xef\xbb\xbf"
 
-Watcher = Callable[[float], object]  # is told what share of a file has been read
+Watcher = Callable[[float], object]  # called with the share of the file read
 
 
-class Fault(NamedTuple):
-    """A line that holds no object."""
+class BrokenLine(NamedTuple):
+    """A line without an object."""
 
-    line: int  # among the lines that are not blank, from 1
+    line: int  # among the non-blank lines, from 1
     reason: str
     detail: str
 
 
 def is_packed(path: Path) -> bool:
-    """Whether a file is read through zstd."""
+    """Return whether a file is read through zstd."""
     return path.suffix == ".zst"
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a zstd file ends where its last frame does. Of one that was cut, unpackers give what is there, as if all.
+    """Return whether a zstd file ends with its last frame. Unpackers read a cut file up to its cut without an error.
 
-    Reads the headers of frames and blocks alone (RFC 8878, section 3.1), which takes a hundredth of unpacking.
+    Only the headers of frames and blocks are read (RFC 8878, section 3.1), in a hundredth of the time of unpacking.
     """
     with open_regular(path) as file:
         size = file.seek(0, os.SEEK_END)
@@ -48,7 +48,7 @@ def is_whole(path: Path) -> bool:
         while at < size:
             file.seek(at)
             head = file.read(LONGEST_HEADER)
-            if head[1:4] == b"\x2a\x4d\x18" and head[0] >> 4 == 5:  # a frame to be skipped
+            if head[1:4] == b"\x2a\x4d\x18" and head[0] >> 4 == 5:  # a skippable frame
                 at += 8 + int.from_bytes(head[4:8], "little")
                 continue
             try:
@@ -67,19 +67,19 @@ def is_whole(path: Path) -> bool:
 
 
 def blocks(path: Path, seen: Watcher | None = None) -> Iterator[bytes]:
-    """A file's bytes, unpacked.
+    """Yield a file's bytes, unpacked.
 
     Raises:
-        OSError: it cannot be read.
-        zstandard.ZstdError: its compression is damaged. Of one that ends in the middle, what is there comes as if it
-            were all; `is_whole` tells.
+        OSError: the file cannot be read.
+        zstandard.ZstdError: its compression is damaged. A file cut in the middle raises nothing;
+            `is_whole` detects it.
     """
     with BufferedReader(open_regular(path)) as file:
         size = os.fstat(file.fileno()).st_size or 1
         read: Callable[[int], bytes] = file.read
         if is_packed(path):
             unpacker = zstandard.ZstdDecompressor(max_window_size=WIDEST_WINDOW)
-            read = unpacker.stream_reader(file, read_across_frames=True).read1  # gives what stands before damage
+            read = unpacker.stream_reader(file, read_across_frames=True).read1  # yields data before damage
         while block := read(BLOCK):
             yield block
             if seen is not None:
@@ -87,9 +87,9 @@ def blocks(path: Path, seen: Watcher | None = None) -> Iterator[bytes]:
 
 
 def whole_lines(path: Path, seen: Watcher | None = None) -> Iterator[bytes]:
-    """A file's lines, many at once, without a byte order mark and without the last one's end.
+    """Yield a file's lines, many at once, without a byte order mark and without the last line's end.
 
-    Only the first of those at once can be too long; enough of it is kept to see that it is.
+    Only the first line of a group can be too long; enough of it is kept to detect it.
     """
     tail = b""
     for number, block in enumerate(blocks(path, seen)):
@@ -104,10 +104,10 @@ def whole_lines(path: Path, seen: Watcher | None = None) -> Iterator[bytes]:
         yield tail
 
 
-def find_faults(path: Path, wanted: list[int], seen: Watcher | None = None) -> Iterator[Fault]:
-    """Say what is wrong with lines that the fast reader found to hold no object.
+def find_faults(path: Path, wanted: list[int], seen: Watcher | None = None) -> Iterator[BrokenLine]:
+    """Explain lines found without an object by the fast reader.
 
-    The text of such a line is not repeated: it may hold names. Lines are counted from 1, without blank ones.
+    The line's text is not repeated: it may hold names. Lines are counted from 1, without blank ones.
     """
     left = iter(wanted)
     following = next(left, None)
@@ -118,17 +118,17 @@ def find_faults(path: Path, wanted: list[int], seen: Watcher | None = None) -> I
                 continue
             number += 1
             if number == following:
-                yield Fault(number, *fault_of(raw))
+                yield BrokenLine(number, *fault_of(raw))
                 following = next(left, None)
                 if following is None:
                     return
 
 
 def first_objects(path: Path, name: str, kind: str) -> Iterator[dict[str, Any] | Reject]:
-    """The first lines of a file, as objects; what is none of its kind (`submissions`, `comments`) is a reject.
+    """Yield the first lines of a file as objects; reject those of another kind (`submissions`, `comments`).
 
     Raises:
-        InputError: it cannot be read.
+        InputError: the file cannot be read.
     """
     wanted = "title" if kind == "submissions" else "body"
     try:
@@ -150,7 +150,7 @@ def first_objects(path: Path, name: str, kind: str) -> Iterator[dict[str, Any] |
 
 
 def fault_of(raw: bytes) -> tuple[str, str]:
-    """The reason and detail for a line that holds no object with an id."""
+    """Return the reason and detail for a line without an object or an id."""
     if len(raw) > LONGEST_LINE:
         return "line_too_long", f"expected at most {LONGEST_LINE:,} bytes, found more"
     try:
@@ -169,15 +169,15 @@ def fault_of(raw: bytes) -> tuple[str, str]:
 
 
 def copy_readable(path: Path, copy: Path, seen: Watcher | None = None) -> bool:
-    """Copy a file without what the fast reader stumbles over; each line keeps its place.
+    """Copy a file without parts refused by the fast reader; each line keeps its place.
 
-    Lines that are too long become one that is no JSON. A byte order mark goes. What lies behind damage is lost.
+    Overlong lines become a line of invalid JSON. A byte order mark is dropped. Data behind damage is lost.
 
     Returns:
-        Whether it was read to its end: its compression is not damaged.
+        Whether the file was read to its end: its compression is not damaged.
 
     Raises:
-        OSError: it cannot be read, or the copy not be written.
+        OSError: the file cannot be read, or the copy not be written.
     """
     packer = zstandard.ZstdCompressor(level=1)
     with copy.open("wb") as raw, packer.stream_writer(raw) as out:

@@ -1,4 +1,4 @@
-"""Where a submission's images are: addresses in its fields and text, or files in a folder."""
+"""Find a submission's images: addresses in its fields and text, or files in a folder."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _NUMBER = re.compile(r"(\d+)")
 
 
 def image_links(submission: Mapping[str, Any]) -> list[str]:
-    """The addresses of a submission's images, first to last, none twice; no network is asked.
+    """Return the addresses of a submission's images, first to last, without repeats; send no requests.
 
-    Of pages they are those that a rule gives (`image_of`), else what the forum kept of them in `preview`.
+    Pages are resolved by the rules of `image_of`, else by the forum's `preview`.
 
     Args:
-        submission: `url`, `text`, `media_metadata`, `gallery_data`, `preview` as the dump has them, the last three as
-            JSON text; and `image_from`, which of them counts. Whatever is not as it should be is passed over.
+        submission: `url`, `text`, `media_metadata`, `gallery_data`, `preview` from the dump, the last three as
+            JSON text; and `image_from`, the source to use. Malformed values are ignored.
     """
     previews = _at(_parsed(submission["preview"]), "images")
     shown = [_at(_at(image, "source"), "url") for image in previews] if isinstance(previews, list) else []
@@ -51,17 +51,17 @@ def image_links(submission: Mapping[str, Any]) -> list[str]:
 
 
 def _written(links: Sequence[Any]) -> list[str]:
-    """Those that can be addresses, as they were before the dump's HTML."""
+    """Return the possible addresses, with the dump's HTML undone."""
     return [html.unescape(link) for link in links if isinstance(link, str) and len(link) <= LONGEST_ADDRESS]
 
 
 def image_of(address: str) -> str | None:
-    """The address of the file that shows what a link shows, or None where no rule gives it.
+    """Return the image file behind a link, or None without a matching rule.
 
-    Rules: a page of one image at Imgur is the file of its name at `i.imgur.com`, which serves it under any ending (what
-    is called `.gifv` is a page, too); `reddit.com/media` names the file in its query; what `preview.redd.it` shows was
-    uploaded to `i.redd.it` under the last part of its name. An album names no file. Old links by http are of hosts that
-    speak https by now.
+    Rules: a page of one image at Imgur is the file of its name at `i.imgur.com`, served under any ending
+    (`.gifv` is a page, too); `reddit.com/media` names the file in its query; a file of `preview.redd.it` was
+    uploaded to `i.redd.it` under the last part of its name. An album names no file. Hosts of old http links
+    serve https by now.
     """
     try:
         parts = urlsplit(address)
@@ -84,13 +84,13 @@ def image_of(address: str) -> str | None:
 
 
 def _imgur_ending(written: str | None) -> str:
-    """A file's ending at Imgur: a film is served as the moving image that it was made of."""
+    """Return a file's ending at Imgur: a film is served as its original moving image."""
     written = (written or ".jpg").lower()
     return ".gif" if written in (".gifv", ".mp4", ".webm") else written
 
 
 def _gallery(metadata: Any, order: Any) -> list[Any]:
-    """Images of a gallery in the order that it shows them, or as its parts lie."""
+    """Return the images of a gallery in its displayed order, or in stored order."""
     if not isinstance(metadata, dict):
         return []
     items = _at(order, "items")
@@ -104,7 +104,7 @@ def _gallery(metadata: Any, order: Any) -> list[Any]:
 
 
 def _uploaded(name: str, media: Any) -> Any:
-    """An image of a gallery: where its largest form lies, or else the file that was uploaded under its id."""
+    """Return the address of a gallery image's largest form, or else of the file uploaded under its id."""
     largest = _at(media, "s")
     ending = _ENDINGS.get(str(_at(media, "m"))) if _NAME.fullmatch(name) else None
     return _at(largest, "u") or _at(largest, "gif") or (f"https://i.redd.it/{name}.{ending}" if ending else None)
@@ -122,7 +122,8 @@ def _parsed(text: str | None) -> Any:
 
 
 def images_in(folder: Path, submissions: Collection[str]) -> dict[str, list[Path]]:
-    """Image files of submissions in a folder: `<id>.<suffix>`, `<id>_2.<suffix>`, `<id>-2.<suffix>` or `<id>/…`."""
+    """Return image files of submissions in a folder: `<id>.<suffix>`, `<id>_2.<suffix>`, `<id>-2.<suffix>` or
+    `<id>/…`."""
     by_submission: dict[str, list[Path]] = defaultdict(list)
     ids_here = set(submissions)
     for path in folder.iterdir():
@@ -135,6 +136,12 @@ def images_in(folder: Path, submissions: Collection[str]) -> dict[str, list[Path
     return {name: sorted(files, key=_by_number) for name, files in by_submission.items()}
 
 
+def ids_in(folder: Path) -> set[str]:
+    """Return the possible submission ids in a folder's file names, by the rules of `images_in`."""
+    names = {path.name if path.is_dir() else path.stem for path in folder.iterdir()}
+    return names | {name.rpartition(mark)[0] for name in names for mark in "_-"} - {""}
+
+
 def _by_number(path: Path) -> list[tuple[int, str]]:
-    """Sorts `a_10` after `a_2`."""
+    """Return a key sorting `a_10` after `a_2`."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in _NUMBER.split(path.stem)]

@@ -1,4 +1,4 @@
-"""An image from outside, made safe: decoded within limits, scaled, written anew without anything but its pixels."""
+"""Sanitise images from outside: decode within limits, scale, and re-encode the pixels alone."""
 
 from __future__ import annotations
 
@@ -7,32 +7,36 @@ import io
 import struct
 import warnings
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, ImageOps
+from PIL import Image, ImageFilter, ImageOps
 
 from earmark.schemas.score_questions import Images
 from earmark.tasks.importers.cells import BadRow
 
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF")
-# What Pillow's decoders raise for files that someone, or chance, has spoilt.
+# Errors raised by Pillow's decoders for damaged or malicious files.
 FAULTS = (
     OSError, ValueError, SyntaxError, EOFError, TypeError, AttributeError, LookupError, ArithmeticError, RuntimeError,
     AssertionError, MemoryError, struct.error, zlib.error,
 )  # fmt: skip
 JPEG_QUALITY = 92
+SMALLEST_SIDE = 64  # pixels; a staff is not readable below
+LONGEST_SIDE = 2048  # pixels; vision models scale larger images down to about this
 HASH_SIDE = 16
+INK_SIDE = 512  # longest side for comparing ink
+DIFFERENT, DIFFERENT_SHARE = 0.3, 0.0005  # of the range from paper to ink; share of pixels allowed to differ more
 HASH_MARGIN = 2.0  # gray levels; smaller differences between neighbours are noise
 
-warnings.filterwarnings("ignore", module=r"PIL\.")  # odd metadata, which is dropped
+warnings.filterwarnings("ignore", module=r"PIL\.")  # odd metadata, dropped anyway
 
 
 @dataclass(frozen=True)
-class Picture:
-    """An image as the dataset holds it."""
+class StoredImage:
+    """An image as stored in the dataset."""
 
     content: bytes
     extension: str  # `png` or `jpg`
@@ -41,15 +45,15 @@ class Picture:
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of the bytes."""
+        """Return the SHA-256 of the bytes."""
         return hashlib.sha256(self.content).hexdigest()
 
 
-def read_picture(content: bytes, limits: Images) -> Picture:
-    """Decode an image and write it anew: first frame, upright, on white, no metadata.
+def read_picture(content: bytes, limits: Images) -> StoredImage:
+    """Decode an image and re-encode it: first frame, upright, on white, no metadata.
 
     Raises:
-        BadRow: it is no image, or beyond the limits.
+        BadRow: not an image, or beyond the limits.
     """
     if len(content) > limits.largest_bytes:
         raise BadRow("image_too_large", f"expected at most {limits.largest_bytes:,} bytes, found {len(content):,}")
@@ -62,28 +66,28 @@ def read_picture(content: bytes, limits: Images) -> Picture:
         raise BadRow("image_too_large", f"expected at most {limits.most_pixels:,} pixels, found more") from None
     except FAULTS:
         raise BadRow("bad_image", f"expected an image ({', '.join(FORMATS)}), found none that can be decoded") from None
-    image.thumbnail((limits.longest_side, limits.longest_side), Image.Resampling.LANCZOS)
+    image.thumbnail((LONGEST_SIDE, LONGEST_SIDE), Image.Resampling.LANCZOS)
     out = io.BytesIO()
     if packed:
         image.save(out, "JPEG", quality=JPEG_QUALITY)
     else:
         image.save(out, "PNG", compress_level=6)
-    return Picture(out.getvalue(), "jpg" if packed else "png", image, difference_hash(image))
+    return StoredImage(out.getvalue(), "jpg" if packed else "png", image, difference_hash(image))
 
 
 def _check_size(opened: Image.Image, limits: Images) -> None:
     width, height = opened.size
     if width * height > limits.most_pixels:
         raise BadRow("image_too_large", f"expected at most {limits.most_pixels:,} pixels, found {width} x {height}")
-    if min(width, height) < limits.smallest_side:
-        raise BadRow("image_too_small", f"expected sides of {limits.smallest_side} pixels, found {width} x {height}")
+    if min(width, height) < SMALLEST_SIDE:
+        raise BadRow("image_too_small", f"expected sides of {SMALLEST_SIDE} pixels, found {width} x {height}")
 
 
 def _flat(image: Image.Image) -> Image.Image:
-    """The first frame in gray or colour; what is transparent shows white."""
-    if image.mode in ("1", "L"):
+    """Return the first frame in gray or colour; transparent parts become white."""
+    if image.mode in ("1", "L") and not image.has_transparency_data:
         return image.convert("L")
-    if image.mode.startswith(("I", "F")):  # Pillow cuts off what is above 255
+    if image.mode.startswith(("I", "F")):  # Pillow cuts off values above 255
         return Image.fromarray(_in_bytes(np.asarray(image)))
     if image.has_transparency_data:
         coloured = image.convert("RGBA")
@@ -96,39 +100,77 @@ def _flat(image: Image.Image) -> Image.Image:
 
 
 def _in_bytes(levels: npt.NDArray[np.generic]) -> npt.NDArray[np.uint8]:
-    """Gray levels of more than 8 bits on the scale that they are most likely on: to 1, 255, 65,535 or their highest."""
+    """Scale gray levels of more than 8 bits from their most likely range: to 1, 255, 65,535 or their highest."""
     values = np.nan_to_num(levels.astype(np.float64), posinf=0.0, neginf=0.0).clip(0.0)
     highest = float(values.max(initial=0.0))
     scales = [1.0] if levels.dtype.kind == "f" else []
-    scales += [65_535.0] if levels.dtype.itemsize == 2 else [255.0, 65_535.0]
+    scales += [255.0, 65_535.0]
     white = next((scale for scale in scales if highest <= scale), highest)
     return np.asarray(np.rint(values * (255.0 / white)), np.uint8)
 
 
 def difference_hash(image: Image.Image) -> bytes:
-    """Whether each of 16 x 16 patches is darker than the one to its left: the same for copies in another size.
+    """Hash an image by comparing each of 16 x 16 patches with the patch to its left; copies in another size hash alike.
 
-    A row of bits a row of patches; the method is N. Krawetz's dHash, with a margin so that blank paper has no bits.
+    A row of bits is a row of patches; the method is N. Krawetz's dHash, with a margin so that blank paper has no bits.
     """
     small = image.convert("L").resize((HASH_SIDE + 1, HASH_SIDE), Image.Resampling.BOX)
     levels = np.asarray(small, np.float64)
     return np.packbits(levels[:, :-1] > levels[:, 1:] + HASH_MARGIN).tobytes()
 
 
-def near_duplicates(hashes: Sequence[bytes], bits: int) -> dict[int, int]:
-    """For each image that is near an earlier one that stays: the first such.
+def is_same_picture(one: Image.Image, other: Image.Image) -> bool:
+    """Return whether two images show the same ink, at any size, with other margins or compression.
+
+    Both are cut to their ink and compared at `INK_SIDE` pixels: a moved notehead differs by most of its
+    darkness, a scaled or compressed edge by little.
+    """
+    first, second = _ink(one), _ink(other)
+    if abs(np.log(first.width / first.height * second.height / second.width)) > 0.05:
+        return False
+    size = (INK_SIDE, max(16, round(INK_SIDE * first.height / first.width)))
+    if first.height > first.width:
+        size = (max(16, round(INK_SIDE * first.width / first.height)), INK_SIDE)
+    levels = [
+        np.asarray(image.resize(size, Image.Resampling.BOX).filter(ImageFilter.BoxBlur(1.5)), np.float64)
+        for image in (first, second)
+    ]
+    spans = [max(1.0, float(np.ptp(level))) for level in levels]
+    difference = np.abs(levels[0] / spans[0] - levels[1] / spans[1])
+    return bool(np.quantile(difference, 1 - DIFFERENT_SHARE) < DIFFERENT)
+
+
+def _ink(image: Image.Image) -> Image.Image:
+    """Return an image in gray, cut to the region of ink."""
+    gray = image.convert("L")
+    levels = np.asarray(gray)
+    paper = float(np.median(levels))
+    ink = np.abs(levels - paper) > 64
+    if not ink.any():
+        return gray
+    rows, columns = np.flatnonzero(ink.any(axis=1)), np.flatnonzero(ink.any(axis=0))
+    return gray.crop((columns[0], rows[0], columns[-1] + 1, rows[-1] + 1))
+
+
+def near_duplicates(
+    hashes: Sequence[bytes], bits: int, same: Callable[[int, int], bool] = lambda one, other: True
+) -> dict[int, int]:
+    """Map each image near an earlier kept image to the first such image.
 
     Args:
-        hashes: in order; an image is a duplicate only of one before it that is none itself.
-        bits: how many bits may differ.
+        hashes: in order; an image is a duplicate only of an earlier image that is none itself.
+        bits: the most differing bits.
+        same: confirms that two images with near hashes, by their places, show the same picture: pages
+            with little ink have near hashes though the notes differ.
     """
     packed = np.frombuffer(b"".join(hashes), np.uint64).reshape(len(hashes), HASH_SIDE**2 // 64)
     stay, places = np.empty_like(packed), list[int]()
     first_of: dict[int, int] = {}
     for at, one in enumerate(packed):
-        near = np.bitwise_count(stay[: len(places)] ^ one).sum(axis=1) <= bits
-        if near.any():
-            first_of[at] = places[int(near.argmax())]
+        near = np.flatnonzero(np.bitwise_count(stay[: len(places)] ^ one).sum(axis=1) <= bits)
+        first = next((places[place] for place in near if same(places[place], at)), None)
+        if first is not None:
+            first_of[at] = first
         else:
             stay[len(places)] = one
             places.append(at)

@@ -1,4 +1,4 @@
-"""Takes the names out of threads: what the dump says of people ends here, and nothing behind this step has seen it."""
+"""Remove names from threads: later steps see nothing of the dump's people."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 
 from earmark.schemas.forum import COMMENTS, THREADS
 from earmark.schemas.score_questions import ScoreQuestions
-from earmark.tasks.build.progress import working
-from earmark.tasks.build.step import Done, step
+from earmark.tasks.pipeline.progress import working
+from earmark.tasks.pipeline.step import Done, step
 from earmark.tasks.score_questions.forum.dump import set_variables
 from earmark.tasks.score_questions.forum.threads import RAW, Answers
 from earmark.tasks.store.files import replacing
@@ -20,7 +20,7 @@ from earmark.tasks.store.sql import connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.text.anonymity import NOBODY, hint, salt_of, scrub
 
-AT_ONCE = 1000  # texts that are in memory while they are scrubbed
+AT_ONCE = 1000  # texts in memory during scrubbing
 SCRUBBED = pa.schema([("submission", pa.string()), ("part", pa.string()), ("text", pa.string())])
 
 
@@ -33,9 +33,9 @@ class Texts(NamedTuple):
 
 @step("scrub", label="")
 def scrub_threads(stage: Stage, config: ScoreQuestions, candidates: Path, answers: Answers) -> Done[Texts]:
-    """Take names, links and addresses out of all texts; ids become salted hashes.
+    """Remove names, links and addresses from all texts; replace ids by salted hashes.
 
-    SQL picks the texts that scrubbing may alter (`suspects.sql`); all others go from file to file as they are.
+    SQL picks the texts possibly altered by scrubbing (`suspects.sql`); all others are copied unchanged.
     """
     salt = salt_of(config.source.salt_env, stage.store.root)
     texts = Texts(stage.work / "threads.parquet", stage.work / "comments.parquet")
@@ -52,9 +52,9 @@ def scrub_threads(stage: Stage, config: ScoreQuestions, candidates: Path, answer
 
 
 def forget_names(stage: Stage, but: Path | None = None) -> None:
-    """Remove all but one file that still has the dump's names and ids, when the steps that need it have ended.
+    """Remove files with the dump's names and ids, except the given one, after the last step reading them.
 
-    What a killed build left goes too.
+    Files left by a killed build are removed too.
     """
     for path in (stage.work / RAW).glob("*"):
         if but is None or path.name != but.name:
@@ -62,7 +62,7 @@ def forget_names(stage: Stage, but: Path | None = None) -> None:
 
 
 def _scrub_suspects(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Scrub what SQL picked, and write it with its submission and part."""
+    """Scrub the texts picked by SQL, and write them with submission and part."""
     suspects = connection.sql(query("score_questions/suspects")).to_arrow_reader(AT_ONCE)
     with working("scrub texts") as work, replacing(path) as new, pq.ParquetWriter(new, SCRUBBED) as writer:
         for batch in work.watching(suspects):

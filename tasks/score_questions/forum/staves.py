@@ -1,8 +1,8 @@
-"""Whether an image shows a score: five equal lines with notes on them, found by projections and run lengths.
+"""Detect scores in images: five equal lines with notes on them, found by projections and run lengths.
 
-A classical method and no model: staff space from run lengths (Cardoso and Rebelo 2010, "Robust staffline thickness and
-distance estimation"), lines from projections of narrow strips, so that skew, bends and uneven light do little harm. The
-same pixels give the same answer.
+A classical method without a model: staff space from run lengths (Cardoso and Rebelo 2010, "Robust staffline thickness
+and distance estimation"), lines from projections of narrow strips, so that skew, bends and uneven light do little
+harm. The same pixels give the same answer.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import numpy.typing as npt
 from PIL import Image
 from scipy import ndimage
 
-LONGEST_SIDE = 1400  # pixels; larger images are looked at in this size
-STEEPEST = 0.14  # slope of a page that lies askew: about 8 degrees
+LONGEST_SIDE = 1400  # pixels; larger images are reduced to this size
+STEEPEST = 0.14  # largest slope of a skewed page: about 8 degrees
 STRIPS = 32
-LEAST_SPACE, MOST_SPACE = 3.5, 40.0  # pixels between two staff lines, in the size that is looked at
-STRIP_SURE = 0.30  # of how five lines stand out in a strip
+LEAST_SPACE, MOST_SPACE = 3.5, 40.0  # pixels between two staff lines, in the reduced size
+STRIP_SURE = 0.30  # prominence of five lines in a strip
 LEAST_WIDTH = 10.0  # of a staff, in staff spaces
-SURE = (0.30, 0.60)  # how five lines stand out on average: from here to there confidence goes from 0 to 1
-NOTES = (0.004, 0.020)  # share of a staff's columns in which something crosses some of its lines but not all, likewise
+SURE = (0.30, 0.60)  # mean prominence of five lines: confidence rises from 0 to 1 between these
+NOTES = (0.004, 0.020)  # share of a staff's columns with ink crossing some of its lines but not all, likewise
 
 Bits = npt.NDArray[np.bool_]
 Reals = npt.NDArray[np.float64]
@@ -29,17 +29,17 @@ Reals = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Staff:
-    """Five lines."""
+    """A staff of five lines."""
 
     left: int  # left, top, width, height: the box around them, in pixels
     top: int
     width: int
     height: int
-    confidence: float  # from 0 to 1; how well the lines stand out and how much lies on them
+    confidence: float  # from 0 to 1: prominence of the lines and amount of ink on them
 
 
 def find_staves(image: Image.Image) -> list[Staff]:
-    """The staves of an image of any mode and size, from top to bottom."""
+    """Find the staves of an image of any mode and size, from top to bottom."""
     scale = min(1.0, LONGEST_SIDE / max(image.size))
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
     gray = image.convert("L")
@@ -54,12 +54,12 @@ def find_staves(image: Image.Image) -> list[Staff]:
 
 
 def confidence(staves: list[Staff]) -> float:
-    """How sure one can be that an image with these staves is a score: 0 to 1."""
+    """Return the confidence that an image with these staves is a score: 0 to 1."""
     return max((staff.confidence for staff in staves), default=0.0)
 
 
 def _ink(pixels: Reals) -> Bits:
-    """What is darker than its surroundings; of a dark page, what is lighter."""
+    """Return the pixels darker than their surroundings; on a dark page, the lighter ones."""
     if np.median(pixels) < 100:
         pixels = 255 - pixels
     window = max(15, min(61, min(pixels.shape) // 8))
@@ -69,7 +69,7 @@ def _ink(pixels: Reals) -> Bits:
 
 
 def _slope(ink: Bits) -> float:
-    """The slope at which horizontal projections are sharpest, in pixels down a pixel to the right."""
+    """Return the slope of the sharpest horizontal projections, in pixels down per pixel to the right."""
     thin = ink & ~np.roll(ink, 3, axis=0)
     best, sharpest = 0.0, -1.0
     for step in (0.01, 0.002):
@@ -83,14 +83,14 @@ def _slope(ink: Bits) -> float:
 
 
 def _profile(ink: Bits, slope: float) -> Reals:
-    """Ink in each row of a page that is sheared by a slope."""
+    """Count ink in each row of a page sheared by a slope."""
     rows, columns = np.nonzero(ink)
     moved = np.rint(rows - slope * (columns - ink.shape[1] / 2)).astype(np.int64) + ink.shape[0]
     return np.bincount(moved, minlength=3 * ink.shape[0]).astype(np.float64)
 
 
 def _sheared(ink: Bits, slope: float) -> Bits:
-    """The page with its columns moved up or down, so that its lines are level. What leaves the page is lost."""
+    """Shift the page's columns up or down to level its lines. Ink moved off the page is lost."""
     if not slope:
         return ink
     height, width = ink.shape
@@ -101,7 +101,7 @@ def _sheared(ink: Bits, slope: float) -> Bits:
 
 
 def _runs(ink: Bits) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Vertical runs of ink, column after column: where each starts (column times a stride plus row), its length."""
+    """Return vertical runs of ink, column after column: start (column times a stride plus row), length, column."""
     stride = ink.shape[0] + 1
     flat = np.zeros((ink.shape[1], stride), np.int8)
     flat[:, :-1] = ink.T
@@ -111,7 +111,7 @@ def _runs(ink: Bits) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.
 
 
 def _spaces(ink: Bits) -> list[float]:
-    """Distances between equal lines that occur most, in pixels: thin runs of ink that follow each other."""
+    """Return the most frequent distances between equal lines, in pixels: thin runs of ink following each other."""
     starts, lengths, columns = _runs(ink)
     if len(starts) < 2:
         return []
@@ -141,7 +141,7 @@ class _Chain:
 
 
 def _staves(ink: Bits, space: float) -> list[_Chain]:
-    """Chains of five lines of one distance across the strips of a page."""
+    """Find chains of five equidistant lines across the strips of a page."""
     height, width = ink.shape
     if height < 5 * space or width < LEAST_WIDTH * space:
         return []
@@ -165,7 +165,7 @@ def _staves(ink: Bits, space: float) -> list[_Chain]:
 
 
 def _thin(ink: Bits, space: float) -> Bits:
-    """Ink in vertical runs no longer than a staff line may be thick."""
+    """Keep ink in vertical runs no longer than a staff line's thickness."""
     starts, lengths, _ = _runs(ink)
     keep = lengths <= max(2.0, 0.35 * space)
     stride = ink.shape[0] + 1
@@ -176,7 +176,7 @@ def _thin(ink: Bits, space: float) -> Bits:
 
 
 def _standing_out(thin: Bits, edges: npt.NDArray[np.int64], space: float) -> Reals:
-    """For each strip and row: how well five lines begin there, and no sixth is above or below."""
+    """Rate for each strip and row the prominence of five lines beginning there, without a sixth above or below."""
     sums = np.concatenate([np.zeros((thin.shape[0], 1)), np.cumsum(thin, axis=1)], axis=1)
     profiles = ((sums[:, edges[1:]] - sums[:, edges[:-1]]) / np.diff(edges)).T
     reach = max(1, round(0.12 * space))
@@ -186,14 +186,14 @@ def _standing_out(thin: Bits, edges: npt.NDArray[np.int64], space: float) -> Rea
     rows = np.arange(thin.shape[0]) + pad
     at = [padded[:, rows + round(line * space)] for line in range(-1, 6)]
     five = np.sort(np.stack(at[1:6]), axis=0)
-    weakest = 0.7 * five[0] + 0.3 * five[1]  # a note or beam may hide one line in one strip
+    weakest = 0.7 * five[0] + 0.3 * five[1]  # a note or beam may hide a line in a strip
     between = np.pad(profiles, ((0, 0), (pad, pad)))
     gaps = np.mean([between[:, rows + round((line + 0.5) * space)] for line in range(4)], axis=0)
     return np.asarray(weakest - np.maximum(at[0], at[6]) - gaps)
 
 
 def _peaks(values: Reals, space: float) -> list[tuple[int, float]]:
-    """Rows where five lines stand out most, no two of them within three staff spaces."""
+    """Return rows of locally most prominent five lines, no two within three staff spaces."""
     peaks: list[tuple[int, float]] = []
     for row in np.argsort(-values, kind="stable"):
         if values[row] < STRIP_SURE:
@@ -204,7 +204,7 @@ def _peaks(values: Reals, space: float) -> list[tuple[int, float]]:
 
 
 def _link(chains: list[list[tuple[int, int, float]]], strip: int, row: int, sure: float, space: float) -> None:
-    """Add a strip's finding to the chain that ends nearest to it, or start one."""
+    """Add a strip's finding to the chain ending nearest to it, or start a new chain."""
     near = [
         (abs(chain[-1][1] - row), chain)
         for chain in chains
@@ -217,9 +217,9 @@ def _link(chains: list[list[tuple[int, int, float]]], strip: int, row: int, sure
 
 
 def _notes(ink: Bits, edges: npt.NDArray[np.int64], chain: list[tuple[int, int, float]], space: float) -> float:
-    """Share of a staff's columns in which ink crosses some of its lines but not the three in the middle at once.
+    """Return the share of a staff's columns with ink crossing some lines but not the three in the middle at once.
 
-    Heads, stems and accidentals do; what stands in a table's cells crosses none, its rules and bar lines cross all.
+    Heads, stems and accidentals do; text in a table's cells crosses none, its rules and bar lines cross all.
     """
     height = ink.shape[0]
     reach = max(2, round(0.3 * space))
@@ -239,7 +239,7 @@ def _notes(ink: Bits, edges: npt.NDArray[np.int64], chain: list[tuple[int, int, 
 
 
 def _boxes(chains: list[_Chain], slope: float, scale: float, size: tuple[int, int]) -> list[Staff]:
-    """Boxes in the image's own pixels; of overlapping staves the surer one."""
+    """Return boxes in the image's own pixels; of overlapping staves keep the surer one."""
     kept: list[Staff] = []
     for chain in sorted(chains, key=lambda chain: -chain.sure * len(chain.strips)):
         left, right = int(chain.edges[chain.strips[0]]), int(chain.edges[chain.strips[-1] + 1])

@@ -1,9 +1,10 @@
-"""From a forum's dump to threads that are fit for a question, with their first-level comments."""
+"""Filter a forum's dump to threads fit for a question, with their first-level comments."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,20 +13,22 @@ import pyarrow as pa
 
 from earmark.schemas.places import without_place
 from earmark.schemas.score_questions import ScoreQuestions
-from earmark.tasks.build.progress import working
-from earmark.tasks.build.rejects import rejects_table
-from earmark.tasks.build.step import Account, Done, step
 from earmark.tasks.importers.rows import Reject
+from earmark.tasks.pipeline.progress import working
+from earmark.tasks.pipeline.rejects import rejects_table
+from earmark.tasks.pipeline.step import Account, Done, step
 from earmark.tasks.score_questions.forum.dump import MALFORMED, Scanned, scan, set_variables
+from earmark.tasks.score_questions.forum.links import ids_in
 from earmark.tasks.store.files import replacing
 from earmark.tasks.store.sql import connect, literal, query, view_parquet
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.text.anonymity import salt_of
+from earmark.tasks.text.languages import language_of
 
-THREADS_ENTER, COMMENTS_ENTER = "questions", "sources"  # the published tables that they would have become rows of
+THREADS_ENTER, COMMENTS_ENTER = "questions", "sources"  # the published tables of their would-be rows
 MOST_BITS = 1 << 29  # DuckDB's bitstring_agg takes at most 10^9
 LETTERS_A_WORD = 100  # words of longer texts are not counted
-RAW = "forum"  # folder below `work` for what still has the dump's names and ids; nothing else reads it
+RAW = "forum"  # folder below `work` for data with the dump's names and ids; nothing else reads it
 
 _ID = "expected an id of letters and digits, found something else"
 SUBMISSION_DETAILS = {
@@ -35,33 +38,35 @@ SUBMISSION_DETAILS = {
     "adult": "expected a submission for everyone, found over_18",
     "missing_title": "expected a title, found none",
     "too_many_words": "expected at most {longest_words} words or {longest_letters:,} letters in all, found more",
-    "no_image": "expected an image by link, gallery, page, preview or in the text, found none",
+    "other_language": "expected one of filter.languages, found another language",
+    "no_image": "expected an image by link, gallery, page, preview, in the text or in images.folder, found none",
     "duplicate": "expected each id once, found it on an earlier line too",
 }
 COMMENT_DETAILS = {
-    "missing_parent": "expected link_id and parent_id, found one missing",
+    "missing_parent": "expected link_id, found none",
     "bad_id": _ID,
     "missing_body": "expected a body, found none",
     "deleted": "expected a comment that is still there, found [deleted]",
     "removed": "expected a comment that is still there, found [removed]",
-    "automatic": "expected a person's comment, found AutoModerator's",
+    "automatic": "expected a person's answer, found a bot's or a moderator's notice",
+    "not_an_answer": "expected another person's words, found the asker's, or a link or picture alone",
     "bad_score": "expected a whole number in score, or in ups and downs, found neither",
     "duplicate": "expected each id once, found it on an earlier line too",
 }
 
 
 class Answers(NamedTuple):
-    """What is kept of the comments, with the dump's names and ids."""
+    """The kept comments, with the dump's names and ids."""
 
-    comments: Path  # first-level comments of threads that have enough of them
-    writers: Path  # who else wrote in the candidates' threads
+    comments: Path  # first-level comments of threads with enough of them
+    writers: Path  # other writers in the candidates' threads
 
 
 @step("submissions", unit="submissions", label="")
 def read_submissions(stage: Stage, config: ScoreQuestions) -> Done[Path]:
-    """Read the files of submissions and keep those that pass the filter, with the dump's names and ids.
+    """Read the files of submissions and keep those passing the filter, with the dump's names and ids.
 
-    Lines of other forums and years are left out and counted; all others that are dropped are rejects.
+    Lines of other forums and years are left out and counted; all other dropped lines are rejects.
 
     Raises:
         InputError: a file is missing, or nothing of it can be read.
@@ -72,12 +77,17 @@ def read_submissions(stage: Stage, config: ScoreQuestions) -> Done[Path]:
             "subreddits": [name.lower().removeprefix("r/") for name in source.subreddits],
             "first_year": source.years[0],
             "last_year": source.years[1],
-            "adult": chosen.adult,
             "longest_words": chosen.longest_words,
             "longest_letters": LETTERS_A_WORD * chosen.longest_words,
         }
-        set_variables(connection, values)
+        folder = config.path(config.images.folder) if config.images.folder else None
+        ids = sorted(ids_in(folder)) if folder and folder.is_dir() else []
+        connection.register("pictured", pa.table({"id": pa.array(ids, pa.string())}))
+        set_variables(connection, {**values, "bits": hash_bits(len(ids))})
+        connection.execute(f"SET VARIABLE in_folder = ({query('score_questions/in_folder')})")
         scanned = _scan(connection, stage, config, "submissions")
+        if chosen.languages:
+            _drop_other_languages(connection, chosen.languages)
         candidates, kept = _keep(connection, stage, "candidates")
         details = {reason: text.format_map(values) for reason, text in SUBMISSION_DETAILS.items()}
         return Done(candidates, _account(connection, stage, config, "submissions", scanned, kept, details))
@@ -85,7 +95,7 @@ def read_submissions(stage: Stage, config: ScoreQuestions) -> Done[Path]:
 
 @step("comments", unit="comments", label="")
 def read_comments(stage: Stage, config: ScoreQuestions, candidates: Path) -> Done[Answers]:
-    """Read the files of comments, keep first-level ones of the candidates, and the threads that have enough of them.
+    """Read the files of comments; keep the candidates' first-level comments, and the threads with enough of them.
 
     Raises:
         InputError: a file is missing, or nothing of it can be read.
@@ -99,6 +109,13 @@ def read_comments(stage: Stage, config: ScoreQuestions, candidates: Path) -> Don
         answers, kept = _keep(connection, stage, "answers")
         writers, _ = _keep(connection, stage, "writers")
         comments = _account(connection, stage, config, "comments", scanned, kept, COMMENT_DETAILS)
+        view_parquet(connection, "answers", [answers])
+        if unripe := connection.execute(query("score_questions/unripe")).fetchall()[0][0]:
+            note = (
+                f"{unripe:,} threads have votes that were hidden, or counted within a day: the judge decides which of "
+                "their answers is right"
+            )
+            comments = replace(comments, notes=(*comments.notes, note))
         set_variables(connection, {"enters": THREADS_ENTER})
         quiet = connection.sql(query("score_questions/refuse_quiet_threads")).to_arrow_table()
     return Done(
@@ -115,16 +132,30 @@ def read_comments(stage: Stage, config: ScoreQuestions, candidates: Path) -> Don
     )
 
 
-def hash_bits(candidates: int) -> int:
-    """How many bits tell links to candidates from others: less than one other link in sixty finds its bit set.
+def _drop_other_languages(connection: duckdb.DuckDBPyConnection, languages: Sequence[str]) -> None:
+    """Mark kept submissions in other languages; texts without a language, such as chord symbols, stay."""
+    kept = connection.execute("SELECT place, line, title || ' ' || text FROM judged WHERE fate = 'kept'").fetchall()
+    told = [(place, line, language_of(text)) for place, line, text in kept]
+    others = pa.table(
+        {
+            name: pa.array([one[at] for one in told if one[2] not in (*languages, None)], kind)
+            for at, (name, kind) in enumerate((("place", pa.int64()), ("line", pa.int64())))
+        }
+    )
+    connection.register("others", others)
+    connection.execute(query("score_questions/mark_languages"))
 
-    Beyond four million candidates it is more than one in sixty, which costs time and changes no row.
+
+def hash_bits(candidates: int) -> int:
+    """Return the bits of the filter for links to candidates: fewer than one in sixty other links find their bit set.
+
+    Beyond four million candidates the share rises above one in sixty; this costs time and changes no row.
     """
     return min(128 * max(candidates, 1024), MOST_BITS)
 
 
 def _scan(connection: duckdb.DuckDBPyConnection, stage: Stage, config: ScoreQuestions, kind: str) -> list[Scanned]:
-    """Scan every file of one kind; gives the table `judged`, in which of each kept id the first line alone is kept."""
+    """Scan every file of a kind into the table `judged`; of each kept id only the first line is kept."""
     folder = stage.work / RAW
     folder.mkdir(parents=True, exist_ok=True)
     names: Sequence[str] = getattr(config.source, kind)
@@ -142,7 +173,8 @@ def _scan(connection: duckdb.DuckDBPyConnection, stage: Stage, config: ScoreQues
 
 
 def _keep(connection: duckdb.DuckDBPyConnection, stage: Stage, name: str) -> tuple[Path, int]:
-    """Write what a query keeps, with names and ids, into the folder that `forget_names` empties; gives its rows."""
+    """Write a query's rows, with names and ids, into the folder emptied by `forget_names`; return path and row
+    count."""
     path = stage.work / RAW / f"{name}.parquet"
     with replacing(path) as new:
         rows = connection.execute(f"COPY ({query(f'score_questions/{name}')}) TO {literal(new)} (FORMAT parquet)")
@@ -158,7 +190,7 @@ def _account(
     kept: int,
     details: dict[str, str],
 ) -> Account:
-    """What became of every line of one kind."""
+    """Account for every line of a kind."""
     enters = THREADS_ENTER if kind == "submissions" else COMMENTS_ENTER
     values = {
         "salt": salt_of(config.source.salt_env, stage.store.root),

@@ -1,4 +1,4 @@
-"""A YOLO model in ONNX, read without the framework that it was trained with: prepare, run, and read its boxes."""
+"""Run a YOLO model in ONNX without its training framework: prepare, run, and read its boxes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from earmark.schemas.errors import ConfigError, MissingExtraError
 
 Floats = npt.NDArray[np.float64]
 
-SIDE = 640  # of models that take any size
-PAPER = 114  # gray around an image that is not square, as YOLO is trained with
-OVERLAP = 0.45  # intersection over union from which the surer of two boxes of a class stays
-MOST_FINAL = 1000  # rows of models that remove overlaps themselves; others give thousands
+SIDE = 640  # of models for any size
+PAPER = 114  # gray around an image that is not square, as in YOLO's training
+OVERLAP = 0.45  # intersection over union from which only the surer of two boxes of a class stays
+MOST_NAMES = 100_000  # characters of a model's list of names
+MOST_FINAL = 1000  # rows of models removing overlaps themselves; others return thousands
 
 
-class Box(NamedTuple):
-    """What a model found."""
+class DetectedBox(NamedTuple):
+    """A box found by a model."""
 
     edges: tuple[float, float, float, float]  # left, top, right and bottom in pixels of the image, within it
     confidence: float  # 0 to 1
@@ -31,28 +32,29 @@ class Box(NamedTuple):
 class Yolo:
     """A detection model of the YOLO family, exported to ONNX.
 
-    Read are the outputs of versions 5 and 7 (N x (5 + classes)), of 8, 9, 11 and 12 ((4 + classes) x N), and of exports
-    that remove overlaps themselves (N x 6).
+    Supported outputs: versions 5 and 7 (N x (5 + classes)), 8, 9, 11 and 12 ((4 + classes) x N), and exports
+    with overlaps removed (N x 6).
     """
 
     def __init__(self, path: Path, name: str) -> None:
-        """Load it; `name` is what messages call it.
+        """Load the model; `name` is its name in messages.
 
         Raises:
             MissingExtraError: onnxruntime is not installed.
-            ConfigError: it is no ONNX model of one square image.
+            ConfigError: not an ONNX model of one square image.
         """
         try:
             import onnxruntime
             from onnxruntime.capi import onnxruntime_pybind11_state as faults
         except ImportError:
-            raise MissingExtraError(f"the detector '{name}'", "audio") from None
+            raise MissingExtraError(f"the detector '{name}'", "models") from None
         unfit = (faults.Fail, faults.InvalidArgument, faults.InvalidGraph, faults.InvalidProtobuf, faults.NoSuchFile,
-                 faults.NotImplemented, ValueError, SyntaxError, TypeError)  # fmt: skip
+                 faults.NotImplemented, ValueError, SyntaxError, TypeError, RecursionError,
+                 MemoryError)  # fmt: skip
         try:
             self.session: Any = onnxruntime.InferenceSession(str(path), providers=onnxruntime.get_available_providers())
             names = self.session.get_modelmeta().custom_metadata_map.get("names", "{0: 'score'}")
-            listed = ast.literal_eval(names)
+            listed = ast.literal_eval(names[:MOST_NAMES])
             named = listed.items() if isinstance(listed, dict) else enumerate(listed)
             self.names = {int(number): str(text) for number, text in named}
         except unfit as error:
@@ -67,11 +69,11 @@ class Yolo:
             raise ConfigError(f"detector.model: {expected}, '{name}' takes {first.type} {shape}")
         self.height, self.width = (side if isinstance(side, int) else SIDE for side in shape[2:])
 
-    def boxes(self, image: Image.Image, least: float) -> list[Box]:
-        """The boxes with a confidence of at least `least`, the surest first.
+    def boxes(self, image: Image.Image, least: float) -> list[DetectedBox]:
+        """Return the boxes with a confidence of at least `least`, the surest first.
 
         Raises:
-            ConfigError: its output is of none of the known layouts.
+            ConfigError: its output has an unknown layout.
         """
         page, scale, x, y = fitted(image.convert("RGB"), self.width, self.height)
         tensor = np.ascontiguousarray(np.asarray(page, np.float32).transpose(2, 0, 1)[None] / 255)
@@ -81,13 +83,15 @@ class Yolo:
         sides = np.array([image.width, image.height] * 2, np.float64)
         inside = ((edges[kept] - [x, y, x, y]) / scale).clip(0, sides)
         return [
-            Box((left, top, right, bottom), float(confidences[at]), self.names.get(int(kinds[at]), str(kinds[at])))
+            DetectedBox(
+                (left, top, right, bottom), float(confidences[at]), self.names.get(int(kinds[at]), str(kinds[at]))
+            )
             for at, (left, top, right, bottom) in zip(kept, inside.tolist(), strict=True)
         ]
 
 
 def fitted(image: Image.Image, width: int, height: int) -> tuple[Image.Image, float, int, int]:
-    """An image scaled into a frame without changing its shape; gives scale, and where its corner lies."""
+    """Scale an image into a frame without distortion; return the frame, scale, and the image's corner."""
     scale = min(width / image.width, height / image.height)
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
     left, top = (width - size[0]) // 2, (height - size[1]) // 2
@@ -97,10 +101,10 @@ def fitted(image: Image.Image, width: int, height: int) -> tuple[Image.Image, fl
 
 
 def read_output(output: Floats, classes: int, name: str) -> tuple[Floats, Floats, npt.NDArray[np.int64]]:
-    """Edges (N x 4: left, top, right, bottom, in pixels of the frame), confidences and classes of a raw output.
+    """Return edges (N x 4: left, top, right, bottom, in pixels of the frame), confidences and classes of a raw output.
 
     Raises:
-        ConfigError: it is in none of the layouts that `Yolo` names.
+        ConfigError: a layout not listed at `Yolo`.
     """
     if output.ndim == 2 and output.shape[1] == 6 and len(output) <= MOST_FINAL:
         return output[:, :4], output[:, 4], output[:, 5].astype(np.int64)
@@ -120,7 +124,8 @@ def read_output(output: Floats, classes: int, name: str) -> tuple[Floats, Floats
 
 
 def without_overlaps(edges: Floats, confidences: Floats, kinds: npt.NDArray[np.int64], least: float) -> list[int]:
-    """Which boxes of finite edges stay, the surest first: of two of a class that overlap by `OVERLAP`, the surer."""
+    """Return the kept boxes of finite edges, the surest first; of two of a class overlapping by `OVERLAP`, the surer
+    stays."""
     kept: list[int] = []
     sure = (confidences >= least) & np.isfinite(edges).all(axis=1)
     for at in sorted(np.flatnonzero(sure), key=lambda n: (-confidences[n], n)):
@@ -131,7 +136,7 @@ def without_overlaps(edges: Floats, confidences: Floats, kinds: npt.NDArray[np.i
 
 
 def _overlaps(one: Floats, others: Floats) -> Floats:
-    """Intersection over union of one box with others."""
+    """Return the intersection over union of a box with others."""
     low, high = np.maximum(one[:2], others[:, :2]), np.minimum(one[2:], others[:, 2:])
     shared = (high - low).clip(0).prod(axis=1)
     areas = (others[:, 2:] - others[:, :2]).clip(0).prod(axis=1) + (one[2:] - one[:2]).clip(0).prod()

@@ -1,1 +1,1 @@
-"""Reviewed lists of words about music, kept as data: how tags are written, which ask for voices, which are everyday."""
+"""Hold reviewed lists of words about music: forms of tags, tags asking for voices, everyday words."""

@@ -19,7 +19,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.score_questions import ScoreQuestions
-from earmark.tasks.build import plan
+from earmark.tasks.pipeline import plan
 from earmark.tasks.score_questions.forum.download import Gate
 from tests.builds import serve_builds
 from tests.score_questions.questions import build_dump

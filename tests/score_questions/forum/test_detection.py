@@ -8,9 +8,9 @@ import pytest
 
 from earmark.schemas.errors import ConfigError, MissingExtraError
 from earmark.schemas.score_questions import Detector
-from earmark.tasks.score_questions.forum import drawings
 from earmark.tasks.score_questions.forum.detection import look_for_staves, open_detector
-from earmark.tasks.score_questions.forum.measuring import measure_detector
+from tests.benchmarks.detector import measure_detector
+from tests.score_questions import drawings
 
 
 def test_the_embedded_detector_gives_confidence_and_boxes() -> None:
@@ -26,7 +26,7 @@ def test_a_model_without_the_extra_says_what_to_install() -> None:
         with pytest.raises(MissingExtraError, match="pip install"):
             open_detector(Detector(model="some/detector"), Path())
     else:
-        pytest.skip("the audio extra is installed")
+        pytest.skip("the models extra is installed")
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +61,8 @@ def test_a_model_gives_boxes_within_the_image(tiny: Path) -> None:
 
 @pytest.mark.models
 def test_a_model_is_measured_in_place_of_the_default(tiny: Path) -> None:
-    config = Detector(model=tiny.name, drawings=2, least=0.0)
-    measure = measure_detector(config, tiny.parent)
+    config = Detector(model=tiny.name, least=0.0)
+    measure = measure_detector(config, tiny.parent, 2)
     assert measure.model == tiny.name
     assert set(measure.hits.values()) == set(measure.false_alarms.values()) == {2}  # random weights call all a score
     assert not measure.meets_goal

@@ -163,7 +163,8 @@ def test_by_default_the_forums_own_hosts_pass() -> None:
         ("8.8.8.8", True), ("2606:4700::1111", True), ("127.0.0.1", False), ("10.1.2.3", False), ("192.168.0.1", False),
         ("172.16.0.1", False), ("169.254.169.254", False), ("100.64.0.1", False), ("0.0.0.0", False), ("::1", False),
         ("224.0.0.1", False), ("fe80::1", False), ("fd00::1", False), ("::ffff:127.0.0.1", False),
-        ("64:ff9b::7f00:1", False), ("2002:7f00:1::", False), ("::ffff:8.8.8.8", True),
+        ("64:ff9b::7f00:1", False), ("64:ff9b:1::7f00:1", False), ("::7f00:1", False),
+        ("2002:7f00:1::", False), ("::ffff:8.8.8.8", True),
     ],
 )  # fmt: skip
 def test_tells_public_addresses(address: str, public: bool) -> None:

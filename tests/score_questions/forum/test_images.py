@@ -23,13 +23,13 @@ from earmark.schemas.errors import InputError
 from earmark.schemas.forum import IMAGES
 from earmark.schemas.score_questions import Images, ScoreQuestions
 from earmark.tasks.importers.cells import BadRow
-from earmark.tasks.score_questions.forum import drawings
-from earmark.tasks.score_questions.forum.images import find_scores
+from earmark.tasks.score_questions.forum.images import NEAR_BITS, find_scores
 from earmark.tasks.score_questions.forum.links import image_links, images_in
 from earmark.tasks.score_questions.forum.pictures import difference_hash, near_duplicates, read_picture
 from earmark.tasks.score_questions.forum.scrubbing import forget_names
 from earmark.tasks.store.manifest import Step
 from tests.conftest import ROOT
+from tests.score_questions import drawings
 from tests.score_questions.forum.threads_of import (
     SALT,
     comment,
@@ -292,8 +292,8 @@ def test_copies_are_near_and_others_are_not() -> None:
     copies = [
         Image.open(io.BytesIO(packed(page.resize((page.width // 2, page.height // 2)), "JPEG"))) for page in pages
     ]
-    assert near_duplicates(hashes, LIMITS.near_bits) == {}
-    found = near_duplicates([*hashes, *map(difference_hash, copies)], LIMITS.near_bits)
+    assert near_duplicates(hashes, NEAR_BITS) == {}
+    found = near_duplicates([*hashes, *map(difference_hash, copies)], NEAR_BITS)
     assert len(found) >= 38
     assert all(copy - 40 == first for copy, first in found.items())
 

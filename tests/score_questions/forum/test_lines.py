@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from earmark.schemas.errors import InputError
-from earmark.tasks.build import progress
+from earmark.tasks.pipeline import progress
 from earmark.tasks.score_questions.forum import lines
 from earmark.tasks.score_questions.forum.lines import is_whole
 from earmark.tasks.store import sql

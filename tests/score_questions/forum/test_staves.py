@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from earmark.tasks.score_questions.forum import drawings
 from earmark.tasks.score_questions.forum.staves import confidence, find_staves
+from tests.score_questions import drawings
 
 SEEDS = range(1000, 1012)  # none of which the method was tuned on
 

@@ -111,7 +111,6 @@ def test_a_text_of_few_but_endless_words_is_told_its_limit(tmp_path: Path) -> No
         ("removed", {"body": "[removed]"}),
         ("missing_body", {"body": None}),
         ("bad_score", {"score": "many"}),
-        ("missing_parent", {"parent_id": None}),
         ("missing_parent", {"link_id": None}),
         ("automatic", {"author": "AutoModerator"}),
         ("duplicate", {"id": "c00100"}),

@@ -26,10 +26,10 @@ def logprob(good: Json, value: object) -> None:
     first["logprob"] = first["top_logprobs"][0]["logprob"] = value
 
 
-# Bodies of another kind.
+# Bodies of another kind, and JSON that goes by another name.
 sends("html_page", "wrong_content_type", lambda m: http("200 OK", b"<html>502 Bad gateway</html>", kind="text/html"))
-sends("json_as_text", "wrong_content_type", lambda m: http("200 OK", whole(m), kind="text/plain"))
-sends("no_content_type", "wrong_content_type", lambda m: http("200 OK", whole(m), kind=None))
+sends("json_as_text", "answered", lambda m: http("200 OK", whole(m), kind="text/plain"))
+sends("no_content_type", "answered", lambda m: http("200 OK", whole(m), kind=None))
 sends("event_stream", "wrong_content_type", lambda m: http("200 OK", b"data: {}\n\n", kind="text/event-stream"))
 sends("html_as_json", "malformed_response", lambda m: http("200 OK", b"<html>502 Bad gateway</html>"))
 sends("utf_16", "malformed_response", lambda m: http("200 OK", json.dumps(m.good).encode("utf-16"), kind="text/json"))
@@ -45,7 +45,7 @@ for _body in ("null", "[]", "7", '"text"', "{}", "true", "NaN"):
     says(f"json_{_body}", "malformed_response", lambda good, b=_body: b.encode())
 
 # JSON that is no chat completion.
-says("error_with_status_200", "malformed_response", lambda good: {"error": {"message": "overloaded"}})
+says("error_with_status_200", "server_error", lambda good: {"error": {"message": "overloaded"}})
 says("no_choices", "malformed_response", lambda good: {"id": "1"})
 says("empty_choices", "malformed_response", lambda good: good.update(choices=[]))
 says("choices_as_an_object", "malformed_response", lambda good: good.update(choices={"0": good["choices"][0]}))
@@ -53,8 +53,8 @@ says("choices_as_text", "malformed_response", lambda good: good.update(choices="
 says("a_choice_that_is_null", "malformed_response", lambda good: good.update(choices=[None]))
 says("message_null", "malformed_response", lambda good: good["choices"][0].update(message=None))
 says("message_a_list", "malformed_response", lambda good: good["choices"][0].update(message=[1]))
-says("content_a_number", "malformed_response", lambda good: text(good, 7))
-says("content_a_list", "malformed_response", lambda good: text(good, [{"type": "text", "text": "{}"}]))
+says("content_a_number", "bad_answer", lambda good: text(good, 7))
+says("content_a_list", "schema_mismatch", lambda good: text(good, [{"type": "text", "text": "{}"}]))
 says("choices_twice", "malformed_response", lambda good: json.dumps(good)[:-1].encode() + b', "choices": []}')
 
 # Chat completions that are no answer.

@@ -1,0 +1,111 @@
+"""Names that plug-ins import: corpora, importers, backends and export formats of packages beside Earmark.
+
+    from earmark.plugins import Account, Done, Stage, corpus_flow, step
+
+A name keeps its meaning within a major release; other modules may change in any. Each name is loaded when it is first
+used, so a declaration costs no import of Prefect. `flows/README.md`, "Your own layout, backend, export format or
+corpus", shows them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from earmark.schemas.annotation import AnnotatorConfig as AnnotatorConfig
+    from earmark.schemas.config import BuildConfig as BuildConfig
+    from earmark.schemas.corpus import Corpus as Corpus
+    from earmark.schemas.corpus import Story as Story
+    from earmark.schemas.evaluations import Evaluation as Evaluation
+    from earmark.schemas.rating_sources import Source as Source
+    from earmark.schemas.tables import REJECTS as REJECTS
+    from earmark.schemas.tables import Column as Column
+    from earmark.schemas.tables import Table as Table
+    from earmark.schemas.tables import column as column
+    from earmark.schemas.views import View as View
+    from earmark.tasks.annotation.answers import Reply as Reply
+    from earmark.tasks.annotation.backend import Backend as Backend
+    from earmark.tasks.annotation.backend import Media as Media
+    from earmark.tasks.annotation.backends import Provider as Provider
+    from earmark.tasks.annotation.prompts import Prompt as Prompt
+    from earmark.tasks.annotation.prompts import Untrusted as Untrusted
+    from earmark.tasks.annotation.prompts import parse_prompt as parse_prompt
+    from earmark.tasks.annotation.request import Json as Json
+    from earmark.tasks.annotation.request import Request as Request
+    from earmark.tasks.exports.formats import Format as Format
+    from earmark.tasks.exports.shapes import plain as plain
+    from earmark.tasks.importers.caption_sets import CaptionLayout as CaptionLayout
+    from earmark.tasks.importers.jamendo import TrackLayout as TrackLayout
+    from earmark.tasks.importers.lists import Found as Found
+    from earmark.tasks.importers.lists import ListFile as ListFile
+    from earmark.tasks.importers.lists import bare_rows as bare_rows
+    from earmark.tasks.importers.lists import list_file as list_file
+    from earmark.tasks.importers.lists import parsed as parsed
+    from earmark.tasks.importers.lists import published as published
+    from earmark.tasks.importers.rows import Imported as Imported
+    from earmark.tasks.importers.rows import Rating as Rating
+    from earmark.tasks.importers.rows import Reject as Reject
+    from earmark.tasks.importers.votes import VoteLayout as VoteLayout
+    from earmark.tasks.pipeline.ask import Ask as Ask
+    from earmark.tasks.pipeline.ask import Asker as Asker
+    from earmark.tasks.pipeline.ask import Posed as Posed
+    from earmark.tasks.pipeline.ask import Row as Row
+    from earmark.tasks.pipeline.ask import Values as Values
+    from earmark.tasks.pipeline.ask import pose as pose
+    from earmark.tasks.pipeline.fingerprint import file_digests as file_digests
+    from earmark.tasks.pipeline.flow import corpus_flow as corpus_flow
+    from earmark.tasks.pipeline.media import audio_digest as audio_digest
+    from earmark.tasks.pipeline.plan import Plan as Plan
+    from earmark.tasks.pipeline.plan import make_plan as make_plan
+    from earmark.tasks.pipeline.rows import Rows as Rows
+    from earmark.tasks.pipeline.rows import keep_rows as keep_rows
+    from earmark.tasks.pipeline.rows import read_rows as read_rows
+    from earmark.tasks.pipeline.step import Account as Account
+    from earmark.tasks.pipeline.step import Done as Done
+    from earmark.tasks.pipeline.step import step as step
+    from earmark.tasks.pipeline.walk import Walked as Walked
+    from earmark.tasks.pipeline.walk import walk as walk
+    from earmark.tasks.store.staging import Stage as Stage
+    from earmark.tasks.store.versions import Store as Store
+    from earmark.tasks.store.versions import Version as Version
+
+_NAMES = {
+    "schemas.annotation": "AnnotatorConfig",
+    "schemas.config": "BuildConfig",
+    "schemas.corpus": "Corpus Story",
+    "schemas.evaluations": "Evaluation",
+    "schemas.rating_sources": "Source",
+    "schemas.tables": "REJECTS Column Table column",
+    "schemas.views": "View",
+    "tasks.annotation.answers": "Reply",
+    "tasks.annotation.backend": "Backend Media",
+    "tasks.annotation.backends": "Provider",
+    "tasks.annotation.prompts": "Prompt Untrusted parse_prompt",
+    "tasks.annotation.request": "Json Request",
+    "tasks.exports.formats": "Format",
+    "tasks.exports.shapes": "plain",
+    "tasks.importers.caption_sets": "CaptionLayout",
+    "tasks.importers.jamendo": "TrackLayout",
+    "tasks.importers.lists": "Found ListFile bare_rows list_file parsed published",
+    "tasks.importers.rows": "Imported Rating Reject",
+    "tasks.importers.votes": "VoteLayout",
+    "tasks.pipeline.ask": "Ask Asker Posed Row Values pose",
+    "tasks.pipeline.fingerprint": "file_digests",
+    "tasks.pipeline.flow": "corpus_flow",
+    "tasks.pipeline.media": "audio_digest",
+    "tasks.pipeline.plan": "Plan make_plan",
+    "tasks.pipeline.rows": "Rows keep_rows read_rows",
+    "tasks.pipeline.step": "Account Done step",
+    "tasks.pipeline.walk": "Walked walk",
+    "tasks.store.staging": "Stage",
+    "tasks.store.versions": "Store Version",
+}
+_MODULES = {name: f"earmark.{module}" for module, names in _NAMES.items() for name in names.split()}
+__all__ = sorted(_MODULES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'earmark.plugins' has no attribute '{name}'")
+    return getattr(import_module(_MODULES[name]), name)

@@ -1,0 +1,21 @@
+"""Start the `earmark` command: a signal ends it in order while its modules are still imported."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+
+def main() -> None:
+    """Run the command."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # jobs in the background ignore Ctrl-C
+            signal.signal(number, end_at_once)
+    from earmark.flows.command.cli import main as run
+
+    run()
+
+
+def end_at_once(number: int, frame: object) -> None:
+    """End the process: there is nothing to keep yet, and Python would print a traceback."""
+    os._exit(128 + number)

@@ -1,0 +1,96 @@
+"""Declare the config keys of 1.0.0 that are constants now: their values, and the message to a config that sets one.
+
+A value stays in recorded configs, and so in build keys: a build of before is up to date.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+
+class Dropped(NamedTuple):
+    """Key of before.
+
+    Attributes:
+        value: the constant, as a recorded config holds it.
+        instead: the rule that holds now, for the message to a config that sets the key.
+    """
+
+    value: Any
+    instead: str
+
+
+_LISTENS = "models hear one channel of WAV"
+_CONTROL = "controls have one strength; [judge.qualify] chooses which are asked, by 'controls'"
+_FLAG = "the limits of flags are fixed, and the table has every figure: filter by its columns"
+
+DROPPED: dict[str, dict[str, Dropped]] = {
+    "config.Engine": {
+        "resources": Dropped(
+            {
+                "annotate": {"cpus": 0.5, "gpus": 0},
+                "audio": {"cpus": 1.0, "gpus": 0},
+                "gpu": {"cpus": 1.0, "gpus": 1},
+            },
+            "a shard takes half a processor to ask a server, else one processor, and a GPU for a model of its own",
+        )
+    },
+    "annotation.Hearing": {
+        "channels": Dropped(1, _LISTENS),
+        "codec": Dropped("wav", _LISTENS),
+        "longest_s": Dropped(None, "clips go whole; on_limit = 'cut' cuts those beyond the model's limits"),
+    },
+    "annotation.Prices": {"batch_discount": Dropped(0.5, "batches cost half, as OpenAI and Google charge")},
+    "judges.Qualify": {
+        "snr_db": Dropped(0.0, _CONTROL),
+        "overdrive_db": Dropped(24.0, _CONTROL),
+        "lowpass_hz": Dropped(1000.0, _CONTROL),
+        "silent_share": Dropped(0.5, _CONTROL),
+    },
+    "tracks.Fitness": {"silence_dbfs": Dropped(-60.0, "clips whose peak is below -60 dBFS are silent")},
+    "pseudo_preferences.ClipLimits": {"silence_dbfs": Dropped(-60.0, "clips whose peak is below -60 dBFS are silent")},
+    "pseudo_preferences.PairJudge": {"separate": Dropped(False, "one request asks all dimensions")},
+    "captions.VoiceReader": {"least": Dropped(0.5, "a caption speaks of voices from a probability of 0.5")},
+    "captions.Repeats": {"threshold": Dropped(0.9, "captions with a Jaccard similarity of 0.9 are repeats")},
+    "caption_checks.CaptionChecks": {"shortest_words": Dropped(5, "texts of fewer than 5 words count as empty")},
+    "instrumentals.Result": {"bits": Dropped(16, "FLAC and WAV have 16 bits a sample")},
+    "instrumentals.Instrumentals": {
+        "checks": Dropped(
+            {
+                "most_clipped": 0.001,
+                "most_emptied": 0.1,
+                "least_removed_db": -40.0,
+                "least_left_db": -25.0,
+                "most_correlated": 0.25,
+                "length_s": 0.06,
+            },
+            _FLAG,
+        )
+    },
+    "human_preferences.HumanPreferences": {
+        "agreement": Dropped({"draws": 1000}, "intervals come from 1,000 resamples")
+    },
+    "score_questions.ThreadFilter": {"adult": Dropped(False, "threads for adults are left out")},
+    "score_questions.Images": {
+        "most": Dropped(4, "4 images of a submission are looked at"),
+        "smallest_side": Dropped(64, "images with a side below 64 pixels are rejects"),
+        "longest_side": Dropped(2048, "larger images are scaled down to 2,048 pixels"),
+        "near_bits": Dropped(12, "images within 12 bits of a difference hash are duplicates"),
+    },
+    "score_questions.Questions": {"longest_option_words": Dropped(14, "options have 14 words at most")},
+    "music_prompts.Synthesis": {
+        "spare": Dropped(1.0, "as many triplets as the count are drawn in place of given-up ones"),
+        "longest": Dropped(400, "prompts have 400 characters at most"),
+    },
+    "music_prompts.MusicPrompts": {"prices": Dropped(None, "write [synthesis.prices]")},
+    "instruction_rubrics.TextModel": {"tries": Dropped(3, "an answer is drawn 3 times until it passes its checks")},
+}
+"""Dropped keys by the model that had them, `module.Class` of `schemas/`."""
+
+
+def dropped_of(model: type) -> dict[str, Dropped]:
+    """Return a config model's dropped keys, its bases' included."""
+    found: dict[str, Dropped] = {}
+    for base in reversed(model.__mro__):
+        found |= DROPPED.get(f"{base.__module__.rpartition('.')[2]}.{base.__name__}", {})
+    return {name: one for name, one in found.items() if name not in getattr(model, "model_fields", {})}

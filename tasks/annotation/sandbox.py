@@ -1,0 +1,89 @@
+"""Restrict templates from outside: they place values, choose and repeat, and can do nothing else.
+
+A shared config's prompt is a stranger's program. So it is checked before compilation: no call except for clips and
+images, no assignment, no multiplication, loops only over given values. Accepted templates run in Jinja's sandbox,
+without globals, and their output ends at `MOST_SIGNS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from jinja2 import StrictUndefined, Template, TemplateSyntaxError, nodes
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+MOST_SIGNS = 4_000_000  # characters in a message
+MOST_SOURCE = 200_000  # characters of a template
+DEEPEST = 3  # nested loops
+CALLS = ("audio", "image")
+FILTERS = ("default", "first", "join", "last", "length", "lower", "round", "trim", "upper")  # and `fence`
+_ALLOWED = (
+    nodes.Template, nodes.Output, nodes.TemplateData, nodes.Name, nodes.Const, nodes.If, nodes.For, nodes.CondExpr,
+    nodes.Filter, nodes.Test, nodes.Call, nodes.Keyword, nodes.Getattr, nodes.Getitem, nodes.Slice, nodes.Compare,
+    nodes.Operand, nodes.And, nodes.Or, nodes.Not, nodes.Add, nodes.Sub, nodes.Concat, nodes.List, nodes.Tuple,
+)  # fmt: skip
+_VALUES = (nodes.Name, nodes.Getattr, nodes.Getitem)  # allowed in a loop
+
+
+def environment(fence: Callable[..., str], finalize: Callable[[Any], Any]) -> ImmutableSandboxedEnvironment:
+    """Make the environment of templates, with the filters of `FILTERS` and `fence`, and nothing global."""
+    made = ImmutableSandboxedEnvironment(
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=finalize, autoescape=False
+    )
+    made.globals.clear()
+    made.filters = {name: made.filters[name] for name in FILTERS} | {"fence": fence}
+    return made
+
+
+def parse(env: ImmutableSandboxedEnvironment, text: str) -> nodes.Template:
+    """Parse a template, and refuse endless work and anything but writing text.
+
+    Raises:
+        TemplateSyntaxError: it is refused, or is no template; with the line.
+    """
+    if len(text) > MOST_SOURCE:
+        raise TemplateSyntaxError(f"expected at most {MOST_SOURCE:,} characters, found {len(text):,}", 1)
+    try:
+        tree = env.parse(text)
+        _check(tree, 0)
+    except RecursionError:
+        raise TemplateSyntaxError("expected expressions of a few levels, found a deeper one", 1) from None
+    except ValueError as error:  # a number of thousands of digits
+        raise TemplateSyntaxError(str(error), 1) from None
+    return tree
+
+
+def _check(node: nodes.Node, depth: int) -> None:
+    if not isinstance(node, _ALLOWED):
+        raise TemplateSyntaxError(
+            f"expected text, values, if and for, found {type(node).__name__.lower()}", node.lineno
+        )
+    if isinstance(node, nodes.Filter) and node.name not in (*FILTERS, "fence"):
+        raise TemplateSyntaxError(f"no filter '{node.name}'; there are {', '.join((*FILTERS, 'fence'))}", node.lineno)
+    if isinstance(node, nodes.Call) and not (isinstance(node.node, nodes.Name) and node.node.name in CALLS):
+        raise TemplateSyntaxError(f"expected no call but {' and '.join(CALLS)}", node.lineno)
+    if isinstance(node, nodes.For):
+        depth += 1
+        if depth > DEEPEST or node.recursive or not isinstance(node.iter, _VALUES):
+            raise TemplateSyntaxError(
+                f"expected a loop over a value of the prompt, at most {DEEPEST} loops in one another", node.lineno
+            )
+    for inner in node.iter_child_nodes():
+        _check(inner, depth)
+
+
+def render(template: Template, values: Mapping[str, Any]) -> str:
+    """Return a template's output.
+
+    Raises:
+        ValueError: it is longer than `MOST_SIGNS`.
+        jinja2.TemplateError: a value is missing, or may not be read.
+    """
+    pieces, length = [], 0
+    for piece in template.generate(values):
+        pieces.append(piece)
+        length += len(piece)
+        if length > MOST_SIGNS:
+            raise ValueError(f"expected a message of at most {MOST_SIGNS:,} characters, found a longer one")
+    return "".join(pieces)

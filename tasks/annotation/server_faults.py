@@ -1,0 +1,315 @@
+"""Type a server's refusal by a table of known forms; the tests hold a recorded body of each.
+
+Other forms are typed by status; `tasks/annotation/streaks.py` finds faults common to every request by behaviour.
+Pure functions; nothing is asked.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import json
+import math
+import re
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from earmark.tasks.annotation.errors import (
+    AskError,
+    AuthFailed,
+    BadRequest,
+    ModelMissing,
+    QuotaExhausted,
+    RateLimited,
+    Refused,
+    RowRefused,
+    ServerError,
+    Unavailable,
+    Unsupported,
+    one_line,
+)
+
+LONGEST_WAIT_S = 3600.0
+"""Longest accepted wait, in seconds: after it the server is asked again."""
+LOOKED_AT = 600
+"""Number of characters of a message searched for forms: the rest may repeat a request."""
+ECHO = re.compile(r"input_value|'input':|\"input\":|Failed to parse", re.IGNORECASE)
+"""Start of a repeated request in a message; its words decide nothing."""
+TITLE = re.compile(r"<title[^>]*>(.*?)</title>|<h1[^>]*>(.*?)</h1>", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorBody:
+    """Error body in terms shared by all servers."""
+
+    status: int
+    words: str  # codes, types, reasons and ids of quotas, in lower case, each on a line
+    message: str  # the sentence for people, in one line
+
+    @property
+    def shown(self) -> str:
+        """Return status and sentence."""
+        return f"{self.status}: {self.message}" if self.message else str(self.status)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownForm:
+    """Known form: `pattern` in the words or the message of an error with a status in `statuses`."""
+
+    fault: type[AskError]
+    pattern: re.Pattern[str]
+    statuses: range
+
+
+def _form(fault: type[AskError], patterns: str, statuses: range = range(400, 500)) -> KnownForm:
+    """Make a form from its patterns, one a line."""
+    words = "|".join(filter(None, map(str.strip, patterns.split("\n"))))
+    return KnownForm(fault, re.compile(words, re.IGNORECASE), statuses)
+
+
+ANY = range(400, 600)
+FORMS: tuple[KnownForm, ...] = (
+    # Quotas of a day and longer. Google's sentence for quotas of a minute is the same: the quotas' ids differ.
+    _form(QuotaExhausted, r"""
+        PerDay
+        \bper[- ](day|week|month)\b
+        \b[RT]PD\b
+        \b(daily|weekly|monthly)\b[^.]{0,40}\b(limit|quota)
+        \b(limit|quota)[^.]{0,40}\bdaily\b
+    """),
+    _form(RateLimited, r"""
+        PerMinute
+        \bper[- ](minute|second)\b
+        \b[RT]PM\b
+    """, range(429, 430)),
+    # Money and quotas of an account
+    _form(QuotaExhausted, r"""
+        insufficient_quota
+        billing_(hard_limit_reached|not_active)
+        budget_exceeded
+        budget has been exceeded
+        (crossed|exceeded) ?budget
+        credit balance is too low
+        insufficient[ _](credits?|funds|balance|user_quota)
+        requires more credits
+        exceeded your (current quota|monthly)
+        key limit exceeded
+        (credit|spend(ing)?|usage)[ _]limit[ _](exceeded|reached)
+        \bbilling\b[^.]{0,60}\b(enable|disabled|inactive|not active|account)
+        \bArrearage\b
+        payment required
+        \bquota[ _]exhausted\b
+    """),
+    # Keys
+    _form(AuthFailed, r"""
+        API_KEY_INVALID
+        invalid_api_key
+        api key (not valid|expired|not found)
+        expired_key
+        token_not_found
+        (authentication|permission)_error
+        invalid proxy server token
+        (incorrect|invalid|malformed) api key
+        no auth credentials
+    """),
+    # A refusal by the provider's filter is an outcome of the row.
+    _form(Refused, r"""
+        content_filter
+        content_policy_violation
+        ResponsibleAIPolicyViolation
+        content management policy
+        ContentPolicyViolationError
+        requires moderation
+        data_inspection_failed
+        flagged as potentially violating
+    """),
+    # Faults of a row: it is too long, or its media cannot be read.
+    _form(RowRefused, r"""
+        context_length_exceeded
+        (maximum )?context[ _](length|window|size)
+        ContextWindowExceededError
+        prompt is too long
+        input (is )?too long
+        must have less than \d+ tokens
+        longer than the (maximum )?model
+        input token count
+        string_above_max_length
+        (cannot|could not|unable to|failed to) (identify|decode|load|process|open|read)[^.]{0,40}(image|audio|file)
+        invalid (image|audio|base64)
+        request entity too large
+    """),
+    _form(ModelMissing, r"""
+        model_(not_found|decommissioned|not_available)
+        has been decommissioned
+        invalid model name
+        unknown model
+        \bmodel\b[^.]{0,80}\b(does not exist|not found)
+        not a valid model
+        no endpoints found
+        DeploymentNotFound
+        no models? loaded
+        not_found_error
+        is not found for api version
+    """),
+    # Unsupported parameters and kinds of input
+    _form(Unsupported, r"""
+        unsupported[_ ](value|parameter)
+        UnsupportedParamsError
+        unknown_parameter
+        unrecognized request argument
+        unknown name
+        extra inputs are not permitted
+        (audio|image|vision|multimodal)( input)?s? (is|are) not supported
+        not a multimodal model
+        does ?n[o']t support (audio|image|vision|log ?prob|response_format|json|structured|multimodal|tools)
+        logprobs?[^.]{0,40}not (supported|enabled|available)
+        mmproj
+        grammar[^.]{0,40}not supported
+        At most 0 (audio|image)
+    """, ANY),
+)  # fmt: skip
+"""The first matching form decides."""
+ADVICE: dict[type[AskError], str] = {
+    QuotaExhausted: "add money or quota, change the account, or wait for the quota's next day, then run again",
+    ModelMissing: "check annotator and base_url",
+    Unsupported: "change the annotator's options (temperature, extra_body, structured, max_tokens_field) or its model",
+}
+
+
+def said_in(status: int, text: str) -> ErrorBody:
+    """Parse an error body of OpenAI, vLLM, Google, LiteLLM, llama.cpp or Ollama, or a gateway's page."""
+    try:
+        held = json.loads(text)
+    except (ValueError, RecursionError):
+        title = TITLE.search(text[:10_000])
+        return ErrorBody(status, "", one_line((title[1] or title[2]) if title else text))
+    if isinstance(held, list) and held:
+        held = held[0]
+    error = held.get("error", held.get("detail", held)) if isinstance(held, dict) else held
+    if isinstance(error, str) and isinstance(held, dict):
+        return ErrorBody(status, _words(held), one_line(error))
+    if not isinstance(error, dict):
+        return ErrorBody(status, "", one_line(str(error)))
+    message = error.get("message") or error.get("detail") or held.get("message") or ""
+    return ErrorBody(status, _words(error), one_line(str(message), LOOKED_AT))
+
+
+def _words(error: Mapping[str, Any]) -> str:
+    """Return an error's words for programs: codes, types, reasons, ids of quotas, and a gateway's quote of its
+    upstream."""
+    found = [str(error[name]) for name in ("code", "type", "status", "reason", "title") if error.get(name) is not None]
+    for name in ("innererror", "metadata"):
+        inner = error.get(name)
+        if isinstance(inner, dict):
+            found += [str(value) for key, value in inner.items() if key in ("code", "error_type", "raw", "reasons")]
+    details = error.get("details")
+    for detail in details if isinstance(details, list) else ():
+        if isinstance(detail, dict):
+            found.append(str(detail.get("reason", "")))
+            violations = detail.get("violations")
+            quotas = violations if isinstance(violations, list) else ()
+            found += [str(one.get("quotaId", "")) for one in quotas if isinstance(one, dict)]
+    return "\n".join(word[:LOOKED_AT] for word in found)
+
+
+def form_of(said: ErrorBody) -> type[AskError] | None:
+    """Return the fault of the first matching form."""
+    text = f"{said.words}\n{ECHO.split(said.message, maxsplit=1)[0]}"
+    return next((form.fault for form in FORMS if said.status in form.statuses and form.pattern.search(text)), None)
+
+
+def fault_of(status: int, text: str, headers: Mapping[str, str], *, where: str, advice: str = "") -> AskError:
+    """Return the typed fault of an error.
+
+    Args:
+        status: HTTP status, 400 or more; a gateway's own code if the status was a success.
+        text: the body, without secrets.
+        headers: may give a wait.
+        where: the address without secrets, for faults about it.
+        advice: about the key.
+    """
+    said = said_in(status, text)
+    fault = form_of(said) or _by_status(status)
+    if fault is AuthFailed:
+        return AuthFailed(f"{where} answers {said.shown}; {advice}")
+    if fault in ADVICE:
+        return fault(f"{where} answers {said.shown}; {ADVICE[fault]}")
+    if issubclass(fault, RateLimited | ServerError):
+        return fault(said.shown, retry_after_s=wait_s(status, headers, text), raw=text)
+    return fault(said.shown)
+
+
+def _by_status(status: int) -> type[AskError]:
+    if status in (408, 409, 425, 429):
+        return RateLimited
+    if status >= 500:
+        return Unavailable if status in (502, 503, 529) else ServerError
+    return {401: AuthFailed, 403: AuthFailed, 402: QuotaExhausted, 404: ModelMissing}.get(status, BadRequest)
+
+
+# -- how long to wait -----------------------------------------------------------------------------------------
+
+
+def wait_s(status: int, headers: Mapping[str, str], text: str) -> float | None:
+    """Return the wait of a refusal in seconds, from its headers or Google's details (`"retryDelay": "12s"`)."""
+    if (wait := retry_after(headers)) is not None or status != 429:
+        return wait
+    found = re.search(r'"retryDelay":\s*"([0-9.]+)s"', text)
+    if found:
+        return _believable(found[1])
+    return _reset_after(headers)
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds of `retry-after-ms` or `Retry-After` (also a date), with or without `llm_provider-`."""
+    for prefix in ("", "llm_provider-"):
+        milliseconds, said = headers.get(f"{prefix}retry-after-ms"), headers.get(f"{prefix}retry-after")
+        if milliseconds and (wait := _believable(milliseconds, 1000)) is not None:
+            return wait
+        if said and (wait := _believable(said)) is not None:
+            return wait
+        if said:
+            with suppress(ValueError, OverflowError):
+                return _believable(email.utils.parsedate_to_datetime(said).timestamp() - time.time())
+    return None
+
+
+def _reset_after(headers: Mapping[str, str]) -> float | None:
+    """Return the longest wait in seconds of `x-ratelimit-reset-*` for exhausted rates: `1m2.5s` (OpenAI, Groq), a date
+    (Anthropic) or milliseconds since 1970 (OpenRouter)."""
+    waits: list[float] = []
+    lowered = {name.lower(): value for name, value in headers.items()}
+    for name, value in lowered.items():  # with or without a gateway's `llm_provider-`
+        if "ratelimit" not in name or "reset" not in name:
+            continue
+        remaining = lowered.get(name.replace("reset", "remaining"), "0")
+        if remaining.strip() in ("", "0") and (wait := _until(value)) is not None:
+            waits.append(wait)
+    return max(waits, default=None)
+
+
+def _until(value: str) -> float | None:
+    parts = re.findall(r"([0-9.]+)(ms|s|m|h|d)", value)
+    if parts and "".join(map("".join, parts)) == value.strip():
+        unit_s = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+        with suppress(ValueError):
+            return _believable(math.fsum(float(number) * unit_s[unit] for number, unit in parts))
+        return None
+    with suppress(ValueError):
+        number = float(value)
+        since_1970 = number / 1000 if number > 1e11 else number
+        return _believable(since_1970 - time.time() if since_1970 > 1e9 else number)
+    with suppress(ValueError, OverflowError):
+        return _believable(datetime.fromisoformat(value).timestamp() - time.time())
+    return None
+
+
+def _believable(seconds: float | str, parts: int = 1) -> float | None:
+    """Return a wait from 0 to an hour, in seconds."""
+    with suppress(ValueError):
+        number = float(seconds) / parts
+        return min(max(0.0, number), LONGEST_WAIT_S) if math.isfinite(number) else None
+    return None

@@ -1,0 +1,116 @@
+"""Guess the content of a table of comparisons: the columns of the clips, the choice and the annotator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from earmark.tasks.importers.cells import number, shown
+from earmark.tasks.importers.column_words import ColumnName, read_name, word_set
+from earmark.tasks.importers.sniffing import WORDS, ending, is_audio, read_sample
+from earmark.tasks.importers.votes import CHOICES
+
+SIDES = {**dict.fromkeys(("a", "1", "left", "first"), "a"), **dict.fromkeys(("b", "2", "right", "second"), "b")}
+CHOSEN = word_set(
+    "winner preference preferred choice vote better answer result cmos ccr comparison overall selected pick score "
+    "rating auswahl präferenz preferencia préférence 选择 偏好 選択 선택"
+)
+NO_CHOICE = word_set("time rt id confidence comment reason duration date order reference feedback")
+DIMENSIONS = {"musicality": "musicality", "quality": "musicality", "alignment": "alignment", "relevance": "alignment"}
+MARGIN = 3  # of a comparison category rating
+
+
+class GuessedVotes(NamedTuple):
+    """The guessed content of a table of comparisons."""
+
+    rows: int
+    columns: Mapping[str, str]  # the table's column by Earmark's name
+    unused: tuple[str, ...]
+    signed: bool  # whether choices are numbers with a sign
+    doubts: tuple[str, ...]
+
+
+def guess_votes(path: Path) -> GuessedVotes | None:
+    """Guess the columns of a table from its first rows; return None without two columns of clips.
+
+    Raises:
+        InputError: the file cannot be read as a table.
+    """
+    sample = read_sample(path)
+    cells = {name: [row[at] for row in sample.rows] for at, name in enumerate(sample.names) if name}
+    names = {name: read_name(name) for name in cells}
+    pair = _pair([name for name in cells if _share(cells[name]) > 0.5], names) or _pair(
+        [name for name in cells if names[name].file is not None], names
+    )
+    if "choice_reference" in cells and "choice_non_reference" in cells:  # webMUSHRA's paired_comparison.csv
+        pair = {"audio_a": "choice_reference", "audio_b": "choice_non_reference"}
+    if not pair:
+        return None
+    columns, doubts = dict(pair), list[str]()
+    if sample.delimiter not in ("", "\t" if ending(path) == "tsv" else ","):
+        doubts.append(f"cells are split by {WORDS[sample.delimiter]}: save the table with commas")
+    models = _pair([name for name in cells if {"model", "system", "method"} & {*names[name].words}], names)
+    columns |= {f"model_{key[-1]}": name for key, name in models.items() if name not in pair.values()}
+    chosen = [name for name in cells if name not in columns.values() and _may_choose(names[name], cells, name, columns)]
+    by_dimension = {
+        next((DIMENSIONS[w] for w in names[name].words if w in DIMENSIONS), "overall"): name for name in chosen
+    }
+    if chosen and len(by_dimension) == len(chosen):
+        columns |= by_dimension
+    elif chosen:
+        doubts.append(
+            f"{len(chosen)} columns may be the choice ({shown(', '.join(chosen))}): columns.overall names one"
+        )
+    else:
+        doubts.append("no column is called a choice: columns.overall names the one that is")
+    people = [name for name in cells if names[name].holds("listener") and name not in columns.values()]
+    if len(people) == 1:
+        columns["annotator"] = people[0]
+    elif people:
+        doubts.append(f"several columns may name who chose ({shown(', '.join(people))}): columns.annotator chooses one")
+    signed = any(_is_signed(cells[name]) for name in by_dimension.values())
+    if signed:
+        doubts.append('choices are numbers with a sign: positive = "a" or "b" names the clip that one above 0 prefers')
+    for field, words in (("text", ("text", "prompt")), ("prompt_id", ("prompt id", "item", "trial id"))):
+        fit = [name for name in cells if " ".join(names[name].words) in words and name not in columns.values()]
+        columns |= {field: fit[0]} if len(fit) == 1 and all(map(str.strip, cells[fit[0]])) else {}
+    unused = tuple(name for name in cells if name not in columns.values())
+    return GuessedVotes(len(sample.rows), columns, unused, signed, tuple(doubts))
+
+
+def _share(cells: Sequence[str]) -> float:
+    return sum(map(is_audio, cells)) / max(1, len(cells))
+
+
+def _pair(fit: Sequence[str], names: Mapping[str, ColumnName]) -> dict[str, str]:
+    """Find two columns differing only in their side."""
+    sides: dict[str, list[str]] = {"a": [], "b": []}
+    for name in fit:
+        found = {SIDES[word] for word in names[name].words if word in SIDES}
+        if len(found) == 1:
+            sides[found.pop()].append(name)
+    if len(sides["a"]) == len(sides["b"]) == 1:
+        return {"audio_a": sides["a"][0], "audio_b": sides["b"][0]}
+    return {}
+
+
+def _may_choose(name: ColumnName, cells: Mapping[str, Sequence[str]], column: str, columns: Mapping[str, str]) -> bool:
+    """Return whether a column is called a choice and its cells are choices."""
+    if not {*name.words} & CHOSEN or {*name.words} & NO_CHOICE:
+        return False
+    clips = {cell.strip() for side in columns.values() for cell in cells[side]}
+    given = [cell.strip() for cell in cells[column] if cell.strip()]
+    words = {"reference", "nonReference", "non_reference"} if "choice_reference" in columns.values() else set()
+    fits = [
+        cell.lower().replace(" ", "_").replace("-", "_") in CHOICES
+        or cell in clips | words
+        or abs(number(cell)) <= MARGIN
+        for cell in given
+    ]
+    return bool(given) and sum(fits) > 0.9 * len(fits)
+
+
+def _is_signed(cells: Sequence[str]) -> bool:
+    values = {number(cell) for cell in cells if number(cell) == number(cell)}
+    return bool(values - {1.0, 2.0}) or any(cell.strip().startswith("+") for cell in cells)

@@ -1,0 +1,69 @@
+"""Publish a build's artifacts on Prefect's page: funnel, rows, card sections, report link, and parents as assets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from prefect.artifacts import create_link_artifact, create_markdown_artifact, create_table_artifact
+from prefect.assets import Asset, AssetProperties, materialize
+from prefect.runtime import flow_run
+from prefect.settings import get_current_settings
+
+from earmark.tasks.store.versions import Version
+
+
+def run_name() -> str:
+    """Return a run's name: its flow and its scheduled start, in UTC."""
+    at = flow_run.scheduled_start_time or datetime.now(UTC)
+    return f"{flow_run.flow_name} {at.astimezone(UTC):%Y-%m-%d %H:%M}"
+
+
+def show(version: Version, sections: Mapping[str, str] | None = None) -> str:
+    """Publish a version's artifacts and lineage to a permanent Prefect server, if one is configured.
+
+    Args:
+        version: the committed version.
+        sections: the corpus's own sections of the card, such as the report of a judge's bias.
+
+    Returns:
+        The version's name.
+    """
+    if get_current_settings().api.url:
+        made = materialize(asset_of(version), name="show", asset_deps=parents_of(version))(leave_artifacts)
+        made(version, dict(sections or {}))
+    return version.name
+
+
+def asset_of(version: Version) -> Asset:
+    """Return the corpus as an asset, materialized by its versions."""
+    return Asset(
+        key=f"earmark://{version.corpus}",
+        properties=AssetProperties(name=version.corpus, url=(version.folder.absolute() / "report.html").as_uri()),
+    )
+
+
+def parents_of(version: Version) -> list[str | Asset]:
+    """Return the parent corpora as assets, without the corpus itself."""
+    return [f"earmark://{p.corpus}" for p in version.manifest.parents if p.corpus != version.corpus]
+
+
+def leave_artifacts(version: Version, sections: Mapping[str, str]) -> None:
+    """Create tables of rows and of the funnel, the sections as Markdown, and a link to the report."""
+    manifest, corpus = version.manifest, version.corpus
+    rows = [
+        {"table": table, "split": split, "rows": count}
+        for table, splits in manifest.rows.items()
+        for split, count in splits.items()
+    ]
+    create_table_artifact(rows, key=f"{corpus}-rows", description=f"Rows of {corpus} {version.name}")
+    funnel = [
+        {"step": step.name, "unit": step.unit, "in": step.entered, "kept": step.kept, "gone": step.entered - step.kept}
+        for step in manifest.steps
+    ]
+    create_table_artifact(funnel, key=f"{corpus}-funnel", description=f"From input to rows: {corpus} {version.name}")
+    for title, text in sections.items():
+        key = "".join(letter if letter.isalnum() else "-" for letter in title.lower()).strip("-")
+        create_markdown_artifact(f"## {title}\n\n{text}", key=f"{corpus}-{key}", description=f"{corpus} {version.name}")
+    link = (version.folder.absolute() / "report.html").as_uri()
+    create_link_artifact(link, key=f"{corpus}-version", link_text=f"{corpus} {version.name}: report")

@@ -1,0 +1,207 @@
+"""Find the asks that lost a build's rows, and stop a build that lost too many. No Prefect."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from typing import Any, NamedTuple
+
+import duckdb
+
+from earmark.schemas.config import BuildConfig
+from earmark.schemas.errors import EarmarkError, Interrupted, TooManyRejects
+from earmark.tasks.annotation.errors import LedgerError, LowShare, Stopped, one_line
+from earmark.tasks.annotation.ledger_reports import received
+from earmark.tasks.pipeline.ledger import has_ledger, ledger_address
+from earmark.tasks.store.sql import connect, query
+from earmark.tasks.store.staging import Stage
+
+FIRST = 20
+"""An ask that passes none of its first rows, this many, stops a build: further rows would cost money too."""
+FORM = frozenset(
+    (
+        *("bad_answer", "schema_mismatch", "empty", "truncated", "low_share"),
+        *("scores_unreadable", "part_missing", "items_do_not_match", "texts_do_not_match"),
+    )
+)
+"""Reasons about the form of an answer."""
+QUOTED = 240
+"""Characters of an answer in messages."""
+WAY_OUT = "Answers are kept. To go on even so: earmark resume --allow-rejects"
+
+
+class FailedRow(NamedTuple):
+    """Row that failed an ask."""
+
+    reason: str
+    detail: str  # expected and found
+    value: str | None  # the answer as JSON, if it could be read
+    request_key: str | None
+
+
+class Why(NamedTuple):
+    """Rows that an ask lost for one reason."""
+
+    reason: str
+    rows: int
+    failed: bool  # whether no answer passed its check; else the walk gave up the rows because of the answer
+    final: bool  # whether another run would give the same outcome
+    example: FailedRow
+
+
+class AskLoss(NamedTuple):
+    """Counts of the rows at an ask, as of `tasks/pipeline/walk_losses.sql`."""
+
+    ask: str
+    role: str
+    annotator: str
+    came: int
+    answered: int  # with an answer that passed its check
+    passed: int  # answered rows that the walk did not give up here
+    why: Sequence[Why]  # the most common first
+
+
+class FirstRows:
+    """First rows to end at each ask of a walk, in one process. Safe for threads."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.fault: TooManyRejects | None = None  # the error that stops the walk
+        self._stage = stage
+        self._lock = Lock()
+        self._passed: set[tuple[str, str]] = set()
+        self._failed: dict[tuple[str, str], list[FailedRow]] = {}
+
+    def passes(self, ask: str, role: str) -> None:
+        """Note a row that passed an ask."""
+        self._passed.add((ask, role))
+
+    def fails(self, ask: str, role: str, annotator: str, failed: FailedRow) -> None:
+        """Note a row that failed an ask.
+
+        Raises:
+            TooManyRejects: `FIRST` rows have failed, and none passed.
+        """
+        with self._lock:
+            rows = self._failed.setdefault((ask, role), [])
+            if (ask, role) in self._passed or len(rows) >= FIRST:
+                return
+            rows.append(failed)
+            if len(rows) < FIRST:
+                return
+            by_reason: dict[str, list[FailedRow]] = {}
+            for row in rows:
+                by_reason.setdefault(row.reason, []).append(row)
+            why = [Why(word, len(held), True, True, held[0]) for word, held in by_reason.items()]
+            why.sort(key=lambda one: (-one.rows, one.reason))
+            self.fault = none_passed(self._stage, AskLoss(ask, role, annotator, FIRST, 0, 0, why))
+        raise self.fault
+
+
+def none_passed(stage: Stage, loss: AskLoss) -> TooManyRejects:
+    """Return the error of an ask that passed no row."""
+    head = f"of the first {loss.came} rows none passed '{loss.ask}' ({loss.role}, {loss.annotator})"
+    return _stop(stage, loss, head)
+
+
+def check_answers(stage: Stage, config: BuildConfig, folder: Path, rows: int, partial: Collection[str] = ()) -> None:
+    """Stop a build if one of its walk's asks lost all rows, or too many for answers of the wrong form.
+
+    Args:
+        stage: the build.
+        config: its config; `most_rejected` sets the limit.
+        folder: the walk's.
+        rows: number of rows in the walk.
+        partial: asks whose refused answers may be used in part.
+
+    Raises:
+        TooManyRejects: with the ask, the reasons, and an answer.
+    """
+    if config.most_rejected is None:
+        return
+    for loss in losses_of_walk(stage, folder):
+        failed = sum(one.rows for one in loss.why if one.failed and one.final)
+        if not loss.answered and failed >= min(FIRST, rows) and loss.ask not in partial:
+            raise none_passed(stage, loss)
+        form = sum(one.rows for one in loss.why if one.failed and one.reason in FORM)
+        if form > config.most_rejected * loss.came:
+            who = f"'{loss.ask}' ({loss.role}, {loss.annotator})"
+            head = f"{form:,} of {loss.came:,} rows have no answer of the right form to {who}"
+            raise _stop(stage, loss, f"{head}, more than most_rejected = {config.most_rejected:g}")
+
+
+def tell_losses(error: EarmarkError, stage: Stage) -> None:
+    """Add the lost rows to a build's error: a line per ask, an answer, and a server's last words."""
+    if isinstance(error, Interrupted | Stopped):
+        return
+    try:
+        text = _losses_text(error, stage)
+    except (OSError, duckdb.Error, EarmarkError) as fault:  # such as a full disk: the build's own error stays the first
+        text = f"the lost rows could not be counted: {one_line(str(fault), QUOTED)}"
+    if text:
+        error.add_note(text)
+
+
+def _losses_text(error: EarmarkError, stage: Stage) -> str:
+    folders = {path.parents[1] for path in stage.work.rglob("*.parquet") if path.parent.name in ("draws", "stopped")}
+    losses = [loss for folder in sorted(folders) for loss in losses_of_walk(stage, folder)]
+    if not losses:
+        return ""
+    lines = ["rows by question:"]
+    for loss in losses:
+        why = ", ".join(f"{one.rows:,} {one.reason}" for one in loss.why)
+        went = f"{loss.came:,} came, {loss.passed:,} passed" + (f" ({why})" if why else "")
+        lines.append(f"  {loss.ask} ({loss.role}, {loss.annotator}): {went}")
+    worst = max(losses, key=lambda loss: loss.came - loss.passed)
+    if worst.why and not isinstance(error, TooManyRejects):
+        lines += _quoted(stage, worst)
+    words = [one.example.detail for loss in losses for one in loss.why if not one.final]
+    lines += [f"  the server's last words: {one_line(words[-1], QUOTED)}"] if words else []
+    return "\n".join(lines)
+
+
+def losses_of_walk(stage: Stage, folder: Path) -> list[AskLoss]:
+    """Count the rows of a walk at each ask, in the order of the asks."""
+    files = {
+        part: [str(path) for path in [*folder.glob(f"{part}/*.parquet"), *folder.glob(f"stopped/{part}-*.parquet")]]
+        for part in ("draws", "results")
+    }
+    if not files["draws"]:
+        return []
+    with connect(stage.work / "spill") as connection:
+        rows = connection.execute(query("pipeline/walk_losses"), files).fetchall()
+    return [AskLoss._make([*row[:-1], [_why(**one) for one in row[-1] or ()]]) for row in rows]
+
+
+def _why(reason: str, rows: int, failed: bool, final: bool, one: Mapping[str, Any]) -> Why:
+    return Why(reason, rows, failed, final, FailedRow(reason, one["detail"], one["value"], one["key"]))
+
+
+def _stop(stage: Stage, loss: AskLoss, head: str) -> TooManyRejects:
+    wide = max(len(f"{one.rows:,}") for one in loss.why)
+    reasons = [f"  {one.rows:>{wide},}  {one.reason}  {one_line(one.example.detail, QUOTED)}" for one in loss.why]
+    head = f"{stage.corpus}: {head}; nothing was committed"
+    out = [LowShare.way_out] if any(one.reason == LowShare.reason for one in loss.why) else []
+    return TooManyRejects("\n".join([head, *reasons, *_quoted(stage, loss), *out, WAY_OUT]))
+
+
+def _quoted(stage: Stage, loss: AskLoss) -> list[str]:
+    """Return an example of the failed answers, printable on a terminal."""
+    for one in loss.why:
+        if text := one.example.value or _received(stage, loss.annotator, one.example.request_key):
+            return [f"  one of these answers to '{loss.ask}': {one_line(text, QUOTED)}"]
+    return []
+
+
+def _received(stage: Stage, annotator: str, key: str | None) -> str:
+    """Read the last response to a request from the ledger: the model's text, or the whole response."""
+    if key is None or not has_ledger(stage.store):
+        return ""
+    raws: list[str] = []
+    with suppress(LedgerError):
+        raws = [raw for *_, raw in received(ledger_address(stage.store), [annotator], [key])]
+    with suppress(ValueError, LookupError, TypeError):
+        return str(json.loads(raws[-1])["choices"][0]["message"]["content"])
+    return raws[-1] if raws else ""

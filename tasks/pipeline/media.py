@@ -1,0 +1,186 @@
+"""Measure the audio of inputs by the store's media index, and digest it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from earmark.schemas.config import BuildConfig
+from earmark.schemas.errors import InputError
+from earmark.schemas.files import FOLLOW, Root, read_regular
+from earmark.schemas.tables import AUDIO
+from earmark.tasks.audio.faults import LONGEST_S
+from earmark.tasks.audio.index import Beginning, MediaIndex, decoded_in_part
+from earmark.tasks.audio.probe import AudioFault, Probe, probe
+from earmark.tasks.audio.similarity import Similarity, Vector
+from earmark.tasks.pipeline.mirror import bring
+from earmark.tasks.pipeline.progress import working
+from earmark.tasks.pipeline.scratch import ASSUMED, MEDIA, SIMILARITIES, UNREAD, SampledIndex, media_place
+from earmark.tasks.store.manifest import digest_of
+from earmark.tasks.store.versions import Store
+
+MEASURED = (
+    "clip_sha256 string, duration_s float64, sample_rate_hz int64, channels int64, peak_dbfs float64, "
+    "level_dbfs float64, silent_share float64, codec string, reason string, detail string"
+)  # columns of `measure`
+USUAL_LUFS = -23.0  # assumed for an unmeasured clip
+EMBEDDED_AT_ONCE = 16  # clips held in memory while a table is written, beside the current row group
+
+
+def media_index(store: Store) -> MediaIndex:
+    """Open the media index that all corpora of a store share; a sampled index in a dry run."""
+    return MediaIndex(_place(store)) if store.looked is None else SampledIndex(_place(store), store.looked)
+
+
+def _place(store: Store) -> Path:
+    return media_place(store) if store.looked is None else store.root / MEDIA
+
+
+def clips_decoded_in_part(store: Store) -> frozenset[str] | None:
+    """Read the clips that Earmark 1.0.0 decoded in part, as `decoded_in_part`."""
+    return decoded_in_part(_place(store))
+
+
+def embeddings_of(store: Store, model: str, paths: Mapping[str, Path | None]) -> dict[str, Vector]:
+    """Return the embeddings of clips, as `Similarity.embeddings`, with progress; only stored ones in a dry run."""
+    if store.looked is not None:
+        there = Path(model).is_dir()  # a model on the Hub would have to be fetched first
+        kept = similarity_of(store, model).embeddings(dict.fromkeys(paths)) if there else {}
+        store.looked.unheard |= {clip for clip, path in paths.items() if path is not None} - kept.keys()
+        return kept
+    with working(f"embed clips with {model}", len(paths)) as work:
+        return similarity_of(store, model).embeddings(paths, work.advance)
+
+
+def similarity_of(store: Store, model: str) -> Similarity:
+    """Open a CLAP model with the store's cache of its results (`<store>/similarities.sqlite`)."""
+    return Similarity(model, store.root / SIMILARITIES, media_index(store).redecoded())
+
+
+def clip_below(root: Root, path: Path | str) -> Path | AudioFault:
+    """Return a clip's file for the index; a link out of the root is a fault unless its source follows links.
+
+    A string is a name below the root, as a list gives it.
+    """
+    path = root.folder / path if isinstance(path, str) else path
+    if not root.leads_out(path):
+        return path
+    return AudioFault(
+        "audio_outside_root", f"expected a file below the root, found a link out of it; {FOLLOW} allows it"
+    )
+
+
+def measure(
+    store: Store, label: str, files: Sequence[Path | AudioFault], longest_s: float = LONGEST_S
+) -> list[tuple[Any, ...]]:
+    """Hash and measure audio files, each once; return measures or faults as columns `MEASURED`.
+
+    Args:
+        store: its media index holds the results.
+        label: of the progress.
+        files: as `clip_below` gives them.
+        longest_s: longer files are faults.
+    """
+    distinct = list(dict.fromkeys(files))
+    with working(label, len(distinct)) as work:
+        probes = media_index(store).look(distinct, longest_s=longest_s, seen=work.advance)
+    rows = {file: fault_row(*probe) if isinstance(probe, AudioFault) else (*probe, None, None)
+            for file, probe in zip(distinct, probes, strict=True)}  # fmt: skip
+    return [rows[file] for file in files]
+
+
+def clap_at(config: BuildConfig, written: str) -> str:
+    """Return a CLAP model of a config: its folder, relative to the config's own, or its name on the Hub."""
+    folder = config.path(written)
+    return str(folder) if folder.is_dir() else written
+
+
+def clap_digest(store: Store, key: str, model: str | None) -> dict[str, str]:
+    """Return the SHA-256 of a CLAP model in a folder, as the input of that key; empty for a model on the Hub."""
+    return {key: similarity_of(store, model).digest} if model and Path(model).is_dir() else {}
+
+
+def length_s(file: Path) -> float:
+    """Return an audio file's length in s, without the index; 0 for unusable files."""
+    looked = probe(file)
+    return looked.duration_s if isinstance(looked, Probe) else 0.0
+
+
+def loudness_of(store: Store, beginnings: Sequence[Beginning]) -> list[float]:
+    """Measure the gated loudness of clips' beginnings in LUFS, as `MediaIndex.loudness`, with progress.
+
+    Clips unmeasured in a dry run get a usual value.
+    """
+    known = [one for one in beginnings if not one.clip_sha256.startswith(UNREAD)]
+    with working("measure loudness", len(known)) as work:
+        loudness = dict(zip(known, media_index(store).loudness(known, seen=work.advance), strict=True))
+    return [loudness.get(one, USUAL_LUFS) for one in beginnings]
+
+
+def fault_row(reason: str, detail: str) -> tuple[Any, ...]:
+    """Return the columns `MEASURED` of an unusable file."""
+    return (*[None] * len(Probe._fields), reason, detail)
+
+
+def audio_digest(store: Store, label: str, files: Mapping[str, Path | AudioFault], longest_s: float = LONGEST_S) -> str:
+    """Return one SHA-256 over the names and contents of audio files.
+
+    The index remembers each file's hash; later calls cost a `stat` per file. Files behind URLs are fetched first; later
+    calls check each object.
+
+    Args:
+        store: its media index holds the hashes.
+        label: of the progress.
+        files: every audio file of the inputs, by its name there; a missing file counts as missing, a refused file by
+            its fault from `clip_below`.
+        longest_s: longer files are neither hashed nor decoded; they count as too long.
+    """
+    names = sorted(files)
+    if store.looked is None:
+        bring(path for path in files.values() if isinstance(path, Path))
+    with working(label, len(names)) as work:
+        probes = media_index(store).look([files[name] for name in names], seen=work.advance, longest_s=longest_s)
+    if any(isinstance(probe, Probe) and probe.codec == ASSUMED for probe in probes):
+        return ""
+    return digest_of(
+        [
+            [name, probe.clip_sha256 if isinstance(probe, Probe) else probe.reason]
+            for name, probe in zip(names, probes, strict=True)
+        ]
+    )
+
+
+def with_audio(rows: pa.Table, files: Sequence[Path] | None) -> Iterator[pa.Table]:
+    """Append the column `audio`: each row's audio file unchanged, named `<SHA-256>.<extension>`; null without files.
+
+    Args:
+        rows: of a table whose last column is embedded audio, with the media index's `clip_sha256`.
+        files: the file of each row; memory holds the audio of `EMBEDDED_AT_ONCE` of them at once.
+
+    Raises:
+        InputError: a file changed since it was measured.
+    """
+    if files is None:
+        yield rows.append_column("audio", pa.nulls(len(rows), AUDIO))
+        return
+    for start in range(0, len(files), EMBEDDED_AT_ONCE):
+        part = rows.slice(start, EMBEDDED_AT_ONCE)
+        cells = [
+            {"bytes": _bytes_of(file, sha256), "path": f"{sha256}{file.suffix.lower()}"}
+            for file, sha256 in zip(files[start : start + len(part)], part["clip_sha256"].to_pylist(), strict=True)
+        ]
+        yield part.append_column("audio", pa.array(cells, AUDIO))
+
+
+def _bytes_of(file: Path, sha256: str) -> bytes:
+    content = read_regular(file)
+    if (found := hashlib.sha256(content).hexdigest()) != sha256:
+        raise InputError(
+            f"{file}: expected the audio that was measured (SHA-256 {sha256[:16]}…), found {found[:16]}…; "
+            "leave inputs alone during a build, and build again"
+        )
+    return content

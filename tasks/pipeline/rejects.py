@@ -1,0 +1,26 @@
+"""Convert importers' rejects to rows of the published table `rejects`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from earmark.schemas.tables import REJECTS
+from earmark.tasks.importers.rows import Reject
+
+
+def came_in(kept: Iterable[str], rejects: Iterable[tuple[str, Reject]]) -> Counter[str]:
+    """Count the rows of each source file, from the files of kept rows and from rejects."""
+    return Counter(kept) + Counter(reject.source_file for _, reject in rejects)
+
+
+def rejects_table(stage: str, rejects: Iterable[tuple[str, Reject]]) -> pa.Table:
+    """Return rejects as rows of the `rejects` table; `file` is null without a source file."""
+
+    def things(reject: Reject) -> list[dict[str, str]]:
+        return [{"kind": kind, "id": id_} for kind, id_ in reject.made_from]
+
+    rows = [(t, r.item, stage, r.reason, r.detail, r.source_file or None, r.line, things(r)) for t, r in rejects]
+    return pa.Table.from_pylist([dict(zip(REJECTS.schema.names, row, strict=True)) for row in rows], REJECTS.schema)

@@ -1,0 +1,138 @@
+"""Read, check and split tagged tracks: the first steps of every corpus from a track list."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import pyarrow as pa
+
+from earmark.schemas.files import Root
+from earmark.schemas.places import without_place
+from earmark.schemas.tables import split_ends
+from earmark.schemas.tracks import NOT_STATED, TracksConfig
+from earmark.tasks.audio.probe import SILENCE_DBFS
+from earmark.tasks.importers.jamendo import Track, read_licences, read_tag_map
+from earmark.tasks.importers.rows import Note, Reject
+from earmark.tasks.importers.tracks import TRACK_LAYOUTS
+from earmark.tasks.pipeline.fingerprint import file_digests, roots_digest
+from earmark.tasks.pipeline.intake import Intake
+from earmark.tasks.pipeline.media import audio_digest, clip_below
+from earmark.tasks.pipeline.preflight import Peek
+from earmark.tasks.pipeline.step import Account, Done
+from earmark.tasks.store.parquet import row_schema, write_rows
+from earmark.tasks.store.sql import connect, query, view_parquet
+from earmark.tasks.store.staging import Stage
+from earmark.tasks.store.versions import Store
+
+Entries = Iterable[Track | Reject | Note]
+IMPORTED = row_schema(
+    "row int64, track_id string, name string, artist_id string, album_id string, tags string[], audio string, "
+    "source_file string, line int64, licence string"
+)
+
+
+def read_list(config: TracksConfig) -> Iterator[Track | Reject | Note]:
+    """Yield the rows of the list, with licences if the config names a file of them."""
+    source = config.source
+    listed = source.audio_licences
+    licences = read_licences(config.path(listed), listed) if listed else None
+    synonyms = read_tag_map(config.path(source.tag_map), source.tag_map) if source.tag_map else None
+    read = TRACK_LAYOUTS.find(source.format).read
+    for row in read(config.path(source.tracks), source.tracks, synonyms, audio_root(config).folder):
+        if isinstance(row, Track) and licences is not None and not row.licence:
+            row = row._replace(licence=licences.get(row.path, NOT_STATED))
+        yield row
+
+
+def audio_root(config: TracksConfig) -> Root:
+    """Return the folder of the tracks' audio."""
+    source = config.source
+    folder = config.path(source.audio_root) if source.audio_root else config.path(source.tracks).parent
+    return Root(folder, source.links)
+
+
+def file_name(config: TracksConfig, track: Track) -> str:
+    """Return the id in a track's file names."""
+    return TRACK_LAYOUTS.find(config.source.format).file_name(track)
+
+
+def lists_of(config: TracksConfig) -> list[tuple[str, Path]]:
+    """Return the list, its synonyms and its licences, by their names in rows and digests."""
+    named = (config.source.tracks, config.source.tag_map, config.source.audio_licences)
+    return [(without_place(name), config.path(name)) for name in named if name]
+
+
+def input_digests(
+    config: TracksConfig, store: Store, read: Callable[[], Entries], without: Container[str] = ()
+) -> dict[str, str]:
+    """Return the SHA-256 of the list, its synonyms, the effect of the audio folder, and the audio.
+
+    Args:
+        config: names the list.
+        store: its media index holds the hashes of audio.
+        read: yields the rows of the list.
+        without: ids of tracks whose audio is skipped.
+    """
+    root = audio_root(config)
+    digests = file_digests(lists_of(config))
+    digests |= roots_digest("paths", [(config.path(config.source.tracks), root.folder)], read)
+    tracks = islice((row for row in read() if isinstance(row, Track)), config.limit)
+    files = {track.path: clip_below(root, track.path) for track in tracks if track.track_id not in without}
+    digests["audio"] = audio_digest(store, f"hash audio of {config.source.name}", files, config.tracks.longest_s)
+    return digests
+
+
+def peek(config: TracksConfig, read: Callable[[], Entries], *, audio: bool = True) -> Peek:
+    """Return the preflight input of a build: the list, and with `audio` its first clips."""
+    root = audio_root(config)
+    clips = (lambda row: [clip_below(root, row.path)]) if audio else None
+    return Peek(config.source.name, read, clips, "source.audio_root", tuple(path for _, path in lists_of(config)))
+
+
+def import_list(stage: Stage, config: TracksConfig, entries: Entries, table: str) -> Done[Path]:
+    """Write the tracks of a list, columns `IMPORTED`; reject unreadable entries for the table.
+
+    Raises:
+        InputError: the list or one of its columns is missing.
+    """
+    intake = Intake()
+    rows: list[tuple[object, ...]] = []
+    for track in intake.take(entries, table, config.limit):
+        tags = [tag.marked for tag in track.tags]
+        ids = (track.track_id, file_name(config, track), track.artist_id or None, track.album_id or None)
+        rows.append((len(rows), *ids, tags, track.path, track.source_file, track.line, track.licence or None))
+    path = stage.work / "tracks.parquet"
+    write_rows(path, IMPORTED, rows)
+    account, counts = intake.account(), Counter(licence for *_, licence in rows if licence)
+    told = ", ".join(f"{licence} {count:,}" for licence, count in sorted(counts.items()))
+    return Done(path, replace(account, notes=(*account.notes, f"tracks by licence: {told}")) if counts else account)
+
+
+def choose_pool(stage: Stage, config: TracksConfig, tracks: Path, media: Path, table: str) -> tuple[pa.Table, Account]:
+    """Select tracks with fit audio, as rows of `track_pool.sql`; reject the others for the table.
+
+    Args:
+        stage: the build.
+        config: sets the limits of fit audio and the shares of the splits.
+        tracks: from `import_list`.
+        media: Parquet with `row` and the measures of its audio.
+        table: the table that lacks refused tracks.
+    """
+    with connect(stage.work / "spill") as connection:
+        view_parquet(connection, "tracks", [tracks])
+        view_parquet(connection, "media", [media])
+        limits = {"shortest_s": config.tracks.shortest_s, "silence_dbfs": SILENCE_DBFS}
+        connection.execute(query("pipeline/refuse_tracks"), limits)
+        refused = connection.sql(
+            "SELECT $table, track_id, 'index', reason, detail, source_file, line, made_from "
+            "FROM refused_tracks ORDER BY row",
+            params={"table": table},
+        ).to_arrow_table()
+        given = {"seed": config.seed, **split_ends(config.shares)}
+        pool = connection.sql(query("pipeline/track_pool"), params=given).to_arrow_table()
+        sources = dict(connection.execute("SELECT source_file, count(*) FROM tracks GROUP BY ALL").fetchall())
+    return pool, Account(sum(sources.values()), len(pool), refused, sources=sources)

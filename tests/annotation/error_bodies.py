@@ -1,0 +1,181 @@
+"""Errors as servers send them, one body each: provider, status, headers, body, and the fault that it is."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from earmark.tasks.annotation.errors import (
+    AskError,
+    AuthFailed,
+    BadRequest,
+    ModelMissing,
+    QuotaExhausted,
+    RateLimited,
+    Refused,
+    RowRefused,
+    ServerError,
+    Unavailable,
+    Unsupported,
+)
+
+
+class Recorded(NamedTuple):
+    """One answer of a server."""
+
+    provider: str
+    status: int
+    body: str
+    fault: type[AskError]
+    wait_s: float | None = None  # seconds that it asks to wait
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+def _openai(provider: str, http_status: int, fault: type[AskError], message: str, /, **fields: Any) -> Recorded:
+    wait_s, headers = fields.pop("wait_s", None), tuple(fields.pop("headers", {}).items())
+    error = {"message": message, "type": "invalid_request_error", "param": None, "code": None, **fields}
+    return Recorded(provider, http_status, json.dumps({"error": error}), fault, wait_s, headers)
+
+
+def _google(status: int, word: str, fault: type[AskError], message: str, *details: Any, **more: Any) -> Recorded:
+    error = {"code": status, "message": message, "status": word, "details": list(details)}
+    return Recorded("gemini", status, json.dumps({"error": error}), fault, **more)
+
+
+def _quota(kind: str) -> dict[str, Any]:
+    quota = f"GenerateRequestsPer{kind}PerProjectPerModel-FreeTier"
+    return {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [{"quotaId": quota}]}
+
+
+def _anthropic(status: int, kind: str, fault: type[AskError], message: str, **more: Any) -> Recorded:
+    body = {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_011CSHoEeqs5C35K2UUqR7Fy"}
+    return Recorded("anthropic", status, json.dumps(body), fault, **more)
+
+
+def _vllm(status: int, kind: str, fault: type[AskError], message: str) -> Recorded:
+    flat = {"object": "error", "message": message, "type": kind, "param": None, "code": status}
+    return Recorded("vllm", status, json.dumps(flat), fault)
+
+
+def _litellm(status: int, kind: str, fault: type[AskError], message: str, **more: Any) -> Recorded:
+    error = {"message": message, "type": kind, "param": None, "code": str(status)}
+    return Recorded("litellm", status, json.dumps({"error": error}), fault, **more)
+
+
+EXCEEDED = "You exceeded your current quota, please check your plan and billing details."
+RECORDED = (
+    # OpenAI
+    _openai("openai", 401, AuthFailed, "Incorrect API key provided: sk-ab*cd.", code="invalid_api_key"),
+    _openai("openai", 429, QuotaExhausted, EXCEEDED, type="insufficient_quota", code="insufficient_quota"),
+    _openai("openai", 429, QuotaExhausted, EXCEEDED, type="insufficient_quota"),
+    _openai("openai", 429, QuotaExhausted, "Your account is not active.", code="billing_not_active"),
+    _openai("openai", 400, QuotaExhausted, "Billing hard limit has been reached", code="billing_hard_limit_reached"),
+    _openai("openai", 429, RateLimited, "Rate limit reached for gpt-4o on tokens per min (TPM): Limit 30000, Used "
+            "29000, Requested 2000. Please try again in 2s.", type="tokens", code="rate_limit_exceeded",
+            wait_s=2.5, headers={"x-ratelimit-reset-tokens": "2.5s", "x-ratelimit-remaining-tokens": "0",
+                                 "x-ratelimit-reset-requests": "6m0s", "x-ratelimit-remaining-requests": "9"}),
+    _openai("openai", 429, QuotaExhausted, "Rate limit reached for gpt-4o in organization org-x on requests per day "
+            "(RPD): Limit 200, Used 200, Requested 1. Please try again in 7m12s.", type="requests",
+            code="rate_limit_exceeded"),
+    _openai("openai", 404, ModelMissing, "The model `gpt-9` does not exist or you do not have access to it.",
+            code="model_not_found"),
+    _openai("openai", 400, Unsupported, "Unsupported value: 'temperature' does not support 0 with this model.",
+            param="temperature", code="unsupported_value"),
+    _openai("openai", 400, Unsupported, "Unsupported parameter: 'max_tokens' is not supported with this model. Use "
+            "'max_completion_tokens' instead.", param="max_tokens", code="unsupported_parameter"),
+    _openai("openai", 400, RowRefused, "This model's maximum context length is 8192 tokens.",
+            code="context_length_exceeded"),
+    _openai("openai", 400, BadRequest, "Invalid 'messages[0].content': expected a string.", code="invalid_type"),
+    _openai("openai", 500, ServerError, "The server had an error processing your request.", type="server_error"),
+    _openai("openai", 503, Unavailable, "The engine is currently overloaded, please try again later"),
+    # Azure
+    _openai("azure", 400, Refused, "The response was filtered due to the prompt triggering Azure OpenAI's content "
+            "management policy.", type=None, param="prompt", code="content_filter", status=400,
+            innererror={"code": "ResponsibleAIPolicyViolation"}),
+    Recorded("azure", 404, '{"error":{"code":"DeploymentNotFound","message":"The API deployment for this resource does '
+             'not exist."}}', ModelMissing),
+    Recorded("azure", 401, '{"error":{"code":"401","message":"Access denied due to invalid subscription key."}}',
+             AuthFailed),
+    Recorded("azure", 429, '{"error":{"code":"429","message":"Requests have exceeded the call rate limit of your '
+             'current OpenAI S0 pricing tier. Please retry after 7 seconds."}}', RateLimited, 7.0,
+             (("retry-after", "7"), ("retry-after-ms", "7000"))),
+    Recorded("azure", 403, '{"error":{"code":"403","message":"Public access is disabled."}}', AuthFailed),
+    # Gemini
+    _google(400, "INVALID_ARGUMENT", AuthFailed, "API key expired. Please renew the API key.",
+            {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}),
+    _google(400, "INVALID_ARGUMENT", AuthFailed, "API key not valid. Please pass a valid API key."),
+    _google(403, "PERMISSION_DENIED", AuthFailed, "Generative Language API has not been used in project 7 before."),
+    _google(429, "RESOURCE_EXHAUSTED", QuotaExhausted, EXCEEDED, _quota("Day"), {"retryDelay": "36s"}, wait_s=36.0),
+    _google(429, "RESOURCE_EXHAUSTED", RateLimited, EXCEEDED, _quota("Minute"), {"retryDelay": "36s"}, wait_s=36.0),
+    _google(404, "NOT_FOUND", ModelMissing, "models/gemini-9 is not found for API version v1beta."),
+    _google(400, "INVALID_ARGUMENT", Unsupported, "Invalid JSON payload received. Unknown name \"logprobz\"."),
+    _google(400, "INVALID_ARGUMENT", RowRefused, "The input token count (1200000) exceeds the maximum number."),
+    _google(400, "FAILED_PRECONDITION", QuotaExhausted, "Gemini API free tier is not available in your country. "
+            "Please enable billing on your project in Google AI Studio, and billing must be enabled."),
+    _google(503, "UNAVAILABLE", Unavailable, "The model is overloaded. Please try again later."),
+    # Anthropic, and its compatible endpoint
+    _anthropic(401, "authentication_error", AuthFailed, "invalid x-api-key"),
+    _anthropic(403, "permission_error", AuthFailed, "Your API key does not have permission to use the resource."),
+    _anthropic(400, "invalid_request_error", QuotaExhausted, "Your credit balance is too low to access the API. Please "
+               "go to Plans & Billing to upgrade or purchase credits."),
+    _anthropic(404, "not_found_error", ModelMissing, "model: claude-9"),
+    _anthropic(429, "rate_limit_error", RateLimited, "This request would exceed your rate limit of 50 requests per "
+               "minute.", wait_s=11.0, headers=(("retry-after", "11"),)),
+    _anthropic(529, "overloaded_error", Unavailable, "Overloaded"),
+    _anthropic(400, "invalid_request_error", RowRefused, "prompt is too long: 210000 tokens > 200000 maximum"),
+    # OpenRouter
+    Recorded("openrouter", 402, '{"error":{"message":"Insufficient credits. Add more using the site.","code":402}}',
+             QuotaExhausted),
+    Recorded("openrouter", 429, '{"error":{"message":"Rate limit exceeded: free-models-per-day","code":429}}',
+             QuotaExhausted),
+    Recorded("openrouter", 429, '{"error":{"message":"Rate limit exceeded: free-models-per-min.","code":429}}',
+             RateLimited),
+    Recorded("openrouter", 400, '{"error":{"message":"lab/none is not a valid model ID","code":400}}', ModelMissing),
+    Recorded("openrouter", 404, '{"error":{"message":"No endpoints found for lab/none.","code":404}}', ModelMissing),
+    Recorded("openrouter", 403, '{"error":{"message":"Your chosen model requires moderation and your input was '
+             'flagged","code":403,"metadata":{"reasons":["violence"]}}}', Refused),
+    Recorded("openrouter", 403, '{"error":{"message":"Key limit exceeded (total limit)","code":403}}', QuotaExhausted),
+    Recorded("openrouter", 502, '{"error":{"message":"Provider returned error","code":502}}', Unavailable),
+    # LiteLLM's proxy
+    _litellm(400, "budget_exceeded", QuotaExhausted,
+             "Budget has been exceeded! Current cost: 0.204, Max budget: 0.2"),
+    _litellm(429, "throttling_error", QuotaExhausted, f"litellm.RateLimitError: OpenAIException - {EXCEEDED}. Received "
+             "Model Group=lab"),
+    _litellm(429, "None", QuotaExhausted, "No deployments available - crossed budget: Exceeded budget for deployment"),
+    _litellm(429, "throttling_error", RateLimited, "litellm.RateLimitError: Model rate limit exceeded. RPM limit=20",
+             wait_s=60.0, headers=(("llm_provider-retry-after", "60"),)),
+    _litellm(400, "None", ModelMissing, "{'error': '/chat/completions: Invalid model name passed in model=lab.'}"),
+    _litellm(401, "token_not_found_in_db", AuthFailed, "Authentication Error, Invalid proxy server token passed."),
+    _litellm(400, "expired_key", AuthFailed, "Authentication Error - Expired Key."),
+    _litellm(400, "None", Unsupported, "litellm.UnsupportedParamsError: openai does not support parameters: ['x']"),
+    # vLLM and SGLang
+    _vllm(404, "NotFoundError", ModelMissing, "The model `lab` does not exist."),
+    _vllm(400, "BadRequestError", BadRequest, "At most 1 audio(s) may be provided in one prompt."),
+    _vllm(400, "BadRequestError", RowRefused, "This model's maximum context length is 2048 tokens. However, you asked"),
+    _vllm(400, "BadRequestError", Unsupported, "lab is not a multimodal model"),
+    _vllm(500, "InternalServerError", ServerError, "EngineCore encountered an issue. See stack trace (above)."),
+    Recorded("vllm", 400, '{"object":"error","message":"1 validation error: input_value=\'a forum says: budget has '
+             'been exceeded, per day\'","type":"BadRequestError","code":400}', BadRequest),
+    Recorded("sglang", 400, '{"object":"error","message":"The input (9001 tokens) is longer than the model\'s context '
+             'length (8192 tokens).","type":"BadRequestError","code":400}', RowRefused),
+    # TGI, llama.cpp, Ollama, LM Studio
+    Recorded("tgi", 422, '{"error":"Input validation error: `inputs` must have less than 4095 tokens. Given: 5000",'
+             '"error_type":"validation"}', RowRefused),
+    Recorded("tgi", 429, '{"error":"Model is overloaded","error_type":"overloaded"}', RateLimited),
+    Recorded("llama.cpp", 503, '{"error":{"code":503,"message":"Loading model","type":"unavailable_error"}}',
+             Unavailable),
+    Recorded("llama.cpp", 500, '{"error":{"code":500,"message":"audio input is not supported - hint: if this is '
+             'unexpected, you may need to provide the mmproj","type":"server_error"}}', Unsupported),
+    Recorded("llama.cpp", 400, '{"error":{"code":400,"message":"request (9000 tokens) exceeds the available context '
+             'size (4096 tokens)","type":"exceed_context_size_error"}}', RowRefused),
+    Recorded("ollama", 404, json.dumps({"error": {"message": "model 'lab' not found, try pulling it first"}}),
+             ModelMissing),
+    Recorded("ollama", 400, '{"error":"model does not support image input"}', Unsupported),
+    Recorded("lm-studio", 400, '{"error":{"message":"No models loaded. Please load a model in the developer page."}}',
+             ModelMissing),
+    # A gateway's own pages
+    Recorded("cloudflare", 502, "<html><head><title>502 Bad Gateway</title></head><body>nginx</body></html>",
+             Unavailable),
+    Recorded("cloudflare", 403, "<!DOCTYPE html><html><head><title>Just a moment...</title></head></html>", AuthFailed),
+    Recorded("nginx", 413, "<html><h1>413 Request Entity Too Large</h1></html>", RowRefused),
+)  # fmt: skip

@@ -1,0 +1,172 @@
+"""Provider batches end: whatever a line, a queue or an account comes to, the rest is collected and nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from typer.testing import CliRunner
+
+from earmark.flows.command.ledger_cli import app
+from earmark.schemas.errors import EarmarkError
+from earmark.tasks.annotation.backend import question
+from earmark.tasks.annotation.errors import QuotaExhausted
+from earmark.tasks.annotation.ledger import connect
+from earmark.tasks.annotation.ledger_reports import batches, free_batch
+from earmark.tasks.annotation.request import FreeText, Message
+from tests.annotation.conftest import Bench, config_for, requests_for
+from tests.annotation.test_batches import BATCH
+from tests.servers.openai_server import OpenAIServer
+
+SEPARATORS = "\u2028\u2029\x85\x0b\x0c\x1c\x1d\x1e"
+
+
+class Provider(OpenAIServer):
+    """A batch API with one trouble at a time."""
+
+    trouble = ""
+    looks = 0
+
+    def _work_off(self, batch: dict[str, Any]) -> None:
+        super()._work_off(batch)
+        lines = [json.loads(line) for line in self.files[batch["output_file_id"]].split(b"\n") if line]
+        if self.trouble == "bad line" and batch is next(iter(self.batches.values())):
+            texts = [json.dumps(line) for line in lines]
+            texts[3] = texts[3][:40]
+        elif self.trouble == "quota":
+            said = {"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}
+            for line in lines[len(lines) // 2 :]:
+                line["response"] = {"status_code": 429, "body": said}
+            texts = [json.dumps(line) for line in lines]
+        else:
+            texts = [json.dumps(line, ensure_ascii=False) for line in lines]  # separators stand as they are
+        self.files[batch["output_file_id"]] = ("\n".join(texts) + "\n").encode()
+
+    def _shown(self, batch: dict[str, Any]) -> dict[str, Any]:
+        shown = super()._shown(batch)
+        self.looks += 1
+        if self.trouble == "late" and shown["status"] == "completed" and self.looks < 12:
+            return shown | {"output_file_id": None, "error_file_id": None}
+        if self.trouble == "failed":
+            errors = {"data": [{"code": "invalid", "message": "The file holds a line that is no request."}]}
+            return shown | {"status": "failed", "errors": errors, "output_file_id": None, "error_file_id": None}
+        if self.trouble == "full":
+            mine, held = batch["created_at"], self.batches.values()
+            if batch.get("full") or (
+                "met" not in batch and any(one["created_at"] < mine and one.get("open", True) for one in held)
+            ):
+                batch["full"], batch["open"] = True, False
+                errors = {"data": [{"code": "token_limit_exceeded", "message": "Enqueued token limit reached."}]}
+                return shown | {"status": "failed", "errors": errors, "output_file_id": None, "error_file_id": None}
+            batch["met"], batch["open"] = True, shown["status"] != "completed"
+        return shown
+
+    async def get_batch(self, request: web.Request) -> web.Response:
+        """One batch; of the first, nobody knows anything if that is the trouble."""
+        if self.trouble == "gone" and request.match_info["id"] == next(iter(self.batches)):
+            return web.json_response({"error": {"message": "No batch found with id"}}, status=404)
+        return await super().get_batch(request)
+
+    async def list_batches(self, request: web.Request) -> web.Response:
+        """All batches, but for a gone one."""
+        if self.trouble == "gone":
+            return web.json_response({"object": "list", "data": [], "has_more": False})
+        return await super().list_batches(request)
+
+
+@pytest.mark.parametrize("trouble", ["", "bad line", "late", "gone", "full"])
+def test_every_batch_ends_and_every_request_has_its_answer(
+    tmp_path: Path, run: Any, trouble: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        server = Provider(answer=lambda body, content: f"first{SEPARATORS}second {content}")
+        server.trouble = trouble
+        await server.start()
+        config = config_for(server, **BATCH | {"batch_requests": 10})
+        requests = [question(config, [Message.of("user", f"say {n}")], FreeText()) for n in range(30)]
+        bench = Bench(tmp_path / "l.sqlite", server)
+        with caplog.at_level(logging.WARNING, "earmark.annotation"):
+            report = await asyncio.wait_for(bench.ask(config, requests), 30)
+        assert (report.answered, report.rejected) == (30, 0)
+        assert (await bench.ask(config, requests)).exchanges == 0
+        asked_again = {"bad line": 1, "gone": 10, "full": None}.get(trouble, 0)
+        if asked_again is not None:
+            assert server.faults.numbers()["asked"] == 30 + asked_again
+        told = {"gone": "is not in this account any more", "full": "Enqueued token limit reached", "bad line": "a line"}
+        assert told.get(trouble, "") in caplog.text
+        await server.stop()
+
+    run(story)
+
+
+def test_the_sentence_of_the_provider_is_in_the_reject_and_in_the_list(tmp_path: Path, run: Any) -> None:
+    async def story() -> None:
+        server = Provider()
+        server.trouble = "failed"
+        await server.start()
+        config = config_for(server, **BATCH)
+        report = await Bench(tmp_path / "l.sqlite", server).ask(config, requests_for(config, 3))
+        assert {getattr(one, "detail", "") for one in report.outcomes} == {
+            "the batch ended without results, as 'failed: The file holds a line that is no request.'"
+        }
+        (listed,) = batches(tmp_path / "l.sqlite")
+        assert (listed["state"], listed["requests"]) == ("done", 3)
+        assert "no request" in listed["detail"]
+        await server.stop()
+
+    run(story)
+
+
+def test_a_quota_within_a_batch_stops_the_run_and_keeps_what_was_answered(tmp_path: Path, run: Any) -> None:
+    async def story() -> None:
+        server = Provider()
+        server.trouble = "quota"
+        await server.start()
+        config, bench = config_for(server, **BATCH), Bench(tmp_path / "l.sqlite", server)
+        with pytest.raises(QuotaExhausted, match="exceeded your current quota"):
+            await bench.ask(config, requests_for(config, 20))
+        server.trouble = ""
+        report = await bench.ask(config, requests_for(config, 20))
+        assert (report.answered, report.from_ledger) == (20, 10)
+        assert server.faults.numbers()["asked"] == 30
+        await server.stop()
+
+    run(story)
+
+
+def test_a_lost_batch_is_let_go_by_hand(tmp_path: Path, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = tmp_path / "ledger.sqlite"
+
+    async def story(server: Provider, *, frees: bool) -> int:
+        await server.start()
+        config = config_for(server, **BATCH)
+        asking = asyncio.create_task(Bench(ledger, server).ask(config, requests_for(config, 4)))
+        if frees:
+            return (await asking).answered
+        while not server.batches:
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(0.1)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        return 0
+
+    run(lambda: story(Provider(batch_s=60.0), frees=False))
+    (lost,) = batches(ledger)
+    assert lost["state"] == "submitted"
+    monkeypatch.setenv("EARMARK_LEDGER", str(ledger))
+    monkeypatch.setenv("EARMARK_STORE", str(tmp_path / "store"))
+    listed = CliRunner().invoke(app, ["batches"])
+    assert f"{lost['provider_id']}: submitted, 4 requests to openai:tiny" in listed.output
+    freed = json.loads(CliRunner().invoke(app, ["batches", "--free", lost["provider_id"], "--json"]).output)
+    assert freed["freed_requests"] == 4
+    with pytest.raises(EarmarkError, match=r"no batch .* is under way"):
+        free_batch(ledger, lost["provider_id"])
+    assert run(lambda: story(Provider(), frees=True)) == 4
+    driver = connect(ledger)
+    assert driver.rows("SELECT count(*) FROM requests WHERE owner IS NOT NULL") == [(0,)]
+    driver.close()

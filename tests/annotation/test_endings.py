@@ -1,0 +1,239 @@
+"""How an answer ended, what of it is thought, and what its probabilities say: no more is believed than was said."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from earmark.tasks.annotation.answers import Reply, answer_value, says_yes, yes_no
+from earmark.tasks.annotation.backend import question
+from earmark.tasks.annotation.errors import AllAlike, BadAnswer, BrokenOff, Empty, LowShare, Truncated
+from earmark.tasks.annotation.gemini import read_generate_content
+from earmark.tasks.annotation.openai_compatible import read_chat_completion
+from earmark.tasks.annotation.outcome import Answer, Unanswered
+from earmark.tasks.annotation.request import Choice, FreeText, Json, Message, Request, YesNo
+from earmark.tasks.annotation.thoughts import spoken
+from tests.annotation.conftest import Bench, config_for
+from tests.servers.openai_server import OpenAIServer
+
+WHOLE = "A slow piano melody over warm strings. The ending is bright."
+HALF = "A slow piano mel"
+
+
+def completion(content: Any, finish: Any = "stop", **message: Any) -> str:
+    choice = {"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": content, **message}}
+    return json.dumps({"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 5}})
+
+
+@pytest.mark.parametrize("finish", ["stop", "eos", "eos_token", "stop_sequence", "end_turn", "STOP"])
+def test_a_known_normal_end_is_an_answer(finish: str) -> None:
+    assert answer_value(FreeText(), read_chat_completion(completion(WHOLE, finish))) == WHOLE
+
+
+@pytest.mark.parametrize(
+    "finish", ["abort", "error", None, {"type": "abort"}, "OTHER", "tool_calls", "function_call", "weary", 7, [], ""]
+)
+def test_any_other_end_is_none(finish: Any) -> None:
+    for ask in (FreeText(), Choice((HALF, "B")), Json.of({}), YesNo()):
+        with pytest.raises(BrokenOff, match="expected an answer with a known end"):
+            answer_value(ask, read_chat_completion(completion(HALF, finish)))
+
+
+@pytest.mark.parametrize("finish", ["OTHER", "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", None, "NEW_WORD"])
+def test_gemini_too_ends_an_answer_with_stop(finish: Any) -> None:
+    candidate = {"content": {"parts": [{"text": HALF}]}, "finishReason": finish}
+    with pytest.raises(BrokenOff):
+        answer_value(FreeText(), read_generate_content(json.dumps({"candidates": [candidate]})))
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        f"<think>A harp? Unsure.</think>{WHOLE}",
+        f"A harp? Unsure.</think>\n\n{WHOLE}",
+        f"◁think▷A harp?◁/think▷{WHOLE}",
+        f"[THINK]Not certain, maybe a harp.[/THINK]{WHOLE}",
+        f"<thought>\nA harp or a guitar.\n</thought>\n{WHOLE}",
+        f"<thinking>maybe</thinking>{WHOLE}",
+        f"<seed:think>maybe</seed:think>{WHOLE}",
+        f"<|begin_of_thought|>x<|end_of_thought|><|begin_of_solution|>{WHOLE}<|end_of_solution|>",
+        f"<|channel|>analysis<|message|>A harp?<|end|><|start|>assistant<|channel|>final<|message|>{WHOLE}",
+        f"<|channel|>analysis<|message|>x<|end|><|channel|>final<|message|>{WHOLE}<|return|>",
+        f"analysisThe user wants a caption.assistantfinal{WHOLE}",
+        f"{WHOLE}<|im_end|>",
+        f"{WHOLE}<|im_end|>\n<|im_start|>user\nAnother one.",
+        f"{WHOLE}<|eot_id|>",
+        f"{WHOLE}<end_of_turn>",
+        f"{WHOLE}</s>",
+        f"{WHOLE}<｜end▁of▁sentence｜>",
+        f"<|im_start|>assistant\n{WHOLE}",
+        WHOLE,
+    ],
+)
+def test_thoughts_and_marks_of_templates_are_no_part_of_an_answer(written: str) -> None:
+    assert spoken(written) == WHOLE
+    assert answer_value(FreeText(), Reply(written)) == WHOLE
+
+
+@pytest.mark.parametrize("opening", ["<think>", "◁think▷", "[THINK]", "<thought>", "<|channel|>analysis<|message|>"])
+def test_thoughts_without_an_end_are_no_answer(opening: str) -> None:
+    for written in (f"{opening}A harp? Unsure.", f"A piano piece.{opening} or a harp"):
+        with pytest.raises(Truncated):
+            answer_value(FreeText(), Reply(written))
+
+
+@given(st.text(max_size=60), st.sampled_from(["<|im_sep|>", "<|fim_middle|>", "<|vision_start|>", "<｜tool▁calls｜>"]))
+def test_no_special_token_reaches_a_table(text: str, token: str) -> None:
+    with pytest.raises((BadAnswer, Truncated)):
+        answer_value(FreeText(), Reply(f"{text}x{token}y"))
+
+
+@given(st.text(alphabet="abc <>|/[]s.", max_size=60))
+def test_what_holds_no_mark_is_left_as_it_is(text: str) -> None:
+    assert spoken(f"a {text} b") == f"a {text} b".strip()
+
+
+def test_content_in_parts_is_read_and_its_thoughts_are_not() -> None:
+    thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "hmm"}]}
+    parts = [thinking, {"type": "text", "text": WHOLE[:9]}, {"type": "text", "text": WHOLE[9:]}]
+    assert answer_value(FreeText(), read_chat_completion(completion(parts))) == WHOLE
+    for wrong in ([{"type": "image_url"}], [7], {"text": WHOLE}, 7):
+        with pytest.raises(BadAnswer, match="expected text, found"):
+            answer_value(FreeText(), read_chat_completion(completion(wrong)))
+
+
+def test_reasoning_beside_an_empty_answer_is_none() -> None:
+    for content in (None, "", []):
+        with pytest.raises(Empty):
+            answer_value(FreeText(), read_chat_completion(completion(content, reasoning_content=WHOLE)))
+    with pytest.raises(Truncated, match="no text came within 5 tokens"):
+        answer_value(FreeText(), read_chat_completion(completion(None, "length", reasoning_content=WHOLE)))
+
+
+# -- probabilities --------------------------------------------------------------------------------------------
+
+
+def tokens(**shares: float) -> tuple[tuple[str, float], ...]:
+    return tuple((token, math.log(share)) for token, share in shares.items())
+
+
+def test_a_server_that_lists_the_chosen_token_alone_bounds_the_other_by_what_is_left() -> None:
+    no = yes_no(YesNo(), Reply("No", first_token=tokens(No=0.9999)))
+    assert no["p_yes"] == pytest.approx(0.0001)
+    assert (no["share"], no["bounded"]) == (pytest.approx(0.9999), True)
+    assert yes_no(YesNo(), Reply("Yes", first_token=tokens(Yes=0.9999)))["p_yes"] == pytest.approx(0.9999)
+    assert yes_no(YesNo(), Reply("No", first_token=(("No", 0.0),)))["p_yes"] == 0.0
+    listed = yes_no(YesNo(), Reply("No", first_token=tokens(No=0.6, Not=0.2, Maybe=0.01)))
+    assert listed["p_yes"] == pytest.approx(0.01 / 0.61)  # as likely as the least that is listed, at most
+
+
+@given(
+    st.lists(st.floats(0.001, 1.0), min_size=3, max_size=12),
+    st.integers(1, 12),
+    st.booleans(),
+)
+def test_a_bound_is_never_below_what_the_model_truly_gives(weights: list[float], listed: int, yes_last: bool) -> None:
+    """A model whose whole vocabulary is known, of which a server lists the likeliest."""
+    names = [*(f"t{n}" for n in range(len(weights) - 2)), *(("No", "Yes") if yes_last else ("Yes", "No"))]
+    truth = {name: weight / sum(weights) for name, weight in zip(names, weights, strict=True)}
+    shown = dict(sorted(truth.items(), key=lambda pair: -pair[1])[:listed])
+    if not {"Yes", "No"} & shown.keys():
+        return
+    said = yes_no(YesNo(), Reply("", first_token=tokens(**shown)))
+    exact = truth["Yes"] / (truth["Yes"] + truth["No"])
+    if {"Yes", "No"} <= shown.keys():
+        assert said["p_yes"] == pytest.approx(exact)
+    elif "No" in shown:
+        assert said["p_yes"] >= exact - 1e-9
+    else:
+        assert said["p_yes"] <= exact + 1e-9
+
+
+def test_one_half_is_never_heard() -> None:
+    assert [says_yes(p) for p in (0.0, 0.5, math.nextafter(0.5, 1), 1.0)] == [False, False, True, True]
+
+
+THINKS = {"<think>": -1e-6, "No": -15.2, "Yes": -16.1}
+
+
+def first(**logprobs: float) -> dict[str, Any]:
+    listed = [{"token": token, "logprob": value} for token, value in logprobs.items()]
+    return {**listed[0], "top_logprobs": listed}
+
+
+def heard(config: Any, count: int) -> list[Request]:
+    return [question(config, [Message.of("user", f"clip {n}")], YesNo()) for n in range(count)]
+
+
+def test_a_model_that_was_about_to_think_gives_no_probability(tmp_path: Path, run: Any) -> None:
+    async def story() -> None:
+        server = await OpenAIServer().start()
+        server.first_token = lambda body, content: first(**THINKS)
+        config, bench = config_for(server), Bench(tmp_path / "l.sqlite", server)
+        report = await bench.ask(config, heard(config, 3))
+        one = report.outcomes[0]
+        assert isinstance(one, Unanswered)
+        assert (one.reason, one.final) == (LowShare.reason, False)
+        assert "'<think>' is likelier" in one.detail
+        assert report.exchanges == 3  # the same question gets the same probabilities
+        with pytest.raises(AllAlike, match="'<think>' is likelier"):
+            await bench.ask(config, heard(config, 40))
+        lenient = config_for(server, least_share=0.0)  # what came is read again, and nothing is asked
+        read = await bench.ask(lenient, heard(lenient, 3))
+        assert (read.answered, read.exchanges) == (3, 0)
+        strict = (await bench.ask(config, heard(config, 3))).outcomes
+        assert all(isinstance(one, Unanswered) and one.reason == "low_share" for one in strict)
+        await server.stop()
+
+    run(story)
+
+
+def test_a_config_or_a_server_says_how_many_alternatives_are_listed(tmp_path: Path, run: Any) -> None:
+    from aiohttp import web
+
+    class TakesFive(OpenAIServer):
+        async def chat(self, request: web.Request) -> web.StreamResponse:
+            if (await request.json()).get("top_logprobs", 0) > 5:
+                error = {"message": "top_logprobs must be less than or equal to 5", "code": 400}
+                return web.json_response({"error": error}, status=400)
+            return await super().chat(request)
+
+    async def story() -> None:
+        server = await TakesFive().start()
+        server.keep_bodies = True
+        for place, options in enumerate(({}, {"extra_body": {"top_logprobs": 5}})):
+            config = config_for(server, **options)
+            report = await Bench(tmp_path / f"{place}.sqlite", server).ask(config, heard(config, 12))
+            assert report.answered == 12
+        assert {body["top_logprobs"] for body in server.bodies} == {5}
+        await server.stop()
+
+    run(story)
+
+
+def test_a_broken_off_answer_is_asked_again_as_it_was(tmp_path: Path, run: Any) -> None:
+    class BreaksOff(OpenAIServer):
+        def completion(self, body: dict[str, Any], content: str, kind: str | None = None) -> dict[str, Any]:
+            held = super().completion(body, content, kind)
+            if self.faults.asked[content] == 1:
+                held["choices"][0] |= {"finish_reason": "abort", "message": {"content": HALF}}
+            return held
+
+    async def story() -> None:
+        server = await BreaksOff().start()
+        server.keep_bodies = True
+        config = config_for(server, temperature=0)
+        requests = [question(config, [Message.of("user", f"say {n}")]) for n in range(4)]
+        report = await Bench(tmp_path / "l.sqlite", server).ask(config, requests)
+        assert all(isinstance(one, Answer) and one.value.startswith("answer") for one in report.outcomes)
+        assert report.exchanges == 8
+        assert {body["temperature"] for body in server.bodies} == {0}
+        await server.stop()
+
+    run(story)

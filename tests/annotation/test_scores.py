@@ -1,0 +1,134 @@
+"""Scores as models write them: form is forgiven, content is not, and the training rewards forgive neither."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from earmark.schemas.rewards import UNREADABLE, accuracy_reward, final_scores
+from earmark.tasks.annotation.scores import has_heading, read_scores, with_final_line
+
+WRITTEN = [
+    "Final Scores: [[7,5]]",
+    "Final Scores: [[7.0, 5.0]]",
+    "**Final Scores: [[7, 5]]**",
+    "**Final Scores:** [[7, 5]]",
+    "**Final Scores**: **[[7, 5]]**",
+    "Final Scores: [[**7**, **5**]]",
+    "### Final Scores\n[[7, 5]]",
+    "### 5. Final Scores:\n\n[[7, 5]]",
+    "Final Scores: [[7, 5]].",
+    "Final Scores: [[7, 5]]. Clip 1 is the better one.",
+    "Final Scores: [[7, 5]]\n\nClip 1 is cleaner: clip 2 has 3 drop-outs.",
+    "Final Score: [[7, 5]]",
+    "final scores = [[7, 5]]",
+    "The final scores are: [[7, 5]]",
+    "Final Scores: [7, 5]",
+    "Final Scores: (7, 5)",
+    "Final Scores: [[7], [5]]",
+    "Final Scores: 7, 5",
+    "Final Scores: [[7/10, 5/10]]",
+    "Final Scores： ［［7， 5］］",
+    "Final Scores：【【7，5】】。",
+    "Final Scores: [[７，５]]",
+    "Final Scores: \\[\\[7, 5\\]\\]",
+    "Final Scores: $\\boxed{[[7, 5]]}$",
+    "Final Scores: `[[7, 5]]`",
+    "```\nFinal Scores: [[7, 5]]\n```",
+    "> Final Scores: [[ 7 , 5 ]]",
+    "Final Scores: [[Audio 1: 7, Audio 2: 5]]",
+    "Final Scores: [[clip1_score: 7, clip2_score: 5]]",
+    "Final Scores:\n- Clip 1: 7\n- Clip 2: 5".replace("- ", ""),
+    "Final Scores (clip 1, clip 2): [[7, 5]]",
+    "[[7, 5]]",
+    "Final Scores: [[clip1_score, clip2_score]]\nFinal Scores: [[7, 5]]!",
+    "At first [[6, 6]], but no.\nFinal Scores: [[7,5]]",
+]
+UNCERTAIN = [
+    "",
+    "Both are fine.",
+    "Final Scores: [[0, 5]]",
+    "Final Scores: [[5, 11]]",
+    "Final Scores: [[100, 5]]",
+    "Final Scores: [[05, 1]]",
+    "Final Scores: [[-5, 4]]",
+    "Final Scores: [[7.5, 5]]",
+    "Final Scores: [[7.05, 5]]",
+    "Final Scores: [[7, 5, 3]]",
+    "Final Scores: 7, 5, 3",
+    "Final Scores: 7,5",
+    "Final Scores: 7/10",
+    "Final Score: 8",
+    "Final Scores: [[7]]",
+    "[7, 5]",
+    "Final Scores: [[٥, ٤]]",
+    "Final Scores: [[clip1_score, clip2_score]]",
+    "Final Scores: [[Audio 2: 7, Audio 1: 5]]",
+    "Final Scores: [[7.5, 5]], rounded [[7, 5]]",
+    "Final Scores: [[7, 5]], or [[5, 7]].",
+    "Final Scores: [[7, 5], [5, 7]]",
+    "Final Scores: [[7, 5]]\nFinal Scores: [[5, 7]].",
+    "[[7, 5]] at first, then [[5, 7]]",
+]
+
+
+@pytest.mark.parametrize("end", WRITTEN)
+@pytest.mark.parametrize("before", ["", "**Noise**: clip 1 has 2 clicks.\n\n"])
+def test_scores_are_read_whatever_their_form(before: str, end: str) -> None:
+    text = before + end
+    assert read_scores(text) == (7, 5)
+    kept = with_final_line(text)
+    assert final_scores(kept) == (7, 5)
+    assert kept.startswith(before.strip())
+    assert with_final_line(kept) == kept
+
+
+@pytest.mark.parametrize("text", UNCERTAIN)
+def test_scores_that_are_not_certain_are_none(text: str) -> None:
+    assert read_scores(text) is None
+    with pytest.raises(ValueError, match="expected scores"):
+        with_final_line(text)
+
+
+def test_the_training_reward_reads_the_exact_line_alone() -> None:
+    loose = [text for text in WRITTEN if not text.endswith("\nFinal Scores: [[7, 5]]")]
+    assert all(accuracy_reward(text, "first") == UNREADABLE for text in loose)
+    assert accuracy_reward("Noise: none.\nFinal Scores: [[7, 5]]", "first") == 1.0
+
+
+@given(st.text(alphabet="Final Scores: [[10, 9]]\n.*#５，［") | st.text(), st.integers(1, 10), st.integers(1, 10))
+def test_what_the_reward_reads_every_reader_reads_alike(before: str, first: int, second: int) -> None:
+    exact = f"{before}\nFinal Scores: [[{first}, {second}]]"
+    assert read_scores(exact) == final_scores(exact) == (first, second)
+    assert with_final_line(exact) == exact.strip()
+    found = read_scores(before)
+    assert found is None or all(1 <= score <= 10 for score in found)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Noise: none", "noise : none", "**Noise**: none", "**Noise:** none", "### Noise\nnone", "1. Noise: none",
+        "**1. Noise**\nnone", "2) Noise\nnone", "- **Noise** – none", "| Noise | none |", "Noise (both clips): none",
+        "## Background noise\nnone", "Noise：none", '"noise": "none"',
+    ],
+)  # fmt: skip
+def test_parts_are_found_by_their_headings(line: str) -> None:
+    assert has_heading(f"Distortion: some\n{line}\nContinuity: fine", "noise")
+
+
+@pytest.mark.parametrize("text", ["There is noise in it.", "the noise is - loud", "Annoise", ""])
+def test_a_word_in_a_sentence_is_no_heading(text: str) -> None:
+    assert not has_heading(f"Distortion: some\n{text}", "noise")
+
+
+def test_reading_long_answers_takes_no_time() -> None:
+    began = time.process_time()
+    for piece in ("final scores ", "[[", "[[7, ", "noise ", "\n", "# ", "final scores: [[7 , ", "\n---", "clip 1: 7\n"):
+        text = piece * (120_000 // len(piece))
+        read_scores(text)
+        has_heading(text, "noise")
+    assert time.process_time() - began < 5

@@ -1,0 +1,229 @@
+"""Files are read to their end: 102 as the `ffmpeg` command reads them, whole ones as libsndfile did before."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import struct
+import subprocess
+import wave
+from collections.abc import Iterator
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+import soundfile
+
+from earmark.tasks.annotation.request import Audio, AudioForm, Message, Request
+from earmark.tasks.audio.decode import decode
+from earmark.tasks.audio.index import MediaIndex
+from earmark.tasks.audio.probe import AudioFault, Probe, probe
+from earmark.tasks.audio.sound import Samples, was_cut
+
+RATES, SECONDS = (16_000, 22_050, 44_100), 1.5
+needs_ffmpeg = pytest.mark.skipif(not shutil.which("ffmpeg"), reason="ffmpeg is not installed")
+
+
+def tune(rate: int, seconds: float, channels: int) -> Samples:
+    """Music that begins quietly and grows loud and noisy, so that a variable bit rate varies."""
+    t = np.arange(round(rate * seconds)) / rate
+    noise = np.random.default_rng(7).standard_normal((len(t), channels)) * (t / seconds)[:, None] ** 2
+    tones = np.stack([np.sin(2 * np.pi * 220 * (c + 1) * t) for c in range(channels)], 1)
+    return (0.2 * tones + 0.15 * noise).astype(np.float32)
+
+
+def encoded(samples: Samples, rate: int, container: str, codec: str, *, bps: int = 96_000, seek: bool = False) -> bytes:
+    """A file of FFmpeg's encoders, written to a stream without a way back: no count of frames, no sizes."""
+
+    class Pipe(io.BytesIO):
+        def seekable(self) -> bool:
+            return seek
+
+    out, channels = Pipe(), samples.shape[1]
+    with av.open(out, "w", format=container) as target:
+        stream = target.add_stream(codec, rate=rate, layout="mono" if channels == 1 else "stereo")
+        stream.bit_rate = bps
+        frame = av.AudioFrame.from_ndarray(samples.T.copy(), format="fltp", layout=stream.layout.name)
+        frame.sample_rate = rate
+        form = stream.codec_context.format or av.AudioFormat("fltp")
+        size = stream.codec_context.frame_size or 1024
+        resampler = av.AudioResampler(format=form, layout=stream.layout, rate=rate, frame_size=size)
+        for part in (*resampler.resample(frame), *resampler.resample(None), None):
+            target.mux([packet for packet in stream.encode(part) if packet.size])
+    return out.getvalue()
+
+
+def sndfile(samples: Samples, rate: int, container: str, subtype: str) -> bytes:
+    """A file of libsndfile's encoders."""
+    out = io.BytesIO()
+    soundfile.write(out, samples, rate, format=container, subtype=subtype)
+    return out.getvalue()
+
+
+def files() -> Iterator[tuple[str, bytes]]:
+    """102 files: each codec and container at each rate in mono and stereo, joined, chained and bare ones among them."""
+    for rate in RATES:
+        for channels in (1, 2):
+            name, first, second = f"{rate}-{channels}", tune(rate, SECONDS, channels), tune(rate, 1.0, channels)
+            mp3 = sndfile(first, rate, "MP3", "MPEG_LAYER_III")
+            constant = encoded(first, rate, "mp3", "mp3")
+            halves = first[: rate * 3 // 4], first[rate * 3 // 4 :]
+            loud, quiet = (
+                encoded(half, rate, "mp3", "mp3", bps=bps) for half, bps in zip(halves, (128_000, 32_000), strict=True)
+            )
+            bare = loud + quiet  # a first frame of a high rate: by it the file would be half as long
+            yield f"{name}-sndfile.mp3", mp3
+            yield f"{name}-bare.mp3", bare
+            yield f"{name}-constant.mp3", constant
+            yield f"{name}-joined.mp3", mp3 + sndfile(second, rate, "MP3", "MPEG_LAYER_III")
+            yield f"{name}-joined-bare.mp3", bare + bare
+            yield f"{name}-id3.mp3", b"ID3\4\0\0\0\0\x02\0" + bytes(256) + bare
+            vorbis = sndfile(first, rate, "OGG", "VORBIS")
+            yield f"{name}.ogg", vorbis
+            yield f"{name}.flac", sndfile(first, rate, "FLAC", "PCM_16")
+            yield f"{name}-24.flac", sndfile(first, rate, "FLAC", "PCM_24")
+            yield f"{name}.wav", sndfile(first, rate, "WAV", "PCM_16")
+            yield f"{name}-float.wav", sndfile(first, rate, "WAV", "FLOAT")
+            yield f"{name}.aiff", sndfile(first, rate, "AIFF", "PCM_16")
+            yield f"{name}.aac", encoded(first, rate, "adts", "aac")
+            yield f"{name}.wv", encoded(first, rate, "wv", "wavpack")
+            yield f"{name}.wma", encoded(first, rate, "asf", "wmav2")
+            yield f"{name}.oga", encoded(first, rate, "ogg", "flac", seek=True)
+            yield f"{name}.m4a", encoded(first, rate, "ipod", "aac", seek=True)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files, written once."""
+    folder = tmp_path_factory.mktemp("files")
+    for name, content in files():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def by_command(path: Path, channels: int) -> Samples:
+    """The samples that the `ffmpeg` command gives."""
+    command = ["ffmpeg", "-v", "quiet", "-i", path, "-map", "a:0", "-f", "f32le", "-c:a", "pcm_f32le", "-"]
+    ran = subprocess.run(command, capture_output=True, check=True)
+    return np.frombuffer(ran.stdout, "<f4").reshape(-1, channels)
+
+
+@pytest.mark.system
+@needs_ffmpeg
+def test_102_files_equal_the_ffmpeg_command_in_length_samples_and_mean(folder: Path) -> None:
+    wrong, count = [], 0
+    for path in sorted(folder.iterdir()):
+        name, (samples, rate) = path.name, decode(path)
+        reference = by_command(path, samples.shape[1])
+        measured = probe(path)
+        assert isinstance(measured, Probe), (name, measured)
+        assert measured.duration_s == len(samples) / rate
+        # libsndfile trims an MP3's or Vorbis stream's ends as its tag says, older ffmpegs by up to two frames less
+        near = abs(len(samples) - len(reference)) <= 2 * 1152
+        mean = abs(float(np.abs(samples).mean()) - float(np.abs(reference).mean())) < 0.002
+        whole = len(samples) / rate >= (2.45 if "joined.mp3" in name else 2.95 if "joined" in name else 1.45)
+        wrong += [] if near and mean and whole else [(name, len(samples), len(reference))]
+        count += 1
+    assert not wrong
+    assert count == 102
+
+
+def test_files_that_libsndfile_reads_to_the_end_keep_their_samples(folder: Path) -> None:
+    cut = 0
+    for path in sorted(folder.iterdir()):
+        name = path.name
+        try:
+            before, _ = soundfile.read(path, dtype="float32", always_2d=True)
+        except soundfile.LibsndfileError:
+            continue
+        samples, _ = decode(path)
+        if was_cut(path, probe(path).codec):  # type: ignore[union-attr]
+            assert {"bare", "joined", "id3"} & set(name.replace(".", "-").split("-")), name
+            assert len(samples) > 1.2 * len(before), name
+            cut += 1
+        else:
+            np.testing.assert_allclose(samples, before, atol=1e-7, err_msg=name)  # mpg123 rounds by blocks
+    assert cut >= 18
+
+
+def test_chained_ogg_is_read_to_the_last_link(tmp_path: Path) -> None:
+    for subtype, rate in (("VORBIS", 44_100), ("OPUS", 48_000)):
+        links = [sndfile(tune(rate, seconds, 2), rate, "OGG", subtype) for seconds in (2.0, 1.5, 1.0)]
+        (tmp_path / "a.ogg").write_bytes(b"".join(links))
+        found = probe(tmp_path / "a.ogg")
+        assert isinstance(found, Probe)
+        assert found.duration_s == pytest.approx(4.5, abs=0.02)
+        assert soundfile.info(tmp_path / "a.ogg").duration == pytest.approx(2.0, abs=0.02)  # so this test can fail
+
+
+def test_a_joined_stream_of_another_rate_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.ogg").write_bytes(
+        sndfile(tune(44_100, 1, 2), 44_100, "OGG", "VORBIS") + sndfile(tune(22_050, 1, 1), 22_050, "OGG", "VORBIS")
+    )
+    found = probe(tmp_path / "a.ogg")
+    assert isinstance(found, AudioFault)
+    assert found.reason in ("audio_odd_format", "audio_corrupt")
+
+
+@pytest.mark.parametrize("size", [0, 0x7FFF_F000, 0x7FFF_FFFF, 0x7FFF_F024, 0x8000_0000, 0xFFFF_FFFF])
+@pytest.mark.parametrize("riff", ["same", "right"])
+def test_placeholder_sizes_of_wavs_are_read_to_the_end(tmp_path: Path, size: int, riff: str) -> None:
+    samples = tune(16_000, 1.5, 1)
+    content = bytearray(sndfile(samples, 16_000, "WAV", "PCM_16"))
+    at = content.index(b"data")
+    content[at + 4 : at + 8] = struct.pack("<I", size)
+    if riff == "same" or size == 0:
+        content[4:8] = struct.pack("<I", size)
+    (tmp_path / "a.wav").write_bytes(content)
+    found, _ = decode(tmp_path / "a.wav")
+    reference, _ = soundfile.read(io.BytesIO(sndfile(samples, 16_000, "WAV", "PCM_16")), dtype="float32")
+    assert np.array_equal(found[:, 0], reference)
+
+
+def test_a_wav_without_data_is_empty_and_a_cut_one_truncated(tmp_path: Path) -> None:
+    with wave.open(str(tmp_path / "empty.wav"), "wb") as file:
+        file.setparams((1, 2, 16_000, 0, "NONE", ""))
+        file.writeframes(b"")
+    content = bytearray((tmp_path / "empty.wav").read_bytes()) + b"LIST\x04\0\0\0INFO"
+    content[4:8] = struct.pack("<I", len(content) - 8)
+    (tmp_path / "listed.wav").write_bytes(content)
+    (tmp_path / "cut.wav").write_bytes(sndfile(tune(16_000, 2, 1), 16_000, "WAV", "PCM_16")[:30_000])
+    reasons = [probe(tmp_path / f"{name}.wav") for name in ("empty", "listed", "cut")]
+    assert [one.reason for one in reasons if isinstance(one, AudioFault)] == ["audio_empty"] * 2 + ["audio_truncated"]
+
+
+def unheard(path: Path, samples: Samples) -> str:
+    """Why a clip of floats is refused; nothing where it is fit."""
+    soundfile.write(path, samples, 16_000, subtype="FLOAT")
+    found = probe(path)
+    return f"{found.reason}: {found.detail}" if isinstance(found, AudioFault) else ""
+
+
+def test_clips_that_a_model_would_not_hear_are_refused(tmp_path: Path) -> None:
+    mono, path = tune(16_000, 1, 1), tmp_path / "a.wav"
+    assert not unheard(path, mono)
+    assert "32768" in unheard(path, mono * 32768)
+    assert "cancel" in unheard(path, np.hstack([mono, -mono]))
+    assert "0.01 s" in unheard(path, mono[:1])
+    # near what is refused, and fit: loud masters, wide stereo, one silent channel, silence
+    assert not unheard(path, np.clip(mono * 4, -1.05, 1.05))
+    assert not unheard(path, np.hstack([mono, -0.9 * mono]))
+    assert not unheard(path, np.hstack([mono, np.zeros_like(mono)]))
+    assert not unheard(path, np.zeros((16_000, 2), np.float32))
+
+
+def test_only_clips_that_were_cut_have_another_key(tmp_path: Path) -> None:
+    cut, whole = tmp_path / "cut.mp3", tmp_path / "whole.mp3"
+    mp3 = sndfile(tune(44_100, 2, 1), 44_100, "MP3", "MPEG_LAYER_III")
+    whole.write_bytes(mp3)
+    cut.write_bytes(mp3 + mp3)
+    index = MediaIndex(tmp_path / "media.sqlite")
+    clips = [one.clip_sha256 for one in index.look([cut, whole]) if isinstance(one, Probe)]
+    assert index.redecoded() == {clips[0]}
+    form = AudioForm(longest_s=10.0)
+    for clip, same in zip(clips, (False, True), strict=True):
+        request = Request("openai:m", (Message.of("user", "what?", Audio(clip, "x", form=form)),))
+        marked = request.redecoding(index.redecoded())
+        assert (marked.key == request.key) is same
+        assert (marked is request) is same

@@ -1,0 +1,97 @@
+"""A command that is told to end ends, whatever its main thread is at."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from earmark.flows.command.ending import SAME_S
+
+DEAF = """
+import sys, time
+from earmark.flows.command.ending import end_in_order, stoppable, take
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+end_in_order()
+take(float(sys.argv[1]))
+with stoppable("all is kept; run it again"):
+    while True:
+        try:
+            print("up", flush=True)
+            time.sleep(600)
+        except KeyboardInterrupt:
+            pass
+"""
+FIRST = """
+import sys, time
+from earmark.flows.command import start
+class Slow:
+    def find_spec(self, name, path, target=None):
+        if name == "earmark.flows.command.cli":
+            print("up", flush=True)
+        time.sleep(0.02 * name.startswith("earmark."))
+sys.meta_path.insert(0, Slow())
+sys.argv = ["earmark", "--version"]
+start.main()
+"""
+SLACK_S = 15.0
+
+
+def deaf(seconds: float) -> subprocess.Popen[str]:
+    """A command whose main thread does not end."""
+    command = subprocess.Popen(
+        [sys.executable, "-c", DEAF, str(seconds)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert command.stdout is not None
+    assert command.stdout.readline() == "up\n"
+    return command
+
+
+@pytest.mark.parametrize("wait_s", [0.0, 0.1, 0.25])
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_while_modules_are_imported_ends_without_a_traceback(
+    sent: signal.Signals, code: int, wait_s: float
+) -> None:
+    command = subprocess.Popen([sys.executable, "-c", FIRST], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert command.stdout is not None
+    assert command.stdout.readline() == "up\n"
+    time.sleep(wait_s)
+    command.send_signal(sent)
+    out, said = command.communicate(timeout=SLACK_S)
+    assert (command.returncode, said.count("\n") <= 1, "Traceback" in said) == (code, True, False), said + out
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_command_that_does_not_hear_is_ended_in_time(sent: signal.Signals, code: int) -> None:
+    command = deaf(1.0)
+    command.send_signal(sent)
+    begun = time.monotonic()
+    _, said = command.communicate(timeout=1 + SLACK_S)
+    assert time.monotonic() - begun > 0.9, "it had no time to end in order"
+    assert (command.returncode, said) == (code, "interrupted; all is kept; run it again\n")
+
+
+def test_a_second_signal_ends_at_once_unless_it_is_the_first_one_passed_on() -> None:
+    command = deaf(60.0)
+    command.send_signal(signal.SIGINT)
+    command.send_signal(signal.SIGINT)
+    time.sleep(SAME_S + 0.5)
+    assert command.poll() is None
+    command.send_signal(signal.SIGINT)
+    _, said = command.communicate(timeout=SLACK_S)
+    assert (command.returncode, said) == (130, "interrupted; all is kept; run it again\n")
+
+
+def test_a_sigterm_that_prefect_sends_to_itself_again_cuts_nothing_short() -> None:
+    command = deaf(3.0)
+    command.send_signal(signal.SIGTERM)
+    begun = time.monotonic()
+    time.sleep(SAME_S + 0.3)
+    command.send_signal(signal.SIGTERM)
+    _, said = command.communicate(timeout=SLACK_S)
+    assert time.monotonic() - begun > 2.9
+    assert (command.returncode, said) == (143, "interrupted; all is kept; run it again\n")

@@ -1,0 +1,100 @@
+"""Tables of comparisons, from file to votes by `earmark init human-preferences` alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from earmark.flows.command.cli import app
+from earmark.schemas.config import parse_config, read_toml
+from earmark.schemas.human_preferences import HumanPreferences
+from earmark.tasks.human_preferences.sources import read_source
+from earmark.tasks.importers.votes import Vote
+
+CHOICES = ["A", "B", "A", "tie", "A", "B"]
+EXPECTED = Counter({"a": 3, "b": 2, "tie": 1})
+
+
+def init(table: Path, out: Path, code: int = 0) -> str:
+    run = CliRunner().invoke(app, ["init", "human-preferences", "--from", str(table), "--out", str(out)])
+    assert run.exit_code == code, (run.output, run.exception)
+    return str(run.exception) if code else run.stdout
+
+
+def read(config: Path) -> list[Vote]:
+    build = parse_config(HumanPreferences, read_toml(config), config)
+    return [row for row in read_source(build, build.sources[0]) if isinstance(row, Vote)]
+
+
+def rows(header: str, form: str, words: dict[str, str]) -> str:
+    lines = [form.format(n=n, choice=words.get(word, word)) for n, word in enumerate(CHOICES)]
+    return "\n".join([header, *lines]) + "\n"
+
+
+SAME: dict[str, str] = {}
+NUMBERS = {"A": "1", "B": "2"}
+WEB = {"A": "reference", "B": "nonReference"}
+TABLES = {
+    "votes": ("worker_id,audio_a,audio_b,winner", "w{n},x/{n}.wav,y/{n}.wav,{choice}", SAME),
+    "numbers": ("rater,wav1,wav2,preference", "w{n},x/{n}.wav,y/{n}.wav,{choice}", NUMBERS),
+    "sides": (
+        "left_clip,right_clip,system_left,system_right,vote,who", "x{n}.wav,y{n}.wav,s,t,{choice},w",
+        {"A": "left", "B": "right"},
+    ),
+    "webmushra": (
+        "session_test_id,session_uuid,trial_id,choice_reference,choice_non_reference,choice_answer,choice_time",
+        "t,u{n},item{n},C1,C2,{choice},40{n}",
+        WEB,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_comparisons_are_read_whatever_their_columns_are_called(name: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(rows(*TABLES[name]))
+    init(tmp_path / "t.csv", tmp_path / "my.toml")
+    votes = read(tmp_path / "my.toml")
+    assert Counter(vote.overall for vote in votes) == EXPECTED
+    assert votes[0].audio_a != votes[0].audio_b
+    if name != "sides":
+        assert len({vote.annotator for vote in votes}) == len(CHOICES)
+
+
+def test_a_choice_may_be_the_clip_itself(tmp_path: Path) -> None:
+    text = "sample_a,sample_b,better\nx.wav,y.wav,y.wav\nx.wav,y.wav,x.wav\n"
+    (tmp_path / "t.csv").write_text(text)
+    init(tmp_path / "t.csv", tmp_path / "my.toml")
+    assert [vote.overall for vote in read(tmp_path / "my.toml")] == ["b", "a"]
+
+
+def test_ratings_from_minus_three_to_three_ask_for_their_sign(tmp_path: Path) -> None:
+    scores = [-3, -1, 0, 2, 3, 1]
+    (tmp_path / "t.csv").write_text(
+        "ref_a,test_b,cmos,listener\n" + "".join(f"x.wav,y.wav,{s},l{n}\n" for n, s in enumerate(scores))
+    )
+    assert 'positive = "a" or "b"' in init(tmp_path / "t.csv", tmp_path / "my.toml", code=1)
+    text = (tmp_path / "my.toml").read_text().replace("# positive = ", "positive = ")
+    (tmp_path / "my.toml").write_text(text)
+    votes = pd.DataFrame(read(tmp_path / "my.toml"))
+    frame = pd.read_csv(tmp_path / "t.csv")
+    assert (votes["overall"] == "b").sum() == (frame["cmos"] > 0).sum()
+    assert votes["confidence_overall"].tolist()[:2] == [5, 1]
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "says"),
+    [
+        ("audio_a;audio_b;winner", "x.wav;y.wav;A", "save the table with commas"),
+        ("audio_a,audio_b,time", "x.wav,y.wav,3", "no column is called a choice"),
+        ("audio_a,audio_b,winner,vote", "x.wav,y.wav,A,B", "2 columns may be the choice"),
+        ("audio_a,audio_b,winner,worker,rater", "x.wav,y.wav,A,w,r", "several columns may name who chose"),
+    ],
+)
+def test_what_is_not_sure_is_a_choice_for_a_person(header: str, row: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(f"{header}\n{row}\n{row}\n")
+    assert says in init(tmp_path / "t.csv", tmp_path / "my.toml", code=1)
+    assert (tmp_path / "my.toml").exists()

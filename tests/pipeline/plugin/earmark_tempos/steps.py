@@ -1,0 +1,95 @@
+"""How `tempos` is made."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+
+from earmark.plugins import (
+    Account,
+    Ask,
+    Asker,
+    Done,
+    Plan,
+    Reject,
+    Row,
+    Rows,
+    Stage,
+    Store,
+    Untrusted,
+    Values,
+    Walked,
+    file_digests,
+    keep_rows,
+    make_plan,
+    parse_prompt,
+    read_rows,
+    step,
+    walk,
+)
+from earmark_tempos.corpus import CORPUS, NOTES, Tempos
+
+SLOWEST_BPM = 20.0
+
+
+def plan_build(config: Tempos, store: Store, inputs: dict[str, str] | None = None) -> Plan:
+    """What a build is made from."""
+
+    def digests() -> dict[str, str]:
+        return file_digests([("notes", config.path(config.notes))])
+
+    return make_plan(CORPUS, config, store, digests, inputs=inputs, asks=[PACE])
+
+
+@step("read", unit="notes")
+def read_notes(stage: Stage, config: Tempos) -> Done[Rows]:
+    """Keep the notes that have a text and a tempo."""
+    rows: list[Row] = []
+    rejects: list[tuple[str, Reject]] = []
+    entered: Counter[str] = Counter()
+    slower = 0
+    with config.path(config.notes).open(newline="") as file:
+        for line, row in enumerate(csv.DictReader(file), 2):
+            entered["notes"] += 1
+            if not row["text"]:
+                rejects.append(("notes", Reject(row["id"], "missing_text", "expected a text", "notes", line)))
+            elif float(row["bpm"]) < SLOWEST_BPM:
+                slower += 1
+            else:
+                rows.append({"note_id": row["id"], "text": row["text"], "bpm": float(row["bpm"])})
+    filtered = {"slower than the slowest tempo": slower}
+    account = Account(entered.total(), len(rows), rejects, filtered=filtered, sources=entered)
+    return Done(keep_rows(stage, "notes", rows), account)
+
+
+PACE = Ask(
+    "pace",
+    annotator="judge",
+    prompt=parse_prompt(Path(__file__).with_name("pace.md")),
+    values=lambda config, row: Values({"text": Untrusted(row["text"])}),  # data, never an instruction
+    about="notes",
+)
+
+
+@walk("pace", asks=[PACE])
+async def judge_notes(asker: Asker[Tempos], note: Row) -> str:
+    """Ask about one note; without an answer it is given up, and becomes a reject."""
+    answer = await asker(PACE, note)
+    return str(answer["pace"])
+
+
+@step("write", unit="notes", follows="pace", table="notes", final=True)
+def write_notes(stage: Stage, config: Tempos, notes: Rows, judged: Walked) -> Done[None]:
+    """Write the table."""
+    by_row = read_rows(notes)
+    rows = [{**by_row[at], "pace": pace, "split": "train"} for at, pace in judged.results()]
+
+    def reject(row: Row, reason: str, detail: str) -> tuple[str, Reject]:
+        return "notes", Reject(row["note_id"], reason, detail, "", None)
+
+    (asked,) = judged.accounts(["pace"], reject)
+    kept = stage.write(NOTES, "train", [pa.Table.from_pylist(rows, NOTES.schema)])
+    return Done(None, asked, Account(asked.kept, kept))

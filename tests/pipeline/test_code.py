@@ -1,0 +1,162 @@
+"""The digest of what a corpus runs: words do not change it, rules do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from earmark.schemas.captions import Captions
+from earmark.schemas.config import parse_config, read_toml
+from earmark.schemas.registry import named_in
+from earmark.tasks.annotation.backends import BACKENDS
+from earmark.tasks.pipeline.code import _closure, code_digest, parse, plain_sql
+from tests.conftest import ROOT
+
+RULE = '''
+"""What it is for."""
+from pydantic import Field
+from earmark.tasks.pipeline.progress import say, working
+
+LIMIT = 3
+"""Why three."""
+
+
+class Part:
+    """A part."""
+
+    count: int = Field(default=1, ge=0, description="How many.")
+
+
+def keep(value: int) -> bool:
+    """Whether it is kept."""
+    with working("keep values", 3) as work:  # a comment
+        work.advance(1)
+    say("done")
+    return value > LIMIT
+'''
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("What it is for.", "What it was for."),
+        ("Whether it is kept.", "Whether it stays."),
+        ("Why three.", "Why not four."),
+        ("# a comment", "# another"),
+        ("value > LIMIT", "(\n        value\n        > LIMIT\n    )"),
+        ('"keep values"', '"keep what counts"'),
+        ('say("done")', 'say(f"done with {value}")'),
+        ('description="How many."', 'description="How many there are."'),
+    ],
+)
+def test_words_change_nothing(before: str, after: str) -> None:
+    assert before in RULE
+    assert parse(RULE.replace(before, after)) == parse(RULE)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("value > LIMIT", "value >= LIMIT"),
+        ("LIMIT = 3", "LIMIT = 4"),
+        ("default=1", "default=2"),
+        ('"keep values", 3', '"keep values", 4'),
+        ("def keep", "def hold"),
+        ("value: int", "value: float"),
+        ("Field(default=1, ge=0", "Field(default=1, ge=False"),
+    ],
+)
+def test_rules_change_it(before: str, after: str) -> None:
+    assert before in RULE
+    assert parse(RULE.replace(before, after)) != parse(RULE)
+
+
+def test_comments_of_queries_change_nothing() -> None:
+    query = "-- Grain: a row a clip.\nSELECT a,\n       b\nFROM c\n"
+    assert plain_sql(query.replace("a row a clip", "one row a clip").replace("       b", " b")) == plain_sql(query)
+    assert plain_sql(query.replace("FROM c", "FROM d")) != plain_sql(query)
+
+
+@pytest.mark.slow
+def test_a_cache_that_cannot_be_used_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = code_digest("earmark.flows.captions")
+    for content in (None, "[]", '{"a": 1}', "no JSON"):
+        monkeypatch.setenv("EARMARK_CACHE", str(tmp_path / "cache"))
+        if content is not None:
+            (tmp_path / "cache/code.json").write_text(content)
+        assert code_digest("earmark.flows.captions") == usual
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("EARMARK_CACHE", str(tmp_path / "file/no-folder"))
+    assert code_digest("earmark.flows.captions") == usual
+
+
+CONFIG = """
+corpus = "mos-preferences"
+[[sources]]
+name = "a"
+format = "table"
+files = { train = "a.csv" }
+columns = { file = "file", mos = "mos" }
+"""
+
+
+@pytest.mark.slow
+def test_a_build_is_stale_after_a_rule_and_not_after_words(tmp_path: Path) -> None:
+    """In a copy of the code: a docstring, a progress message and a report's template are edited, then a rule."""
+    house = tmp_path / "house"
+    for room in ("flows", "tasks", "schemas", "prompts"):
+        shutil.copytree(ROOT / room, house / room, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "deploy/import/earmark/__init__.py", house)
+    (house / "import").mkdir()
+    (house / "import" / "earmark").symlink_to(house)
+    environment = {**os.environ, "PYTHONPATH": str(house / "import")}  # before the code that is being tested
+    (house / "a.csv").write_text("file,mos\n" + "".join(f"c{i}.wav,{1 + i % 5}\n" for i in range(20)))
+    (house / "c.toml").write_text(CONFIG)
+
+    def build() -> str:
+        words = ["build", "mos-preferences", "--config", "c.toml", "--store", "store"]
+        command = [sys.executable, "-m", "earmark.flows.command.cli", *words]
+        ended = subprocess.run(command, cwd=house, capture_output=True, text=True, timeout=300, env=environment)
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout + ended.stderr
+
+    def edit(path: str, before: str, after: str) -> None:
+        text = (house / path).read_text("utf-8")
+        assert before in text, path
+        (house / path).write_text(text.replace(before, after), "utf-8")
+
+    assert "v1" in build()
+    edit("flows/mos_preferences.py", "Rated clips of published", "Clips of published")
+    edit("tasks/mos_preferences/pairs.py", 'working("draw pairs")', 'working("draw the pairs")')
+    edit("tasks/store/report.html.j2", "Skip to the report", "Go to the report")
+    edit("tasks/store/report.py", "FILTER_VALUES = 40", "FILTER_VALUES = 41")
+    assert "up to date" in build()
+    edit("tasks/mos_preferences/ratings.sql", "ORDER BY", "ORDER BY 1,")
+    assert "up to date" not in build()
+
+
+def test_what_a_registry_names_is_covered_and_what_only_exports_is_not() -> None:
+    covered = set(_closure("earmark.flows.captions"))
+    assert covered >= {provider.make.partition(":")[0] for provider in BACKENDS.own.values()}  # type: ignore[union-attr]
+    assert {"earmark.tasks.importers.jamendo", "earmark.tasks.importers.tracks"} <= covered
+    assert not {"earmark.tasks.captions.exports", "earmark.tasks.importers.bvcc"} & covered
+
+
+def test_a_builtin_function_is_covered_where_a_config_names_it() -> None:
+    """Its room's `builtin.py` changes the key of builds that use it, and of no other."""
+    demo = ROOT / "data/demo/captions.toml"
+    values = read_toml(demo)
+    modules = [entry.declared.partition(":")[0] for entry in named_in(parse_config(Captions, values, demo))
+               if isinstance(entry.declared, str)]  # fmt: skip
+    assert "earmark.tasks.captions.builtin" in modules
+    assert not {path for path in _closure("earmark.flows.captions") if path.endswith(".builtin")} - {
+        "earmark.tasks.annotation.builtin"
+    }
+    covered = _closure("earmark.flows.captions", *modules)
+    assert "earmark.tasks.captions.builtin" in covered
+    assert "earmark.tasks.score_questions.builtin" not in covered

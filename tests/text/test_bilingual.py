@@ -1,0 +1,97 @@
+"""Chinese and English: quoted speech is another's, words deny and signs do not, quotes of any form are the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from earmark.tasks.instruction_rubrics.checks import lost, perturbation_fault, translation_fault, usable_items
+from earmark.tasks.text.bilingual import is_other_language, language_of, negates
+
+CHINESE_YES = (
+    "没有人声 无人声 不是男声 未使用鼓 非人声音乐 别出声 缺乏低音 几乎听不见 并非爵士 不要鼓 节奏不快 请勿说话"
+)
+CHINESE_NO = (
+    "特别温柔的女声 鼓点不断加快 与前一段不同的旋律 未来感十足的合成器 非洲鼓的节奏 非常欢快 性别分明的二重唱 "
+    "是否有鼓声？ 是不是男声？ "
+    "不仅有钢琴，还有小提琴 无论如何都很欢快 无人机的嗡嗡声 别致的旋律 渐渐淹没在雨声中 "
+    "差不多一分钟 无比悲伤 不时传来鸟鸣 毫无疑问是爵士 "
+    "男子说：“别走，我没有时间。”"
+)
+
+
+@pytest.mark.parametrize("text", CHINESE_YES.split(" "))
+def test_chinese_words_that_deny(text: str) -> None:
+    assert negates(text, "zh")
+
+
+@pytest.mark.parametrize("text", CHINESE_NO.split(" "))
+def test_chinese_words_with_a_sign_of_denial_deny_nothing(text: str) -> None:
+    assert not negates(text, "zh")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["It lacks drums", "devoid of bass", "free of vocals", "It isn’t loud", "an absence of bass", "hardly heard"],
+)
+def test_english_words_that_deny(text: str) -> None:
+    assert negates(text, "en")
+
+
+@pytest.mark.parametrize(
+    "text", ["Not only piano but strings", "Nocturne no. 2", 'He shouts "no way"', "He says ‘I won’t’"]
+)
+def test_english_that_denies_nothing(text: str) -> None:
+    assert not negates(text, "en")
+
+
+@pytest.mark.parametrize(
+    ("chinese", "english"),
+    [
+        (
+            "旁白低声念道“床前明月光，疑是地上霜”，背景为古筝。",
+            "A narrator recites “床前明月光，疑是地上霜” over a guzheng.",
+        ),
+        ("女子说：“你别走，我有三句话。”", "A woman says: “你别走，我有三句话。”"),
+        ("男子大喊“快跑！”", 'A man shouts "Run away now!"'),
+        ("没有鼓声。", "It lacks drums."),
+    ],
+)
+def test_a_faithful_translation_has_lost_nothing(chinese: str, english: str) -> None:
+    for text, language, other, into in ((chinese, "zh", english, "en"), (english, "en", chinese, "zh")):
+        assert (translation_fault([text], into, [other]), lost(text, language, other, into)) == (None, [])
+
+
+def test_what_only_quotes_the_other_language_is_not_translated() -> None:
+    fault = translation_fault(["A man says “好”."], "zh", ["A man says “好”."])
+    assert fault is not None
+    assert fault.reason == "not_translated"
+
+
+def test_a_song_s_title_is_kept_by_a_translation() -> None:
+    assert lost('She covers "Blue Moon" on piano', "en", "她用钢琴演奏", "zh") == ["names"]
+
+
+def test_curly_and_straight_quotes_are_the_same() -> None:
+    caption = "A man says “go” and it’s loud."
+    value = {"attribute": "loudness", "before": "it's loud", "after": "it's quiet", "also": ()}
+    assert perturbation_fault(caption, value | {"caption": 'A man says "go" and it\'s quiet.'}, ["loudness"]) is None
+    kept, dropped = usable_items(caption, [{"basis": 'says "go"', "question": "Is go said?"}])
+    assert (len(kept), dropped) == (1, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "other"),
+    [
+        ("一位女士平静地说话。", "en", True),
+        ('A woman says "你好你好你好你好你好".', "en", False),
+        ("A woman speaks calmly.", "zh", True),
+        ("Lo-fi", "zh", False),
+        ("歌手翻唱 Let It Be Me Now And Then", "zh", False),
+    ],
+)
+def test_a_caption_in_the_other_language(text: str, language: str, other: bool) -> None:
+    assert is_other_language(text, language) == other
+
+
+def test_a_text_that_is_a_quote_alone_has_its_language() -> None:
+    assert language_of("“你好”") == "zh"
