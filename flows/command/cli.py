@@ -274,6 +274,7 @@ def main() -> None:
     if code in CODES.values():  # Python takes its handlers away before it ends: one more signal would change the code
         for number in CODES:
             signal.signal(number, signal.SIG_IGN)
+        exec("")  # Python forgets a Ctrl-C during another exec, such as a dataclass's, which ends `python -m` by SIGINT
     raise SystemExit(code)
 
 

@@ -18,12 +18,24 @@ ADVICE = "put back a copy of it, or move it away to begin a new one, which asks 
 def file_fault(path: Path) -> str | None:
     """Return the fault of a ledger's file and log before SQLite opens them, or None."""
     log = path.with_name(f"{path.name}-wal")
+    size = _size(log)  # before the file is looked for: another process may be making both
     if not path.exists():
-        return f"expected it beside {log.name}, found none; {ADVICE}" if log.exists() and log.stat().st_size else None
+        return f"expected it beside {log.name}, found none; {ADVICE}" if size else None
     if path.stat().st_size == 0:
         return f"expected a database, found an empty file; {ADVICE}"
-    fault = _log_fault(log) if log.is_file() else None
+    try:
+        fault = _log_fault(log)
+    except FileNotFoundError:  # its last process has closed it
+        fault = None
     return f"{log.name}: {fault}; the newest answers were in it: put back a copy of both" if fault else None
+
+
+def _size(path: Path) -> int:
+    """Return a file's size; 0 without one: the last process to close a ledger removes its log."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def page_fault(connection: sqlite3.Connection, path: Path) -> str | None:

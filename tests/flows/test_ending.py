@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -25,6 +26,18 @@ with stoppable("all is kept; run it again"):
             time.sleep(600)
         except KeyboardInterrupt:
             pass
+"""
+STOPPED = """
+from earmark.flows.command import cli
+
+def stopped():
+    try:
+        exec("raise KeyboardInterrupt")
+    except KeyboardInterrupt:
+        return "", 130
+
+cli._run = stopped
+cli.main()
 """
 FIRST = """
 import sys, time
@@ -95,3 +108,10 @@ def test_a_sigterm_that_prefect_sends_to_itself_again_cuts_nothing_short() -> No
     _, said = command.communicate(timeout=SLACK_S)
     assert time.monotonic() - begun > 2.9
     assert (command.returncode, said) == (143, "interrupted; all is kept; run it again\n")
+
+
+def test_a_ctrl_c_within_an_exec_changes_no_exit_code(tmp_path: Path) -> None:
+    """Python remembers it, as of a dataclass that was just being made, and would end `python -m` by SIGINT."""
+    (tmp_path / "stopped.py").write_text(STOPPED)
+    ended = subprocess.run([sys.executable, "-m", "stopped"], cwd=tmp_path, timeout=60)
+    assert ended.returncode == 130
