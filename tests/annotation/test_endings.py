@@ -1,4 +1,4 @@
-"""How an answer ended, what of it is thought, and what its probabilities say: no more is believed than was said."""
+"""Believe no more than was said: the end of an answer, its thoughts, its probabilities."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def fill(path: Path, rows: int = 400) -> None:
 
 @pytest.fixture(scope="module")
 def left(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a process that was killed left: a file and a log of hundreds of transactions."""
+    """Make the file of a killed process, and its log of hundreds of transactions."""
     folder = tmp_path_factory.mktemp("left")
     process = multiprocessing.get_context("fork").Process(target=fill, args=(folder / "ledger.sqlite",))
     process.start()

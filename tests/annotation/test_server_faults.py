@@ -204,7 +204,7 @@ def test_a_form_that_is_about_one_row_stops_no_run_in_its_middle() -> None:
 
 
 def ends(order: list[int], alike: set[int]) -> bool:
-    """Whether questions that fail in an order stop a run; the others are answered later."""
+    """Return true if questions that fail in an order stop a run; the others are answered later."""
     config = config_for(type("At", (), {"base_url": "http://127.0.0.1:9/v1"}))
     requests: list[Request] = requests_for(config, max(order) + 1)
     streaks = Streaks()

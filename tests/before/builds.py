@@ -213,7 +213,7 @@ PLAYED = ("piano", "violin", "drums", "flute", "guitar", "organ", "harp")
 
 
 def answer(body: dict[str, Any]) -> tuple[str, str]:
-    """What a model of the server says, and why it ended: a function of the request."""
+    """Return the answer of a model of the server, and its end: a function of the request."""
     words = hashlib.sha256(json.dumps(body["messages"], sort_keys=True).encode()).digest()
     told = " and then ".join(f"{MOODS[a % 7]} {PLAYED[a // 7 % 7]}" for a in words[2:6])
     said = f"This is a {MOODS[words[0] % 7]} piece for the {PLAYED[words[1] % 7]}, and it moves from {told}."

@@ -34,7 +34,7 @@ MEANT: dict[str, dict[str, tuple[str, ...] | None]] = {
     "mos-preferences": {"pairs": ("gap_decile",)},  # tenths within each dataset and split
     "score-questions": {"rejects": None},  # two images that shared a hash, and no ink, are no duplicates
 }
-"""What is meant to differ since the release, by corpus and table: these columns, and with `split` the order of rows;
+"""Intended differences from the release, by corpus and table: these columns, and with `split` the order of rows;
 None: all. The rest is compared."""
 ANEW: set[str] = set()
 """Models that are new, or asked in other words since; no request of the release is gone."""
