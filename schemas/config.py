@@ -327,7 +327,7 @@ class BuildConfig(Model):
     def identity(self) -> dict[str, Any]:
         """Return the config's values with effect on a version's content or publication, for the build key.
 
-        Places of inputs have no effect: `digest_inputs` of each corpus gives their digests, and the effects of their
+        Places of inputs have no effect: `tasks/pipeline/inputs.py` gives their digests, and the effects of their
         folders. Each input's name in rows stays, since it distinguishes the inputs.
         """
         values = self.recorded()

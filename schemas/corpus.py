@@ -40,9 +40,8 @@ class Corpus:
     story: Story  # the card's words
     plan: str  # `module:function` that plans a build; imports no Prefect, so that "up to date" is said at once
     flow: str  # `module:flow` that builds it
-    # `module:function` that says what of a config's inputs is looked at before a build starts;
-    # `tasks/pipeline/preflight.py` tells how to write one
-    peeks: str | None = None
+    # `module:function(config)` that yields the inputs of a build; `tasks/pipeline/inputs.py` tells how to write one
+    inputs: str | None = None
     # `module:function` that writes the counted tables anew where rows were withdrawn; `recompute` in
     # `tasks/store/commit.py` tells how to write one. None where no table is counted from others.
     recount: str | None = None

@@ -18,6 +18,7 @@ from earmark.schemas.errors import EarmarkError, InputError
 from earmark.schemas.registry import load
 from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.importers.vote_guessing import guess_votes
+from earmark.tasks.pipeline.inputs import rows_of
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.score_questions.forum.lines import first_objects
 
@@ -234,13 +235,10 @@ def _fit(corpus: str, layout: str, file: Path, config: Path, name: str) -> Layou
     """Read the file by a layout."""
     text = _text(corpus, layout, file, config, name)
     known = find_corpus(corpus)
-    assert known.peeks is not None
     rows, refused, fault = 0, 0, ""
     try:
         build = parse_config(known.config, tomllib.loads(text), config.absolute())
-        peeks = [*load(known.peeks)(build)]
-        peek = next((one for one in peeks if file.resolve() in map(Path.resolve, one.lists)), peeks[0])
-        for row in islice(peek.read(), LOOKED_AT):
+        for row in islice(rows_of(known, build, file), LOOKED_AT):
             if isinstance(row, Reject):
                 refused, fault = refused + 1, fault or f"line {row.line}: {row.detail}"
             elif not isinstance(row, Note):

@@ -82,7 +82,7 @@ def plan_build(
     corpus = find_corpus(name)
     config = read_config(corpus, path, limit)
     config = config.model_copy(update={"most_rejected": None}) if allow_rejects else config
-    check(config, store, load(corpus.peeks)(config) if corpus.peeks else ())
+    check(corpus, config, store)
     plan = planned(corpus, config, store)
     return plan, plan.config
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,15 +13,17 @@ import pyarrow.parquet as pq
 
 from earmark.schemas.captions import CAPTIONS, CORPUS, Captions
 from earmark.schemas.errors import ConfigError
+from earmark.tasks.audio.probe import AudioFault
 from earmark.tasks.captions.asking import JUDGE, LISTEN, REFINE, shard_sizes
+from earmark.tasks.importers.jamendo import Track
 from earmark.tasks.pipeline.fingerprint import file_digests
+from earmark.tasks.pipeline.inputs import Input
 from earmark.tasks.pipeline.media import MEASURED, clip_below
 from earmark.tasks.pipeline.plan import Plan, make_plan
-from earmark.tasks.pipeline.preflight import Peek
 from earmark.tasks.pipeline.references import measure_apart
 from earmark.tasks.pipeline.rows import Rows, keep_rows
 from earmark.tasks.pipeline.step import Done, step
-from earmark.tasks.pipeline.tracks import audio_root, choose_pool, import_list, input_digests, peek, read_list
+from earmark.tasks.pipeline.tracks import audio_root, choose_pool, import_list, list_input, read_list
 from earmark.tasks.store.files import replacing
 from earmark.tasks.store.licences import require_terms
 from earmark.tasks.store.parquet import row_schema, write_rows
@@ -49,8 +52,7 @@ def plan_build(config: Captions, store: Store, inputs: dict[str, str] | None = N
     version = instrumentals_version(config, store)
     if version is not None:
         require_terms(version, store, config.source.name, "source.name")
-    digest = partial(digest_inputs, config, store)
-    return make_plan(CORPUS, config, store, digest, inputs=inputs, asks=[LISTEN, REFINE, JUDGE])
+    return make_plan(CORPUS, config, store, inputs=inputs, asks=[LISTEN, REFINE, JUDGE])
 
 
 def instrumentals_version(config: Captions, store: Store) -> Version | None:
@@ -77,15 +79,16 @@ def instrumentals_of(version: Version | None) -> dict[str, Instrumental]:
     }
 
 
-def digest_inputs(config: Captions, store: Store) -> dict[str, str]:
-    """Return the SHA-256 of the list, its synonyms, the word lists, and the audio to hear."""
-    separated = instrumentals_of(instrumentals_version(config, store))
-    return file_digests(list_files()) | input_digests(config, store, partial(read_list, config), separated)
+def inputs(config: Captions) -> Iterator[Input]:
+    """Yield the word lists, and the list with its synonyms and the audio to hear."""
 
+    def mixes(store: Store) -> dict[str, Path | AudioFault]:
+        separated, root = instrumentals_of(instrumentals_version(config, store)), audio_root(config)
+        tracks = islice((row for row in read_list(config) if isinstance(row, Track)), config.limit)
+        return {one.path: clip_below(root, one.path) for one in tracks if one.track_id not in separated}
 
-def peeks(config: Captions) -> Iterator[Peek]:
-    """Return the inputs read before a build starts: the list, and its first clips unless instrumentals are heard."""
-    yield peek(config, partial(read_list, config), audio=not config.instrumentals)
+    yield Input(name="word lists", more=lambda store: file_digests(list_files()))
+    yield list_input(config, partial(read_list, config), mixes if config.instrumentals else None)
 
 
 @step("import", unit="tracks", label="import tracks")

@@ -12,19 +12,17 @@ from earmark.schemas.errors import InputError
 from earmark.schemas.files import Root
 from earmark.schemas.human_preferences import CORPUS, HumanPreferences, VoteSource
 from earmark.schemas.places import below, without_place
-from earmark.tasks.audio.probe import AudioFault
 from earmark.tasks.importers.lists import ListFile, require_below
 from earmark.tasks.importers.preferences import VOTE_LAYOUTS
 from earmark.tasks.importers.rated_music import MusicRating
 from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.importers.table import kind_of
 from earmark.tasks.importers.votes import Vote, VoteLayout
-from earmark.tasks.pipeline.fingerprint import distinct, file_digests, roots_digest
+from earmark.tasks.pipeline.fingerprint import distinct, file_digests
+from earmark.tasks.pipeline.inputs import Input
 from earmark.tasks.pipeline.intake import Intake
-from earmark.tasks.pipeline.media import audio_digest, clip_below
-from earmark.tasks.pipeline.mirror import bring, bring_folder, is_list
+from earmark.tasks.pipeline.mirror import is_list
 from earmark.tasks.pipeline.plan import Plan, make_plan
-from earmark.tasks.pipeline.preflight import Peek
 from earmark.tasks.pipeline.progress import working
 from earmark.tasks.pipeline.references import references_of
 from earmark.tasks.pipeline.step import Done, step
@@ -41,49 +39,35 @@ LOCAL_BATTLES = (".json", ".json.gz")
 
 def plan_build(config: HumanPreferences, store: Store, inputs: dict[str, str] | None = None) -> Plan:
     """Plan a version from its inputs; report whether there is anything to build."""
-    return make_plan(CORPUS, config, store, partial(digest_inputs, config, store), inputs=inputs)
+    return make_plan(CORPUS, config, store, inputs=inputs)
 
 
-def digest_inputs(config: HumanPreferences, store: Store) -> dict[str, str]:
-    """Return the SHA-256 of every export, of its audio if the build reads it, and the salt's digest."""
-    digests = {"salt": salt_digest(salt_of(config.salt, store.root))}
+def inputs(config: HumanPreferences) -> Iterator[Input]:
+    """Yield the salt, and each source's exports with their audio if the build reads it; each file is checked alone."""
+    yield Input(name="salt", more=lambda store: {"salt": salt_digest(salt_of(config.salt, store.root))})
     for source in config.sources:
-        _bring_lists(config, source)
-        digests |= _files_digests(config, source)
-        lists = [(file.path, root_of(config, source).folder) for file in input_files(config, source)]
-        digests |= roots_digest(f"{source.name}/paths", lists, partial(read_source, config, source))
-        if config.audio != "none" and source.clips == "here":
-            files = named_audio(config, source)
-            digests[f"{source.name}/audio"] = audio_digest(store, f"hash audio of {source.name}", files)
-    return digests
+        parts = (source.model_copy(update={"files": (written,)}) for written in source.files)
+        yield replace(_exports(config, source), name=source.name, parts=tuple(_exports(config, part) for part in parts))
 
 
-def peeks(config: HumanPreferences) -> Iterator[Peek]:
-    """Return the inputs read before a build starts: each file, or each folder of them."""
-    for source in config.sources:
-        audio = config.audio != "none" and source.clips == "here"
-        parts = [source.model_copy(update={"files": (written,)}) for written in source.files]
-        for part in parts or [source]:
-            name = "/".join((source.name, *map(without_place, part.files)))
-            yield Peek(name, partial(_peek, config, part), partial(_clips, root_of(config, source)) if audio else None)
+def _is_battle(name: str) -> bool:
+    return name.lower().endswith(LOCAL_BATTLES)
 
 
-def _peek(config: HumanPreferences, source: VoteSource) -> Iterator[Vote | MusicRating | Reject | Note]:
-    _bring_lists(config, source)
-    bring((file.path for file in input_files(config, source)), stream=True)
-    yield from read_source(config, source)
-
-
-def _clips(root: Root, row: Vote | MusicRating) -> list[Path | AudioFault]:
-    return [clip_below(root, name) for name in _clips_of(row)]
-
-
-def _bring_lists(config: HumanPreferences, source: VoteSource) -> None:
-    """Bring lists behind URLs: a published folder's lists, and the `.json` files of the folders in `files`."""
-    if layout_of(source).find:
-        bring_folder(config.path(source.root), is_list)
-    for written in source.files:
-        bring_folder(_path(config, source, written), lambda name: name.lower().endswith(LOCAL_BATTLES))
+def _exports(config: HumanPreferences, source: VoteSource) -> Input:
+    root = root_of(config, source)
+    folders = [(config.path(source.root), is_list)] if layout_of(source).find else []
+    battles = [(_path(config, source, written), _is_battle) for written in source.files]
+    return Input(
+        name="/".join((source.name, *map(without_place, source.files))),
+        key=f"{source.name}/",
+        folders=(*folders, *battles),
+        files=lambda: [(file.name, file.path, root.folder) for file in input_files(config, source)],
+        digest_files=partial(_files_digests, config, source),
+        read=partial(read_source, config, source),
+        root=root,
+        clips=_clips_of if config.audio != "none" and source.clips == "here" else None,
+    )
 
 
 def layout_of(source: VoteSource) -> VoteLayout:
@@ -142,7 +126,7 @@ def input_files(config: HumanPreferences, source: VoteSource) -> list[ListFile]:
 def _files_of(source: VoteSource, written: str, path: Path) -> list[ListFile]:
     if not path.is_dir():
         return [_list_file(source, written, path)]
-    inside = sorted(one for one in path.iterdir() if one.name.lower().endswith(LOCAL_BATTLES))
+    inside = sorted(one for one in path.iterdir() if _is_battle(one.name))
     if not inside:
         raise InputError(f"{source.name}: expected .json files in {written}, found none")
     files = [_list_file(source, str(PurePosixPath(written) / one.name), one) for one in inside]
@@ -164,13 +148,6 @@ def read_source(config: HumanPreferences, source: VoteSource) -> Iterator[Vote |
 def root_of(config: HumanPreferences, source: VoteSource) -> Root:
     """Return the folder of a source's clips."""
     return Root(config.path(source.audio_root or source.root), source.links)
-
-
-def named_audio(config: HumanPreferences, source: VoteSource) -> dict[str, Path | AudioFault]:
-    """Return every clip named by a source."""
-    rows = (row for row in read_source(config, source) if isinstance(row, Vote | MusicRating))
-    root = root_of(config, source)
-    return {name: clip_below(root, name) for name in sorted({n for row in rows for n in _clips_of(row)})}
 
 
 def _clips_of(row: Vote | MusicRating) -> list[str]:

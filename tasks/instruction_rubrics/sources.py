@@ -14,16 +14,15 @@ from earmark.schemas.files import Root
 from earmark.schemas.instruction_rubrics import CORPUS, CaptionSource, InstructionRubrics
 from earmark.schemas.places import without_place
 from earmark.schemas.rubric_tables import SAMPLES
-from earmark.tasks.audio.probe import SILENCE_DBFS, AudioFault
+from earmark.tasks.audio.probe import SILENCE_DBFS
 from earmark.tasks.audio.recordings import require_chromaprint
 from earmark.tasks.importers.caption_sets import Instruction, read_caption_set
 from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.instruction_rubrics.asks import ASKS
-from earmark.tasks.pipeline.fingerprint import file_digests, roots_digest
+from earmark.tasks.pipeline.inputs import Input
 from earmark.tasks.pipeline.intake import Intake
-from earmark.tasks.pipeline.media import MEASURED, audio_digest, clap_at, clap_digest, clip_below
+from earmark.tasks.pipeline.media import MEASURED, clap_at, clap_digest, clip_below
 from earmark.tasks.pipeline.plan import Plan, make_plan
-from earmark.tasks.pipeline.preflight import Peek
 from earmark.tasks.pipeline.progress import working
 from earmark.tasks.pipeline.references import measure_apart, references_of
 from earmark.tasks.pipeline.step import Account, Done, step
@@ -54,40 +53,32 @@ def plan_build(config: InstructionRubrics, store: Store, inputs: dict[str, str] 
     for source in config.sources:
         if source.version:
             require_terms(store.find(source.version), store, source.name, "sources.name")
-    digest = partial(digest_inputs, config, store)
     models = (config.similarity.model,) if config.similarity else ()
-    return make_plan(CORPUS, config, store, digest, inputs=inputs, asks=ASKS, models=models)
+    return make_plan(CORPUS, config, store, inputs=inputs, asks=ASKS, models=models)
 
 
-def digest_inputs(config: InstructionRubrics, store: Store) -> dict[str, str]:
-    """Return the SHA-256 of every source's list, and of its audio."""
-    digests = clap_digest(store, "similarity", clap_at(config, config.similarity.model) if config.similarity else None)
-    for source in config.sources:
-        if source.captions is None:
-            continue  # a version is already among the parents
-        name, path = f"{source.name}/{without_place(source.captions)}", config.path(source.captions)
-        digests |= file_digests([(name, path)])
-        root = audio_root(config, store, source)
-        read = partial(listed, config, source)
-        digests |= roots_digest(f"{source.name}/paths", [(path, root.folder)], read)
-        rows = [row for row in read() if isinstance(row, Instruction)]
-        files = {row.audio: clip_below(root, row.audio) for row in rows[: config.limit]}
-        label, longest_s = f"hash audio of {source.name}", config.clips.longest_s
-        digests[f"{source.name}/audio"] = audio_digest(store, label, files, longest_s)
-    return digests
-
-
-def peeks(config: InstructionRubrics) -> Iterator[Peek]:
-    """Return the inputs read before a build starts: each source's list, and its first clips."""
+def inputs(config: InstructionRubrics) -> Iterator[Input]:
+    """Yield the similarity model, and each source's list with its audio; a source's version is a parent."""
+    model = clap_at(config, config.similarity.model) if config.similarity else None
+    yield Input(name="similarity", more=lambda store: clap_digest(store, "similarity", model))
     for source in config.sources:
         if source.captions is not None:
-            name, path = f"{source.name}/{without_place(source.captions)}", config.path(source.captions)
-            clips = partial(_clip, _list_root(config, source))
-            yield Peek(name, partial(listed, config, source), clips, lists=(path,))
+            yield _list_input(config, source, source.captions)
 
 
-def _clip(root: Root, row: Instruction) -> list[Path | AudioFault]:
-    return [clip_below(root, row.audio)]
+def _list_input(config: InstructionRubrics, source: CaptionSource, captions: str) -> Input:
+    name, root = f"{source.name}/{without_place(captions)}", _list_root(config, source)
+    files = [(name, config.path(captions), root.folder)]
+    return Input(
+        name=name,
+        key=f"{source.name}/",
+        files=lambda: files,
+        read=partial(listed, config, source),
+        root=root,
+        clips=lambda row: [row.audio],
+        limit=config.limit,
+        longest_s=config.clips.longest_s,
+    )
 
 
 def audio_root(config: InstructionRubrics, store: Store, source: CaptionSource) -> Root:

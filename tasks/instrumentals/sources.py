@@ -15,10 +15,10 @@ from earmark.tasks.importers.cells import shown
 from earmark.tasks.importers.jamendo import Track
 from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.instrumentals.separators import describe_separator
+from earmark.tasks.pipeline.inputs import Input
 from earmark.tasks.pipeline.media import MEASURED, audio_digest, clip_below
 from earmark.tasks.pipeline.mirror import bring_folder
 from earmark.tasks.pipeline.plan import Plan, make_plan
-from earmark.tasks.pipeline.preflight import Peek
 from earmark.tasks.pipeline.progress import working
 from earmark.tasks.pipeline.references import measure_apart
 from earmark.tasks.pipeline.rows import Rows, keep_rows
@@ -28,8 +28,7 @@ from earmark.tasks.pipeline.tracks import (
     choose_pool,
     file_name,
     import_list,
-    input_digests,
-    peek,
+    list_input,
     read_list,
 )
 from earmark.tasks.store.parquet import row_schema, write_rows
@@ -44,23 +43,24 @@ _FILE_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 def plan_build(config: Instrumentals, store: Store, inputs: dict[str, str] | None = None) -> Plan:
     """Plan a version from its inputs; report whether there is anything to build."""
     models = (Path(config.separator.model).name,)
-    return make_plan(CORPUS, config, store, partial(digest_inputs, config, store), inputs=inputs, models=models)
+    return make_plan(CORPUS, config, store, inputs=inputs, models=models)
 
 
-def digest_inputs(config: Instrumentals, store: Store) -> dict[str, str]:
-    """Return the SHA-256 of the list, its synonyms, its audio, and the separator's digest."""
-    separator = describe_separator(config.separator, config.path, store).digest  # a wrong one is reported first
-    digests = {**input_digests(config, store, partial(listed, config)), "separator": separator}
+def inputs(config: Instrumentals) -> Iterator[Input]:
+    """Yield the separator, the list with its synonyms and audio, and the folder of known leads."""
+
+    def separator(store: Store) -> dict[str, str]:
+        return {"separator": describe_separator(config.separator, config.path, store).digest}
+
+    def leads(store: Store) -> dict[str, str]:
+        bring_folder(folder := config.path(config.known_leads or ""), lambda name: name.endswith(".flac"))
+        files = {path.name: path for path in sorted(folder.glob("*.flac"))}
+        return {"known leads": audio_digest(store, "hash known leads", files)}
+
+    yield Input(name="separator", more=separator)  # a wrong one is reported first
+    yield list_input(config, partial(listed, config), None)
     if config.known_leads:
-        bring_folder(config.path(config.known_leads), lambda name: name.endswith(".flac"))
-        leads = {path.name: path for path in sorted(config.path(config.known_leads).glob("*.flac"))}
-        digests["known leads"] = audio_digest(store, "hash known leads", leads)
-    return digests
-
-
-def peeks(config: Instrumentals) -> Iterator[Peek]:
-    """Return the inputs read before a build starts: the list, and its first clips."""
-    yield peek(config, partial(listed, config))
+        yield Input(name="known_leads", more=leads)
 
 
 def listed(config: Instrumentals) -> Iterator[Track | Reject | Note]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -21,12 +21,12 @@ from earmark.tasks.importers.jamendo import Tag, Track, read_tag_map, read_track
 from earmark.tasks.importers.recalls import Recall, read_recalls
 from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.music_prompts.asking import VERIFY, WRITE
-from earmark.tasks.pipeline.fingerprint import file_digests, roots_digest
+from earmark.tasks.pipeline.fingerprint import file_digests
+from earmark.tasks.pipeline.inputs import Input, require_folder
 from earmark.tasks.pipeline.intake import Intake
-from earmark.tasks.pipeline.media import audio_digest, clip_below
+from earmark.tasks.pipeline.media import clip_below
 from earmark.tasks.pipeline.mirror import present
 from earmark.tasks.pipeline.plan import Plan, make_plan
-from earmark.tasks.pipeline.preflight import Peek, require_folder
 from earmark.tasks.pipeline.progress import Work, working
 from earmark.tasks.pipeline.references import references_of
 from earmark.tasks.pipeline.step import Done, step
@@ -78,40 +78,38 @@ def plan_build(config: MusicPrompts, store: Store, inputs: dict[str, str] | None
     """
     if config.keep is not None and config.keep.partition("@")[0] != CORPUS.name:
         raise ConfigError(f"keep: expected a version of {CORPUS.name}, such as {CORPUS.name}@v1, found '{config.keep}'")
-    digest = partial(digest_inputs, config, store)
-    return make_plan(CORPUS, config, store, digest, inputs=inputs, asks=[VERIFY, WRITE])
+    return make_plan(CORPUS, config, store, inputs=inputs, asks=[VERIFY, WRITE])
 
 
-def digest_inputs(config: MusicPrompts, store: Store) -> dict[str, str]:
-    """Return the SHA-256 of every list, of the reviewed words, and of the audio for a judge."""
-    named = {"tracks": config.tracks, "synonyms": config.synonyms, "recalls": config.recalls}
-    named |= {f"captions {one.name}": one.file for one in config.captions}
-    files = [(f"{what}: {without_place(name)}", config.path(name)) for what, name in named.items() if name]
-    digests = file_digests([*files, *list_files()])
-    listed = config.path(config.tracks)
-    root = config.path(config.verification.audio) if config.verification else listed.parent
-    digests |= roots_digest("paths", [(listed, root)], partial(_read_tracks, config))
-    if config.verification is None:
-        return digests
-    tracks = [row for row in _read_tracks(config) if isinstance(row, Track)]
-    names = [row["file"] for row in _sampled(config, *_track_rows(config, tracks))]
-    audio = dict(zip(names, verified_clips(config, names), strict=True))
-    return {**digests, "audio": audio_digest(store, "hash audio", audio)}
+def inputs(config: MusicPrompts) -> Iterator[Input]:
+    """Yield the tracks with the audio for a judge, the captions, the recalls and the reviewed words."""
+    judge, listed = config.verification, config.path(config.tracks)
+    audio = config.path(judge.audio) if judge else None
+    root = audio or listed.parent
+    tracks = [(f"tracks: {without_place(config.tracks)}", listed, root)]
+    if config.synonyms:
+        tracks.append((f"synonyms: {without_place(config.synonyms)}", config.path(config.synonyms), root))
 
+    def judged(store: Store) -> dict[str, Path | AudioFault]:
+        rows = [row for row in _read_tracks(config) if isinstance(row, Track)]
+        names = [row["file"] for row in _sampled(config, *_track_rows(config, rows))]
+        return dict(zip(names, verified_clips(config, names), strict=True))
 
-def peeks(config: MusicPrompts) -> Iterator[Peek]:
-    """Return the inputs read before a build starts: each list, and the judge's folder of audio."""
-    lists = tuple(config.path(name) for name in (config.tracks, config.synonyms) if name)
-    yield Peek(without_place(config.tracks), partial(_read_tracks, config), lists=lists)
+    read = partial(_read_tracks, config)
+    yield Input(name=without_place(config.tracks), files=lambda: tracks, read=read, audio=judged if judge else None)
     for one in config.captions:
         if one.file is not None:
-            read = partial(_file_captions, config, one)
-            yield Peek(without_place(one.file), read, lists=(config.path(one.file),))
+            yield _list_input(config, f"captions {one.name}", one.file, partial(_file_captions, config, one))
     if config.recalls is not None:
-        yield Peek(without_place(config.recalls), partial(_recalls, config), lists=(config.path(config.recalls),))
-    if config.verification is not None:
-        folder = config.path(config.verification.audio)
-        yield Peek("verification.audio", partial(require_folder, "verification.audio", folder))
+        yield _list_input(config, "recalls", config.recalls, partial(_recalls, config))
+    yield Input(name="word lists", more=lambda store: file_digests(list_files()))
+    if audio is not None:
+        yield Input(name="verification.audio", read=partial(require_folder, "verification.audio", audio))
+
+
+def _list_input(config: MusicPrompts, what: str, written: str, read: Callable[[], Iterable[Any]]) -> Input:
+    name, path = without_place(written), config.path(written)
+    return Input(name=name, files=lambda: [(f"{what}: {name}", path, None)], read=read)
 
 
 def verified_clips(config: MusicPrompts, names: Iterable[str]) -> list[Path | AudioFault]:

@@ -16,6 +16,7 @@ from earmark.tasks.annotation.prompts import own_words, prompt_named
 from earmark.tasks.pipeline.ask import Ask, prompt_digests
 from earmark.tasks.pipeline.code import code_digest
 from earmark.tasks.pipeline.fingerprint import build_key, digested, library_versions
+from earmark.tasks.pipeline.inputs import digest_inputs
 from earmark.tasks.pipeline.losses import check_inputs, check_main_table
 from earmark.tasks.pipeline.mirror import hub_commits
 from earmark.tasks.pipeline.named import named_digests
@@ -122,7 +123,7 @@ def make_plan(
     corpus: Corpus,
     config: BuildConfig,
     store: Store,
-    digest: Callable[[], dict[str, str]],
+    digest: Callable[[], dict[str, str]] | None = None,
     *,
     inputs: dict[str, str] | None = None,
     asks: Iterable[Ask[Any]] = (),
@@ -135,7 +136,7 @@ def make_plan(
         corpus: the corpus; its flow's source and imports enter the build key.
         config: the build config.
         store: destination of the version.
-        digest: returns the SHA-256 of every input, by its name in the tables.
+        digest: returns the SHA-256 of every input, by its name; without it, of the inputs that the corpus declares.
         inputs: a fresh result of `digest`, if the caller has one.
         asks: the questions of the flow, with their prompts.
         prompts: SHA-256 of every other prompt by `name@version`.
@@ -146,7 +147,8 @@ def make_plan(
     by_spec = {spec: store.find(spec) for spec in config.parents()}
     parents = {spec: version.as_parent() for spec, version in by_spec.items()}
     own = [corpora()[corpus.name]] if corpus.name in corpora() else []
-    digest = partial(_all_digests, digest, config, store, named=any(entry.package for entry in own))
+    own_digests = digest or partial(digest_inputs, corpus, config, store)
+    digest = partial(_all_digests, own_digests, config, store, named=any(entry.package for entry in own))
     inputs = digest() if inputs is None else inputs
     commits = hub_commits(config.path(written) for written in config.inputs())
     identity = {**config.identity(), "parents": [parents[spec].digest for spec in config.parents()]}

@@ -1,31 +1,27 @@
-"""Check a build before it starts: the first rows of every list, and the annotators. No Prefect.
-
-A corpus names its inputs by a function `peeks(config)`, which reads nothing itself and yields a `Peek` for each.
-"""
+"""Check a build before it starts: the first rows of every list, and the annotators. No Prefect."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel
 
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.config import BuildConfig
-from earmark.schemas.errors import EarmarkError, Faults, InputError, MissingExtraError
-from earmark.schemas.places import told, url_of
+from earmark.schemas.corpus import Corpus
+from earmark.schemas.errors import EarmarkError, Faults, MissingExtraError
+from earmark.schemas.places import told
 from earmark.schemas.reasons import REASONS, options_of
 from earmark.tasks.annotation.backend import check_annotator
-from earmark.tasks.audio.probe import AudioFault
 from earmark.tasks.importers.lines import first_rows
 from earmark.tasks.importers.rows import Note, Reject
+from earmark.tasks.pipeline.inputs import Input, checked_inputs
 from earmark.tasks.pipeline.mirror import bring
 from earmark.tasks.store.versions import Store
 
@@ -34,33 +30,7 @@ MOST_ROWS = 2_000  # per source that is a folder of many lists
 CLIPS = 20  # clips to look for among these rows
 
 
-@dataclass(frozen=True)
-class Peek:
-    """Input whose first rows are checked."""
-
-    name: str  # in messages
-    # yields its rows, `Reject`s and `Note`s; raises an `EarmarkError` if it cannot be read
-    read: Callable[[], Iterable[Any]]
-    # the file of each clip of a row, or the fault that keeps it closed; None to skip clips
-    clips: Callable[[Any], Iterable[Path | AudioFault]] | None = None
-    option: str = "audio_root"  # the config keys of the clips' folder
-    # the files it reads, as far as the config names them; fetched if behind URLs
-    lists: tuple[Path, ...] = ()
-    may_be_empty: bool = False  # whether a build makes sense without rows of it
-
-
-def require_folder(option: str, folder: Path) -> list[Path]:
-    """Return the folder of a config's option; a folder behind a URL is not checked.
-
-    Raises:
-        InputError: it does not exist.
-    """
-    if url_of(folder) is None and not folder.is_dir():
-        raise InputError(f"{option}: expected a folder, found none at {folder}")
-    return [folder]
-
-
-def check(config: BuildConfig, store: Store, peeks: Iterable[Peek]) -> None:
+def check(corpus: Corpus, config: BuildConfig, store: Store) -> None:
     """Check all inputs before a build starts.
 
     Raises:
@@ -69,7 +39,7 @@ def check(config: BuildConfig, store: Store, peeks: Iterable[Peek]) -> None:
     checks: list[Callable[[], object]] = [partial(check_engine, config)]
     checks += [partial(store.find, spec) for spec in config.parents()]
     checks += [partial(check_annotator, one) for one in _annotators(config)]
-    checks += [partial(_look, peek, config) for peek in peeks]
+    checks += [partial(_look, one, config) for one in checked_inputs(corpus, config)]
     if faults := tuple(dict.fromkeys(line for one in checks for line in _fault(one))):
         raise Faults(faults)
 
@@ -105,30 +75,34 @@ def _annotators(part: object) -> Iterator[AnnotatorConfig]:
             yield from _annotators(inner)
 
 
-def _look(peek: Peek, config: BuildConfig) -> None:
+def _look(one: Input, config: BuildConfig) -> None:
     """Check one input.
 
     Raises:
         EarmarkError: it cannot be read; or, unless the config allows any loss, none of its first rows is usable, or
             none of their clips exists.
     """
-    bring(peek.lists, stream=True)
+    assert one.read is not None
+    one.fetch()
     with first_rows(ROWS):
-        found = [row for row in islice(peek.read(), MOST_ROWS) if not isinstance(row, Note)]
+        found = [row for row in islice(one.read(), MOST_ROWS) if not isinstance(row, Note)]
     if config.most_rejected is None:
         return
-    if not found and not peek.may_be_empty:
-        raise EarmarkError(f"{peek.name}: expected rows, found none")
+    if not found and not one.may_be_empty:
+        raise EarmarkError(f"{one.name}: expected rows, found none")
     if config.most_rejected == 1:
         return
     rejects = [row for row in found if isinstance(row, Reject)]
-    if rejects and len(rejects) == len(found) and all(REASONS[one.reason].kind == "fault" for one in rejects):
+    if rejects and len(rejects) == len(found) and all(REASONS[each.reason].kind == "fault" for each in rejects):
         raise EarmarkError(
-            f"{peek.name}: none of the first {len(rejects)} rows can be used, {_commonest(rejects, config)}"
+            f"{one.name}: none of the first {len(rejects)} rows can be used, {_commonest(rejects, config)}"
         )
-    if peek.clips is not None:
-        named = (clip for row in found if not isinstance(row, Reject) for clip in peek.clips(row))
-        _look_for(peek, list(islice(named, CLIPS)))
+    clips = list(islice((clip for row in found if not isinstance(row, Reject) for clip in one.clips_of(row)), CLIPS))
+    paths = [clip for clip in clips if isinstance(clip, Path)]
+    bring(paths[:1])
+    if clips and not any(os.path.isfile(path) for path in paths):  # noqa: PTH113  # a name may be too long for any
+        example = f"such as {told(clips[0])}; set {one.option}" if isinstance(clips[0], Path) else clips[0].detail
+        raise EarmarkError(f"{one.name}: none of the first {len(clips)} clips is there, {example}")
 
 
 def _commonest(rejects: Sequence[Reject], config: BuildConfig) -> str:
@@ -138,11 +112,3 @@ def _commonest(rejects: Sequence[Reject], config: BuildConfig) -> str:
     where = first.source_file if first.line is None else f"{first.source_file}, line {first.line}"
     options = " or ".join(key for key, _ in options_of(reason, type(config)))
     return f"{count} are '{reason}': {where}: {first.detail}{'; set ' if options else ''}{options}"
-
-
-def _look_for(peek: Peek, clips: Sequence[Path | AudioFault]) -> None:
-    paths = [clip for clip in clips if isinstance(clip, Path)]
-    bring(paths[:1])
-    if clips and not any(os.path.isfile(path) for path in paths):  # noqa: PTH113  # a name may be too long for any
-        example = f"such as {told(clips[0])}; set {peek.option}" if isinstance(clips[0], Path) else clips[0].detail
-        raise EarmarkError(f"{peek.name}: none of the first {len(clips)} clips is there, {example}")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,14 +13,12 @@ from earmark.schemas.files import Root
 from earmark.schemas.places import without_place
 from earmark.schemas.tables import split_ends
 from earmark.schemas.tracks import NOT_STATED, TracksConfig
-from earmark.tasks.audio.probe import SILENCE_DBFS
+from earmark.tasks.audio.probe import SILENCE_DBFS, AudioFault
 from earmark.tasks.importers.jamendo import Track, read_licences, read_tag_map
 from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.importers.tracks import TRACK_LAYOUTS
-from earmark.tasks.pipeline.fingerprint import file_digests, roots_digest
+from earmark.tasks.pipeline.inputs import Input
 from earmark.tasks.pipeline.intake import Intake
-from earmark.tasks.pipeline.media import audio_digest, clip_below
-from earmark.tasks.pipeline.preflight import Peek
 from earmark.tasks.pipeline.step import Account, Done
 from earmark.tasks.store.parquet import row_schema, write_rows
 from earmark.tasks.store.sql import connect, query, view_parquet
@@ -60,37 +57,30 @@ def file_name(config: TracksConfig, track: Track) -> str:
     return TRACK_LAYOUTS.find(config.source.format).file_name(track)
 
 
-def lists_of(config: TracksConfig) -> list[tuple[str, Path]]:
-    """Return the list, its synonyms and its licences, by their names in rows and digests."""
-    named = (config.source.tracks, config.source.tag_map, config.source.audio_licences)
-    return [(without_place(name), config.path(name)) for name in named if name]
-
-
-def input_digests(
-    config: TracksConfig, store: Store, read: Callable[[], Entries], without: Container[str] = ()
-) -> dict[str, str]:
-    """Return the SHA-256 of the list, its synonyms, the effect of the audio folder, and the audio.
+def list_input(
+    config: TracksConfig, read: Callable[[], Entries], audio: Callable[[Store], Mapping[str, Path | AudioFault]] | None
+) -> Input:
+    """Return a list of tracks, its synonyms and its licences as an input.
 
     Args:
         config: names the list.
-        store: its media index holds the hashes of audio.
         read: yields the rows of the list.
-        without: ids of tracks whose audio is skipped.
+        audio: returns the audio to hash in place of the tracks' own.
     """
-    root = audio_root(config)
-    digests = file_digests(lists_of(config))
-    digests |= roots_digest("paths", [(config.path(config.source.tracks), root.folder)], read)
-    tracks = islice((row for row in read() if isinstance(row, Track)), config.limit)
-    files = {track.path: clip_below(root, track.path) for track in tracks if track.track_id not in without}
-    digests["audio"] = audio_digest(store, f"hash audio of {config.source.name}", files, config.tracks.longest_s)
-    return digests
-
-
-def peek(config: TracksConfig, read: Callable[[], Entries], *, audio: bool = True) -> Peek:
-    """Return the preflight input of a build: the list, and with `audio` its first clips."""
-    root = audio_root(config)
-    clips = (lambda row: [clip_below(root, row.path)]) if audio else None
-    return Peek(config.source.name, read, clips, "source.audio_root", tuple(path for _, path in lists_of(config)))
+    source, root = config.source, audio_root(config)
+    named = (source.tracks, source.tag_map, source.audio_licences)
+    files = [(without_place(name), config.path(name), root.folder) for name in named if name]
+    return Input(
+        name=source.name,
+        files=lambda: files,
+        read=read,
+        root=root,
+        clips=None if audio else lambda track: [track.path],
+        option="source.audio_root",
+        limit=config.limit,
+        longest_s=config.tracks.longest_s,
+        audio=audio,
+    )
 
 
 def import_list(stage: Stage, config: TracksConfig, entries: Entries, table: str) -> Done[Path]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -20,12 +20,12 @@ from earmark.tasks.audio.probe import SILENCE_DBFS, AudioFault
 from earmark.tasks.audio.similarity import DECIMALS
 from earmark.tasks.importers.music import ListedGeneration, MusicPrompt, read_generations, read_prompts, read_ranks
 from earmark.tasks.importers.rows import Note, Reject
-from earmark.tasks.pipeline.fingerprint import file_digests, roots_digest
+from earmark.tasks.pipeline.fingerprint import file_digests
 from earmark.tasks.pipeline.grouping import group
+from earmark.tasks.pipeline.inputs import Input
 from earmark.tasks.pipeline.intake import Intake
-from earmark.tasks.pipeline.media import MEASURED, audio_digest, clap_at, clap_digest, clip_below, embeddings_of
+from earmark.tasks.pipeline.media import MEASURED, clap_at, clap_digest, clip_below, embeddings_of
 from earmark.tasks.pipeline.plan import Plan, make_plan
-from earmark.tasks.pipeline.preflight import Peek
 from earmark.tasks.pipeline.quotas import share_out
 from earmark.tasks.pipeline.references import measure_apart, references_of
 from earmark.tasks.pipeline.rows import Rows, keep_rows
@@ -34,7 +34,7 @@ from earmark.tasks.pseudo_preferences.clips import clip_rows, with_loudness
 from earmark.tasks.pseudo_preferences.gold_files import gold_audio
 from earmark.tasks.pseudo_preferences.judging import JUDGE, pairs_a_shard
 from earmark.tasks.pseudo_preferences.matching import CHANGED, matched
-from earmark.tasks.pseudo_preferences.released import digest_released, peek_released
+from earmark.tasks.pseudo_preferences.released import release_input
 from earmark.tasks.store.manifest import digest_of
 from earmark.tasks.store.parquet import record_schema, row_schema, to_table, write_rows
 from earmark.tasks.store.sql import by_split, connect, create_table, query, view_parquet
@@ -56,64 +56,65 @@ SPOKEN = row_schema("heard_sha256 string, text string, clip_id string, pipeline 
 MEDIA = row_schema(f"kind string, item int64, {MEASURED}, loudness_lufs float64")
 
 
+Entries = Iterator[MusicPrompt | ListedGeneration | Reject | Note]
+
+
 def plan_build(config: PseudoPreferences, store: Store, inputs: dict[str, str] | None = None) -> Plan:
     """Plan a version from its inputs; report whether there is anything to build."""
     if config.released:
-        return make_plan(CORPUS, config, store, partial(digest_released, config, store), inputs=inputs)
-    digest = partial(digest_inputs, config, store)
+        return make_plan(CORPUS, config, store, inputs=inputs)
     models = (config.pairs.near,) if config.pairs.near else ()
-    return make_plan(CORPUS, config, store, digest, inputs=inputs, asks=[JUDGE], models=models)
+    return make_plan(CORPUS, config, store, inputs=inputs, asks=[JUDGE], models=models)
 
 
-def digest_inputs(config: PseudoPreferences, store: Store) -> dict[str, str]:
-    """Return the SHA-256 of both tables, and of their audio."""
-    tables = [name for name in (config.prompts, config.generations) if "{" not in name]
-    written = [name for name in (*tables, config.known_order, *config.golds()) if name]
-    digests = file_digests((without_place(name), config.path(name)) for name in written)
-    if config.generations not in tables:
-        names = [row.audio for row in _generations(config) if isinstance(row, ListedGeneration)]
-        digests[without_place(config.generations)] = digest_of(names)
-    lists = [(path, path.parent) for path in map(config.path, tables)]
-    digests |= roots_digest("paths", lists, partial(_read_tables, config))
-    digests |= clap_digest(store, "pairs.near", clap_at(config, config.pairs.near) if config.pairs.near else None)
-    return {**digests, "audio": audio_digest(store, "hash audio", named_audio(config) | gold_audio(config))}
-
-
-def peeks(config: PseudoPreferences) -> Iterator[Peek]:
-    """Return the inputs read before a build starts: both tables, and the known order; or released labels."""
+def inputs(config: PseudoPreferences) -> Iterator[Input]:
+    """Yield a release's labels, or both tables with their audio, gold, the known order and the embedding model."""
     if config.released:
-        yield from peek_released(config)
+        yield release_input(config)
         return
-    prompts, generations, roots = config.path(config.prompts), config.path(config.generations), _roots(config)
-    yield Peek(
-        without_place(config.prompts),
+
+    def table(key: str, written: str, read: Callable[[], Entries], clips: Callable[[Any], list[str]]) -> Input:
+        path, name = config.path(written), without_place(written)
+        files = [] if "{" in written else [(name, path, path.parent)]
+        option = f"{key}: clips lie beside it"
+        return Input(name=name, files=lambda: files, read=read, root=_root(config, written), clips=clips, option=option)
+
+    prompts = table(
+        "prompts",
+        config.prompts,
         partial(_prompts, config),
-        lambda row: [clip_below(roots["reference"], row.reference_audio)] if row.reference_audio else [],
-        "prompts: clips lie beside it",
-        (prompts,),
+        lambda row: [row.reference_audio] if row.reference_audio else [],
     )
-    yield Peek(
-        without_place(config.generations),
-        partial(_generations, config),
-        lambda row: [clip_below(roots["generation"], row.audio)],
-        "generations: clips lie beside it",
-        () if "{" in config.generations else (generations,),
+    generations = table("generations", config.generations, partial(_generations, config), lambda row: [row.audio])
+
+    def audio(store: Store) -> dict[str, Path | AudioFault]:
+        references = {f"reference {name}": place for name, place in prompts.named_audio().items()}
+        return references | generations.named_audio() | gold_audio(config)
+
+    def pattern(store: Store) -> dict[str, str]:
+        names = [row.audio for row in _generations(config) if isinstance(row, ListedGeneration)]
+        return {generations.name: digest_of(names)} if "{" in config.generations else {}
+
+    yield Input(
+        name="prompts and generations",
+        files=lambda: [*prompts.files(), *generations.files()],
+        read=partial(_read_tables, config),
+        audio=audio,
+        parts=(prompts, generations),
+        more=pattern,
     )
     if config.known_order:
-        ranks = config.path(config.known_order)
-        yield Peek(without_place(config.known_order), lambda: [read_ranks(ranks)], lists=(ranks,))
+        ranks, name = config.path(config.known_order), without_place(config.known_order)
+        yield Input(name=name, files=lambda: [(name, ranks, None)], read=lambda: [read_ranks(ranks)])
+    golds = [(without_place(written), config.path(written)) for written in config.golds()]
+    model = clap_at(config, config.pairs.near) if config.pairs.near else None
+    yield Input(name="gold", more=lambda store: file_digests(golds))
+    yield Input(name="pairs.near", more=lambda store: clap_digest(store, "pairs.near", model))
 
 
-def named_audio(config: PseudoPreferences) -> dict[str, Path | AudioFault]:
-    """Return the audio file of every generation and reference in the tables."""
-    roots = _roots(config)
-    files: dict[str, Path | AudioFault] = {}
-    for row in _read_tables(config):
-        if isinstance(row, MusicPrompt) and row.reference_audio:
-            files[f"reference {row.reference_audio}"] = clip_below(roots["reference"], row.reference_audio)
-        elif isinstance(row, ListedGeneration):
-            files[row.audio] = clip_below(roots["generation"], row.audio)
-    return files
+def _root(config: PseudoPreferences, table: str) -> Root:
+    """Return the audio folder of a table."""
+    return Root(clips_folder(config.path(table)), config.links)
 
 
 def _read_tables(config: PseudoPreferences) -> Iterator[MusicPrompt | ListedGeneration | Reject | Note]:
@@ -129,12 +130,6 @@ def _generations(config: PseudoPreferences) -> Iterator[ListedGeneration | Rejec
     return read_generations(
         config.path(config.generations), config.generations, dict[str, str](config.generation_columns.items())
     )
-
-
-def _roots(config: PseudoPreferences) -> dict[str, Root]:
-    """Return the audio folder of each table."""
-    tables = {"reference": config.prompts, "generation": config.generations}
-    return {kind: Root(clips_folder(config.path(table)), config.links) for kind, table in tables.items()}
 
 
 @step("import", unit="table rows", label="import prompts and generations")
@@ -167,7 +162,7 @@ def measure_clips(stage: Stage, config: PseudoPreferences, tables: Pool) -> Done
     generations = pq.read_table(tables.generations).to_pylist()
     wanted = [("generation", row["row"], row["audio"]) for row in generations]
     wanted += [("reference", row["row"], row["reference_audio"]) for row in prompts if row["reference_audio"]]
-    roots = _roots(config)
+    roots = {"reference": _root(config, config.prompts), "generation": _root(config, config.generations)}
     files = [clip_below(roots[kind], name) for kind, _, name in wanted]
     measured = with_loudness(stage, files, measure_apart(stage, config, "measure clips", files))
     rows = [(kind, item, *each) for (kind, item, _), each in zip(wanted, measured, strict=True)]

@@ -6,7 +6,8 @@ reference, or a clip are in one split: the release's split for one of them, else
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -22,11 +23,10 @@ from earmark.tasks.importers.cmi_pref import Label, read_labels
 from earmark.tasks.importers.lists import ListFile
 from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.importers.table import table_file
-from earmark.tasks.pipeline.fingerprint import file_digests, roots_digest
 from earmark.tasks.pipeline.grouping import group
+from earmark.tasks.pipeline.inputs import Input
 from earmark.tasks.pipeline.intake import Intake
-from earmark.tasks.pipeline.media import MEASURED, audio_digest, clip_below
-from earmark.tasks.pipeline.preflight import Peek
+from earmark.tasks.pipeline.media import MEASURED, clip_below
 from earmark.tasks.pipeline.references import measure_apart, references_of
 from earmark.tasks.pipeline.step import Account, Done, step
 from earmark.tasks.pseudo_preferences.clips import clip_rows, with_loudness
@@ -34,7 +34,6 @@ from earmark.tasks.pseudo_preferences.confounds import write_confounds
 from earmark.tasks.store.parquet import record_schema, row_schema, write_rows
 from earmark.tasks.store.sql import by_split, connect, create_table, query
 from earmark.tasks.store.staging import Stage
-from earmark.tasks.store.versions import Store
 
 LABELS_READ = record_schema(Label, "row int64")
 MEDIA = row_schema(f"file string, {MEASURED}, loudness_lufs float64")
@@ -56,26 +55,23 @@ def read_release(config: PseudoPreferences) -> Iterator[Label | Reject | Note]:
         yield from read_labels(file, str(config.clips_folder()))
 
 
-def digest_released(config: PseudoPreferences, store: Store) -> dict[str, str]:
-    """Return the SHA-256 of the release's files, and of their audio."""
-    files = release_files(config)
-    lists = [(file.path, config.clips_folder()) for file in files]
-    digests = file_digests((file.name, file.path) for file in files)
-    digests |= roots_digest("paths", lists, partial(read_release, config))
-    clips = (name for row in read_release(config) if isinstance(row, Label) for name in _clips_of(row))
-    return {**digests, "audio": audio_digest(store, "hash audio", _places(config, clips))}
+def release_input(config: PseudoPreferences) -> Input:
+    """Return the release's files with their audio as an input; each file is checked alone."""
 
-
-def peek_released(config: PseudoPreferences) -> Iterator[Peek]:
-    """Return the beginning of each of the release's files, and its first clips."""
-    for file in release_files(config):
-        yield Peek(
-            file.name,
-            partial(read_labels, file, str(config.clips_folder())),
-            lambda row: list(_places(config, _clips_of(row)).values()),
-            "released.audio_root",
-            (file.path,),
+    def labels(name: str, files: list[ListFile], read: Callable[[], Iterator[Label | Reject | Note]]) -> Input:
+        root = Root(config.clips_folder(), config.links)
+        return Input(
+            name=name,
+            files=lambda: [(file.name, file.path, root.folder) for file in files],
+            read=read,
+            root=root,
+            clips=_clips_of,
+            option="released.audio_root",
         )
+
+    files, folder = release_files(config), str(config.clips_folder())
+    parts = tuple(labels(file.name, [file], partial(read_labels, file, folder)) for file in files)
+    return replace(labels("released", files, partial(read_release, config)), parts=parts)
 
 
 def _clips_of(row: Label) -> list[str]:

@@ -18,9 +18,10 @@ from earmark.tasks.audio.similarity import ClipText, Similarity
 from earmark.tasks.instruction_rubrics.choosing import choose_captions
 from earmark.tasks.instruction_rubrics.negatives import choose_candidates, keep_negatives, try_candidates
 from earmark.tasks.instruction_rubrics.similarity import similarities
-from earmark.tasks.instruction_rubrics.sources import digest_inputs, import_captions, index_clips, plan_build
+from earmark.tasks.instruction_rubrics.sources import import_captions, index_clips, plan_build
 from earmark.tasks.instruction_rubrics.verification import keep_verified, verify_caption
 from earmark.tasks.pipeline.ask import Row
+from earmark.tasks.pipeline.inputs import digest_inputs
 from earmark.tasks.pipeline.media import embeddings_of, similarity_of
 from earmark.tasks.pipeline.rows import read_rows
 from earmark.tasks.store.staging import Stage
@@ -112,12 +113,12 @@ def test_without_thresholds_scores_are_kept_alone(tmp_path: Path) -> None:
 def test_another_model_in_the_folder_is_another_build_and_a_dry_run_loads_none(tmp_path: Path) -> None:
     config = config_in(tmp_path)
     store = open_store(str(tmp_path / "store"))
-    before = digest_inputs(config, store)
+    before = digest_inputs(CORPUS, config, store)
     facts = forecast(CORPUS, build.story, config, store)
     assert facts is not None
     assert facts["stage"] == "verify"
     (tmp_path / "clap/config.json").write_text('{"another": 1}')
-    assert digest_inputs(config, store)["similarity"] != before["similarity"]
+    assert digest_inputs(CORPUS, config, store)["similarity"] != before["similarity"]
 
 
 @pytest.mark.skipif(HAS_TRANSFORMERS, reason="transformers is installed")

@@ -27,9 +27,9 @@ from earmark.schemas.instrumentals import Instrumentals
 from earmark.schemas.pseudo_preferences import Released
 from earmark.tasks.importers.ratings import read_source
 from earmark.tasks.importers.rows import Rating, Reject
-from earmark.tasks.mos_preferences.sources import digest_inputs as digest_mos
 from earmark.tasks.pipeline import plan
 from earmark.tasks.pipeline.fingerprint import distinct
+from earmark.tasks.pipeline.inputs import digest_inputs
 from earmark.tasks.pipeline.registry import corpora, find_corpus
 from earmark.tasks.store.versions import open_store
 from tests.builds import build_version, config_of
@@ -337,7 +337,9 @@ def test_roots_give_the_same_key_if_and_only_if_they_give_the_same_rows(
     configs = [config_of(tmp_path, {**RATED, "files": {"train": str(tmp_path / f"t.{ending}")}, "audio_root": root})
                for root in roots]  # fmt: skip
     rows = [list(read_source(config.sources[0], config.path)) for config in configs]
-    inputs = [digest_mos(config, open_store(str(tmp_path / "store"))) for config in configs]
+    inputs = [
+        digest_inputs(find_corpus(config.corpus), config, open_store(str(tmp_path / "store"))) for config in configs
+    ]
     accepted = [[row for row in one if isinstance(row, Rating)] for one in rows]
     assert (inputs[0] == inputs[1]) == (accepted[0] == accepted[1])
     assert all(str(tmp_path) not in repr(config.identity()) for config in configs)

@@ -134,6 +134,7 @@ def test_a_build_is_stale_after_a_rule_and_not_after_words(tmp_path: Path) -> No
     edit("flows/mos_preferences.py", "Rated clips of published", "Clips of published")
     edit("tasks/mos_preferences/pairs.py", 'working("draw pairs")', 'working("draw the pairs")')
     edit("tasks/store/report.html.j2", "Skip to the report", "Go to the report")
+    edit("tasks/pipeline/report.py", "HEARD_S = 8.0", "HEARD_S = 9.0")
     edit("tasks/store/report.py", "FILTER_VALUES = 40", "FILTER_VALUES = 41")
     assert "up to date" in build()
     edit("tasks/mos_preferences/ratings.sql", "ORDER BY", "ORDER BY 1,")

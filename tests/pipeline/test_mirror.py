@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
 import sqlite3
@@ -21,6 +20,7 @@ from earmark.schemas.mos_preferences import MosPreferences
 from earmark.schemas.places import place_of, url_of
 from earmark.tasks.mos_preferences import sources
 from earmark.tasks.pipeline import preflight, scratch
+from earmark.tasks.pipeline.inputs import digest_inputs
 from earmark.tasks.pipeline.mirror import bring, bring_first, bring_folder, present
 from earmark.tasks.pipeline.registry import corpora, find_corpus
 from earmark.tasks.store import bucket_keys
@@ -48,10 +48,8 @@ def demo_config(name: str, base: str | None) -> Any:
 
 
 def digests(config: Any, store: Path) -> dict[str, str]:
-    """What a corpus's build finds of its inputs, by the function that plans it."""
-    room = importlib.import_module(find_corpus(config.corpus).plan.partition(":")[0])
-    found: dict[str, str] = room.digest_inputs(config, open_store(str(store)))
-    return found
+    """What a corpus's build finds of its inputs."""
+    return digest_inputs(find_corpus(config.corpus), config, open_store(str(store)))
 
 
 @pytest.fixture(scope="module")

@@ -17,10 +17,9 @@ import soundfile
 
 from earmark.flows.command import cli, running
 from earmark.schemas.errors import Faults
-from earmark.schemas.registry import load
+from earmark.schemas.mos_preferences import CORPUS
 from earmark.tasks.importers.lines import first_rows
 from earmark.tasks.importers.ratings import read_source
-from earmark.tasks.mos_preferences.sources import peeks
 from earmark.tasks.pipeline.preflight import ROWS, check
 from earmark.tasks.pipeline.registry import corpora, find_corpus
 from earmark.tasks.store.versions import open_store
@@ -197,15 +196,15 @@ def test_a_loss_that_is_allowed_is_no_fault(text: str, folder: Path, tmp_path: P
 def test_rows_that_the_method_leaves_out_are_no_fault(tmp_path: Path) -> None:
     (tmp_path / "track3_answer.txt").write_text("VoiceMOS2023Track3-TMHINT_b2_21_02,4.5\n")
     config = config_of(tmp_path, {"name": "s", "format": "vmc23", "root": "."})
-    check(config, open_store(str(tmp_path / "store")), peeks(config))
+    check(CORPUS, config, open_store(str(tmp_path / "store")))
 
 
 @pytest.mark.parametrize("name", corpora())
 def test_the_demo_passes(name: str, tmp_path: Path) -> None:
     corpus = find_corpus(name)
     config = running.read_config(corpus, ROOT / "data/demo" / f"{name}.toml")
-    assert corpus.peeks, "a corpus of this house says what a build looks at first"
-    check(config, open_store(str(tmp_path / "store")), load(corpus.peeks)(config))
+    assert corpus.inputs, "a corpus of this house declares its inputs"
+    check(corpus, config, open_store(str(tmp_path / "store")))
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet", "csv.gz"])

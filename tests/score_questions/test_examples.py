@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from earmark.schemas.errors import InputError
-from earmark.schemas.score_questions import CATEGORIES, DIFFICULTIES, LABELLED, ScoreQuestions
+from earmark.schemas.score_questions import CATEGORIES, CORPUS, DIFFICULTIES, LABELLED, ScoreQuestions
 from earmark.tasks.annotation.request import Request, Text
 from earmark.tasks.pipeline.ask import prompt_digests
+from earmark.tasks.pipeline.inputs import digest_inputs
 from earmark.tasks.score_questions.examples import examples_of
 from earmark.tasks.score_questions.requests import LABELS
-from earmark.tasks.score_questions.sources import digest_inputs
 from earmark.tasks.score_questions.writing import ASKS, LABEL
 from earmark.tasks.store.versions import open_store
 from tests.conftest import ROOT
@@ -67,13 +67,13 @@ def test_the_files_content_is_an_input_and_its_place_is_not(tmp_path: Path, monk
     store = open_store(str(tmp_path / "store"))
     line = '{"question": "Why a dot?", "difficulty": "hard"}'
     one = with_examples(tmp_path, difficulty=line)
-    digests = digest_inputs(one, store)
+    digests = digest_inputs(CORPUS, one, store)
     assert "difficulty.examples" in digests
-    assert "difficulty.examples" not in digest_inputs(config_of(tmp_path), store)
+    assert "difficulty.examples" not in digest_inputs(CORPUS, config_of(tmp_path), store)
     (tmp_path / "elsewhere.jsonl").write_text(line, "utf-8")
     moved = config_of(tmp_path, difficulty={"examples": "elsewhere.jsonl"})
-    assert (digest_inputs(moved, store), moved.identity()) == (digests, one.identity())
-    assert digest_inputs(with_examples(tmp_path, difficulty=line.replace("hard", "easy")), store) != digests
+    assert (digest_inputs(CORPUS, moved, store), moved.identity()) == (digests, one.identity())
+    assert digest_inputs(CORPUS, with_examples(tmp_path, difficulty=line.replace("hard", "easy")), store) != digests
 
 
 def test_a_build_with_examples_says_so_in_its_prompts(tmp_path: Path) -> None:

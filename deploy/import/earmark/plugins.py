@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from earmark.tasks.pipeline.ask import pose as pose
     from earmark.tasks.pipeline.fingerprint import file_digests as file_digests
     from earmark.tasks.pipeline.flow import corpus_flow as corpus_flow
+    from earmark.tasks.pipeline.inputs import Input as Input
     from earmark.tasks.pipeline.media import audio_digest as audio_digest
     from earmark.tasks.pipeline.plan import Plan as Plan
     from earmark.tasks.pipeline.plan import make_plan as make_plan
@@ -93,6 +94,7 @@ _NAMES = {
     "tasks.pipeline.ask": "Ask Asker Posed Row Values pose",
     "tasks.pipeline.fingerprint": "file_digests",
     "tasks.pipeline.flow": "corpus_flow",
+    "tasks.pipeline.inputs": "Input",
     "tasks.pipeline.media": "audio_digest",
     "tasks.pipeline.plan": "Plan make_plan",
     "tasks.pipeline.rows": "Rows keep_rows read_rows",

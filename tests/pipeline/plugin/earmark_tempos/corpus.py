@@ -53,6 +53,7 @@ CORPUS = Corpus(
         ("It is a test.",),
     ),
     plan="earmark_tempos.steps:plan_build",
+    inputs="earmark_tempos.steps:inputs",
     flow="earmark_tempos.flow:build",
     views=(View("notes", "rows", "earmark_tempos/notes", "The notes as they are."),),
     evaluations=(Evaluation("bpm", "scalar", "earmark_tempos/tempos", "How fast is the piece?"),),

@@ -13,6 +13,7 @@ from earmark.plugins import (
     Ask,
     Asker,
     Done,
+    Input,
     Plan,
     Reject,
     Row,
@@ -22,7 +23,6 @@ from earmark.plugins import (
     Untrusted,
     Values,
     Walked,
-    file_digests,
     keep_rows,
     make_plan,
     parse_prompt,
@@ -37,11 +37,12 @@ SLOWEST_BPM = 20.0
 
 def plan_build(config: Tempos, store: Store, inputs: dict[str, str] | None = None) -> Plan:
     """What a build is made from."""
+    return make_plan(CORPUS, config, store, inputs=inputs, asks=[PACE])
 
-    def digests() -> dict[str, str]:
-        return file_digests([("notes", config.path(config.notes))])
 
-    return make_plan(CORPUS, config, store, digests, inputs=inputs, asks=[PACE])
+def inputs(config: Tempos) -> list[Input]:
+    """The notes."""
+    return [Input(name="notes", files=lambda: [("notes", config.path(config.notes), None)])]
 
 
 @step("read", unit="notes")
