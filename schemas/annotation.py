@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, GetJsonSchemaHandler, field_validator, model_validator
+from pydantic_core import CoreSchema
 
-from earmark.schemas.config import Model
+from earmark.schemas.config import Model, Name, checked, declarations
 from earmark.schemas.registry import OneOf
 
 BACKENDS = OneOf("earmark.tasks.annotation.backends:BACKENDS", "backend:model")
@@ -71,19 +73,8 @@ class Serving(Model):
     max_num_seqs: int | None = Field(default=None, ge=1, description="Most requests that are worked on at once.")
 
 
-class AnnotatorConfig(Model):
-    """Annotator: one model behind one backend. Secrets are never here; they come from the environment."""
-
-    annotator: Annotated[str, BACKENDS] = Field(
-        description="`backend:model`, such as `openai:gpt-4.1-mini` or `builtin:music-pair-2`."
-    )
-    base_url: str | None = Field(default=None, description="The server, up to and with `/v1`; not part of any key.")
-    api_key_env: str | None = Field(
-        default=None,
-        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
-        description="Name of the environment variable that holds the key, if not the backend's usual one; "
-        "EARMARK_KEY_HOSTS must bind it to the server's host.",
-    )
+class SamplingOptions(Model):
+    """Draw of answers, part of a request's key."""
 
     temperature: float | None = Field(default=0.0, ge=0, le=2, description="None leaves it to the server.")
     again_temperature: float = Field(
@@ -98,6 +89,11 @@ class AnnotatorConfig(Model):
     extra_body: dict[str, Any] = Field(
         default={}, description="Further fields of the request's body, such as vLLM's own; part of the key."
     )
+
+
+class AnswerOptions(Model):
+    """Form of answers, and checks and repairs of unusable ones."""
+
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = Field(
         default="max_tokens", description="How the server names the cap; reasoning models of OpenAI want the longer."
     )
@@ -108,7 +104,6 @@ class AnnotatorConfig(Model):
     yes_no_token_ids: tuple[int, int] | None = Field(
         default=None, description="vLLM: ids of the tokens Yes and No, for exact log-probabilities."
     )
-
     least_share: float = Field(
         default=0.5,
         ge=0,
@@ -116,6 +111,19 @@ class AnnotatorConfig(Model):
         description="Least share of the first token that Yes and No (or a scale's digits) must have together; below it "
         "the model was about to say something else, and that is no answer.",
     )
+    repairs: int = Field(default=2, ge=0, le=20, description="Times an unusable answer is asked again.")
+    repair: Literal["draw", "explain"] = Field(
+        default="draw",
+        description="How a question is asked again: `draw` in the same words; `explain` also shows the last answer, "
+        "fenced as data, and what was wrong with it.",
+    )
+    on_limit: Literal["refuse", "cut"] = Field(
+        default="refuse", description="What happens to audio beyond the model's limits; the answer records a cut."
+    )
+
+
+class PaceOptions(Model):
+    """Requests at once and a minute."""
 
     max_concurrency: int = Field(default=32, ge=1, le=4096, description="Most requests in flight.")
     requests_per_minute: float | None = Field(
@@ -129,13 +137,17 @@ class AnnotatorConfig(Model):
         min_length=1,
         description="Annotators that name the same one share the caps a minute; else those of one model and server.",
     )
-    retries: int = Field(default=6, ge=0, le=100, description="Times a failed exchange is tried again.")
-    repairs: int = Field(default=2, ge=0, le=20, description="Times an unusable answer is asked again.")
-    repair: Literal["draw", "explain"] = Field(
-        default="draw",
-        description="How a question is asked again: `draw` in the same words; `explain` also shows the last answer, "
-        "fenced as data, and what was wrong with it.",
+    inline_batch: int = Field(default=16, ge=1, description="transformers: requests per model call.")
+    files_api_bytes: int = Field(
+        default=8 << 20, ge=0, description="Gemini: requests with more media than this go through the Files API."
     )
+    most_response_bytes: int = Field(default=8 << 20, ge=1024, description="A longer response is cut off and refused.")
+
+
+class PatienceOptions(Model):
+    """Waits for a server, and tries of failed exchanges."""
+
+    retries: int = Field(default=6, ge=0, le=100, description="Times a failed exchange is tried again.")
     retry_base_s: Seconds = Field(default=1.0, description="First wait; doubles each time, with jitter.")
     retry_longest_s: Seconds = Field(default=60.0, description="Longest wait between two tries.")
     patience_s: Seconds = Field(
@@ -149,7 +161,10 @@ class AnnotatorConfig(Model):
     stalled_after_s: Seconds = Field(
         default=120.0, description="Without a completion for so long, say what is awaited."
     )
-    most_response_bytes: int = Field(default=8 << 20, ge=1024, description="A longer response is cut off and refused.")
+
+
+class MoneyOptions(Model):
+    """Cost, budget and the provider's batch API."""
 
     budget_usd: Dollars | None = Field(
         default=None, description="What one run may cost; it stops before it would cost more. Counts only with prices."
@@ -159,11 +174,6 @@ class AnnotatorConfig(Model):
         description="Needed for a budget and for costs; where none are given, the list prices of `schemas/prices.json` "
         "for models on OpenAI's and Google's own servers.",
     )
-    on_limit: Literal["refuse", "cut"] = Field(
-        default="refuse", description="What happens to audio beyond the model's limits; the answer records a cut."
-    )
-    limits: Limits = Field(default=Limits(), description="What the model takes, where it is not known.")
-
     batch: bool = Field(default=False, description="Use the provider's batch API: cheaper, answered within a day.")
     batch_requests: int = Field(default=20_000, ge=1, le=50_000, description="Most requests in one provider batch.")
     batch_bytes: int = Field(default=150 << 20, ge=1 << 10, description="Most bytes in one provider batch.")
@@ -171,10 +181,22 @@ class AnnotatorConfig(Model):
     batch_settle_s: float = Field(
         default=30.0, ge=0, description="How long a submission of unknown fate is looked for before it is sent again."
     )
-    files_api_bytes: int = Field(
-        default=8 << 20, ge=0, description="Gemini: requests with more media than this go through the Files API."
+
+
+class ModelService(Model):
+    """Model, its server and its limits. Secrets are never here; they come from the environment."""
+
+    annotator: Annotated[str, BACKENDS] = Field(
+        description="`backend:model`, such as `openai:gpt-4.1-mini` or `builtin:music-pair-2`."
     )
-    inline_batch: int = Field(default=16, ge=1, description="transformers: requests per model call.")
+    base_url: str | None = Field(default=None, description="The server, up to and with `/v1`; not part of any key.")
+    api_key_env: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
+        description="Name of the environment variable that holds the key, if not the backend's usual one; "
+        "EARMARK_KEY_HOSTS must bind it to the server's host.",
+    )
+    limits: Limits = Field(default=Limits(), description="What the model takes, where it is not known.")
     serve: Serving = Field(
         default=Serving(), description="vllm: options of the server that the build starts; not part of any key."
     )
@@ -191,6 +213,75 @@ class AnnotatorConfig(Model):
             raise ValueError("expected no user, password or query in the address; keys come from the environment")
         return value.rstrip("/")
 
+
+class ModelDeclaration(ModelService):
+    """Model as a config declares it: `[models.NAME]`."""
+
+    sampling: SamplingOptions = Field(default=SamplingOptions(), description="Draw of answers; a role may differ.")
+    answers: AnswerOptions = Field(default=AnswerOptions(), description="Form, checks and repairs of answers.")
+    pace: PaceOptions = Field(default=PaceOptions(), description="Requests at once and a minute.")
+    patience: PatienceOptions = Field(default=PatienceOptions(), description="Waits, and tries of failed exchanges.")
+    money: MoneyOptions = Field(default=MoneyOptions(), description="Prices, and what each role of the model may cost.")
+
+    def flat(self) -> dict[str, Any]:
+        """Return the declared options without their groups."""
+        values = self.model_dump(exclude_unset=True)
+        return {key: value for group in GROUPS for key, value in values.pop(group, {}).items()} | values
+
+
+GROUPS = {
+    name: field.default
+    for name, field in ModelDeclaration.model_fields.items()
+    if name not in ModelService.model_fields
+}
+"""Groups of a declaration's options."""
+
+
+class Declarations(Model):
+    """Models of a file: a build config, `models.toml` beside it, or the file that `EARMARK_MODELS` names."""
+
+    models: dict[Name, ModelDeclaration]
+
+
+class AnnotatorConfig(MoneyOptions, PatienceOptions, PaceOptions, AnswerOptions, SamplingOptions, ModelService):
+    """Annotator: a model with all options of its declaration and of the role in one table."""
+
+    annotator: Annotated[str, BACKENDS] = Field(
+        description="A declared model's name; or `backend:model`, such as `openai:gpt-4.1-mini` or "
+        "`builtin:music-pair-2`, with a model's defaults."
+    )
+
+    @classmethod
+    def spelling(cls) -> dict[str, str]:
+        names = {name: key for name, key in super().spelling().items() if name not in OF_MODELS}
+        return names | {"annotator": "model"}
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Describe a role as config files write it."""
+        described = handler.resolve_ref_schema(handler(schema))
+        keys, required = cls.spelling(), [key for key in described.get("required", ()) if key not in OF_MODELS]
+        described["properties"] = {key: described["properties"][name] for name, key in keys.items()}
+        described["properties"]["model"]["pattern"] += "|^[^:]+$"
+        described["required"] = [keys[name] for name in required]
+        return described
+
+    @model_validator(mode="before")
+    @classmethod
+    def _join_model(cls, values: Any) -> Any:
+        """Put the model that a role names into the role's table; the role's own options come first."""
+        if not isinstance(values, dict) or "model" not in values:
+            return values
+        own = {key: value for key, value in values.items() if key != "model"}
+        if wrong := next((key for key in own if key in OF_MODELS or key == "annotator"), None):
+            raise ValueError(
+                f"key '{wrong}' belongs to a model: write {OF_MODELS.get(wrong, 'model')} in [models.NAME]"
+            )
+        name = values["model"]
+        if not isinstance(name, str):
+            raise ValueError(f"model: expected a text, found {name!r}")  # noqa: TRY004  # pydantic collects it
+        return {"annotator": name, **own} if ":" in name else {**declared(name).flat(), **own}
+
     @property
     def charged(self) -> Prices | None:
         """Return the counted prices: the config's, else a provider's known list prices on its own server."""
@@ -206,8 +297,8 @@ class AnnotatorConfig(Model):
         provider = BACKENDS.find(self.annotator)
         if self.budget_usd is not None and self.charged is None and provider.hosted and self.base_url is None:
             raise ValueError(
-                f"budget_usd needs [prices]: input_per_million and output_per_million; no price of '{self.annotator}' "
-                "is known"
+                "budget_usd needs the model's money.prices: input_per_million and output_per_million; no price of "
+                f"'{self.annotator}' is known"
             )
         if self.batch and not provider.batches:
             raise ValueError(f"batch = true needs an annotator with a batch API, and '{self.annotator}' has none")
@@ -259,6 +350,40 @@ class Drawn(Asked):
     """Annotator with another draw for each answer failing its checks."""
 
     seed: int | None = Field(default=17, ge=0, description="Each draw adds its number; None leaves it to the server.")
+
+
+ROLE = frozenset(
+    ("temperature", "again_temperature", "top_p", "seed", "max_tokens", "least_share", "repairs", "repair", "on_limit",
+     "budget_usd", "most_failed")
+)  # fmt: skip
+"""Options that a role may set beside `model`; all others belong to the model's declaration."""
+OF_MODELS = {
+    **{key: key for key in ModelService.model_fields if key != "annotator"},
+    **{key: f"{group}.{key}" for group, part in GROUPS.items() for key in type(part).model_fields if key not in ROLE},
+}
+"""Options of a model by their flat names, with their places in its declaration."""
+
+
+def is_flat(role: Mapping[str, Any]) -> bool:
+    """Return whether a role's table holds a model's own options, as in recorded configs and in files of 1.0.0."""
+    return "annotator" in role or not OF_MODELS.keys().isdisjoint(role)
+
+
+def declared(name: str) -> ModelDeclaration:
+    """Return a declared model.
+
+    Raises:
+        ConfigError: a declaration is wrong.
+        ValueError: the model is not declared.
+    """
+    names: dict[str, None] = {}
+    for where, models in declarations():
+        found = checked(Declarations, {"models": models}, where).models
+        if name in found:
+            return found[name]
+        names |= dict.fromkeys(found)
+    known = f"declared: {', '.join(sorted(names))}" if names else "none is declared in [models.NAME]"
+    raise ValueError(f"model: expected a declared model or backend:model, found '{name}'; {known}")
 
 
 DECIDES = (

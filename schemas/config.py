@@ -6,6 +6,7 @@ import difflib
 import os
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
 
@@ -13,6 +14,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    ModelWrapValidatorHandler,
     PrivateAttr,
     SerializationInfo,
     SerializerFunctionWrapHandler,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$", description="Lower-case letters, digits, . _ -")]
 
 LINKS = "EARMARK_LINKS"
+MODELS = "EARMARK_MODELS"
 LARGEST = 2**63 - 1  # largest value of an integer column
 
 
@@ -44,6 +47,11 @@ class Model(BaseModel):
     # Keys of earlier releases with their present names. A config file with an old key is refused with the new key; the
     # config in an earlier version's manifest is read as if it had the new key. `dropped.py` has those without one.
     renamed: ClassVar[Mapping[str, str]] = {}
+
+    @classmethod
+    def spelling(cls) -> dict[str, str]:
+        """Return the keys that a config file may have, by their fields."""
+        return {name: field.alias or name for name, field in cls.model_fields.items() if name != "base"}
 
     @model_validator(mode="before")
     @classmethod
@@ -196,7 +204,55 @@ class Decontaminate(Model):
         return tuple((layout, path) for layout, mark, path in (one.partition(":") for one in self.against) if mark)
 
 
-class BuildConfig(Model):
+class Declaring(Model):
+    """Base of configs whose roles name declared models."""
+
+    models: dict[str, Any] = Field(
+        default={},
+        exclude=True,
+        description='Models by name, for roles with `model = "NAME"`. Further ones may stand in `models.toml` beside '
+        "the config, and in the file that `EARMARK_MODELS` names.",
+    )
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _declare(cls, values: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
+        """Show the declared models to the roles of this config."""
+        if not isinstance(values, dict):
+            return handler(values)
+        file = (info.context or {}).get("file")
+        place = file if isinstance(file, Path) else Path("config")
+        models = values.get("models")
+        token = _DECLARED.set(
+            (models if isinstance(models, dict) else {}, place, Path(values.get("base", place.parent)))
+        )
+        try:
+            return handler(values)
+        finally:
+            _DECLARED.reset(token)
+
+
+_DECLARED: ContextVar[tuple[dict[str, Any], Path, Path]] = ContextVar("models of the config that is read")
+
+
+def declarations() -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Yield the models declared for the config that is read, nearest first, with their files.
+
+    Raises:
+        ConfigError: a file of models cannot be read.
+    """
+    own, place, folder = _DECLARED.get(({}, Path("config"), Path()))
+    if own:
+        yield place, own
+    files = [] if is_url(str(folder)) else [folder / "models.toml"]
+    if files and files[0].exists():
+        require_below_roots("models", str(files[0]))
+        yield files[0], read_toml(files[0]).get("models", {})
+    if named := os.environ.get(MODELS):
+        yield Path(named), read_toml(Path(named)).get("models", {})
+
+
+class BuildConfig(Declaring):
     """Base of every corpus's config."""
 
     corpus: str = Field(description="The corpus to build; see `earmark list`.")
@@ -379,7 +435,7 @@ def parse_config(model: type[Config], values: dict[str, Any], where: Path) -> Co
         ConfigError: one line with the first faulty key, expected and found.
     """
     if "base" in values:
-        raise ConfigError(f"{where}: unknown key 'base'{nearest('base', _fields_at(model, ()))}")
+        raise ConfigError(f"{where}: unknown key 'base'{nearest('base', _spelling_at(model, ()).values())}")
     return checked(model, {**values, "base": where.parent.absolute()}, where)
 
 
@@ -417,10 +473,12 @@ def _texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
 def _one_line(model: type[BaseModel], error: ValidationError) -> str:
     errors = error.errors()
     first = min(errors, key=lambda e: e["type"] != "extra_forbidden")  # a misspelt key explains a missing key
-    key = _dotted(first["loc"])
+    *place, last = first["loc"] or ("",)
+    known = _spelling_at(model, tuple(place))
+    key = _dotted((*place, known.get(str(last), last)))
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     if first["type"] == "extra_forbidden":
-        return f"unknown key '{key}'{nearest(str(first['loc'][-1]), _fields_at(model, first['loc'][:-1]))}{more}"
+        return f"unknown key '{key}'{nearest(str(last), known.values())}{more}"
     if first["type"] == "missing":
         return f"missing key '{key}'{more}"
     message = first["msg"].removeprefix("Value error, ")
@@ -438,16 +496,14 @@ def _dotted(loc: tuple[int | str, ...]) -> str:
     return text if text.isprintable() else ascii(text)[1:-1]
 
 
-def _fields_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
-    """Return the names allowed in the place of an unknown key."""
+def _spelling_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> dict[str, str]:
+    """Return the keys allowed in a place, by their fields."""
     here: Any = model
     for part in loc:
         if isinstance(here, type) and issubclass(here, BaseModel) and part in here.model_fields:
             here = here.model_fields[str(part)].annotation
         here = _inner_model(here)
-    if not (isinstance(here, type) and issubclass(here, BaseModel)):
-        return []
-    return [name for name in here.model_fields if name != "base"]
+    return here.spelling() if isinstance(here, type) and issubclass(here, Model) else {}
 
 
 def _inner_model(annotation: Any) -> Any:

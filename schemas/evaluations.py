@@ -46,7 +46,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from earmark.schemas.annotation import AnnotatorConfig, Hearing
-from earmark.schemas.config import OwnWords
+from earmark.schemas.config import Declaring, OwnWords
 
 Kind = Literal["yes_no", "preference", "scalar", "choice"]
 Answer = Literal["yes_no", "preference", "scalar", "scores", "choice"]
@@ -61,7 +61,7 @@ class ClipForm(Hearing):
     longest_s: float | None = Field(default=None, gt=0, description="What lies beyond is cut.")
 
 
-class Examinee(AnnotatorConfig):
+class Examinee(Declaring, AnnotatorConfig):
     """The annotator of `earmark eval run`."""
 
     hearing: ClipForm = ClipForm()
@@ -88,7 +88,7 @@ class Policy(Examinee):
     repairs: int = Field(default=0, ge=0, le=0, description="A completion that cannot be used is a wrong one.")
 
 
-class Scorer(AnnotatorConfig):
+class Scorer(Declaring, AnnotatorConfig):
     """A scorer of clips for `earmark eval score --scorer`: a callable, an ONNX file or a server."""
 
     version: str | None = Field(

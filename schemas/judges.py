@@ -124,9 +124,10 @@ class Judged(Qualified):
         judges = values.get("judges")
         if not isinstance(judges, list | tuple) or not judges or not all(isinstance(one, dict) for one in judges):
             return {**values, "judge": shared} if "judge" in values else values
-        if shared.get("annotator") not in (None, judges[0].get("annotator")):
-            raise ValueError("judge.annotator: expected none beside [[judges]], each of which has its own")
-        merged = [{**{key: shared[key] for key in shared if key not in ("annotator", "name")}, **one} for one in judges]
+        names = ("annotator", "model")
+        if any(shared.get(key) not in (None, judges[0].get(key)) for key in names):
+            raise ValueError("judge.model: expected none beside [[judges]], each of which has its own")
+        merged = [{**{key: shared[key] for key in shared if key not in (*names, "name")}, **one} for one in judges]
         return {**values, "judge": merged[0], "judges": merged}
 
     @model_validator(mode="after")

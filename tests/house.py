@@ -12,11 +12,10 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from pydantic import BaseModel
-
 from earmark.flows.command.cli import app
 from earmark.flows.command.guides import options_table
-from earmark.schemas.annotation import Asked
+from earmark.schemas.annotation import Asked, ModelDeclaration
+from earmark.schemas.config import Model
 from earmark.schemas.reasons import REASONS
 from earmark.tasks.pipeline.registry import corpora, find_corpus
 from tests.test_layout import ROOT, arrows, room_of
@@ -66,17 +65,19 @@ def main() -> None:
     classes = Counter(node.name for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
     twice = sorted(name for name, number in classes.items() if number > 1)
     asserting = sum(text.count("\n") for path, text in tests.items() if TEST.fullmatch(path.name))
-    models: dict[str, type[BaseModel]] = {
+    models: dict[str, type[Model]] = {
         name: find_corpus(name).config for name, one in corpora().items() if one.package is None
     }
     keys = {name: len(ROW.findall(options_table(model))) for name, model in models.items()}
+    declared = len(ROW.findall(options_table(ModelDeclaration)))
     rows = {
         "lines of Python outside tests": sum(lines.values()),
         **{f"  {room}": number for room, number in lines.most_common()},
         "lines of tests": (all_tests := sum(text.count("\n") for text in tests.values())),
         "  helpers, % of them": round(100 * (1 - asserting / all_tests), 1),
-        "option keys of all corpora": sum(keys.values()),
+        "option keys of all corpora and of a model": sum(keys.values()) + declared,
         **{f"  keys of {name}": number for name, number in keys.items()},
+        "  keys of a model's declaration": declared,
         "  keys of a model's role": len(ROW.findall(options_table(Asked))),
         "reasons of rejects": len(REASONS),
         "commands at the top": len(app.registered_commands) + len(app.registered_groups),

@@ -11,9 +11,10 @@ import pytest
 
 from earmark.flows.command.guides import guides, rewritten
 from earmark.flows.command.old_names import MOVED
-from earmark.schemas.annotation import AnnotatorConfig
+from earmark.schemas.annotation import Declarations
 from earmark.schemas.config import Decontaminate, Engine, parse_config
 from earmark.schemas.evaluations import Scorer
+from earmark.schemas.pseudo_preferences import PseudoPreferences
 from earmark.schemas.study import Study
 from earmark.tasks.annotation.keys import PROVIDERS
 from earmark.tasks.pipeline.registry import corpora, find_corpus
@@ -155,8 +156,12 @@ def test_config_examples_parse() -> None:
         if values.keys() == {"decontaminate"}:  # too
             assert Decontaminate.model_validate(values["decontaminate"]).versions
             continue
-        if values.keys() == {"judge"}:  # too
-            assert AnnotatorConfig.model_validate(values["judge"]).serve.data_parallel_size
+        if values.keys() == {"models"}:  # too
+            assert all(one.flat()["serve"] for one in Declarations.model_validate(values).models.values())
+            continue
+        if values.keys() == {"models", "judge"}:  # too
+            values |= {"prompts": "prompts.jsonl", "generations": "generations.jsonl"}
+            assert parse_config(PseudoPreferences, values, ROOT / "my.toml").judge.max_concurrency == 64
             continue
         if "scores" in values:
             assert Scorer.model_validate(values).form == "callable"

@@ -19,14 +19,14 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from earmark.schemas.annotation import AnnotatorConfig, Asked
-from earmark.schemas.config import BuildConfig
+from earmark.schemas.annotation import AnnotatorConfig, Asked, ModelDeclaration
+from earmark.schemas.config import BuildConfig, Model
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.reasons import FAULTS, RULES
 from earmark.schemas.registry import OneOf
 from earmark.tasks.pipeline.registry import corpora, find_corpus
 
-_PART = re.compile(r"(<!-- (annotator|options|reasons|tables) -->\n).*?(<!-- end -->\n)", re.DOTALL)
+_PART = re.compile(r"(<!-- (model|options|reasons|role|tables) -->\n).*?(<!-- end -->\n)", re.DOTALL)
 _SUFFIXES: dict[Any, str] = {tuple: "[]", list: "[]", dict: ".NAME"}
 SHARED = set(BuildConfig.model_fields) - {"corpus"}
 """Options of every corpus, explained in `flows/README.md`."""
@@ -38,7 +38,9 @@ FLOWS = Path(__file__).resolve().parents[1]
 def guides() -> dict[Path, dict[str, str]]:
     """Return every guide with its generated parts, by the part's name."""
     own = [(find_corpus(name), one) for name, one in corpora().items() if one.package is None]
-    shared = {"options": options_table(BuildConfig, SHARED), "annotator": options_table(Asked)}
+    shared = {"options": options_table(BuildConfig, SHARED), "role": options_table(Asked)} | {
+        "model": options_table(ModelDeclaration)
+    }
     return {FLOWS / "README.md": {**shared, "reasons": reasons_table()}} | {
         FLOWS / f"{corpus.name.replace('-', '_')}.md": {
             "options": options_table(corpus.config, set(corpus.config.model_fields) - SHARED),
@@ -53,7 +55,7 @@ def rewritten(text: str, parts: dict[str, str]) -> str:
     return _PART.sub(lambda part: f"{part[1]}\n{parts[part[2]]}\n{part[3]}", text)
 
 
-def options_table(model: type[BaseModel], names: set[str] | None = None) -> str:
+def options_table(model: type[Model], names: set[str] | None = None) -> str:
     """Tabulate a config's options in Markdown: key, kind, default, description; all, or those of some fields."""
     lines = ["| key | kind | default | what it is |", "|---|---|---|---|"]
     for key, kind, default, description in _options(model, ""):
@@ -88,14 +90,12 @@ def tables_text(corpus: Corpus) -> str:
 
 
 def _options(
-    model: type[BaseModel], prefix: str, told: dict[type[BaseModel], str] | None = None
+    model: type[Model], prefix: str, told: dict[type[Model], str] | None = None
 ) -> Iterator[tuple[str, str, str, str]]:
     """Yield the options of a model; a part of several options, such as `[[judges]]` beside `[judge]`, once."""
     told = {} if told is None else told
-    for name, field in model.model_fields.items():
-        key = f"{prefix}{field.alias or name}"
-        if name == "base":
-            continue
+    for name, spelt in model.spelling().items():
+        field, key = model.model_fields[name], f"{prefix}{spelt}"
         inner, suffix = _inner(field.annotation)
         yield key, _names(field) or _kind(field.annotation), _default(field), field.description or ""
         if inner is None:
@@ -108,13 +108,15 @@ def _options(
             yield from options
             continue
         start = len(key + suffix) + 1
-        yield from (option for option in options if re.split(r"[.[]", option[0][start:])[0] not in Asked.model_fields)
-        yield f"{key}{suffix}.…", "", "", "The options of an annotator: `flows/README.md`."
+        yield from (
+            option for option in options if re.split(r"[.[]", option[0][start:])[0] not in Asked.spelling().values()
+        )
+        yield f"{key}{suffix}.…", "", "", "The options of a role: `flows/README.md`."
 
 
-def _inner(annotation: Any) -> tuple[type[BaseModel] | None, str]:
+def _inner(annotation: Any) -> tuple[type[Model] | None, str]:
     """Return the model in a field, if any, and the suffix of its key: `[]` for a list, `.NAME` for a table of them."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+    if isinstance(annotation, type) and issubclass(annotation, Model):
         return annotation, ""
     suffix = _SUFFIXES.get(get_origin(annotation), "")
     for argument in get_args(annotation):

@@ -45,6 +45,7 @@ def init(
     from earmark.flows.command.init_layouts import propose_layout
     from earmark.flows.command.init_ratings import propose, require_sure
     from earmark.flows.command.previewing import end_with_preview
+    from earmark.schemas.annotation import Declarations
     from earmark.schemas.errors import ConfigError
     from earmark.schemas.mos_preferences import CORPUS
     from earmark.tasks.importers.sniffing import require_table
@@ -54,7 +55,10 @@ def init(
     found = find_corpus(corpus)
     known = found.name
     if schema:
-        print_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **found.config.model_json_schema()})
+        form, models = found.config.model_json_schema(), Declarations.model_json_schema()
+        form["properties"]["models"] |= models["properties"]["models"]
+        form["$defs"] |= models["$defs"]
+        print_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **form})
         return
     if table is None:
         raise typer.BadParameter("give --from FILE, or --schema", param_hint="--from")

@@ -58,7 +58,7 @@ def propose_folder(folder: Path, config: Path) -> Proposal:
         shares = {"train": 0.7, "test": 0.3}
         lines.append(Line("shares", shares, f"{len(stems)} prompts: for the test split to hold some"))
     judge = Line(
-        "annotator", "builtin:music-pair-2", 'for a trial; a model is "openai:NAME" with base_url, or "gemini:NAME"'
+        "model", "builtin:music-pair-2", 'for a trial; or "gemini:NAME", or a model that [models.NAME] declares'
     )
     head = ["# Guessed by `earmark init` from a folder: check every line.", 'corpus = "pseudo-preferences"', ""]
     text = "\n".join([*head, *(line.text() for line in lines), "", "[judge]", judge.text()]) + "\n"

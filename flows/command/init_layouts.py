@@ -41,7 +41,7 @@ TEMPLATES = {
 [[pipelines]]
 name = "direct"
 [pipelines.listen]
-annotator = "builtin:music-caption-1"   # for a trial; a model is "openai:NAME" with base_url, or "gemini:NAME"
+model = "builtin:music-caption-1"   # for a trial; or "gemini:NAME", or a model that [models.NAME] declares
 hears_s = 30.0
 """,
     ),
@@ -85,10 +85,10 @@ captions = {file}
 language = {language}   # of the captions: en | zh
 
 [judge]   # hears the clips
-annotator = "builtin:rubric-judge-1"   # for a trial; a model is "openai:NAME" with base_url, or "gemini:NAME"
+model = "builtin:rubric-judge-1"   # for a trial; or "gemini:NAME", or a model that [models.NAME] declares
 
 [writer]   # takes instructions apart, labels, translates
-annotator = "builtin:rubric-writer-1"   # for a trial
+model = "builtin:rubric-writer-1"   # for a trial
 
 [disjoint]
 fingerprint = 0   # 0.9 compares recordings too, and needs Chromaprint
@@ -109,7 +109,7 @@ popularity = 100   # fewest tracks of a tag, as in the paper
 mentions = 0   # fewest captions that mention it; the paper has 10, with captions
 
 [synthesis]
-annotator = "builtin:music-prompt-1"   # for a trial; a model is "openai:NAME" with base_url, or "gemini:NAME"
+model = "builtin:music-prompt-1"   # for a trial; or "gemini:NAME", or a model that [models.NAME] declares
 """,
     ),
     "pseudo-preferences": (
@@ -119,7 +119,7 @@ prompts = {beside}   # the file whose name is most alike, check it
 generations = {file}
 
 [judge]
-annotator = "builtin:music-pair-2"   # for a trial; a model is "openai:NAME" with base_url, or "gemini:NAME"
+model = "builtin:music-pair-2"   # for a trial; or "gemini:NAME", or a model that [models.NAME] declares
 """,
     ),
     "score-questions": (
@@ -138,16 +138,16 @@ subreddits = {forums}   # the most frequent of its first rows, check it; without
 wrong = "comments"   # `builtin:` writes poor wrong options; left out: a model writes them, as in the paper
 
 [writer]
-annotator = "builtin:score-writer-1"   # for a trial; a model is "openai:NAME" with base_url, or "gemini:NAME"
+model = "builtin:score-writer-1"   # for a trial; or "gemini:NAME", or a model that [models.NAME] declares
 
 [judge]
-annotator = "builtin:score-judge-1"   # for a trial
+model = "builtin:score-judge-1"   # for a trial
 
 [labeller]
-annotator = "builtin:score-labeller-1"   # for a trial
+model = "builtin:score-labeller-1"   # for a trial
 
 [reader]   # which comments contradict the right option
-annotator = "builtin:score-reader-1"   # for a trial
+model = "builtin:score-reader-1"   # for a trial
 """,
     ),
 }

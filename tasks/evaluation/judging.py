@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
+from earmark.schemas.annotation import is_flat
 from earmark.schemas.config import checked, read_toml
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.evaluations import Examinee, Mode
@@ -36,7 +37,10 @@ def asked_of(kind: type[One], annotator: str | None, base_url: str | None, setti
         ConfigError: the file or the command line does not describe an annotator.
     """
     values = read_toml(settings) if settings else {}
-    values |= {name: value for name, value in (("annotator", annotator), ("base_url", base_url)) if value is not None}
+    values |= {} if base_url is None else {"base_url": base_url}
+    if annotator is not None:
+        values.pop("model", None)
+        values["annotator" if is_flat(values) else "model"] = annotator
     config = checked(kind, values, settings or Path(command))
     if settings is None:
         return config

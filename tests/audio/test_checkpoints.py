@@ -106,7 +106,7 @@ class TestRegistry:
                 Path(path).write_bytes(b"weights")
 
         monkeypatch.setattr(Separator, "download_file_if_not_exists", fetch)
-        monkeypatch.setenv(checkpoints.MODELS, str(tmp_path / "models"))
+        monkeypatch.setenv(checkpoints.CHECKPOINTS, str(tmp_path / "models"))
         monkeypatch.setenv("AUDIO_SEPARATOR_MODEL_DIR", str(tmp_path))
         return asked
 

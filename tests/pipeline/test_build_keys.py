@@ -43,6 +43,7 @@ plan.code_digest = functools.cache(plan.code_digest)  # type: ignore[attr-define
 CANNOT = {
     "BuildConfig": {
         "base": "where the config lies",
+        "models": "what roles name of them stands in the roles",
         "engine": "where shards are worked on",
         "most_rejected": "whether a build stops, never what it says",
     },

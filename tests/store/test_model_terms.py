@@ -118,7 +118,7 @@ def test_a_models_licence_is_none_of_the_data(tmp_path: Path) -> None:
 
 def test_a_config_may_name_the_models_that_it_asks() -> None:
     demo = read_toml(ROOT / "data/demo/mos-preferences.toml")
-    critic = {**demo["critiques"], "annotator": "openai:org/critic"}
+    critic = {**demo["critiques"], "model": "openai:org/critic"}
     values = {**demo, "critiques": critic}
     model = find_corpus("mos-preferences").config
     for name in ("org/critic", "openai:org/critic"):

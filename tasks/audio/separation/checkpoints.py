@@ -30,7 +30,7 @@ KNOWN_SHA256 = {
     # Kim's vocals model, as published by its author (MelBandRoformer.ckpt on the Hub, MIT)
     "vocals_mel_band_roformer.ckpt": "87201f4d31afb5bc79993230fc49446918425574db48c01c405e44f365c7559e"
 }
-MODELS = "EARMARK_MODELS"
+CHECKPOINTS = "EARMARK_CHECKPOINTS"
 """Environment variable: the folder of downloaded checkpoints; default `~/.cache/earmark/separation`."""
 
 
@@ -55,7 +55,7 @@ def find_checkpoint(
 
     Args:
         name: a path, or a registry's file name such as `vocals_mel_band_roformer.ckpt`.
-        models: the folder of downloaded checkpoints; default: `EARMARK_MODELS`.
+        models: the folder of downloaded checkpoints; default: `EARMARK_CHECKPOINTS`.
 
     Raises:
         ConfigError: it is missing, cannot be downloaded, has another hash, or its YAML is of another kind of model.
@@ -136,7 +136,7 @@ _Loader.add_constructor("tag:yaml.org,2002:python/tuple", _tuple)
 
 def _from_registry(name: str, models: Path | None) -> tuple[Path, Path]:
     """Return checkpoint and YAML in the folder of models, after a download if missing."""
-    folder = (models or Path(os.environ.get(MODELS) or "~/.cache/earmark/separation")).expanduser()
+    folder = (models or Path(os.environ.get(CHECKPOINTS) or "~/.cache/earmark/separation")).expanduser()
     listed = _registry().get(name)
     if listed is not None and (folder / name).is_file() and (folder / listed).is_file():
         return folder / name, folder / listed

@@ -59,7 +59,7 @@ def make_separator(
     Args:
         name: `centre-removal`; a file name of audio-separator's registry, such as `vocals_mel_band_roformer.ckpt`,
             downloaded on first use; or a checkpoint's path, with `settings`.
-        models: the folder of downloaded checkpoints; default: `EARMARK_MODELS` or `~/.cache`.
+        models: the folder of downloaded checkpoints; default: `EARMARK_CHECKPOINTS` or `~/.cache`.
         device, precision, compiled, batch_size: see `Roformer`; centre removal ignores them.
 
     Raises:
