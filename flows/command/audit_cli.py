@@ -103,31 +103,15 @@ def read_(
 
 
 def _show(facts: dict[str, Any]) -> None:
-    from earmark.flows.command.console import errors, print_table, tell
+    from earmark.flows.command.console import errors, print_result, tell
+    from earmark.tasks.release.evaluated import alone_table, audit_table
 
-    headings = ("label", facts["stratify"] or "rows", "in the version", "audited", "confirmed", "refuted", "disputed")
-    cells = [
-        (
-            *(cell["label"], cell["stratum"], f"{cell['rows']:,}"),
-            f"{sum(cell[name] for name in ('confirmed', 'refuted', 'disputed', 'unsure')):,}",
-            *(f"{cell[name]:,}" for name in ("confirmed", "refuted", "disputed", "unsure")),
-            _share(cell),
-        )
-        for cell in facts["cells"]
-    ]
-    print_table(*headings, "unsure", "precision, 95 %", rows=cells, right=7)
-    tell(f"precision of {facts['evaluation']} in {facts['corpus']} {facts['version']}: {_share(facts['overall'])}")
-    alone = [f"{one['stratum']} {_share(one)}" for one in facts["alone"]]
-    tell(f"one reviewer alone gives the label in: {', '.join(alone)}")
+    tell("", head=f"labels of {facts['evaluation']} in {facts['corpus']} {facts['version']}")
+    print_result(audit_table(facts))
+    print_result(alone_table(facts, facts["alone"]))
     if facts["covered"] < 1:
         tell(f"audited kinds are {facts['covered']:.0%} of the rows: draw more rows, or leave --stratify out")
     alpha = facts["alpha"]
     tell(f"Krippendorff's alpha of {facts['reviewers']} reviewers: " + ("–" if alpha is None else f"{alpha:.2f}"))
     for line in facts["refused"]:
         tell(f"refused: {line}", place=errors)
-
-
-def _share(values: dict[str, Any]) -> str:
-    if values["precision"] is None:
-        return "–"
-    return f"{values['precision']:.3f} [{values['low']:.3f}, {values['high']:.3f}]"

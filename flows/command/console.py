@@ -14,6 +14,7 @@ from earmark.flows.command.tables import TextTable
 from earmark.schemas.unseen import on_terminal
 from earmark.tasks.pipeline.progress import folded
 from earmark.tasks.pipeline.registry import find_corpus
+from earmark.tasks.store.result_table import ResultColumn, ResultPage, ResultTable, Value
 
 if TYPE_CHECKING:
     from earmark.flows.command.doctor import CheckResult
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
     from earmark.tasks.store.runs import Run
     from earmark.tasks.store.versions import Store, Version
 
+USD = ResultColumn("USD", decimals=2)
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 10_000)  # files have room
 errors = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else 10_000)
-_STATE_COLOURS = {"ok": "green", "off": "dim", "completed": "green", "running": "cyan", "skipped": "yellow"}
 
 
 def corpus_facts(corpus: Corpus, newest: Version | None, configs: Mapping[str, Sequence[str]]) -> dict[str, Any]:
@@ -146,8 +147,8 @@ def show_demo(built: Sequence[Built]) -> None:
         main = find_corpus(version.corpus).story.main_table
         counts = version.manifest.rows
         rejects = sum(version.manifest.rejects.values())
-        rows.append((version.corpus, version.name, main, f"{sum(counts[main].values()):,}", f"{rejects:,}"))
-    print_table("corpus", "version", "main table", "rows", "rejects", rows=rows, right=2)
+        rows.append((version.corpus, version.name, main, sum(counts[main].values()), rejects))
+    print_table("corpus", "version", "main table", "rows", "rejects", rows=rows)
     first = next((one for one in versions if one.corpus == "mos-preferences"), versions[0])
     folder = _from_here(first.folder)
     tell(
@@ -200,8 +201,7 @@ def show_publication_plan(facts: Mapping[str, Any]) -> None:
             tell(f"no comparison with {facts['repo']}: {facts['unreachable']}")
         tell(f"{name}: would be published to {facts['url']} ({kind}; branch {facts['branch']}; {there})")
         sizes = {**facts["upload"], f"{len(facts['upload']):,} files": sum(facts["upload"].values())}
-        rows = [(path, f"{size:,}") for path, size in sizes.items()]
-        print_table("upload", "bytes", rows=rows, right=1)
+        print_table("upload", "bytes", rows=sizes.items())
         for what, key in (("delete", "delete"), ("left alone", "foreign")):
             tell(*(f"{what}: {path}" for path in facts[key]))
     _show_unpublished(facts)
@@ -252,11 +252,12 @@ def runs_grid(runs: Sequence[Run]) -> TextTable:
         return run.version or run.error or ("the process has ended" if state == "interrupted" else "")
 
     rows = [
-        (run.run, run.corpus, f"{run.started:%Y-%m-%d %H:%M:%S}", _coloured(state), outcome(run, state))
+        (run.run, run.corpus, f"{run.started:%Y-%m-%d %H:%M:%S}", state, outcome(run, state))
         for run in runs
         for state in [run.current_state()]
     ]
-    return TextTable(("run", "corpus", "started (UTC)", "state", "outcome"), rows, drop=("started (UTC)",))
+    headings = ("run", "corpus", "started (UTC)", "state", "outcome")
+    return TextTable(ResultTable("", headings, tuple(rows), drop=("started (UTC)",)))
 
 
 def show_standings(stands: Sequence[CorpusState]) -> None:
@@ -268,10 +269,7 @@ def show_standings(stands: Sequence[CorpusState]) -> None:
 
 def show_endings(endings: Sequence[Ending]) -> None:
     """Print the result of a rebuild for each corpus, and the next step after a failure."""
-    rows = [
-        (one.corpus, _coloured(one.state, "green" if one.good else "red"), one.version or "–", one.detail)
-        for one in endings
-    ]
+    rows = [(one.corpus, one.state, one.version or "–", one.detail) for one in endings]
     print_table("corpus", "state", "version", "more", rows=rows)
     for one in endings:
         if one.todo:
@@ -284,13 +282,10 @@ def show_diff(
 ) -> None:  # fmt: skip
     """Print the counts of changes, the changed columns with an example each, then the rows, if any."""
     tell(f"{old.corpus}: {old.name} → {new.name}")
-    counts = [
-        (one.table, one.split, *(f"{count:,}" for count in (one.added, one.removed, one.changed, one.same)))
-        for one in changes
-    ]
-    print_table("table", "split", "added", "removed", "changed", "same", rows=counts, right=4)
+    counts = [(one.table, one.split, one.added, one.removed, one.changed, one.same) for one in changes]
+    print_table("table", "split", "added", "removed", "changed", "same", rows=counts)
     examples = [
-        (one.table, one.column, f"{count:,}", f"{_short(one.old)} → {_short(one.new)} ({', '.join(map(str, one.key))})")
+        (one.table, one.column, count, f"{_short(one.old)} → {_short(one.new)} ({', '.join(map(str, one.key))})")
         for count, one in columns
     ]
     if examples:
@@ -328,7 +323,7 @@ def show_accounts(version: Version, accounts: Sequence[RowFacts]) -> None:
 
 def show_findings(findings: Sequence[CheckResult]) -> None:
     """Print the checks of `earmark doctor`."""
-    rows = [(finding.what, _coloured(finding.state), finding.detail) for finding in findings]
+    rows = [(finding.what, finding.state, finding.detail) for finding in findings]
     print_table("check", "state", "detail", rows=rows)
 
 
@@ -345,10 +340,10 @@ def show_ledger(stats: Mapping[str, Any]) -> None:
         **{"failed": "failed_attempts", "tokens in": "input_tokens", "out": "output_tokens"},
     }
     rows = [
-        (model, *(f"{facts.get(key, 0):,}" for key in columns.values()), cost(facts))
+        (model, *(facts.get(key, 0) for key in columns.values()), cost(facts))
         for model, facts in stats["models"].items()
     ]
-    print_table("model", *columns, "USD", rows=rows, right=8, drop=("attempts", "failed"))
+    print_table("model", *columns, USD, rows=rows, drop=("attempts", "failed"))
     for model, facts in stats["models"].items():
         for what in ("rejects", "faults"):
             for reason, count in facts.get(what, {}).items():
@@ -419,8 +414,8 @@ def _show_rows(versions: Sequence[Version]) -> None:
     for version in versions:
         of_tables = [(name, *split) for name, splits in version.manifest.rows.items() for split in splits.items()]
         for place, (table, split, count) in enumerate(of_tables):
-            rows.append((*(("", "") if place else (version.corpus, version.name)), table, split, f"{count:,}"))
-    print_table("corpus", "version", "table", "split", "rows", rows=rows, right=1)
+            rows.append((*(("", "") if place else (version.corpus, version.name)), table, split, count))
+    print_table("corpus", "version", "table", "split", "rows", rows=rows)
 
 
 def tell(*lines: str, head: str = "", style: str = "", place: Console | None = None) -> None:
@@ -457,16 +452,25 @@ def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in counts.items())
 
 
-def _coloured(state: str, otherwise: str = "red") -> Text:
-    return Text(state, _STATE_COLOURS.get(state, otherwise))
-
-
 def print_table(
-    *headings: str, rows: Iterable[Sequence[str | Text]] = (), right: int = 0, drop: Sequence[str] = (),
-    title: str = "",
-) -> None:  # fmt: skip
-    """Print rows below a title; the last `right` columns hold numbers, and `drop` lists columns to omit for lack of
-    room."""
-    if title:
-        tell("", head=title)
-    console.print(TextTable(headings, rows, right, drop), crop=False)
+    *columns: str | ResultColumn, rows: Iterable[Sequence[Value]] = (), drop: Sequence[str] = (), title: str = ""
+) -> None:
+    """Print rows below a title; `drop` lists columns to omit for lack of room."""
+    print_result(ResultTable(title, columns, tuple(map(tuple, rows)), drop=tuple(drop)))
+
+
+def print_result(table: ResultTable) -> None:
+    """Print a table below its title and its sentence."""
+    if table.title:
+        tell("", head=table.title)
+    if table.says:
+        tell(table.says)
+    console.print(TextTable(table), crop=False)
+
+
+def print_page(page: ResultPage, *more: str) -> None:
+    """Print the tables of a record, its notes, and more lines."""
+    tell("", head=page.title)
+    for table in page.tables:
+        print_result(table)
+    tell(*(f"note: {note}" for note in page.notes), *more)

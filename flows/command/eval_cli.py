@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -28,11 +30,13 @@ from earmark.flows.command.options import (
     option,
     print_json,
     print_record,
+    spread,
 )
 from earmark.flows.command.score_cli import score
 
 if TYPE_CHECKING:
     from earmark.schemas.corpus import Corpus
+    from earmark.tasks.evaluation.samples import MeasurementOptions
     from earmark.tasks.store.versions import Store, Version
 
 app = typer.Typer(
@@ -56,30 +60,73 @@ TuneOption = Annotated[str | None, option("SPLIT", "Find the best --threshold on
 LayoutOption = Annotated[str | None, option("NAME", "Its layout: cmi-rewardbench or anyaudio-judge-bench.")]
 
 
+@dataclass(frozen=True)
+class SubjectOptions:
+    """The samples to measure."""
+
+    evaluation: EvaluationOption = None
+    split: SplitOption = None
+    language: LanguageOption = None
+    limit: PartOption = None
+    layout: LayoutOption = None
+    config: VersionConfigOption = None
+    audio_root: AudioRootOption = None
+    store: StoreOption = None
+    as_json: JsonOption = False
+
+    def wish(self) -> MeasurementOptions:
+        """Return the options of a measurement."""
+        from earmark.tasks.evaluation.samples import MeasurementOptions, SamplePart
+
+        part = SamplePart(self.split, self.language, self.limit)
+        return MeasurementOptions(self.evaluation, part=part, roots=tuple(self.audio_root or ()))
+
+    @contextmanager
+    def subject(self, spec: str) -> Iterator[tuple[Version, Corpus, Store]]:
+        """Yield the version, or the published benchmark file as one, with its corpus and the store."""
+        from earmark.flows.command.running import find_version
+        from earmark.schemas.errors import ConfigError
+        from earmark.tasks.evaluation.released import released
+        from earmark.tasks.pipeline.registry import find_corpus
+
+        place = open_store(self.store)
+        if self.layout is None:
+            version = find_version(place, spec, self.config)
+            yield version, find_corpus(version.corpus), place
+        elif self.config is not None:
+            raise ConfigError("--config names a version, and --layout reads a file: give one of them")
+        else:
+            with released(Path(spec), self.layout, place, tuple(self.audio_root or ())) as (version, corpus):
+                yield version, corpus, place
+
+
+@dataclass(frozen=True)
+class AskingOptions(SubjectOptions):
+    """The samples, and how models are asked about them."""
+
+    mode: ModeOption = None
+    both_orders: BothOrdersOption = False
+    draws: DrawsOption = 1
+    blind: BlindOption = None
+    threshold: ThresholdOption = None
+    tune_on: TuneOption = None
+    base_url: BaseUrlOption = None
+    settings: SettingsOption = None
+    out: RecordOption = None
+
+    def wish(self) -> MeasurementOptions:
+        names = ("mode", "both_orders", "draws", "blind", "threshold", "tune_on")
+        return replace(super().wish(), **{name: getattr(self, name) for name in names})
+
+
 @app.command()
+@spread
 def run(
     corpus: SubjectArgument,
+    given: AskingOptions,
     annotator: AnnotatorOption = None,
     scores: Annotated[Path | None, option("FILE", "Measure a file of scores, by sample (id) or clip.")] = None,
-    evaluation: EvaluationOption = None,
-    mode: ModeOption = None,
-    split: SplitOption = None,
-    language: LanguageOption = None,
-    limit: PartOption = None,
-    both_orders: BothOrdersOption = False,
-    draws: DrawsOption = 1,
-    blind: BlindOption = None,
-    threshold: ThresholdOption = None,
-    tune_on: TuneOption = None,
-    base_url: BaseUrlOption = None,
-    layout: LayoutOption = None,
-    config: VersionConfigOption = None,
-    settings: SettingsOption = None,
-    audio_root: AudioRootOption = None,
-    out: RecordOption = None,
     dry_run: AskNothingOption = False,
-    store: StoreOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Measure a model, or a file of scores, on a version. Without either, list the evaluations.
 
@@ -95,100 +142,72 @@ def run(
 
     `earmark eval run all_test.jsonl --layout cmi-rewardbench --audio-root data -a openai:gpt-audio -e pam-musicality`
     """
-    from earmark.flows.command import console, evaluation_tables
+    from earmark.flows.command import console
     from earmark.flows.command.ending import stoppable
     from earmark.schemas.errors import ConfigError
     from earmark.tasks.evaluation import judging, reading
-    from earmark.tasks.evaluation.samples import MeasurementOptions, SamplePart
+    from earmark.tasks.evaluation.results import evaluation_page
     from earmark.tasks.pipeline.progress import shown
 
-    model = annotator is not None or settings is not None
+    model = annotator is not None or given.settings is not None
     if scores is not None and (model or dry_run):
         raise ConfigError("--scores sends no request: give it without --annotator, --settings and --dry-run")
-    part, roots = SamplePart(split, language, limit), tuple(audio_root or ())
-    wish = MeasurementOptions(evaluation, mode, part, both_orders, roots, threshold, tune_on, draws, blind)
-    with _subject(corpus, store, config, layout, roots) as (version, known, place):
+    holds = "predictions and tables"
+    with given.subject(corpus) as (version, known, place):
         if scores is not None:
-            tables, without = reading.measure_file(version, known, place, scores, wish, out)
-            if as_json:
+            tables, without = reading.measure_file(version, known, place, scores, given.wish(), given.out)
+            if given.as_json:
                 facts = [{**one, "folder": str(folder)} for one, folder in tables]
                 print_json(facts if without is not None else facts[0])
                 return
-            for one, folder in tables:
-                evaluation_tables.show_evaluation(one, folder)
+            for record in tables:
+                print_record(record, evaluation_page, False, holds)
             if without:
                 console.tell(f"note: not measured, because the file has none of their clips: {', '.join(without)}")
         elif model:
-            examinee = judging.examinee(annotator, base_url, settings)
+            examinee = judging.examinee(annotator, given.base_url, given.settings)
             with stoppable("answers are kept; run the same command again to continue"), shown():
                 if dry_run:
-                    plan = judging.forecast(version, known, place, examinee, wish)
-                    print_json(plan) if as_json else console.show_questions(plan)
+                    plan = judging.forecast(version, known, place, examinee, given.wish())
+                    print_json(plan) if given.as_json else console.show_questions(plan)
                     return
-                record = judging.judge(version, known, place, examinee, wish, out)
-            print_record(record, evaluation_tables.show_evaluation, as_json)
-        elif as_json:
-            print_json(evaluation_tables.evaluation_facts(known))
+                record = judging.judge(version, known, place, examinee, given.wish(), given.out)
+            print_record(record, evaluation_page, given.as_json, holds)
         else:
-            evaluation_tables.show_evaluations(version, known)
+            _list_evaluations(version, known, given.as_json)
 
 
 @app.command()
+@spread
 def compare(
     corpus: SubjectArgument,
     models: Annotated[
         list[str], typer.Argument(metavar="MODEL", help="backend:model, a file of scores, or an earlier run's folder.")
     ],
-    evaluation: EvaluationOption = None,
-    mode: ModeOption = None,
-    split: SplitOption = None,
-    language: LanguageOption = None,
-    limit: PartOption = None,
-    both_orders: BothOrdersOption = False,
-    draws: DrawsOption = 1,
-    blind: BlindOption = None,
-    threshold: ThresholdOption = None,
-    tune_on: TuneOption = None,
-    base_url: BaseUrlOption = None,
-    layout: LayoutOption = None,
-    config: VersionConfigOption = None,
-    settings: SettingsOption = None,
-    audio_root: AudioRootOption = None,
-    out: RecordOption = None,
-    store: StoreOption = None,
-    as_json: JsonOption = False,
+    given: AskingOptions,
 ) -> None:
     """Compare models and files of scores on the same samples, with tests of the differences.
 
     **Example:** `earmark eval compare human-preferences clips.csv openai:gpt-audio`
     """
     from earmark.flows.command.ending import stoppable
-    from earmark.flows.command.evaluation_tables import show_comparison
     from earmark.tasks.evaluation.comparing import Measure, compare_models
-    from earmark.tasks.evaluation.samples import MeasurementOptions, SamplePart
+    from earmark.tasks.evaluation.comparison import comparison_page
     from earmark.tasks.pipeline.progress import shown
 
-    part, roots = SamplePart(split, language, limit), tuple(audio_root or ())
-    wish = MeasurementOptions(evaluation, mode, part, both_orders, roots, threshold, tune_on, draws, blind)
-    with _subject(corpus, store, config, layout, roots) as (version, known, place):
+    with given.subject(corpus) as (version, known, place):
+        measure = Measure(version, known, place, given.wish(), given.base_url, given.settings)
         with stoppable("answers are kept; run the same command again to continue"), shown():
-            record = compare_models(Measure(version, known, place, wish, base_url, settings), models, out)
-        print_record(record, show_comparison, as_json)
+            record = compare_models(measure, models, given.out)
+        print_record(record, comparison_page, given.as_json, "tables and plot")
 
 
 @app.command()
+@spread
 def template(
     corpus: SubjectArgument,
     out: Annotated[Path, option("--out -o FILE", "The file: CSV, JSON lines or Parquet.")],
-    evaluation: EvaluationOption = None,
-    split: SplitOption = None,
-    language: LanguageOption = None,
-    limit: PartOption = None,
-    layout: LayoutOption = None,
-    config: VersionConfigOption = None,
-    audio_root: AudioRootOption = None,
-    store: StoreOption = None,
-    as_json: JsonOption = False,
+    given: SubjectOptions,
 ) -> None:
     """Write a file for your scores: its rows, without scores. Fill it in, then run `earmark eval run --scores`.
 
@@ -196,13 +215,10 @@ def template(
     """
     from earmark.flows.command.console import tell
     from earmark.tasks.evaluation.reading import write_template
-    from earmark.tasks.evaluation.samples import MeasurementOptions, SamplePart
 
-    with _subject(corpus, store, config, layout, tuple(audio_root or ())) as (version, known, _):
-        rows = write_template(
-            version, known, out, MeasurementOptions(evaluation, part=SamplePart(split, language, limit))
-        )
-    if as_json:
+    with given.subject(corpus) as (version, known, _):
+        rows = write_template(version, known, out, given.wish())
+    if given.as_json:
         print_json({"template": str(out), "rows": rows, "option": "--scores"})
     else:
         tell(f"{rows:,} rows to fill in {out}; then, with the same options: earmark eval run {corpus} --scores {out}")
@@ -225,27 +241,25 @@ def rank(
 
     **Examples:** `earmark eval rank pseudo-preferences` · `earmark eval rank music-prompts@v1 all --finalists 5`
     """
-    from earmark.flows.command.evaluation_tables import show_board, show_ranking
+    from earmark.flows.command.console import tell
     from earmark.schemas.errors import ConfigError
     from earmark.tasks.evaluation import leaderboard, listening
-    from earmark.tasks.evaluation.ranking import rank_systems
+    from earmark.tasks.evaluation.ranking import rank_systems, ranking_page
 
-    with _subject(corpus, store, config) as (version, known, place):
+    with SubjectOptions(config=config, store=store).subject(corpus) as (version, known, place):
         if not systems:
             if finalists or listen:
                 raise ConfigError("--finalists and --listen go with scored systems: name them, or say `all`")
-            print_record(rank_systems(version, known, place, out), show_ranking, as_json)
+            record = rank_systems(version, known, place, out)
+            print_record(record, partial(ranking_page, pairs=False), as_json, "boards, and who wins against whom,")
             return
         board, folder = leaderboard.rank_submissions(version, place, systems, finalists, out)
-        page = []
         if listen is not None:
             records = leaderboard.scored(version, place, systems)
             mute = listening.write_page(version, known, place, records, listen)
-            page = [f"page to listen: {listen}" + (f"; clips without a player: {mute:,}" if mute else "")]
-    if as_json:
-        print_json({**board, "folder": str(folder), **({"listen": str(listen)} if listen else {})})
-    else:
-        show_board(version, board, folder, page)
+    print_record((board | ({"listen": str(listen)} if listen else {}), folder), leaderboard.board_page, as_json)
+    if listen and not as_json:
+        tell(f"page to listen: {listen}" + (f"; clips without a player: {mute:,}" if mute else ""))
 
 
 app.command()(score)
@@ -261,11 +275,12 @@ def qualify(
 
     **Example:** `earmark eval qualify pseudo-preferences --config my-music.toml`
     """
+    from earmark.flows.command.console import print_result
     from earmark.flows.command.ending import stoppable
     from earmark.flows.command.running import story_of
     from earmark.schemas.errors import ConfigError, Faults
     from earmark.schemas.judges import QUALIFICATION, Qualified
-    from earmark.tasks.evaluation.qualification import qualify_alone
+    from earmark.tasks.evaluation.qualification import qualification_table, qualify_alone
     from earmark.tasks.pipeline.progress import shown
 
     known, story, settings = story_of(corpus, config)
@@ -275,7 +290,10 @@ def qualify(
         )
     with shown(), stoppable("answers are kept; run the same command again to continue"):
         figures, faults = qualify_alone(known, story, settings, open_store(store))
-    print_json({"figures": figures, "faults": faults}) if as_json else _show_qualification(figures)
+    if as_json:
+        print_json({"figures": figures, "faults": faults})
+    for judge in () if as_json else dict.fromkeys(row["judge"] for row in figures):
+        print_result(qualification_table([row for row in figures if row["judge"] == judge], judge))
     if faults:
         raise Faults(tuple(faults))
 
@@ -327,49 +345,41 @@ def rollouts(
         print_json({**facts, "folder": str(folder)})
         return
     console.tell(f"{version.corpus} {version.name}, {facts['view']}: {facts['draws']} draws of {facts['annotator']}")
-    rows = [(number, f"{count:,}") for number, count in facts["right_in"].items()]
-    console.print_table("right in", "rows", rows=rows, right=1)
+    console.print_table("right in", "rows", rows=facts["right_in"].items())
     for reason, count in facts["unanswered"].items():
         console.tell(f"note: {count:,} draws have no completion: {reason}")
     console.tell(f"{facts['kept']:,} of {facts['rows']:,} rows are not right in every draw; see {folder}")
     console.tell(f"to train on them: earmark export {version.corpus}@{version.name} --rollouts {folder}")
 
 
-def _show_qualification(figures: list[Any]) -> None:
-    from earmark.flows.command.console import print_table
+def _list_evaluations(version: Version, corpus: Corpus, as_json: bool) -> None:
+    """Print a version's evaluations and their modes."""
+    from earmark.flows.command.console import print_table, tell
 
-    shares = {
-        **{"right": "accuracy", "agreed right": "agreed_accuracy", "first": "share_first", "second": "share_second"},
-        **{"tie": "share_tie", "TPR": "tpr", "FPR": "fpr", "weight": "weight"},
-    }
-    headings = ("dimension", "domain", "control", "requests", "answers", "known", *shares)
-    for judge in dict.fromkeys(row["judge"] for row in figures):
-        rows = [
-            (*(row[name] for name in headings[:3]), *(f"{row[name]:,}" for name in headings[3:6]),
-             *("" if row[name] is None else f"{row[name]:.3f}" for name in shares.values()))
-            for row in figures if row["judge"] == judge
-        ]  # fmt: skip
-        print_table(
-            *headings, rows=rows, right=11, drop=("second", "first", "requests", "agreed right", "answers"), title=judge
+    facts = [
+        {
+            "evaluation": one.name,
+            "kind": one.kind,
+            "says": one.says,
+            "modes": [mode.name for mode in one.modes],
+            "groups": list(one.groups),
+            "sides": list(one.sides) if one.kind == "preference" else None,
+            "order": one.order or None,
+        }
+        for one in corpus.evaluations
+    ]
+    if as_json:
+        print_json(facts)
+        return
+    if not facts:
+        tell(f"{version.corpus} has no evaluation: it is not made for testing models")
+        return
+    rows = [
+        (
+            *(one.name, one.kind.replace("_", "/"), one.says),
+            *(", ".join(mode.name for mode in one.modes) or "scores only", ", ".join(one.groups)),
         )
-
-
-@contextmanager
-def _subject(
-    spec: str, store: str | None, config: Path | None, layout: str | None = None, roots: tuple[Path, ...] = ()
-) -> Iterator[tuple[Version, Corpus, Store]]:
-    """Yield the version, or the published benchmark file as one, with its corpus and the store."""
-    from earmark.flows.command.running import find_version
-    from earmark.schemas.errors import ConfigError
-    from earmark.tasks.evaluation.released import released
-    from earmark.tasks.pipeline.registry import find_corpus
-
-    place = open_store(store)
-    if layout is None:
-        version = find_version(place, spec, config)
-        yield version, find_corpus(version.corpus), place
-    elif config is not None:
-        raise ConfigError("--config names a version, and --layout reads a file: give one of them")
-    else:
-        with released(Path(spec), layout, place, roots) as (version, corpus):
-            yield version, corpus, place
+        for one in corpus.evaluations
+    ]
+    print_table("evaluation", "kind", "what is measured", "modes", "groups", rows=rows)
+    tell(f"evaluate a model: earmark eval run {version.corpus}@{version.name} --annotator SPEC --evaluation NAME")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import os
 from collections.abc import Callable, Mapping
 from decimal import Decimal
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
 if TYPE_CHECKING:
+    from earmark.tasks.store.result_table import ResultPage
     from earmark.tasks.store.versions import Store
 
 
@@ -67,10 +70,37 @@ def print_json(value: Any) -> None:
     print(json.dumps(_finite(value), indent=1, ensure_ascii=False, default=str))
 
 
-def print_record(record: tuple[Any, Path], show: Callable[[Any, Path], None], as_json: bool) -> None:
-    """Print a record's facts and folder, as JSON or by `show`."""
+def print_record(
+    record: tuple[Any, Path], page: Callable[[Any], ResultPage], as_json: bool, holds: str = "tables"
+) -> None:
+    """Print a record as JSON, or its page and its folder, with a word on what the folder holds."""
     facts, folder = record
-    print_json({**facts, "folder": str(folder)}) if as_json else show(facts, folder)
+    if as_json:
+        print_json({**facts, "folder": str(folder)})
+    else:
+        from earmark.flows.command.console import print_page
+
+        print_page(page(facts), f"{holds} in {folder}")
+
+
+def spread(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the fields of its parameter `given`, a dataclass, as options of their own."""
+    kind = get_type_hints(command)["given"]
+    shared = inspect.signature(kind, eval_str=True).parameters
+    own = inspect.signature(command, eval_str=True).parameters
+    parameters = sorted(
+        [*(one for one in own.values() if one.name != "given"), *shared.values()],
+        key=lambda one: one.default is not inspect.Parameter.empty,
+    )
+
+    @wraps(command)
+    def called(**values: Any) -> None:
+        given = kind(**{name: values.pop(name) for name in shared})
+        command(**values, given=given)
+
+    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    called.__annotations__ = {one.name: one.annotation for one in parameters}
+    return called
 
 
 def _finite(value: Any) -> Any:

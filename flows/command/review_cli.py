@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -87,7 +88,6 @@ def import_(
 
     **Example:** `earmark people review import score-questions alice.csv label-studio.json --out reviews.csv`
     """
-    from earmark.flows.command.evaluation_tables import show_reviews
     from earmark.schemas.errors import StoreError
     from earmark.tasks.score_questions.review_agreement import summary_of
     from earmark.tasks.score_questions.review_files import contents_of, write_verdicts
@@ -109,7 +109,7 @@ def import_(
         agreement = {name: [asdict(one) for one in facts[name]] for name in ("agreement", "alpha")}
         print_json({**facts, **agreement})
     else:
-        show_reviews(facts, out)
+        _show_reviews(facts, out)
 
 
 @app.command("boxes")
@@ -144,3 +144,26 @@ def _version(spec: str, store: str | None) -> Any:
             f"expected score-questions or score-questions@vN, found '{spec}': other corpora have no review"
         )
     return open_store(store).find(spec)
+
+
+def _show_reviews(facts: Mapping[str, Any], out: Path | None) -> None:
+    """Print the reviews: their number, the flagged questions, the reviewers' agreement."""
+    from earmark.flows.command.console import print_result, tell
+    from earmark.tasks.score_questions.review_agreement import agreement_tables
+
+    of = f"{facts['corpus']} {facts['version']}"
+    tell(
+        f"{facts['reviews']:,} reviews by {len(facts['reviewers'])} reviewers; {facts['counted']:,} of them match "
+        f"{of}; {facts['reviewed_questions']:,} of its {facts['questions']:,} questions are reviewed"
+    )
+    tell(*(f"not read: {reject['source_file']}, {reject['line']}: {reject['detail']}" for reject in facts["refused"]))
+    flagged = facts["flagged"]
+    tell(
+        f"flagged: {len(flagged['any']):,} by any reviewer, {len(flagged['majority']):,} by a majority, "
+        f"{len(flagged['all']):,} by all"
+    )
+    for table in agreement_tables(facts["agreement"], facts["alpha"]):
+        if table.rows:
+            print_result(table)
+    if out is not None:
+        tell(f"written to {out}; add it to the config as [review] files = [...] and build again")

@@ -17,6 +17,7 @@ from earmark.flows.command.options import (
     open_store,
     option,
     print_json,
+    print_record,
 )
 
 
@@ -81,13 +82,5 @@ def score(
             for plan in () if as_json else plans:
                 console.show_questions(plan)
             return
-        facts, folder = submission.score(version, known, place, judge, wish, out)
-    if as_json:
-        print_json({**facts, "folder": str(folder)})
-        return
-    rows = [[one["group"], f"{one['clips']:,}", *leaderboard.figures(one)] for one in facts["groups"]]
-    console.tell(f", {facts['system']}", head=f"{version.corpus} {version.name}")
-    heads = leaderboard.headings(facts["groups"][0])
-    console.print_table("group", "clips", *heads, rows=rows, right=1 + len(heads))
-    left_out = [f"{len(facts['lacking']):,} prompts have no usable clip and are left out"] if facts["lacking"] else []
-    console.tell(*left_out, *leaderboard.notes(facts), f"figures of each clip in {folder}")
+        record = submission.score(version, known, place, judge, wish, out)
+    print_record(record, leaderboard.score_page, as_json, "figures of each clip")

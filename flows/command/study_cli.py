@@ -182,7 +182,8 @@ def fetch(
 
 
 def _show(facts: dict[str, Any]) -> None:
-    from earmark.flows.command.console import print_table, tell
+    from earmark.flows.command.console import print_result, print_table, tell
+    from earmark.tasks.evaluation.leaderboard import opinion_table
 
     rows = [
         (
@@ -202,16 +203,7 @@ def _show(facts: dict[str, Any]) -> None:
         )
         tell(f"Krippendorff's alpha of {question}: {shown}")
     if facts["mos"]:
-        means = [
-            (
-                *(one["system"], one["question"], f"{one['mos']:.2f}"),
-                *("–" if one["half_width"] is None else f"± {one['half_width']:.2f}", f"{one['ratings']:,}"),
-                f"{one['annotators']:,}",
-            )
-            for one in facts["mos"]
-        ]
-        headings = ("system", "question", "MOS", "95 %", "ratings", "annotators")
-        print_table(*headings, rows=means, right=4)
+        print_result(opinion_table(facts["mos"], ""))
     for line in facts["refused"]:
         tell(f"refused: {line}")
 

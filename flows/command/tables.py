@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import compress
 from textwrap import wrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
 from earmark.schemas.unseen import on_terminal
+from earmark.tasks.store.result_table import ResultTable
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -19,22 +20,31 @@ if TYPE_CHECKING:
 PROSE = 24
 """Longer cells with spaces may be folded, in a column at least this wide."""
 GAP = 2
+MARKS = {"best": "bold", "second": "underline", None: ""}
+STATES = {
+    **dict.fromkeys(("ok", "completed", "built", "up to date"), "green"),
+    **dict.fromkeys(("bad", "failed", "interrupted", "not published", "cannot be built"), "red"),
+    **{"off": "dim", "running": "cyan", "skipped": "yellow"},
+}
+"""Colours of words in a column `state`."""
 
 
 class TextTable:
-    """A table of rows with numbers in the last `right` columns.
+    """A table on a terminal.
 
     On a narrow terminal, only sentences are broken, at spaces; then the columns of `drop` are left out, in
     order; and if the table is still too wide, each row becomes a block of lines.
     """
 
-    def __init__(
-        self, headings: Sequence[str], rows: Iterable[Sequence[str | Text]], right: int = 0, drop: Sequence[str] = ()
-    ) -> None:
-        self.headings = headings
-        self.rows = [[Text(on_terminal(cell)) if isinstance(cell, str) else cell for cell in row] for row in rows]
-        self.right = right
-        self.drop = drop
+    def __init__(self, table: ResultTable) -> None:
+        self.headings, self.numeric, self.drop = table.headings, table.numeric, table.drop
+        self.rows = [
+            [
+                Text(on_terminal(cell.text), STATES.get(cell.text, "") if name == "state" else MARKS[cell.mark])
+                for name, cell in zip(self.headings, row, strict=True)
+            ]
+            for row in table.drawn()
+        ]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[RenderableType]:
         width = options.max_width
@@ -56,7 +66,7 @@ class TextTable:
     def _width(self, index: int) -> int:
         """Return the least width of a column: its longest cell, or the longest word of a column of sentences."""
         longest = max(map(cell_len, self._cells(index)))
-        if index >= len(self.headings) - self.right or longest <= PROSE:
+        if self.numeric[index] or longest <= PROSE:
             return longest
         return max(PROSE, *(cell_len(word) for cell in self._cells(index) for word in cell.split() or [""]))
 
@@ -67,11 +77,8 @@ class TextTable:
     def _grid(self, shown: Sequence[bool]) -> Table:
         grid = Table(box=None, header_style="bold", pad_edge=False)
         for index in compress(range(len(shown)), shown):
-            number = index >= len(self.headings) - self.right
-            grid.add_column(
-                self.headings[index], justify="right" if number else "left", min_width=self._width(index),
-                overflow="fold",
-            )  # fmt: skip
+            justify: Literal["left", "right"] = "right" if self.numeric[index] else "left"
+            grid.add_column(self.headings[index], justify=justify, min_width=self._width(index), overflow="fold")
         for row in self.rows:
             grid.add_row(*compress(row, shown))
         return grid
@@ -81,7 +88,7 @@ class TextTable:
         for row in self.rows:
             short, more, numbers = list[Text](), list[str](), list[str]()
             for index, cell in compress(enumerate(row), shown):
-                if index >= len(self.headings) - self.right:
+                if self.numeric[index]:
                     numbers += [f"{self.headings[index]} {cell.plain}"] if cell.plain else []
                 elif max(map(cell_len, self._cells(index))) <= PROSE or not index:
                     short += [cell if short else Text(cell.plain, "bold")]

@@ -10,10 +10,11 @@ from typing import Any
 from rich.console import Group
 from rich.live import Live
 
-from earmark.flows.command.console import console, cost, runs_grid, tell
+from earmark.flows.command.console import USD, console, cost, runs_grid, tell
 from earmark.flows.command.tables import TextTable
 from earmark.tasks.annotation.ledger_reports import stats
 from earmark.tasks.pipeline.ledger import has_ledger, ledger_address
+from earmark.tasks.store.result_table import ResultColumn, ResultTable, Value
 from earmark.tasks.store.runs import list_runs
 from earmark.tasks.store.versions import Store
 
@@ -68,8 +69,9 @@ class Models:
     def grid(self) -> TextTable:
         """Return the counts as a table."""
         rows = [(model, *_cells(facts)) for model, facts in self.look().items()]
-        headings = ("model", "answered", "rejected", "open", "a second", "failed", "tokens", "USD")
-        return TextTable(headings, rows, right=7, drop=("rejected", "failed", "tokens"))
+        rate = ResultColumn("a second", decimals=1)
+        headings = ("model", "answered", "rejected", "open", rate, "failed", "tokens", USD)
+        return TextTable(ResultTable("", headings, tuple(rows), drop=("rejected", "failed", "tokens")))
 
     def lines(self) -> list[str]:
         """Return the counts as lines, without the rate: a line is printed once."""
@@ -80,8 +82,7 @@ class Models:
         ]
 
 
-def _cells(facts: Mapping[str, Any]) -> list[str]:
+def _cells(facts: Mapping[str, Any]) -> tuple[Value, ...]:
     tokens = facts.get("input_tokens", 0) + facts.get("output_tokens", 0)
-    counts = [f"{facts[name]:,}" for name in ("answered", "rejected", "open")]
-    failed = facts.get("failed_attempts", 0)
-    return [*counts, f"{facts['per_s']:.1f}", f"{failed:,}", f"{tokens:,}", cost(facts)]
+    counts = (facts[name] for name in ("answered", "rejected", "open"))
+    return *counts, facts["per_s"], facts.get("failed_attempts", 0), tokens, cost(facts)

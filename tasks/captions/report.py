@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from earmark.tasks.pipeline.report import Material, count, histogram, sample
-from earmark.tasks.store.figures import AudioPlayer, Browser, Grid, Row, Section
+from earmark.tasks.store.figures import AudioPlayer, Browser, Row, Section
+from earmark.tasks.store.result_table import ResultTable, percent
 
 
 def sections(material: Material) -> list[Section]:
@@ -18,11 +19,10 @@ def sections(material: Material) -> list[Section]:
         """SELECT category, pipeline, sum(captions)::BIGINT, sum(mentions)::BIGINT, sum(mentions) / sum(captions)
            FROM tag_coverage GROUP BY category, pipeline HAVING sum(captions) > 0 ORDER BY category, pipeline"""
     ).fetchall()
-    coverage = Grid(
+    coverage = ResultTable(
         "How often captions name a track's tags",
-        ("category", "pipeline", "tags on captioned tracks", "named", "share"),
+        ("category", "pipeline", "tags on captioned tracks", "named", percent("share")),
         tuple(named),
-        ("share",),
     )
     rows = tuple(
         Row(

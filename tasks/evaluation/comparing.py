@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import InputError
 from earmark.schemas.evaluations import Evaluation
-from earmark.tasks.evaluation.comparison import TEST, as_markdown, as_svg, compare, ranking
+from earmark.tasks.evaluation.comparison import PLOT, TEST, as_svg, compare, comparison_page, ranking
 from earmark.tasks.evaluation.judging import examinee, judge
 from earmark.tasks.evaluation.reading import measure_file
 from earmark.tasks.evaluation.recording import RECORD as EVALUATION
@@ -24,7 +24,7 @@ from earmark.tasks.evaluation.samples import MeasurementOptions, NoSamples, find
 from earmark.tasks.exports.folder import file_word, records_of, version_facts, write_record
 from earmark.tasks.store.versions import Store, Version
 
-RECORD, PLOT = "comparison.json", "intervals.svg"
+RECORD = "comparison.json"
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def compare_models(measure: Measure, entrants: Sequence[str], out: Path | None) 
         "without": [one.name for one in known if one not in shared],
     }
     folder = out or records_of(measure.store, measure.version) / _folder(facts)
-    return facts, write_record(folder, RECORD, facts, {"README.md": as_markdown(facts, PLOT), PLOT: as_svg(facts)})
+    return facts, write_record(folder, RECORD, facts, {**comparison_page(facts).files(), PLOT: as_svg(facts)})
 
 
 def _name(entrant: str) -> str:

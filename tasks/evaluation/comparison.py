@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -12,22 +12,15 @@ from scipy.stats import rankdata
 from earmark.schemas.errors import InputError
 from earmark.schemas.evaluations import Evaluation
 from earmark.tasks.evaluation.asking import Prediction
-from earmark.tasks.evaluation.results import (
-    LABELS,
-    NOT_MEASURED,
-    Measured,
-    Threshold,
-    cell,
-    cells,
-    headings,
-    markdown_table,
-)
+from earmark.tasks.evaluation.results import LABELS, NOT_MEASURED, Measured, Threshold, result_table
 from earmark.tasks.evaluation.statistics import DRAWS, pair_differences, resample
+from earmark.tasks.store.result_table import ResultColumn, ResultPage, ResultTable, interval
 
 TEST = (
     f"paired bootstrap over clusters, {DRAWS:,} resamples, the same for every model; p at least 2 of 2^clusters, then "
     "by Holm over the pairs"
 )
+PLOT = "intervals.svg"
 HEADLINE = {"yes_no": "accuracy", "preference": "accuracy", "choice": "accuracy", "scalar": "srcc"}
 """Metric for ranking models."""
 
@@ -126,43 +119,23 @@ def ranking(names: Sequence[str], tables: Sequence[Mapping[str, Any]]) -> list[d
 # -- for a reader -------------------------------------------------------------------------------------------------
 
 
-def grids(facts: Mapping[str, Any]) -> Iterator[tuple[str, list[str], list[list[str]]]]:
-    """Yield the tables: each evaluation's models and their differences, then the ranks, as title, headings, rows."""
-    for table in facts["evaluations"]:
-        labels = ["model", *headings(table)[1:]]
-        yield f"{table['evaluation']}", labels, [list(row) for row in cells(table)]
-        yield (
-            f"{table['evaluation']}: differences ({facts['test']})",
-            DIFFERENCES,
-            difference_rows(table["differences"]),
-        )
-    names = [table["evaluation"] for table in facts["evaluations"]]
-    ranked = [
-        [one["model"], f"{one['mean_rank']:.2f}", f"{one['borda']:g}", *(f"{one['ranks'][name]:g}" for name in names)]
-        for one in facts["ranking"]
-    ]
-    yield "Ranks", ["model", "mean rank", "Borda", *names], ranked
-
-
-DIFFERENCES = ["first − second", "metric", "difference", "p", "p (Holm)"]
-
-
-def difference_rows(differences: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """Format differences of pairs as rows below `DIFFERENCES`."""
-    return [
-        [
-            f"{one['first']} − {one['second']}",
-            LABELS.get(one["metric"], one["metric"]),
-            cell(one, "+.3f"),
-            _p(one["p"]),
-            _p(one["p_holm"]),
-        ]
-        for one in differences
-    ]
-
-
-def _p(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}" if value >= 0.001 else "< 0.001"
+def difference_table(title: str, differences: Sequence[Mapping[str, Any]]) -> ResultTable:
+    """Tabulate differences of pairs."""
+    return ResultTable(
+        f"{title}: differences",
+        (
+            *("first − second", "metric", ResultColumn("difference", decimals=3, signed=True)),
+            *(ResultColumn("p", decimals=3), ResultColumn("p (Holm)", decimals=3)),
+        ),
+        tuple(
+            (
+                *(f"{one['first']} − {one['second']}", LABELS.get(one["metric"], one["metric"])),
+                *(interval(one), one["p"], one["p_holm"]),
+            )
+            for one in differences
+        ),
+        f"By {TEST}.",
+    )
 
 
 def notes(facts: Mapping[str, Any]) -> list[str]:
@@ -181,14 +154,31 @@ def notes(facts: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def as_markdown(facts: Mapping[str, Any], plot: str) -> str:
-    """Render the tables as a page, with the plot beside it."""
-    lines = [f"# {facts['corpus']} {facts['version']}: {len(facts['models'])} models side by side", ""]
-    lines += [f"![Values with intervals of 95 %]({plot})", ""]
-    for title, head, rows in grids(facts):
-        lines += [f"## {title}", "", *markdown_table(head, rows), ""]
-    lines += ["In brackets: intervals of 95 % by bootstrap.", *(f"- {note}" for note in notes(facts))]
-    return "\n".join(lines) + "\n"
+def comparison_page(facts: Mapping[str, Any]) -> ResultPage:
+    """Return the page of a comparison: the models and their differences by evaluation, then the ranks."""
+    names = [table["evaluation"] for table in facts["evaluations"]]
+    ranks = ResultTable(
+        "Ranks",
+        ("model", ResultColumn("mean rank", decimals=2), "Borda", *names),
+        tuple(
+            (one["model"], one["mean_rank"], one["borda"], *(one["ranks"][name] for name in names))
+            for one in facts["ranking"]
+        ),
+    )
+    tables = [
+        made
+        for table in facts["evaluations"]
+        for made in (
+            result_table(table, table["evaluation"], "model"),
+            difference_table(table["evaluation"], table["differences"]),
+        )
+    ]
+    return ResultPage(
+        f"{facts['corpus']} {facts['version']}: {len(facts['models'])} models side by side",
+        (*tables, ranks),
+        ("in brackets: intervals of 95 % by bootstrap", *notes(facts)),
+        plots=(PLOT,),
+    )
 
 
 WIDTH, NAMES, STEP = 760, 260, 22

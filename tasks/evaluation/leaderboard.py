@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,17 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from earmark.schemas.errors import InputError
-from earmark.tasks.evaluation.comparison import DIFFERENCES, TEST, as_svg, difference_rows
+from earmark.tasks.evaluation.comparison import PLOT, TEST, as_svg, difference_table
 from earmark.tasks.evaluation.entries import MEASURES, Entry, borda_points, borda_ranks, two_stage_ranks
-from earmark.tasks.evaluation.results import cell, markdown_table
+from earmark.tasks.evaluation.results import metric_column
 from earmark.tasks.evaluation.scorers import names_of, score_in
 from earmark.tasks.evaluation.statistics import pair_differences, resample
 from earmark.tasks.evaluation.submission import CLIPS, MEANS, RECORD
 from earmark.tasks.exports.folder import records_of, version_facts, write_record
+from earmark.tasks.store.result_table import Interval, ResultColumn, ResultPage, ResultTable, Value, interval
 from earmark.tasks.store.versions import Store, Version
 
-BOARD, PLOT, EVERY = "leaderboard.json", "intervals.svg", "all"
+BOARD, EVERY = "leaderboard.json", "all"
 OPINIONS = "mos.json"  # of a listening test, beside the records of systems
 MOST_UNANSWERED = 0.02
 """Largest share of unanswered concepts and of unscored clips: figures of other questions or clips rank by luck."""
@@ -58,7 +60,7 @@ def rank_submissions(
     key = hashlib.sha256(json.dumps(facts["systems"]).encode()).hexdigest()[:8]
     folder = out or records_of(store, version) / f"leaderboard-{key}"
     plots = {plot: as_svg(_plotted(facts, kinds)) for plot, kinds in _plots(facts).items()}
-    return facts, write_record(folder, BOARD, facts, {"README.md": as_markdown(facts), **plots})
+    return facts, write_record(folder, BOARD, facts, {**board_page(facts).files(), **plots})
 
 
 def scored(version: Version, store: Store, systems: Sequence[str]) -> list[tuple[dict[str, Any], Path]]:
@@ -225,53 +227,82 @@ def _value(measure: Mapping[str, Any] | None) -> float | None:
 # -- for a reader -------------------------------------------------------------------------------------------------
 
 
-def grids(facts: Mapping[str, Any]) -> Iterator[tuple[str, list[str], list[list[str]]]]:
-    """Yield the tables: ranks, the figures of each group, differences, as title, headings, rows."""
-    ranked = [
-        [str(one["rank"] or "–"), one["system"], one["team"] or "", one["track"] or "", str(one["points"] or 0),
-         "finalist" if one["finalist"] else ""]
-        for one in facts["ranking"]
-    ]  # fmt: skip
-    yield "ranks", ["rank", "system", "team", "track", "Borda points", ""], ranked
-    for test in facts["listening"]:
-        yield _heard(test)
-    for table in facts["groups"]:
-        rows = [[row["system"], *figures(row)] for row in table["rows"]]
-        yield f"{table['group']} ({table['clips']:,} clips)", ["system", *headings(table["rows"][0])], rows
-    yield f"differences ({facts['test']})", DIFFERENCES, difference_rows(facts["differences"])
+def board_page(facts: Mapping[str, Any]) -> ResultPage:
+    """Return the page of a board: ranks, listening tests, the figures of each group, differences."""
+    ranks = ResultTable(
+        "ranks",
+        ("rank", "system", "team", "track", "Borda points", "goes on"),
+        tuple(
+            (
+                *(one["rank"], one["system"], one["team"] or "", one["track"] or "", one["points"] or 0),
+                "finalist" if one["finalist"] else "",
+            )
+            for one in facts["ranking"]
+        ),
+    )
+    heard = [opinion_table(test["mos"], f"listening test {test['study']}") for test in facts["listening"]]
+    scores = facts["measured_by"].get("scores") or {}
+    groups = [
+        ResultTable(
+            f"{table['group']} ({table['clips']:,} clips)",
+            ("system", *_columns(table["rows"][0], scores)),
+            tuple((row["system"], *_figures(row)) for row in table["rows"]),
+        )
+        for table in facts["groups"]
+    ]
+    return ResultPage(
+        f"{facts['corpus']} {facts['version']}: {len(facts['systems'])} systems side by side",
+        (ranks, *heard, *groups, difference_table("clips", facts["differences"])),
+        ("in brackets: 95 %", *notes(facts)),
+        plots=tuple(_plots(facts)),
+    )
 
 
-def _heard(test: Mapping[str, Any]) -> tuple[str, list[str], list[list[str]]]:
-    """Return the table of a listening test, best mean over its questions first."""
-    questions = list(dict.fromkeys(row["question"] for row in test["mos"]))
-    by_system: dict[str, dict[str, Mapping[str, Any]]] = {}
-    for row in test["mos"]:
-        by_system.setdefault(row["system"], {})[row["question"]] = row
-    order = sorted(by_system, key=lambda name: -float(np.mean([row["mos"] for row in by_system[name].values()])))
-    rows = [[name, *(_opinion(by_system[name].get(one)) for one in questions)] for name in order]
-    return f"listening test {test['study']}: MOS, and a 95 % interval over annotators", ["system", *questions], rows
+def score_page(facts: Mapping[str, Any]) -> ResultPage:
+    """Return the page of a submission's record: its figures by group."""
+    columns = [replace(one, best=None) for one in _columns(facts["groups"][0], {})]
+    rows = tuple((one["group"], one["clips"], *_figures(one)) for one in facts["groups"])
+    lacking = [f"{len(facts['lacking']):,} prompts have no usable clip and are left out"] if facts["lacking"] else []
+    return ResultPage(
+        f"{facts['corpus']} {facts['version']}, {facts['system']}",
+        (ResultTable("", ("group", "clips", *columns), rows),),
+        (*lacking, *notes(facts)),
+    )
 
 
-def _opinion(row: Mapping[str, Any] | None) -> str:
-    if row is None:
-        return "–"
-    half = "" if row["half_width"] is None else f" ± {row['half_width']:.2f}"
-    return f"{row['mos']:.2f}{half} ({row['ratings']:,} ratings of {row['annotators']:,})"
+def opinion_table(rows: Sequence[Mapping[str, Any]], title: str) -> ResultTable:
+    """Tabulate mean opinions of a listening test by question, best system first."""
+    questions = list(dict.fromkeys(row["question"] for row in rows))
+    order = sorted(rows, key=lambda row: (questions.index(row["question"]), -row["mos"]))
+    return ResultTable(
+        title,
+        ("system", "question", ResultColumn("MOS", decimals=2), "ratings", "annotators"),
+        tuple((row["system"], row["question"], _opinion(row), row["ratings"], row["annotators"]) for row in order),
+        "In brackets: 95 % over annotators.",
+    )
 
 
-FIGURES = ["FAD", "FAD∞", "CLAP", "CCS"]
+def _opinion(row: Mapping[str, Any]) -> Interval:
+    half = row["half_width"]
+    return Interval(row["mos"], *(None, None) if half is None else (row["mos"] - half, row["mos"] + half))
 
 
-def headings(row: Mapping[str, Any]) -> list[str]:
-    """Return the headings of `figures`."""
-    return [*FIGURES, *row["scores"]]
+def _columns(row: Mapping[str, Any], scores: Mapping[str, Any]) -> list[ResultColumn]:
+    """Return the columns of FAD, FAD∞, CLAP score, CCS and scorers' scores, by their descriptions."""
+    names = [(name, scores.get(name, {}).get("lower_is_better", False)) for name in row["scores"]]
+    return [
+        *(metric_column("fad", ranked=True), ResultColumn("FAD∞", decimals=3, best="lowest")),
+        *(metric_column(name, ranked=True) for name in MEASURES[1:]),
+        *(ResultColumn(name, decimals=3, best="lowest" if lower else "highest") for name, lower in names),
+    ]
 
 
-def figures(row: Mapping[str, Any]) -> list[str]:
-    """Format FAD, FAD∞, CLAP score, CCS and scorers' scores, with 95 % intervals in brackets."""
-    distance = row["fad"]
-    beyond = "–" if distance is None or distance["infinity"] is None else f"{distance['infinity']:.3f}"
-    return [cell(distance), beyond, cell(row["clap"]), cell(row["ccs"]), *map(cell, row["scores"].values())]
+def _figures(row: Mapping[str, Any]) -> list[Value]:
+    measures = (row[name] for name in MEASURES[1:])
+    return [
+        *(interval(row["fad"]), row["fad"] and row["fad"]["infinity"]),
+        *map(interval, (*measures, *row["scores"].values())),
+    ]
 
 
 def notes(facts: Mapping[str, Any]) -> list[str]:
@@ -300,15 +331,6 @@ def notes(facts: Mapping[str, Any]) -> list[str]:
         if held
     ]
     return lines
-
-
-def as_markdown(facts: Mapping[str, Any]) -> str:
-    """Render the tables as a page, with the plots beside it."""
-    lines = [f"# {facts['corpus']} {facts['version']}: {len(facts['systems'])} systems side by side", ""]
-    lines += [f"![Values with intervals of 95 %]({plot})\n" for plot in _plots(facts)]
-    for title, head, rows in grids(facts):
-        lines += [f"## {title}", "", *markdown_table(head, rows), ""]
-    return "\n".join([*lines, "In brackets: 95 %.", *(f"- {note}" for note in notes(facts))]) + "\n"
 
 
 def _plots(facts: Mapping[str, Any]) -> dict[str, Sequence[str]]:

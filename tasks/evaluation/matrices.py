@@ -2,51 +2,59 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Sequence
 
 import duckdb
+import numpy as np
+import numpy.typing as npt
 
-from earmark.tasks.store.figures import Grid
+from earmark.tasks.store.result_table import ResultTable, percent
 from earmark.tasks.store.sql import query
 
 MOST_MODELS = 30
 
 
-def preference_matrices(db: duckdb.DuckDBPyConnection, ranked: str) -> list[Grid]:
+def preference_matrices(db: duckdb.DuckDBPyConnection, ranked: str) -> list[ResultTable]:
     """Return the share of preferences for a row's model over a column's, on each board; a tie is half a preference.
-
-    Make one grid per board, with models by their share over all, at most `MOST_MODELS` with the most comparisons.
 
     Args:
         db: with a view of each published table, by its name.
         ranked: the query of a corpus's preferences between systems (`Corpus.ranked`).
     """
     counted = db.execute(
-        f"""WITH choices AS (
-                SELECT board, system_a AS a, system_b AS b,
-                       CASE preference WHEN 'a' THEN 1.0 WHEN 'tie' THEN 0.5 ELSE 0.0 END AS won
-                FROM ({query(ranked)}))
-            SELECT board, a, b, count(*), sum(won)::DOUBLE
-            FROM (FROM choices UNION ALL SELECT board, b, a, 1 - won FROM choices) GROUP BY ALL ORDER BY ALL"""
+        f"""SELECT board, system_a, system_b,
+                   sum(CASE preference WHEN 'a' THEN 1 WHEN 'tie' THEN 0.5 ELSE 0 END)::DOUBLE, count(*)
+            FROM ({query(ranked)}) GROUP BY ALL ORDER BY ALL"""
     ).fetchall()
-    boards: dict[str, dict[tuple[str, str], tuple[int, float]]] = {}
-    for board, a, b, compared, won in counted:
-        boards.setdefault(board, {})[a, b] = compared, won
-    return [_grid(board, pairs) for board, pairs in boards.items()]
+    matrices = []
+    for board in dict.fromkeys(row[0] for row in counted):
+        pairs = [row[1:] for row in counted if row[0] == board]
+        names = sorted({name for a, b, *_ in pairs for name in (a, b)})
+        wins = np.zeros((len(names), len(names)))
+        for a, b, won, compared in pairs:
+            i, j = names.index(a), names.index(b)
+            wins[i, j] += won
+            wins[j, i] += compared - won
+        matrices.append(preference_matrix(board, names, wins))
+    return matrices
 
 
-def _grid(board: str, pairs: dict[tuple[str, str], tuple[int, float]]) -> Grid:
-    total, won_by = Counter[str](), dict.fromkeys((a for a, _ in pairs), 0.0)
-    for (a, _), (compared, won) in pairs.items():
-        total[a] += compared
-        won_by[a] += won
-    most = [name for name, _ in sorted(total.items(), key=lambda one: (-one[1], one[0]))[:MOST_MODELS]]
-    names = sorted(most, key=lambda name: (-won_by[name] / total[name], name))
-    shares = {pair: won / compared for pair, (compared, won) in pairs.items()}
-    return Grid(
+def preference_matrix(board: str, names: Sequence[str], wins: npt.NDArray[np.float64]) -> ResultTable:
+    """Tabulate the wins of each model over each, models by their share over all: at most `MOST_MODELS` with the most
+    comparisons."""
+    met = wins + wins.T
+    total, shares = met.sum(axis=1), wins.sum(axis=1) / met.sum(axis=1)
+    most = sorted(range(len(names)), key=lambda at: (-total[at], names[at]))[:MOST_MODELS]
+    order = sorted(most, key=lambda at: (-shares[at], names[at]))
+    return ResultTable(
         f"Which model is preferred: {board}",
-        ("model", "preferences", "share", *names),
-        tuple((a, total[a], won_by[a] / total[a], *(shares.get((a, b)) for b in names)) for a in names),
-        ("share", *names),
+        ("model", "preferences", percent("share"), *(percent(names[at]) for at in order)),
+        tuple(
+            (
+                *(names[a], int(total[a]), float(shares[a])),
+                *(float(wins[a, b] / met[a, b]) if met[a, b] else None for b in order),
+            )
+            for a in order
+        ),
         "The share of preferences for a row's model over a column's; a tie is half.",
     )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, NamedTuple
@@ -33,7 +33,7 @@ from earmark.tasks.pipeline.sessions import clip_media, sessions_of_build
 from earmark.tasks.pipeline.step import Enough
 from earmark.tasks.pipeline.walk import Walk, Walked
 from earmark.tasks.pipeline.wording import staying
-from earmark.tasks.store.card import markdown_cell
+from earmark.tasks.store.result_table import ResultColumn, ResultTable, interval
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store
 
@@ -251,27 +251,36 @@ def staged_figures(stage: Stage) -> list[QualificationRow]:
 def qualification_section(stage: Stage) -> dict[str, str]:
     """Return the card's table of judges' results on gold, by its heading; empty without results."""
     rows = staged_figures(stage)
-    lines = [
-        "Before the first row, judges answered gold: questions with known answers. Positive is what is shown first (of "
-        "yes and no: yes), so TPR less FPR is what a judge hears beyond its position bias. `agreed` counts questions "
-        "to which both orders got one answer. A request without an answer counts as wrong.",
-        "",
-        "| judge | dimension | domain | control | requests | answers | known | right | 95 % | agreed | of these right "
-        "| first | second | tie | TPR | FPR |",
-        "|---|---|---|---|---:|---:|---:|---:|---|---:|---:|---:|---:|---:|---:|---:|",
-    ]
-    for row in rows:
-        spread = "" if row["low"] is None else f"{row['low']:.3f} to {row['high']:.3f}"
-        shares = [_shown(row[name]) for name in ("share_first", "share_second", "share_tie", "tpr", "fpr")]
-        cells = [row["judge"], row["dimension"], row["domain"], row["control"]]
-        cells += [f"{row[name]:,}" for name in ("requests", "answers", "known")]
-        cells += [_shown(row["accuracy"]), spread, f"{row['agreed']:,}", _shown(row["agreed_accuracy"]), *shares]
-        lines.append(f"| {' | '.join(map(markdown_cell, cells))} |")
-    return {"Qualification": "\n".join(lines)} if rows else {}
+    return {"Qualification": qualification_table(rows, says=_GOLD).markdown()} if rows else {}
 
 
-def _shown(share: float | None) -> str:
-    return "" if share is None else f"{share:.3f}"
+_GOLD = (
+    "Before the first row, judges answered gold: questions with known answers. Positive is what is shown first (of "
+    "yes and no: yes), so TPR less FPR is what a judge hears beyond its position bias. `agreed` counts questions to "
+    "which both orders got one answer. A request without an answer counts as wrong. In brackets, 95 %."
+)
+_SHARES = {"first": "share_first", "second": "share_second", "tie": "share_tie", "TPR": "tpr", "FPR": "fpr"}
+
+
+def qualification_table(rows: Sequence[QualificationRow], title: str = "", says: str = "") -> ResultTable:
+    """Tabulate judges' results on gold; a table with a judge's name as its title has no column of judges."""
+    figures: Sequence[Mapping[str, Any]] = rows
+    names = (*(() if title else ("judge",)), "dimension", "domain", "control", "requests", "answers", "known")
+    shares = [ResultColumn(name, decimals=3) for name in ("right", "agreed right", *_SHARES, "weight")]
+    return ResultTable(
+        title,
+        (*names, shares[0], "agreed", *shares[1:]),
+        tuple(
+            (
+                *(row[name] for name in names),
+                interval({"value": row["accuracy"], "low": row["low"], "high": row["high"]}),
+                *(row["agreed"], row["agreed_accuracy"], *(row[name] for name in _SHARES.values()), row["weight"]),
+            )
+            for row in figures
+        ),
+        says,
+        drop=("agreed", "second", "first", "requests", "agreed right", "answers", "weight"),
+    )
 
 
 def _share(yes: Iterable[bool]) -> float | None:

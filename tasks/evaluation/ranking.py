@@ -21,10 +21,11 @@ from scipy.sparse.csgraph import connected_components
 
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import StoreError
-from earmark.tasks.evaluation.results import cell, markdown_table
+from earmark.tasks.evaluation.matrices import preference_matrix
 from earmark.tasks.evaluation.statistics import COVERS
 from earmark.tasks.exports.folder import records_of, version_facts, write_record
 from earmark.tasks.exports.rows import opened
+from earmark.tasks.store.result_table import ResultColumn, ResultPage, ResultTable, interval, percent
 from earmark.tasks.store.sql import query
 from earmark.tasks.store.versions import Store, Version
 
@@ -59,7 +60,7 @@ def rank_systems(version: Version, corpus: Corpus, store: Store, out: Path | Non
         "boards": [{"board": name, "modality": part, **board_of(held)} for name, part, held in _boards(rows)],
     }
     folder = out or records_of(store, version) / "ranking"
-    return facts, write_record(folder, RECORD, facts, {"README.md": as_markdown(facts)})
+    return facts, write_record(folder, RECORD, facts, ranking_page(facts).files())
 
 
 def _boards(rows: Sequence[Row]) -> Iterator[tuple[str, str | None, list[Row]]]:
@@ -158,24 +159,21 @@ def strengths(wins: Floats, penalty: float = 1.0) -> Floats:
 
 # -- for a reader -------------------------------------------------------------------------------------------------
 
-HEAD = ("rank", "system", "score", "votes", "wins, a tie ½")
 
-
-def grids(facts: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
-    """Yield each board: title, headings, rows."""
+def ranking_page(facts: Mapping[str, Any], *, pairs: bool = True) -> ResultPage:
+    """Return the page of a ranking: each board, and the shares of wins by pair."""
+    tables = []
     for board in facts["boards"]:
         title = board["board"] + (f", {board['modality']}" if board["modality"] else "")
-        rows: list[tuple[str, ...]] = [
-            (
-                "–" if one["rank"] is None else str(one["rank"]),
-                one["system"],
-                cell(one, ".0f"),
-                f"{one['votes']:,}",
-                f"{one['win_share']:.3f}",
-            )
-            for one in board["systems"]
-        ]
-        yield f"{title}: {board['votes']:,} votes, {board['ties']:,} of them ties", HEAD, rows
+        columns = ("rank", "system", ResultColumn("score", decimals=0), "votes", percent("wins, a tie ½"))
+        rows = [(one["rank"], one["system"], interval(one), one["votes"], one["win_share"]) for one in board["systems"]]
+        tables.append(
+            ResultTable(f"{title}: {board['votes']:,} votes, {board['ties']:,} of them ties", columns, tuple(rows))
+        )
+        if pairs:
+            names = [one["system"] for one in board["systems"]]
+            tables.append(preference_matrix(title, names, np.array(board["wins"])))
+    return ResultPage(f"{facts['corpus']} {facts['version']}: systems ranked", tuple(tables), tuple(notes(facts)))
 
 
 def notes(facts: Mapping[str, Any]) -> list[str]:
@@ -188,19 +186,3 @@ def notes(facts: Mapping[str, Any]) -> list[str]:
     if torn := [f"{one['board']}, {one['modality'] or 'all'}" for one in facts["boards"] if one["parts"] > 1]:
         lines.append(f"groups of systems that no vote joins cannot be compared with each other: {'; '.join(torn)}")
     return lines
-
-
-def as_markdown(facts: Mapping[str, Any]) -> str:
-    """Render the boards as a page, each with its shares of wins by pair."""
-    lines = [f"# {facts['corpus']} {facts['version']}: systems ranked", ""]
-    for board, (title, head, rows) in zip(facts["boards"], grids(facts), strict=True):
-        names = [one["system"] for one in board["systems"]]
-        wins = np.array(board["wins"])
-        met = wins + wins.T
-        shares = [
-            (name, *(f"{wins[i, j] / met[i, j]:.2f}" if met[i, j] else "–" for j in range(len(names))))
-            for i, name in enumerate(names)
-        ]
-        lines += [f"## {title}", "", *markdown_table(head, rows), "", "Share of wins of the row over the column:", ""]
-        lines += [*markdown_table(("", *names), shares), ""]
-    return "\n".join([*lines, *(f"- {note}" for note in notes(facts))]) + "\n"

@@ -1,4 +1,4 @@
-"""Count predictions, and write them to a folder with `evaluation.json`, `predictions.parquet` and a README."""
+"""Count predictions, and write them to a folder with `evaluation.json`, `predictions.parquet` and tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from earmark.schemas.errors import ConfigError, EarmarkError, StoreError
 from earmark.schemas.evaluations import Evaluation
 from earmark.tasks.evaluation.asking import Prediction
 from earmark.tasks.evaluation.baselines import baselines
-from earmark.tasks.evaluation.results import NOT_MEASURED, Threshold, as_markdown, count, credits_of
+from earmark.tasks.evaluation.results import NOT_MEASURED, Threshold, count, credits_of, evaluation_page
 from earmark.tasks.evaluation.samples import EVERY, HELD_OUT, LETTERS, MeasurementOptions, Samples, select_samples
 from earmark.tasks.evaluation.statistics import best_threshold
 from earmark.tasks.exports.folder import file_word, records_of, version_facts, write_record
@@ -107,9 +107,9 @@ def record(
         **count(evaluation, rows, predictions, threshold, controls),
         "without": without,
     }
-    folder, written = out or records_of(store, version) / _name(facts), _written(evaluation, rows, predictions)
-    pages = {"README.md": as_markdown(facts)}
-    return facts, write_record(folder, RECORD, facts, pages, predictions=(PREDICTIONS, written))
+    folder, pages = out or records_of(store, version) / _name(facts), evaluation_page(facts).files()
+    kept = (PREDICTIONS, _written(evaluation, rows, predictions))
+    return facts, write_record(folder, RECORD, facts, pages, predictions=kept)
 
 
 def _with_options(

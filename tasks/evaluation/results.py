@@ -1,12 +1,12 @@
-"""Count predictions: make the table of a paper, as facts and as Markdown. Pure functions."""
+"""Count predictions: make the table of a paper. Pure functions."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -15,6 +15,7 @@ from earmark.schemas.evaluations import Evaluation
 from earmark.schemas.rubric_rewards import SHARE, YES, decide
 from earmark.tasks.evaluation.asking import INCONSISTENT, Prediction
 from earmark.tasks.evaluation.statistics import SMALL, accuracy, correlations, discrimination, resample
+from earmark.tasks.store.result_table import ResultColumn, ResultPage, ResultTable, Value, interval
 
 ALL = "all"
 MEAN = "mean of groups"
@@ -25,6 +26,7 @@ LABELS = {
     "lcc": "LCC", "srcc": "SRCC", "ktau": "K-Tau",
     "ccs": "CCS", "clap": "CLAP", "fad": "FAD",
 }  # fmt: skip
+LOWER = ("eer", "fad")  # metrics of which less is better
 SCORED = {"scalar": correlations, "yes_no": discrimination}  # metrics of scores, by kind
 NOT_MEASURED = ("no_media", "no_items", "no_such_option")
 """Reasons to leave a sample out of the evaluation: nobody was asked, or no answer would be right."""
@@ -203,27 +205,27 @@ def _mean(group: str, blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"group": group, "value": MEAN, **summed, "small": False, "metrics": metrics}
 
 
-def headings(facts: Mapping[str, Any]) -> list[str]:
-    """Return the table's headings."""
-    return ["group", "samples", "answered", *(LABELS[name] for name in facts["rows"][0]["metrics"])]
+def metric_column(name: str, *, ranked: bool = False) -> ResultColumn:
+    """Return the column of a metric; `ranked` marks its best values."""
+    best: Literal["highest", "lowest"] | None = None
+    if ranked:
+        best = "lowest" if name in LOWER else "highest"
+    return ResultColumn(LABELS.get(name, name), decimals=3, best=best)
 
 
-def cells(facts: Mapping[str, Any]) -> Iterator[list[str]]:
-    """Yield the table's rows as text: values with their 95 % interval; ° marks groups too small for it."""
+def result_table(facts: Mapping[str, Any], title: str = "", first: str = "group") -> ResultTable:
+    """Tabulate rows of results: groups of samples with baselines below, or models; ° marks groups too small for their
+    interval."""
     names = list(facts["rows"][0]["metrics"])
+    rows, footings = list[tuple[Value, ...]](), list[tuple[Value, ...]]()
     for row in facts["rows"]:
         name = row["value"] if row["group"] is None else f"{row['group']}: {row['value']}"
-        shown = [cell(row["metrics"][one]) if one in row["metrics"] else "" for one in names]
-        yield [name + (" °" if row["small"] else ""), f"{row['samples']:,}", f"{row['answered']:,}", *shown]
-
-
-def cell(metric: Mapping[str, float | None] | None, form: str = ".3f") -> str:
-    """Format a value, with its interval if it has one."""
-    if metric is None or metric["value"] is None:
-        return "–"
-    if metric["low"] is None or metric["high"] is None:
-        return f"{metric['value']:{form}}"
-    return f"{metric['value']:{form}} [{metric['low']:{form}}, {metric['high']:{form}}]"
+        found = (interval(row["metrics"][one]) if one in row["metrics"] else "" for one in names)
+        cells = (name + (" °" if row["small"] else ""), row["samples"], row["answered"], *found)
+        (footings if row["group"] == BASELINE else rows).append(cells)
+    metrics = [metric_column(name, ranked=first == "model") for name in names]
+    columns: tuple[str | ResultColumn, ...] = (first, "samples", "answered", *metrics)
+    return ResultTable(title, columns, tuple(rows), footings=tuple(footings), drop=("answered",))
 
 
 def notes(facts: Mapping[str, Any]) -> list[str]:
@@ -275,16 +277,12 @@ def source_of(facts: Mapping[str, Any]) -> str:
     return f"scores of {facts['scores']}" + (" a clip" if facts.get("per_clip") else "")
 
 
-def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return the lines of a Markdown table."""
-    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in (head, *rows)]
-    return [lines[0], "|" + "|".join("---" for _ in head) + "|", *lines[1:]]
-
-
-def as_markdown(facts: Mapping[str, Any]) -> str:
-    """Render the table as a page."""
-    title = f"# {facts['corpus']} {facts['version']}: {facts['evaluation']}"
+def evaluation_page(facts: Mapping[str, Any]) -> ResultPage:
+    """Return the page of an evaluation."""
     asked = source_of(facts) + (f" ({facts['order']})" if facts.get("order") else "")
-    lines = [title, "", f"{facts['says']} Measured: {asked}.", "", *markdown_table(headings(facts), cells(facts))]
-    lines += ["", "In brackets: intervals of 95 % by bootstrap.", *(f"- {note}" for note in notes(facts))]
-    return "\n".join(lines) + "\n"
+    return ResultPage(
+        f"{facts['corpus']} {facts['version']}: {facts['evaluation']}",
+        (result_table(facts),),
+        ("in brackets: intervals of 95 % by bootstrap", *notes(facts)),
+        f"{facts['says']} Measured: {asked}.",
+    )

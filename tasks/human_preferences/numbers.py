@@ -10,7 +10,7 @@ import duckdb
 
 from earmark.schemas.human_preferences import CORPUS
 from earmark.tasks.evaluation.matrices import preference_matrices
-from earmark.tasks.store.figures import Grid, as_markdown
+from earmark.tasks.store.result_table import Interval, ResultTable, percent
 from earmark.tasks.store.sql import connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
 
@@ -18,18 +18,15 @@ _HOLDS = """SELECT split, modality, coalesce(vocals, 'not known'), count(*), sum
        cast_here / sum(cast_here) OVER () FROM comparisons GROUP BY split, modality, vocals ORDER BY ALL"""
 _VOTES_A_PAIR = "SELECT votes, count(*) FROM comparisons GROUP BY votes ORDER BY votes"
 _AGREEMENT = """SELECT value, dimension, comparisons, votes, vote_pairs, agree, rate, rate_low, rate_high, alpha,
-       alpha_low, alpha_high FROM agreement WHERE scope IN ('all', 'source') ORDER BY scope, value, dimension"""
+       alpha_low, alpha_high FROM agreement WHERE list_contains($scopes, scope)
+       ORDER BY scope, CASE scope WHEN 'annotator' THEN -votes ELSE 0 END, value, dimension LIMIT 200"""
 _FACTS = (
     *("source", "votes", "pairs", "pairs of several votes", "votes on these", "prompts", "generations", "models"),
     *("annotators", "hours of generations", "hours of references"),
 )
-_AGREE = (
-    *("source", "dimension", "pairs", "votes", "pairs of votes", "agree", "rate", "from", "to"),
-    *("alpha", "alpha from", "alpha to"),
-)
 
 
-def grids(db: duckdb.DuckDBPyConnection) -> list[Grid]:
+def grids(db: duckdb.DuckDBPyConnection) -> list[ResultTable]:
     """Return tables of counts, leaving out empty ones; `db` has a view of each published table by its name."""
 
     def rows(sql: str) -> tuple[tuple[str | float | int | None, ...], ...]:
@@ -38,39 +35,47 @@ def grids(db: duckdb.DuckDBPyConnection) -> list[Grid]:
     written = scripts(str(row[0]) for row in rows("SELECT feedback FROM votes WHERE feedback IS NOT NULL"))
     both = "SELECT * FROM dimensions ORDER BY source <> 'all', source, preferred DESC"
     found = (
-        Grid("Votes", _FACTS, rows(query("human_preferences/facts")), says="Models are those behind an API, too."),
-        Grid(
-            "What prompts hold",
-            ("split", "modality", "voice", "pairs", "votes", "share of votes"),
-            rows(_HOLDS),
-            ("share of votes",),
+        ResultTable(
+            "Votes", _FACTS, rows(query("human_preferences/facts")), says="Models are those behind an API, too."
         ),
-        Grid("Votes a pair", ("votes", "pairs"), rows(_VOTES_A_PAIR)),
-        Grid(
-            "Agreement of annotators",
-            _AGREE,
-            rows(_AGREEMENT),
-            ("rate", "from", "to"),
+        ResultTable(
+            "What prompts hold",
+            ("split", "modality", "voice", "pairs", "votes", percent("share of votes")),
+            rows(_HOLDS),
+        ),
+        ResultTable("Votes a pair", ("votes", "pairs"), rows(_VOTES_A_PAIR)),
+        agreement_table(
+            *(db, "Agreement of annotators", "source", ["all", "source"]),
             "Over pairs of votes on one pair of clips. Alpha is Krippendorff's, nominal: 1 is agreement, 0 is chance. "
             "Intervals cover 95 %, by bootstrap over pairs of clips.",
         ),
-        Grid(
+        ResultTable(
             "Musicality and alignment",
-            ("source", "preferred clip", "votes", "share", "confidence, musicality", "confidence, alignment"),
+            ("source", "preferred clip", "votes", percent("share"), "confidence, musicality", "confidence, alignment"),
             rows(both),
-            ("share",),
             "How often a vote prefers one clip in both dimensions, and how sure the annotator is (1 to 5).",
         ),
-        Grid(
+        ResultTable(
             "Feedback by writing system",
-            ("writing system", "votes with feedback", "share"),
+            ("writing system", "votes with feedback", percent("share")),
             tuple((name, count, count / written.total()) for name, count in written.most_common()),
-            ("share",),
             "That of most letters; a language is not guessed from a few words.",
         ),
         *preference_matrices(db, str(CORPUS.ranked)),
     )
     return [grid for grid in found if grid.rows]
+
+
+def agreement_table(
+    db: duckdb.DuckDBPyConnection, title: str, heading: str, scopes: list[str], says: str
+) -> ResultTable:
+    """Return the agreement of annotators by the values of a scope."""
+    columns = (heading, "dimension", "pairs", "votes", "pairs of votes", "agree", percent("rate"), "alpha")
+    rows = [
+        (*row[:6], *(None if row[at] is None else Interval(*row[at : at + 3]) for at in (6, 9)))
+        for row in db.execute(_AGREEMENT, {"scopes": scopes}).fetchall()
+    ]
+    return ResultTable(title, columns, tuple(rows), says)
 
 
 def scripts(texts: Iterable[str]) -> Counter[str]:
@@ -88,4 +93,4 @@ def card_sections(stage: Stage) -> dict[str, str]:
     with connect(stage.work / "spill") as db:
         for table in CORPUS.tables:
             view_parquet(db, table.name, stage.files(table.name), table.schema)
-        return {grid.title: as_markdown(grid) for grid in grids(db)}
+        return {grid.title: grid.markdown() for grid in grids(db)}

@@ -3,16 +3,11 @@ to."""
 
 from __future__ import annotations
 
-from earmark.tasks.human_preferences.numbers import grids
+from earmark.tasks.human_preferences.numbers import agreement_table, grids
 from earmark.tasks.pipeline.report import Material, count, sample, shares
-from earmark.tasks.store.figures import AudioPlayer, Bars, Browser, Grid, Row, Section
+from earmark.tasks.store.figures import AudioPlayer, Bars, Browser, Row, Section
+from earmark.tasks.store.result_table import ResultTable
 from earmark.tasks.store.sql import query
-
-_AGREEMENT = "comparisons, votes, vote_pairs, agree, rate, rate_low, rate_high, alpha, alpha_low, alpha_high"
-_HEADINGS = (
-    *("comparisons", "votes", "vote pairs", "agree", "rate", "from", "to"),
-    *("alpha", "alpha from", "alpha to"),
-)
 
 
 def sections(material: Material) -> list[Section]:
@@ -32,25 +27,19 @@ def _votes(material: Material) -> Section:
         """SELECT left(date, 7), source, count(*), avg(confidence_musicality), avg(confidence_alignment)
            FROM votes WHERE date IS NOT NULL GROUP BY ALL ORDER BY ALL"""
     ).fetchall()
-    figures: list[Bars | Grid] = [shares(db, "votes", "source", "Votes by source"), *grids(db)]
+    figures: list[Bars | ResultTable] = [shares(db, "votes", "source", "Votes by source"), *grids(db)]
     if months:
         heads = ("month", "source", "votes", "confidence, musicality", "confidence, alignment")
-        figures.append(Grid("Votes by month", heads, tuple(months)))
+        figures.append(ResultTable("Votes by month", heads, tuple(months)))
     return Section("Votes", tuple(figures))
 
 
 def _agreement(material: Material) -> Section:
-    def grid(scope: str, title: str, says: str) -> Grid:
-        rows = material.db.execute(
-            f"""SELECT value, dimension, {_AGREEMENT} FROM agreement WHERE scope = ?
-                ORDER BY {"value" if scope == "month" else "votes DESC, value"}, dimension LIMIT 100""",
-            [scope],
-        ).fetchall()
-        return Grid(title, (scope, "dimension", *_HEADINGS), tuple(rows), ("rate", "from", "to"), says)
-
+    of_annotators = "Pairs of one vote of the annotator's and one of another's."
+    of_months = "By the month of a comparison's first vote."
     parts = (
-        grid("annotator", "By annotator", "Pairs of one vote of the annotator's and one of another's."),
-        grid("month", "Over time", "By the month of a comparison's first vote."),
+        agreement_table(material.db, "By annotator", "annotator", ["annotator"], of_annotators),
+        agreement_table(material.db, "Over time", "month", ["month"], of_months),
     )
     return Section("Agreement by annotator and month", tuple(one for one in parts if one.rows))
 

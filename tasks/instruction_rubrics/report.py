@@ -11,7 +11,8 @@ from earmark.tasks.evaluation.qualification import qualification_section
 from earmark.tasks.instruction_rubrics.rubrics import STABILITY
 from earmark.tasks.pipeline.report import Material, count, histogram, sample, shares
 from earmark.tasks.store.card import markdown_cell
-from earmark.tasks.store.figures import AudioPlayer, Browser, Grid, Row, Section
+from earmark.tasks.store.figures import AudioPlayer, Browser, Row, Section
+from earmark.tasks.store.result_table import ResultTable, percent
 from earmark.tasks.store.sql import connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
 
@@ -35,17 +36,16 @@ def sections(material: Material) -> list[Section]:
         )
         for row in sample(db, "shown", "sample_id", by="kind")
     )
-    grid = Grid(
+    grid = ResultTable(
         "Samples by subset",
-        ("split", "subset", "kind", "samples", "items", "share of items that are yes"),
+        ("split", "subset", "kind", "samples", "items", percent("share of items that are yes")),
         tuple(balance(db)),
-        ("share of items that are yes",),
     )
     attributes = db.execute(
         "SELECT domain, attribute, count(DISTINCT sample_id) FROM samples WHERE attribute IS NOT NULL "
         "GROUP BY ALL ORDER BY domain, attribute"
     ).fetchall()
-    changed = Grid("Changed attributes", ("domain", "attribute", "samples"), tuple(attributes), ())
+    changed = ResultTable("Changed attributes", ("domain", "attribute", "samples"), tuple(attributes))
     figures = (
         shares(db, "shown", "kind", "Samples by kind"),
         shares(db, "items", "dimension", "Items by dimension"),

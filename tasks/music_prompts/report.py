@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from earmark.tasks.pipeline.report import Material, count, sample, shares
-from earmark.tasks.store.figures import Browser, Grid, Row, Section
+from earmark.tasks.store.figures import Browser, Row, Section
+from earmark.tasks.store.result_table import ResultTable, percent
 
 
 def sections(material: Material) -> list[Section]:
@@ -13,7 +14,7 @@ def sections(material: Material) -> list[Section]:
         """SELECT category, count(*), count(*) FILTER (in_pool), (count(*) FILTER (in_pool)) / count(*)
            FROM tags GROUP BY category ORDER BY category"""
     ).fetchall()
-    pool = Grid("Tags by category", ("category", "tags", "in the pool", "share"), tuple(fates), ("share",))
+    pool = ResultTable("Tags by category", ("category", "tags", "in the pool", percent("share")), tuple(fates))
     missed = shares(db, "tags", "criterion", "First criterion that a tag missed", "`none` is in the pool.")
     spread = (
         shares(db, "triplets", "stratum", "Prompts by stratum"),

@@ -53,7 +53,6 @@ from earmark.tasks.store.figures import (
     Bars,
     Browser,
     Figure,
-    Grid,
     Histogram,
     Page,
     Section,
@@ -61,6 +60,7 @@ from earmark.tasks.store.figures import (
     round_width,
 )
 from earmark.tasks.store.manifest import Manifest
+from earmark.tasks.store.result_table import ResultColumn, ResultTable, percent
 from earmark.tasks.store.sql import connect, quoted, view_parquet
 from earmark.tasks.store.staging import SPILL, Stage
 from earmark.tasks.store.versions import Store, Version
@@ -144,7 +144,7 @@ def rejects_section(db: duckdb.DuckDBPyConnection, corpus: Corpus, manifest: Man
         shown = "; ".join(f"{key} = {value}" if value else key for key, value in values.items())
         says = " ".join(dict.fromkeys(f"{says.rstrip('.')}." for _, says in options)).replace("`", "")
         rows.append((reason, number, REASONS[reason].kind, shown or "none", says))
-    reasons = Grid(
+    reasons = ResultTable(
         "Rejects by reason",
         ("reason", "rejects", "kind", "option that can change it", "what the option sets"),
         tuple(rows),
@@ -152,7 +152,7 @@ def rejects_section(db: duckdb.DuckDBPyConnection, corpus: Corpus, manifest: Man
         ids=tuple(f"reason-{reason}" for reason, _ in counts),
     )
     known = [(file, number) for file, number in files if file in manifest.inputs]
-    inputs = Grid(
+    inputs = ResultTable(
         "Files that rejects were read from",
         ("file", "rejects", "SHA-256"),
         tuple((file, number, manifest.inputs[file]) for file, number in known),
@@ -193,10 +193,10 @@ def beside_section(manifest: Manifest, before: Manifest, changes: Sequence[Chang
     heads = ("table", "split", *versions, "added", "removed", "changed")
     named = " ".join(f"{manifest.corpus}@{version}" for version in versions)
     says = f"Rows are known by their keys: `earmark inspect diff {named} --rows` lists them."
-    figures: list[Figure] = [Grid("Rows by split", heads, tuple(rows), says=says)]
+    figures: list[Figure] = [ResultTable("Rows by split", heads, tuple(rows), says=says)]
     if reasons:
         counts = tuple((reason, *both) for reason, both in reasons.items())
-        figures.append(Grid("Rejects", ("reason", *versions), counts))
+        figures.append(ResultTable("Rejects", ("reason", *versions), counts))
     drawn = f"Where a distribution has orange lines, they show {before.version} in the same bins."
     return Section(f"Beside {before.version}", tuple(figures), drawn)
 
@@ -226,7 +226,7 @@ def spread_section(db: duckdb.DuckDBPyConnection, corpus: Corpus) -> Section:
     return Section("Distributions", tuple(figures))
 
 
-def _spread(db: duckdb.DuckDBPyConnection, table: Table, group: str, measures: list[pa.Field]) -> Grid | None:
+def _spread(db: duckdb.DuckDBPyConnection, table: Table, group: str, measures: list[pa.Field]) -> ResultTable | None:
     """Return rows and medians by the values of a column, most frequent first; None if it has fewer than two values."""
     names = [field.name for field in table.schema if field.name == "mos"] + [field.name for field in measures]
     medians = "".join(f', median("{name}")' for name in names)
@@ -236,9 +236,9 @@ def _spread(db: duckdb.DuckDBPyConnection, table: Table, group: str, measures: l
     ).fetchall()
     if len(rows) < 2:
         return None
-    heads = (group, "rows", "share", *(f"median {name}" for name in names))
+    heads: tuple[str | ResultColumn, ...] = (group, "rows", percent("share"), *(f"median {name}" for name in names))
     says = f"The {MOST_GROUPS} most frequent of {len(rows):,} values." if len(rows) > MOST_GROUPS else ""
-    return Grid(f"{table.name} by {group}", heads, tuple(rows[:MOST_GROUPS]), ("share",), says)
+    return ResultTable(f"{table.name} by {group}", heads, tuple(rows[:MOST_GROUPS]), says)
 
 
 def table_sheets(db: duckdb.DuckDBPyConnection, corpus: Corpus, most_bytes: int) -> Section:

@@ -21,7 +21,6 @@ from earmark.tasks.pseudo_preferences.confounds import confounds_section, write_
 from earmark.tasks.pseudo_preferences.judging import judge_pairs
 from earmark.tasks.pseudo_preferences.people import people_section, write_people
 from earmark.tasks.store.card import markdown_cell
-from earmark.tasks.store.figures import as_markdown
 from earmark.tasks.store.sql import by_split, connect, literal, query, view_parquet
 from earmark.tasks.store.staging import Stage
 
@@ -168,7 +167,7 @@ def card_sections(stage: Stage) -> dict[str, str]:
     with connect(stage.work / "spill") as connection:
         view_parquet(connection, LABELS.name, stage.files(LABELS.name), LABELS.schema)
         return sections | {
-            grid.title: as_markdown(grid) for grid in preference_matrices(connection, "pseudo_preferences/ranked")
+            grid.title: grid.markdown() for grid in preference_matrices(connection, "pseudo_preferences/ranked")
         }
 
 

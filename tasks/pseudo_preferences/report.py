@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from earmark.tasks.evaluation.matrices import preference_matrices
 from earmark.tasks.pipeline.report import Material, count, sample, shares
-from earmark.tasks.store.figures import AudioPlayer, Browser, Grid, Row, Section
+from earmark.tasks.store.figures import AudioPlayer, Browser, Row, Section
+from earmark.tasks.store.result_table import ResultTable, percent
 from earmark.tasks.store.sql import query
 
 _BIAS = 'scope, value, dimension, "set", pairs, share_a, share_b, share_tie, share_first, consistency'
@@ -14,18 +15,27 @@ _CONFOUNDS = "\"set\", judge, dimension, replace(feature, '_', ' '), choices, sh
 def sections(material: Material) -> list[Section]:
     """Return the report's own sections."""
     db = material.db
-    leaning = Grid(
+    leaning = ResultTable(
         "Choices before and after the consistency filter",
-        ("pairs of", "value", "dimension", "set", "pairs", "a", "b", "tie", "first shown", "consistent"),
+        (
+            "pairs of",
+            "value",
+            "dimension",
+            "set",
+            "pairs",
+            percent("a"),
+            percent("b"),
+            percent("tie"),
+            percent("first shown"),
+            percent("consistent"),
+        ),
         tuple(db.execute(f"SELECT {_BIAS} FROM bias WHERE scope IN ('all', 'modality')").fetchall()),
-        ("a", "b", "tie", "first shown", "consistent"),
         "A judge without position bias prefers what it hears first in half of the pairs.",
     )
-    confounds = Grid(
+    confounds = ResultTable(
         "How often the clip with more of something won",
-        ("set", "judge", "dimension", "won by", "choices", "share", "majority"),
+        ("set", "judge", "dimension", "won by", "choices", percent("share"), percent("majority")),
         tuple(db.execute(f"SELECT {_CONFOUNDS} FROM confounds").fetchall()),
-        ("share", "majority"),
         "Together: choices that a regression on all of these predicts. The majority is what one letter gets right.",
     )
     return [

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from earmark.tasks.release.known_faults import facts_of, wrong_evaluations
 from earmark.tasks.store.card import markdown_cell
+from earmark.tasks.store.result_table import Interval, ResultColumn, ResultTable, interval
 from earmark.tasks.store.versions import Store, Version
 
 HEADLINES = {"accuracy": "accuracy", "srcc": "SRCC"}
@@ -44,46 +45,60 @@ def newest_audits(store: Store, version: Version) -> list[dict[str, Any]]:
 def audit_section(facts: dict[str, Any]) -> str:
     """Render an audit as a section of a card."""
     covered = "" if facts["covered"] == 1 else f" The audited kinds are {facts['covered']:.0%} of the rows."
-    lines = [
+    parts = [
         f"## Audit: {markdown_cell(facts['evaluation'])}",
-        "",
         f"{facts['audited']:,} rows were answered by {facts['reviewers']} reviewers who did not see the labels "
         "(`earmark people audit`). Precision is the share of rows whose label most of them gave; in brackets, 95 %."
         f"{covered}",
-        "",
-        f"| label | {markdown_cell(facts['stratify'] or 'rows')} | confirmed | refuted | disputed | precision |",
-        "|---|---|---:|---:|---:|---|",
+        audit_table(facts).markdown(),
     ]
-    for cell in [*facts["cells"], {"label": "all, weighted", "stratum": "", **facts["overall"]}]:
-        counts = [str(cell.get(name, "")) for name in ("confirmed", "refuted", "disputed")]
-        share = "–"
-        if cell["precision"] is not None:
-            share = f"{cell['precision']:.3f} [{cell['low']:.3f}, {cell['high']:.3f}]"
-        lines.append("| " + " | ".join(map(markdown_cell, [cell["label"], cell["stratum"], *counts, share])) + " |")
     if alone := facts.get("alone"):  # older records have none
-        lines += [
-            "",
-            f"One reviewer alone gives the label of these rows, by {markdown_cell(facts['stratify'] or 'all')}:",
-            "",
-        ]
-        lines += [
-            f"- {markdown_cell(one['stratum'])}: {one['precision']:.3f} [{one['low']:.3f}, {one['high']:.3f}]"
-            for one in alone
-            if one["precision"] is not None
-        ]
-    return "\n".join(lines) + "\n"
+        parts += ["How often one reviewer alone gives the label of these rows:", alone_table(facts, alone).markdown()]
+    return "\n\n".join(parts) + "\n"
+
+
+def audit_table(facts: Mapping[str, Any]) -> ResultTable:
+    """Tabulate the confirmed labels of an audit by label and stratum, with their precision over the version below."""
+    counts = ("confirmed", "refuted", "disputed", "unsure")
+    return ResultTable(
+        "",
+        ("label", facts["stratify"] or "rows", "in the version", "audited", *counts, PRECISION),
+        tuple(
+            (
+                *(cell["label"], cell["stratum"], cell.get("rows"), sum(cell.get(name, 0) for name in counts)),
+                *(*(cell.get(name, 0) for name in counts), _precision(cell)),
+            )
+            for cell in facts["cells"]
+        ),
+        footings=(("all, weighted", *[""] * (len(counts) + 3), _precision(facts["overall"])),),
+        drop=("in the version", "audited"),
+    )
+
+
+def alone_table(facts: Mapping[str, Any], alone: Sequence[Mapping[str, Any]]) -> ResultTable:
+    """Tabulate the share of single reviewers who give a row's label."""
+    rows = tuple((one["stratum"], _precision(one)) for one in alone if one["precision"] is not None)
+    return ResultTable("", (facts["stratify"] or "rows", ResultColumn("one reviewer alone", decimals=3)), rows)
+
+
+PRECISION = ResultColumn("precision", decimals=3)
+
+
+def _precision(share: Mapping[str, Any]) -> Interval | None:
+    return interval({"value": share["precision"], "low": share["low"], "high": share["high"]})
 
 
 def section(records: list[dict[str, Any]]) -> str:
     """Render the records as a section of a card; empty without records."""
     if not records:
         return ""
-    lines = ["## Evaluations", "", "Models measured on this version with `earmark eval run`; in brackets, 95 %."]
-    lines += ["", "| evaluation | model | splits | samples | figure |", "|---|---|---|---:|---|"]
-    for facts in records:
-        cells = [facts["evaluation"], _who(facts), ", ".join(facts["splits"]), f"{facts['samples']:,}", _figure(facts)]
-        lines.append("| " + " | ".join(markdown_cell(cell) for cell in cells) + " |")
-    return "\n".join(lines) + "\n"
+    columns = ("evaluation", "model", "splits", "samples", "metric", ResultColumn("figure", decimals=3))
+    rows = tuple(
+        (facts["evaluation"], _who(facts), ", ".join(facts["splits"]), facts["samples"], *_figure(facts))
+        for facts in records
+    )
+    says = "Models measured on this version with `earmark eval run`; in brackets, 95 %."
+    return f"## Evaluations\n\n{ResultTable('', columns, rows, says).markdown()}\n"
 
 
 def _who(facts: Mapping[str, Any]) -> str:
@@ -94,10 +109,7 @@ def _who(facts: Mapping[str, Any]) -> str:
     return ", ".join([facts["annotator"], *(way for way in ways if way)])
 
 
-def _figure(facts: Mapping[str, Any]) -> str:
+def _figure(facts: Mapping[str, Any]) -> tuple[str, Interval | None]:
     metrics = facts["rows"][0]["metrics"]
     name = next(name for name in HEADLINES if name in metrics)
-    value, low, high = (metrics[name][key] for key in ("value", "low", "high"))
-    if value is None:
-        return f"{HEADLINES[name]} not defined"
-    return f"{HEADLINES[name]} {value:.3f}" + (f" [{low:.3f}, {high:.3f}]" if low is not None else "")
+    return HEADLINES[name], interval(metrics[name])

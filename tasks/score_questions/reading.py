@@ -11,7 +11,7 @@ from earmark.tasks.pipeline.rows import read_rows
 from earmark.tasks.pipeline.step import Account
 from earmark.tasks.pipeline.walk import Walked
 from earmark.tasks.score_questions.writing import READINGS
-from earmark.tasks.store.figures import Grid
+from earmark.tasks.store.result_table import Interval, ResultTable, percent
 
 HEADING = "Whether wrong options could be right"
 KINDS = {"distractor": "written", "comment": "other comments", "truth": "right options, for comparison"}
@@ -91,12 +91,14 @@ def _reject(one: Reading) -> Reject:
     return Reject(one.thread, reason, f"{detail}: {one.option[:80]!r}", "", None)
 
 
-def grid_of(kinds: Iterable[Kind]) -> Grid:
+def grid_of(kinds: Iterable[Kind]) -> ResultTable:
     """Tabulate the possibly right options by kind."""
-    rows = tuple((KINDS[one.kind], one.answered, one.may_be_right, *one.interval) for one in kinds if one.answered)
-    columns = ("options", "read", "could be right", "share", "from", "to")
+    rows = tuple(
+        (KINDS[one.kind], one.answered, one.may_be_right, Interval(*one.interval)) for one in kinds if one.answered
+    )
+    columns = ("options", "read", "could be right", percent("share"))
     says = "By the reader. Wilson intervals of 95 %. A reader who seldom says so of right options knows little."
-    return Grid(HEADING, columns, rows, columns[3:], says)
+    return ResultTable(HEADING, columns, rows, says)
 
 
 def card_section(config: ScoreQuestions, kinds: Sequence[Kind]) -> dict[str, str]:

@@ -8,10 +8,11 @@ from PIL import Image
 
 from earmark.tasks.pipeline.report import Material, count, histogram, sample, shares
 from earmark.tasks.score_questions.reading import grid_of
-from earmark.tasks.score_questions.review_agreement import agreements, alphas
+from earmark.tasks.score_questions.review_agreement import agreement_tables, agreements, alphas
 from earmark.tasks.score_questions.reviews import CRITERIA, ReviewerVerdict
 from earmark.tasks.score_questions.tables import kinds_read
-from earmark.tasks.store.figures import Browser, Grid, Picture, Row, Section
+from earmark.tasks.store.figures import Browser, Picture, Row, Section
+from earmark.tasks.store.result_table import ResultTable, percent
 
 SHOWN_PIXELS = (720, 540)
 MOST_PICTURE_BYTES = 6_000_000  # pictures of a page, before base64 (a third more)
@@ -36,14 +37,14 @@ def _about(material: Material) -> Section:
                count(*) FILTER (difficulty = 'hard'), avg((preference = 'human')::INT)
            FROM questions GROUP BY ALL ORDER BY category, subcategory"""
     ).fetchall()
-    columns = ("category", "subcategory", "questions", "easy", "medium", "hard", "human preference")
+    columns = ("category", "subcategory", "questions", "easy", "medium", "hard", percent("human preference"))
     return Section(
         "What is asked",
         (
             shares(db, "questions", "category", "Questions by category"),
             shares(db, "questions", "difficulty", "Questions by difficulty"),
             shares(db, "questions", "preference", "Who decided which option is right"),
-            Grid("Categories and subcategories", columns, tuple(rows), ("human preference",)),
+            ResultTable("Categories and subcategories", columns, tuple(rows)),
         ),
     )
 
@@ -56,11 +57,10 @@ def _form(material: Material) -> Section:
            SELECT *, right_here / sum(right_here) OVER (PARTITION BY options), 1 / options
            FROM counted ORDER BY options, truth_letter"""
     ).fetchall()
-    positions = Grid(
+    positions = ResultTable(
         "Where the right option stands",
-        ("options", "letter", "questions", "share", "by chance"),
+        ("options", "letter", "questions", percent("share"), percent("by chance")),
         tuple(rows),
-        ("share", "by chance"),
         "Each letter should be right equally often.",
     )
     lengths = material.db.execute(
@@ -72,11 +72,10 @@ def _form(material: Material) -> Section:
            SELECT options, count(*), avg(longest::INT), avg(shortest::INT), 1 / options
            FROM counted GROUP BY options ORDER BY options"""
     ).fetchall()
-    given_away = Grid(
+    given_away = ResultTable(
         "Whether length gives the right option away",
-        ("options", "questions", "right one longest", "right one shortest", "by chance"),
+        ("options", "questions", percent("right one longest"), percent("right one shortest"), percent("by chance")),
         tuple(lengths),
-        ("right one longest", "right one shortest", "by chance"),
         "By chance, if options were as long as each other on average; ties count as neither.",
     )
     return Section("Whether form gives answers away", (positions, given_away))
@@ -103,29 +102,8 @@ def _reviews(material: Material) -> Section:
         ReviewerVerdict(row[0], "", row[1], dict(zip(CRITERIA, row[2:6], strict=True)), None, row[6], row[7])
         for row in reviews
     ]
-    rows = tuple(
-        (one.criterion.replace("_", " "), *one.reviewers, one.both, one.share, one.kappa)
-        for one in agreements(verdicts)
-    )
-    pairs = Grid(
-        "How far two reviewers agree",
-        ("criterion", "reviewer", "and", "questions of both", "agree", "Cohen's kappa"),
-        rows,
-        ("agree",),
-        "Kappa is the agreement above chance: 1 is full, 0 what chance gives; a dash where chance alone would agree.",
-    )
-    everyone = Grid(
-        "How far all reviewers agree",
-        ("criterion", "questions", "reviews", "agree", "Krippendorff's alpha", "from", "to"),
-        tuple(
-            (one.criterion.replace("_", " "), one.questions, one.reviews, one.share, one.alpha, one.low, one.high)
-            for one in alphas(verdicts)
-        ),
-        ("agree",),
-        "Questions with two reviews or more. Alpha is nominal: 1 is agreement, 0 what chance gives; from and to are an "
-        "interval of 95 % by bootstrap; a dash where all say the same.",
-    )
-    return Section("Reviews", (shares(db, "reviews", "flagged", "Reviews that flag a question"), everyone, pairs))
+    tables = agreement_tables(agreements(verdicts), alphas(verdicts))
+    return Section("Reviews", (shares(db, "reviews", "flagged", "Reviews that flag a question"), *tables))
 
 
 def _browser(material: Material) -> Browser:

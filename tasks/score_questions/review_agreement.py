@@ -12,6 +12,7 @@ import numpy as np
 
 from earmark.tasks.evaluation.agreement import agreement
 from earmark.tasks.score_questions.reviews import CRITERIA, ReviewerVerdict, applies, left_out
+from earmark.tasks.store.result_table import Interval, ResultColumn, ResultTable, percent
 
 FLAGGED = "flagged"  # not filled in by reviewers: whether a verdict rejects the question
 
@@ -83,6 +84,28 @@ def alphas(verdicts: Iterable[ReviewerVerdict]) -> list[Alpha]:
             facts = (one.comparisons, one.votes, one.rate, one.alpha, one.alpha_low, one.alpha_high)
             rows.append(Alpha(criterion, *facts))
     return rows
+
+
+def agreement_tables(agreements: Sequence[PairAgreement], alphas: Sequence[Alpha]) -> tuple[ResultTable, ResultTable]:
+    """Tabulate how far all reviewers agree, and every two of them."""
+    agree, alpha, kappa = percent("agree", 0), "Krippendorff's alpha", "Cohen's kappa"
+    everyone = ResultTable(
+        "How far all reviewers agree",
+        ("criterion", "questions", "reviews", agree, ResultColumn(alpha, decimals=2)),
+        tuple(
+            (one.criterion.replace("_", " "), one.questions, one.reviews, one.share,
+             None if one.alpha is None else Interval(one.alpha, one.low, one.high)) for one in alphas
+        ),
+        "Questions with two reviews or more. Alpha is nominal: 1 is agreement, 0 what chance gives; in brackets 95 % "
+        "by bootstrap; a dash where all say the same.",
+    )  # fmt: skip
+    pairs = ResultTable(
+        "How far two reviewers agree",
+        ("criterion", "reviewer", "and", "questions of both", agree, ResultColumn(kappa, decimals=2)),
+        tuple((one.criterion.replace("_", " "), *one.reviewers, one.both, one.share, one.kappa) for one in agreements),
+        "Kappa is the agreement above chance: 1 is full, 0 what chance gives; a dash where chance alone would agree.",
+    )
+    return everyone, pairs
 
 
 def summary_of(verdicts: Sequence[ReviewerVerdict], contents: Mapping[str, str]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from earmark.tasks.store.card import markdown_cell
+from earmark.tasks.store.result_table import ResultTable
 
 
 @dataclass(frozen=True)
@@ -41,39 +41,6 @@ class Histogram:
     whole: bool = False  # whether the values are whole numbers, in the middle of their bins
     # counts of the previous version in the same bins; empty without one
     before: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class Grid:
-    """A table of values; columns of values from 0 to 1 may be tinted by them."""
-
-    title: str  # the table's subject
-    columns: tuple[str, ...]  # headings
-    rows: tuple[tuple[str | float | int | None, ...], ...]  # a value a column; None is drawn as a dash
-    shares: tuple[str, ...] = ()  # headings of columns of fractions: percentages, tinted
-    says: str = ""  # a sentence for the reader
-    # targets of links on the page, one for each row; words of this code, not of a table
-    ids: tuple[str, ...] = ()
-
-
-def as_markdown(grid: Grid) -> str:
-    """Return the table as Markdown for a card: shares as percentages, other fractions to two places."""
-
-    def cell(name: str, value: str | float | int | None) -> str:
-        if value is None or isinstance(value, str):
-            return "–" if value is None else markdown_cell(value)
-        if name in grid.shares:
-            return f"{value:.1%}"
-        return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
-
-    numbers = [any(isinstance(row[at], int | float) for row in grid.rows) for at in range(len(grid.columns))]
-    lines = [f"{grid.says}\n"] if grid.says else []
-    lines += [f"| {' | '.join(map(markdown_cell, grid.columns))} |"]
-    lines += [f"|{'|'.join('---:' if number else '---' for number in numbers)}|"]
-    for row in grid.rows:
-        cells = (cell(name, value) for name, value in zip(grid.columns, row, strict=True))
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
 
 
 @dataclass(frozen=True)
@@ -178,7 +145,7 @@ def ticks(low: float, high: float, most: int = 6, least: float = 0.0) -> list[tu
 
 
 MOST_ROWS = 60
-Figure = Bars | Histogram | Grid | Browser | Sheet | Document
+Figure = Bars | Histogram | ResultTable | Browser | Sheet | Document
 
 
 @dataclass(frozen=True)

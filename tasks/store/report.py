@@ -20,8 +20,9 @@ import jinja2
 from markupsafe import Markup, escape
 
 from earmark.schemas.corpus import Story
-from earmark.tasks.store.figures import Browser, Grid, Histogram, Page, Sheet, ticks
+from earmark.tasks.store.figures import Browser, Histogram, Page, Sheet, ticks
 from earmark.tasks.store.manifest import Manifest, Step
+from earmark.tasks.store.result_table import ResultTable, number
 
 _CODE = re.compile(r"`([^`\n]+)`")
 FILTER_VALUES = 40  # filters with more values are left out
@@ -42,7 +43,7 @@ def render_report(manifest: Manifest, story: Story, page: Page) -> str:
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         style=style,
         sheets=sheets,
-        anchors={name for one in page.sections for it in one.figures if isinstance(it, Grid) for name in it.ids},
+        anchors={name for one in page.sections for it in one.figures if isinstance(it, ResultTable) for name in it.ids},
         axes_of=axes_of,
         data=_as_json(page.sounds, sheets),
         origin="" if page.others is None else " 'self'",
@@ -55,9 +56,7 @@ def _template() -> jinja2.Template:
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=True
     )
-    environment.filters.update(
-        number=number, aligned=aligned, percent=percent, prose=prose, kind=lambda figure: type(figure).__name__
-    )
+    environment.filters.update(number=number, percent=percent, prose=prose, kind=lambda figure: type(figure).__name__)
     return environment.from_string(resources.files("earmark.tasks.store").joinpath("report.html.j2").read_text("utf-8"))
 
 
@@ -102,25 +101,6 @@ def _as_json(sounds: Mapping[str, bytes], sheets: Sequence[Sheet]) -> str:
 def prose(text: str) -> Markup:
     """Return an escaped sentence with its `names` set as code."""
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))
-
-
-def number(value: float | int | str | None) -> str:
-    """Return a value as text: thousands separated, at most three decimals."""
-    if value is None:
-        return "–"
-    if isinstance(value, str):
-        return value
-    if isinstance(value, int) or float(value).is_integer():
-        return f"{int(value):,}"
-    return f"{value:,.3f}".rstrip("0").rstrip(".") if abs(value) >= 0.001 else f"{value:.2g}"
-
-
-def aligned(value: float | int | None, column: Sequence[Any]) -> str:
-    """Return a column's number with as many decimals as the column's longest, so that points align."""
-    texts = [number(one) for one in column if isinstance(one, int | float)]
-    digits = max((len(text.partition(".")[2]) for text in texts if "e" not in text), default=0)
-    text = number(value)
-    return text if value is None or "e" in text else f"{value:,.{digits}f}"
 
 
 def percent(value: float) -> str:

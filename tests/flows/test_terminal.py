@@ -14,19 +14,23 @@ from datetime import UTC, datetime
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from rich.console import Console
 
-from earmark.flows.command import console, eval_cli
+from earmark.flows.command import console
 from earmark.flows.command.ending import short_traceback
 from earmark.flows.command.previewing import request_lines
 from earmark.flows.command.tables import TextTable
 from earmark.schemas.errors import InputError
+from earmark.schemas.judges import QualificationRow
 from earmark.tasks.annotation.progress import Progress
+from earmark.tasks.evaluation.qualification import qualification_table
 from earmark.tasks.importers.lines import read_lines
 from earmark.tasks.pipeline.progress import FootOfScreen, folded
 from earmark.tasks.store.model_terms import new_terms
+from earmark.tasks.store.result_table import ResultColumn, ResultTable
 from earmark.tasks.store.runs import Run
 
 LONG = "openai:a-laboratory/a-judge-with-a-very-long-name-that-nobody-would-type-twice-2027-01-preview"
@@ -103,20 +107,23 @@ def test_calls_and_sessions_that_go_on_together_are_one_bar() -> None:
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_cells_without_spaces_and_numbers_are_never_broken(width: int) -> None:
-    rows = [(f"corpus-of-a-lab-{n}", "x" * n + "/clips/a.wav", "a sentence of many words " * 3, f"{10**n:,}", "0.500")
+    rows = [(f"corpus-of-a-lab-{n}", "x" * n + "/clips/a.wav", "a sentence of many words " * 3, 10**n, 0.5)
             for n in range(1, 9)]  # fmt: skip
-    lines = shown(TextTable(("corpus", "file", "holds", "rows", "share"), rows, right=2), width)
+    lines = shown(
+        TextTable(ResultTable("", ("corpus", "file", "holds", "rows", ResultColumn("share", decimals=3)), tuple(rows))),
+        width,
+    )
     assert max(map(len, lines)) <= width
     words = {word.rstrip(",") for line in lines for word in line.split()}
     for row in rows:
-        assert {row[0], row[1], row[3], row[4]} <= words
+        assert {row[0], row[1], f"{row[3]:,}", "0.500"} <= words
 
 
 def test_columns_that_may_go_are_left_out_by_name() -> None:
-    rows = [("a-name-of-twenty-chars", "1" * 30, "2" * 30)]
-    lines = shown(TextTable(("name", "less", "more"), rows, right=2, drop=("less",)))
+    table = ResultTable("", ("name", "less", "more"), (("a-name-of-twenty-chars", "1" * 30, "2" * 30),), drop=("less",))
+    lines = shown(TextTable(table))
     assert lines == [
-        "name" + " " * 18 + "  " + "more".rjust(30), "a-name-of-twenty-chars  " + "2" * 30,
+        "name" + " " * 18 + "  " + "more", "a-name-of-twenty-chars  " + "2" * 30,
         "not shown at 80 columns: less",
     ]  # fmt: skip
 
@@ -125,14 +132,16 @@ def test_figures_of_judges_fit_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch
     terminal = screen()
     monkeypatch.setattr(console, "console", terminal)
     numbers = dict.fromkeys(("accuracy", "agreed_accuracy", "share_first", "share_second", "share_tie"), 0.123)
+    numbers |= {"low": 0.1, "high": 0.15, "agreed": 600}
     figures = [
         {"judge": LONG, "dimension": "musicality", "domain": "all", "control": control, "requests": 1200,
          "answers": 1200, "known": 1200, **numbers, "tpr": None, "fpr": 0.5, "weight": 1.25}
         for control in ("all", "degraded", "same")
     ]  # fmt: skip
     with terminal.capture() as capture:
-        eval_cli._show_qualification(figures)
+        console.print_result(qualification_table(cast(list[QualificationRow], figures), LONG))
     lines = capture.get().splitlines()
+    lines = [line for line in lines if line.strip()]
     assert LONG in lines[0]
     assert all(len(line.rstrip()) <= 80 for line in lines[1:])
     assert sum("0.123" in line for line in lines) == len(figures)

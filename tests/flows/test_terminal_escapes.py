@@ -12,6 +12,7 @@ from earmark.flows.command import console
 from earmark.flows.command.tables import TextTable
 from earmark.schemas.unseen import on_terminal
 from earmark.tasks.pipeline import progress
+from earmark.tasks.store.result_table import ResultTable
 
 HOSTILE = "clip\x1b[2J\x1b]0;title\x07\x9b31m\u202egpj\u2066.wav\r\x08"
 STEERS = set("\x1b\x9b\x07\x08\r\u202e\u2066")
@@ -43,6 +44,6 @@ def test_tables_and_lines_of_commands_cannot_be_steered(monkeypatch: pytest.Monk
     out = io.StringIO()
     monkeypatch.setattr(console, "console", Console(file=out, width=200))
     console.tell(HOSTILE, head="corpus ")
-    console.console.print(TextTable(("name",), [(HOSTILE,)]))
+    console.console.print(TextTable(ResultTable("", ("name",), ((HOSTILE,),))))
     assert out.getvalue().count("clip") == 2
     assert not STEERS & set(out.getvalue())

@@ -149,7 +149,7 @@ def test_the_card_counts_as_the_papers_tables(tmp_path: Path) -> None:
     ]  # fmt: skip
     same = sum(row["preference-musicality"] == row["preference-alignment"] for row in raw)
     both = next(line for line in card.split("## Musicality and alignment\n")[1].splitlines() if "| same |" in line)
-    assert both.split(" | ")[2:4] == [str(same), f"{same / 500:.1%}"]
+    assert both.split(" | ")[2:4] == [str(same), f"{100 * same / 500:.1f} %"]
     wins: dict[str, list[bool]] = {}
     for row in raw:
         for side, other in (("model_a", "model_b"), ("model_b", "model_a")):

@@ -108,7 +108,7 @@ def test_the_board_shows_what_people_said(version: Version, tmp_path: Path) -> N
     assert ours["half_width"] == pytest.approx(spread[1] - 3.0)
     page = (Path(board["folder"]) / "README.md").read_text("utf-8")
     table = page.partition("listening test phase-2")[2]
-    assert "3.00 ± 2.48 (12 ratings of 3)" in table
+    assert "| ours | quality | 3.00 \\[0.52, 5.48\\] | 12 | 3 |" in table
     assert table.index("| ours |") < table.index("| theirs |"), "a tie of means keeps the names' order"
     earmark(*said)  # again: the record is replaced
     again = json.loads(earmark("eval", "rank", "music-prompts@v1", "all", "--store", store, "--json"))

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
+import numpy as np
 import pytest
 from markdown_it import MarkdownIt
 
-from earmark.tasks.evaluation.matrices import _grid
+from earmark.tasks.evaluation.matrices import preference_matrix
 from earmark.tasks.pseudo_preferences.confounds import confounds_section
 from earmark.tasks.pseudo_preferences.labels import _bias_section
 from earmark.tasks.pseudo_preferences.people import people_section
 from earmark.tasks.release.evaluated import audit_section
-from earmark.tasks.store.figures import as_markdown
 
 NAMES = [
     "m1|![t](http://127.0.0.1:9/t.png)",
@@ -40,7 +40,7 @@ def audit(name: str) -> str:
 
 
 SECTIONS = {
-    "matrix": lambda name: as_markdown(_grid("board", {(name, "b"): (3, 1.0), ("b", name): (3, 2.0)})),
+    "matrix": lambda name: preference_matrix("board", [name, "b"], np.array([[0.0, 1.0], [2.0, 0.0]])).markdown(),
     "confounds": lambda name: confounds_section([row(name)]),
     "bias": lambda name: _bias_section([row(name)]),
     "people": lambda name: people_section([row(name)]),

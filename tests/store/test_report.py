@@ -36,7 +36,6 @@ from earmark.tasks.store.figures import (
     AudioPlayer,
     Bars,
     Browser,
-    Grid,
     Histogram,
     Page,
     Row,
@@ -47,6 +46,7 @@ from earmark.tasks.store.figures import (
 )  # fmt: skip
 from earmark.tasks.store.manifest import Manifest, Step
 from earmark.tasks.store.report import axes_of, filters_of, render_report
+from earmark.tasks.store.result_table import ResultTable, percent
 from earmark.tasks.store.versions import Store, Version
 from tests.builds import build_version, read_config
 from tests.conftest import ROOT
@@ -75,7 +75,7 @@ FIGURES = (
     Bars(HOSTILE, ((HOSTILE, 2.0),), says=HOSTILE),
     Histogram(HOSTILE, ((0.0, 1.0, 3), (1.0, 2.0, 0))),
     Histogram("empty", ()),
-    Grid(HOSTILE, (HOSTILE, "share"), ((HOSTILE, 0.5), (None, None)), ("share",)),
+    ResultTable(HOSTILE, (HOSTILE, percent("share")), ((HOSTILE, 0.5), (None, None))),
     Browser(HOSTILE, ROWS, 3),
     Sheet(HOSTILE, (HOSTILE, "n"), ((HOSTILE, "b", *"a" * 60), (None, 10, *range(60))), 99, {HOSTILE: {"b": "main"}}),
 )
@@ -128,7 +128,7 @@ def test_ids_are_unique_and_every_label_leads_somewhere() -> None:
 
 
 def test_decimal_points_of_a_column_stand_below_each_other() -> None:
-    grid = Grid("Means", ("a name", "mean"), (("one", None), ("two", 12), ("three", 3.25), ("four", 1234.5)))
+    grid = ResultTable("Means", ("a name", "mean"), (("one", None), ("two", 12), ("three", 3.25), ("four", 1234.5)))
     text = render_report(MANIFEST, STORY, Page((Section("S", (grid,)),)))
     for cell in ("–", "12.00", "3.25", "1,234.50"):
         assert f'<td class="n">{cell}</td>' in text
@@ -254,8 +254,8 @@ def test_a_version_stands_beside_the_one_before() -> None:
     changes = [Change(*one) for one in counts]
     section = beside_section(new, old, changes)
     rows, rejects = section.figures
-    assert isinstance(rows, Grid)
-    assert isinstance(rejects, Grid)
+    assert isinstance(rows, ResultTable)
+    assert isinstance(rejects, ResultTable)
     assert (section.title, rows.columns[2:4], rejects.rows) == ("Beside v1", ("v1", "v2"), (("a", 1, 0),))
     assert set(rows.rows) == {
         *{("rows", "train", 5, 4, 1, 2, 1), ("rows", "test", 0, 3, 3, 0, 0)},
