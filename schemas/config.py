@@ -502,13 +502,13 @@ def _spelling_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> dict[str
     for part in loc:
         if isinstance(here, type) and issubclass(here, BaseModel) and part in here.model_fields:
             here = here.model_fields[str(part)].annotation
-        here = _inner_model(here)
+        here = inner_model(here)
     return here.spelling() if isinstance(here, type) and issubclass(here, Model) else {}
 
 
-def _inner_model(annotation: Any) -> Any:
+def inner_model(annotation: Any) -> Any:
     """Return the model inside `list[Model]`, `dict[str, Model]` or `Model | None`."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    models = [_inner_model(argument) for argument in getattr(annotation, "__args__", ())]
+    models = [inner_model(argument) for argument in getattr(annotation, "__args__", ())]
     return next((m for m in models if isinstance(m, type) and issubclass(m, BaseModel)), annotation)

@@ -246,13 +246,20 @@ def doctor(
 ) -> None:
     """Check the installation, servers and settings, and show how to fix what is missing.
 
+    With a config of 1.0.0, print the config in the present spelling.
+
     **Examples:** `earmark doctor` · `earmark doctor --config captions.toml`
     """
     from earmark.flows.command import console
     from earmark.flows.command.doctor import VLLM_FOLDER, VLLM_SETUP, examine, probe_models
+    from earmark.flows.command.respelling import renewed
 
     if vllm:
         print(*VLLM_SETUP, f"export EARMARK_VLLM={VLLM_FOLDER}/bin/python", sep="\n")
+        return
+    if config and (text := renewed(config)):
+        print(text, end="")
+        print(f"{config}: in the spelling of 1.0.0; the output has that of now", file=sys.stderr)
         return
     place = open_store(store)
     findings = probe_models(config, place) if config else examine(place)

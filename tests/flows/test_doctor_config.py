@@ -19,13 +19,12 @@ def test_each_role_is_probed_and_nothing_is_kept(tmp_path: Path) -> None:
     faults = Faults()
     with LocalServer(faults) as server:
         server.answer, server.keep_bodies = caption_answer, True
-        one = {"base_url": server.base_url, "max_tokens": 60}
-        pipeline = {
-            "name": "judged",
-            "listen": {"annotator": "openai:hears", **one},
-            "judge": {"annotator": "openai:judges", **one},
+        models = {
+            name: {"annotator": f"openai:{name}", "base_url": server.base_url, "sampling": {"max_tokens": 60}}
+            for name in ("hears", "judges")
         }
-        (tmp_path / "c.toml").write_text(captions([pipeline], tracks={"shortest_s": 0.5}))
+        pipeline = {"name": "judged", "listen": {"model": "hears"}, "judge": {"model": "judges"}}
+        (tmp_path / "c.toml").write_text(captions([pipeline], tracks={"shortest_s": 0.5}, models=models))
         words = ["doctor", "--config", str(tmp_path / "c.toml"), "--store", str(tmp_path / "store"), "--json"]
         told = CliRunner().invoke(app, words)
     found = {one["what"]: one for one in json.loads(told.stdout)}

@@ -1,0 +1,230 @@
+"""Rewrite configs of 1.0.0: models are declared once, roles name them, and dropped keys leave."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+from earmark.schemas.annotation import OF_MODELS, AnnotatorConfig, is_flat
+from earmark.schemas.config import Model, inner_model, read_toml
+from earmark.schemas.dropped import dropped_of
+from earmark.schemas.evaluations import Examinee, Scorer
+from earmark.tasks.pipeline.registry import find_corpus
+
+_HEADER = re.compile(r"\s*(\[\[?)([^\[\]]+)\]\]?\s*(#.*)?")
+_MISSING = object()
+Place = tuple[str | int, ...]
+
+
+def renewed(path: Path) -> str | None:
+    """Return the text of a config, of an evaluated model or of a scorer in the present spelling; None if it has it.
+
+    Raises:
+        ConfigError: the file cannot be read, or names an unknown corpus.
+    """
+    values = read_toml(path)
+    model: type[Model] = Scorer if "scores" in values else Examinee
+    if "corpus" in values:
+        model = find_corpus(str(values["corpus"])).config
+    return new_text(model, path.read_text("utf-8-sig")) if is_old(model, values) else None
+
+
+def is_old(model: type[Model], values: dict[str, Any]) -> bool:
+    """Return whether a role has a key of a model, or a table has a dropped key."""
+    return any(
+        dropped_of(cls).keys() & table.keys() or (issubclass(cls, AnnotatorConfig) and is_flat(table))
+        for cls, table in _tables(model, values)
+    )
+
+
+def new_values(model: type[Model], values: dict[str, Any]) -> dict[str, Any]:
+    """Return a config's values in the present spelling; the values stay as they are."""
+    new = deepcopy(values)
+    prices = new.pop("prices", None) if "prices" in model.model_fields.keys() | dropped_of(model).keys() else None
+    tables = list(_tables(model, new))
+    for cls, table in tables:
+        for key in dropped_of(cls).keys() & table.keys():
+            del table[key]
+    judges = new.get("judges") or []
+    shared = new.get("judge", {}) if judges else {}
+    common = {key: shared.pop(key) for key in OF_MODELS.keys() & shared.keys()}
+    common = {"prices": prices, **common} if prices and judges else common
+    models: dict[str, dict[str, Any]] = new.get("models", {})
+    for role in (table for cls, table in tables if issubclass(cls, AnnotatorConfig) and "annotator" in table):
+        flat = common if any(role is one for one in judges) else {}
+        if prices and not judges and any(role is new.get(name) for name in ("judge", "synthesis")):
+            flat = {"prices": prices}
+        flat = flat | {key: role.pop(key) for key in (*OF_MODELS, "annotator") if key in role}
+        role["model"] = flat["annotator"] if len(flat) == 1 else _declare(models, flat)
+    return {**new, "models": models} if models else new
+
+
+def _declare(models: dict[str, dict[str, Any]], flat: dict[str, Any]) -> str:
+    """Declare a model unless it is declared already; return its name."""
+    declared: dict[str, Any] = {"annotator": flat["annotator"]}
+    for key in (key for key in OF_MODELS if key in flat):
+        group, _, option = OF_MODELS[key].rpartition(".")
+        (declared.setdefault(group, {}) if group else declared)[option] = flat[key]
+    last = re.split(r"[:/]", flat["annotator"])[-1].lower()
+    stem = re.sub(r"[^a-z0-9_-]+", "-", last).strip("-_")[:60] or "model"
+    for name in (stem, *(f"{stem}-{number}" for number in range(2, len(models) + 3))):
+        if models.setdefault(name, declared) == declared:
+            return name
+    raise AssertionError("more names than models")
+
+
+def new_text(model: type[Model], text: str) -> str:
+    """Return a config file's text in the present spelling, with its comments where the layout allows."""
+    values = tomllib.loads(text)
+    new = new_values(model, values)
+    edited = _edited(text, values, new)
+    try:
+        kept = tomllib.loads(edited) == new
+    except tomllib.TOMLDecodeError:
+        kept = False
+    return edited if kept else "\n".join(_document(new)) + "\n"
+
+
+def _tables(model: type[Model], table: Any) -> Iterator[tuple[type[Model], dict[str, Any]]]:
+    """Yield each table of a config with its model."""
+    if not isinstance(table, dict):
+        return
+    yield model, table
+    for name, field in model.model_fields.items():
+        inner = inner_model(field.annotation)
+        if isinstance(inner, type) and issubclass(inner, Model):
+            held = table.get(name)
+            many = held if isinstance(held, list) else [held]
+            if isinstance(held, dict) and "dict[" in str(field.annotation):
+                many = list(held.values())
+            for one in many:
+                yield from _tables(inner, one)
+
+
+def _edited(text: str, old: dict[str, Any], new: dict[str, Any]) -> str:
+    """Change the statements of a config whose values differ, and add the declared models before the first of them."""
+    lines, out = text.splitlines(), list[str]()
+    place: Place = ()
+    counts: dict[Place, int] = {}
+    first = None
+    while lines:
+        statement = lines.pop(0)
+        if header := _HEADER.fullmatch(statement):
+            place = _resolve(_keys(header[2]), counts, many=header[1] == "[[")
+            if _at(new, place) is _MISSING:
+                continue
+            if first is None and _at(old, place[:1]) != _at(new, place[:1]):
+                first = len(out)
+                while first and out[first - 1].startswith("#"):
+                    first -= 1
+        elif statement.strip() and not statement.lstrip().startswith("#"):
+            while not _parses(statement) and lines:
+                statement += "\n" + lines.pop(0)
+            edited = _statement(statement, place, old, new)
+            if edited is None:
+                continue
+            statement = edited
+        out.append(statement)
+    block = list[str]()
+    for name in [name for name in new.get("models", {}) if name not in old.get("models", {})]:
+        block += [f"[models.{name}]", *_dotted(new["models"][name]), ""]
+    first = len(out) if first is None else first
+    out[first:first] = [*([""] if block and first and out[first - 1] else []), *block]
+    return "\n".join(out).rstrip("\n") + "\n"
+
+
+def _statement(statement: str, place: Place, old: dict[str, Any], new: dict[str, Any]) -> str | None:
+    """Return a statement in the present spelling, None without its key."""
+    key, _, rest = statement.partition("=")
+    full = (*place, *_keys(key))
+    value = _at(new, full)
+    if value == _at(old, full):
+        return statement
+    if value is _MISSING and full[-1] == "annotator":
+        key, value = key.replace("annotator", "model"), _at(new, (*full[:-1], "model"))
+    if value is _MISSING:
+        return None
+    comment = next((one[0] for one in re.finditer(r" *#[^\n]*$", rest) if _parses(f"x = {rest[: one.start()]}")), "")
+    return f"{key.rstrip()} = {_inline(value)}{comment}"
+
+
+def _resolve(keys: list[str], counts: dict[Place, int], *, many: bool) -> Place:
+    """Return a header's place, with the numbers of the arrays on its way."""
+    place: Place = ()
+    for number, key in enumerate(keys, 1):
+        place = (*place, key)
+        if many and number == len(keys):
+            counts[place] = counts.get(place, -1) + 1
+        if place in counts:
+            place = (*place, counts[place])
+    return place
+
+
+def _at(values: Any, place: Place) -> Any:
+    """Return the value in a place, or a mark for none."""
+    for part in place:
+        if isinstance(part, int) and not isinstance(values, list):
+            return _MISSING
+        if isinstance(part, str) and (not isinstance(values, dict) or part not in values):
+            return _MISSING
+        values = values[part]
+    return values
+
+
+def _keys(dotted: str) -> list[str]:
+    """Return the parts of a dotted key."""
+    table, keys = tomllib.loads(f"{dotted.strip()} = 0"), list[str]()
+    while isinstance(table, dict):
+        ((key, table),) = table.items()
+        keys.append(key)
+    return keys
+
+
+def _parses(text: str) -> bool:
+    try:
+        tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return False
+    return True
+
+
+def _dotted(model: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines of a declared model, its groups by dotted keys."""
+    for key, value in model.items():
+        if isinstance(value, dict):
+            yield from (f"{key}.{name} = {_inline(one)}" for name, one in value.items())
+        else:
+            yield f"{key} = {_inline(value)}"
+
+
+def _document(values: dict[str, Any], *prefix: str) -> list[str]:
+    """Return the lines of a table: plain values, then tables, then arrays of tables."""
+    arrays = {
+        key for key, one in values.items() if isinstance(one, list) and one and all(isinstance(x, dict) for x in one)
+    }
+    inner = {key for key, one in values.items() if isinstance(one, dict)}
+    lines = [f"{_key(key)} = {_inline(one)}" for key, one in values.items() if key not in inner | arrays]
+    for key in (key for key in values if key in inner | arrays):
+        name = ".".join(map(_key, (*prefix, key)))
+        for one in values[key] if key in arrays else [values[key]]:
+            body = _document(one, *prefix, key)
+            lines += ["", f"[[{name}]]" if key in arrays else f"[{name}]", *body]
+    return lines
+
+
+def _key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key, ensure_ascii=False)
+
+
+def _inline(value: Any) -> str:
+    """Return a value on one line."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{_key(key)} = {_inline(one)}" for key, one in value.items()) + " }"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_inline, value))}]"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str | bool | int | float) else str(value)

@@ -1,0 +1,120 @@
+"""`earmark doctor --config` prints a config of 1.0.0 in the present spelling."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from earmark.flows.command.cli import app
+from earmark.flows.command.respelling import is_old, new_text, new_values, renewed
+from earmark.schemas.captions import Captions
+from earmark.schemas.config import BuildConfig, Model, checked, parse_config, read_toml
+from earmark.schemas.evaluations import Examinee, Scorer
+from earmark.schemas.pseudo_preferences import PseudoPreferences
+from earmark.tasks.pipeline.registry import find_corpus
+from tests.conftest import ROOT
+
+OLD = sorted((ROOT / "tests/before/configs").glob("*.toml"))
+TYPED = """# head
+corpus = "captions"   # which
+source = { name = "s", format = "table", tracks = "t.csv" }
+
+# The pipeline.
+[[pipelines]]
+name = "p"
+listen = { annotator = "openai:a", retries = 1, hears_s = 2.0 }   # one
+[pipelines.refine]   # two
+annotator = "openai:a"   # same
+retries = 1
+extra_body.x = [
+    1,
+]
+extra_body.y = { z = "a # b" }
+tries = 4   # draws
+[pipelines.judge]
+annotator = 'openai:lab/b'
+[pipelines.judge.prices]
+input_per_million = 1
+output_per_million = 2.5
+batch_discount = 0.5
+"""
+
+
+def then(model: type[Model], values: dict[str, Any], file: Path) -> Model:
+    """A config as manifests of before are read."""
+    more = {"base": file.parent} if issubclass(model, BuildConfig) else {}
+    return model.model_validate({**values, **more}, context={"file": file, "recorded": True})
+
+
+@pytest.mark.parametrize("path", OLD, ids=lambda path: path.stem)
+def test_each_config_of_the_release_is_the_same_build_in_the_new_spelling(path: Path) -> None:
+    text, old = path.read_text("utf-8"), read_toml(path)
+    if "scores" in old:
+        assert checked(Scorer, tomllib.loads(new_text(Scorer, text)), path) == then(Scorer, old, path)
+        return
+    model = find_corpus(old["corpus"]).config
+    new = tomllib.loads(new_text(model, text))
+    now, before = parse_config(model, new, path), then(model, old, path)
+    assert isinstance(before, BuildConfig)
+    assert (now.identity(), now.asked()) == (before.identity(), before.asked())
+    assert not is_old(model, new)
+    assert comments(new_text(model, text)) >= comments(text) - {"per million tokens"}
+    assert renewed(path) == (new_text(model, text) if is_old(model, old) else None)
+
+
+def comments(text: str) -> set[str]:
+    """The comments of a config, by their words; of a line with a key of a model, none."""
+    moved = ("base_url", "max_concurrency", "[prices]")
+    lines = [line for line in text.splitlines() if not line.startswith(moved)]
+    return {line.partition("#")[2].strip() for line in lines if "#" in line and '"#' not in line}
+
+
+def test_each_layout_keeps_its_values_and_comments() -> None:
+    text = new_text(Captions, TYPED)
+    assert tomllib.loads(text) == new_values(Captions, tomllib.loads(TYPED))
+    pipeline = tomllib.loads(text)["pipelines"][0]
+    assert pipeline["listen"] == {"model": "a", "hears_s": 2.0}
+    assert pipeline["refine"] == {"model": "a-2", "tries": 4}
+    assert pipeline["judge"] == {"model": "b"}
+    assert tomllib.loads(text)["models"] == {
+        "a": {"annotator": "openai:a", "patience": {"retries": 1}},
+        "a-2": {
+            "annotator": "openai:a",
+            "sampling": {"extra_body": {"x": [1], "y": {"z": "a # b"}}},
+            "patience": {"retries": 1},
+        },
+        "b": {
+            "annotator": "openai:lab/b",
+            "money": {"prices": {"input_per_million": 1, "output_per_million": 2.5}},
+        },
+    }
+    for comment in ("# head", "# which", "# The pipeline.", "# one", "# two", "# same", "# draws"):
+        assert comment in text
+
+
+def test_what_judges_share_goes_to_the_model_of_each(tmp_path: Path) -> None:
+    old = {
+        "corpus": "pseudo-preferences",
+        "prompts": "p",
+        "generations": "g",
+        "prices": {"input_per_million": 1, "output_per_million": 2},
+        "judge": {"retries": 2, "temperature": 0.3},
+        "judges": [{"annotator": "openai:m"}, {"annotator": "openai:n", "retries": 4}],
+    }
+    new = new_values(PseudoPreferences, old)
+    now, before = (parse_config(PseudoPreferences, one, tmp_path / "c.toml") for one in (new, old))
+    assert (now.judges, now.judge) == (before.judges, before.judge)
+    assert [one.retries for one in now.judges] == [2, 4]
+
+
+def test_doctor_prints_the_whole_file(tmp_path: Path) -> None:
+    path = tmp_path / "e.toml"
+    path.write_text('annotator = "openai:m"\nbase_url = "http://127.0.0.1:9/v1"\nmax_tokens = 9  # few\n')
+    told = CliRunner().invoke(app, ["doctor", "--config", str(path)])
+    assert told.exit_code == 0
+    assert checked(Examinee, tomllib.loads(told.stdout), path).base_url == "http://127.0.0.1:9/v1"
+    assert told.stdout.startswith('model = "m"\nmax_tokens = 9  # few\n\n[models.m]\n')
