@@ -70,14 +70,34 @@ DROPPED: dict[str, dict[str, Dropped]] = {
     "human_preferences.HumanPreferences": {
         "agreement": Dropped({"draws": 1000}, "intervals come from 1,000 resamples")
     },
-    "score_questions.ThreadFilter": {"adult": Dropped(False, "threads for adults are left out")},
+    "score_questions.DumpSource": {"salt_env": Dropped("EARMARK_SALT", "EARMARK_SALT salts the hashes of ids")},
+    "score_questions.ThreadFilter": {
+        "adult": Dropped(False, "threads for adults are left out"),
+        "longest_words": Dropped(200, "threads have 200 words at most, as in the paper"),
+        "least_comments": Dropped(3, "threads have 3 first-level comments at least, as in the paper"),
+    },
     "score_questions.Images": {
         "most": Dropped(4, "4 images of a submission are looked at"),
         "smallest_side": Dropped(64, "images with a side below 64 pixels are rejects"),
         "longest_side": Dropped(2048, "larger images are scaled down to 2,048 pixels"),
         "near_bits": Dropped(12, "images within 12 bits of a difference hash are duplicates"),
+        "hosts": Dropped(
+            ["i.redd.it", "preview.redd.it", "external-preview.redd.it", "i.imgur.com"],
+            "images come from the hosts of Reddit and Imgur, or from 'folder'",
+        ),
+        "per_second": Dropped(2.0, "a host is asked twice a second"),
+        "timeout_s": Dropped(30.0, "a download takes 30 seconds at most"),
+        "largest_bytes": Dropped(20_000_000, "images have 20 million bytes at most"),
+        "most_pixels": Dropped(50_000_000, "images have 50 million pixels at most"),
     },
-    "score_questions.Questions": {"longest_option_words": Dropped(14, "options have 14 words at most")},
+    "score_questions.Questions": {
+        "longest_option_words": Dropped(14, "options have 14 words at most"),
+        "options": Dropped(4, "questions have 3 or 4 options"),
+        "least_options": Dropped(3, "questions have 3 or 4 options"),
+        "distractors": Dropped(3, "3 wrong options are written at most"),
+        "tries": Dropped(3, "a text is drawn 3 times until it passes its checks"),
+    },
+    "score_questions.QuestionWriter": {"sees_image": Dropped(False, "the writer reads the thread alone")},
     "music_prompts.Synthesis": {
         "spare": Dropped(1.0, "as many triplets as the count are drawn in place of given-up ones"),
         "longest": Dropped(400, "prompts have 400 characters at most"),

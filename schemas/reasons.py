@@ -96,22 +96,18 @@ RULES: dict[str, str] = {
     "jury.combine": "jury_undecided",
     "decontaminate.against": "decontaminated reference_decontaminated",
     "require": "inconsistent inconsistent_musicality inconsistent_alignment",
-    "filter.longest_words": "too_many_words",
     "filter.languages": "other_language",
-    "filter.least_comments": "too_few_comments",
-    "images.hosts": "link_refused",
-    "images.largest_bytes images.most_pixels": "image_too_large",
     "repeats": "near_duplicate",
     "detector.least": "no_score",
     "review.flagged_by": "flagged option_deleted",
     "reader": "may_be_right",
-    "questions.least_options": "too_few_options",
     "separator": "separation_too_short separation_needs_stereo",
     "": "clean_reference mean_beside_ratings duplicate duplicate_audio duplicate_caption generation_failed skipped "
     "no_preference voted_before removed deleted automatic not_an_answer no_image image_gone "
     "unusable passes_disagree no_partner fits_too mismatch_not_heard contradiction_not_found unsupported "
     "redundant inaudible "
-    "scores_disagree implies_vocals audio_silent adult image_too_small",
+    "scores_disagree implies_vocals audio_silent adult image_too_small image_too_large too_many_words too_few_comments "
+    "link_refused too_few_options",
 }
 """The rules by the options that set them."""
 

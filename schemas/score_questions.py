@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self, TypedDict
+from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict
 
 from pydantic import Field, model_validator
 
@@ -36,11 +36,6 @@ class DumpSource(Model):
     comments: tuple[str, ...] = Field(min_length=1, description="NDJSON files of comments (RC), plain or `.zst`.")
     subreddits: tuple[str, ...] = Field(default=(), description="Only these forums; without any, all.")
     years: tuple[Year, Year] = Field(default=(2012, 2022), description="First and last year, UTC.")
-    salt_env: str = Field(
-        default="EARMARK_SALT",
-        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
-        description="Name of the environment variable whose value salts the hashes of ids.",
-    )
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -52,10 +47,6 @@ class DumpSource(Model):
 class ThreadFilter(Model):
     """Conditions for a thread to become a question."""
 
-    longest_words: int = Field(
-        default=200, ge=1, description="Most words of title and text together; of scripts without spaces, most signs."
-    )
-    least_comments: int = Field(default=3, ge=1, description="Fewest first-level comments.")
     languages: tuple[Annotated[str, Field(pattern="^[a-z]{2}$")], ...] = Field(
         default=(), description="Only threads in these languages, by ISO 639-1 (`en`); without any, all."
     )
@@ -66,16 +57,9 @@ class Images(Linked):
 
     folder: str | None = Field(
         default=None,
-        description="Folder with `<submission>.png`, `<submission>_2.png` or `<submission>/…`; else downloaded.",
+        description="Folder with `<submission>.png`, `<submission>_2.png` or `<submission>/…`; else downloaded from "
+        "the hosts of Reddit and Imgur.",
     )
-    hosts: tuple[str, ...] = Field(
-        default=("i.redd.it", "preview.redd.it", "external-preview.redd.it", "i.imgur.com"),
-        description="The only hosts that images are downloaded from, by https.",
-    )
-    per_second: float = Field(default=2.0, gt=0, le=100, description="Downloads a second from one host, at most.")
-    timeout_s: float = Field(default=30.0, gt=0, description="What one download may take.")
-    largest_bytes: int = Field(default=20_000_000, ge=1, description="Larger files are rejects.")
-    most_pixels: int = Field(default=50_000_000, ge=1, le=150_000_000, description="Images of more are not decoded.")
 
 
 class Detector(Model):
@@ -116,27 +100,14 @@ class Questions(Model):
         description="Where wrong options come from: `written` as in the paper; `comments` lets other comments in, of "
         "which the reader says that they contradict the right one.",
     )
-    options: int = Field(default=4, ge=2, le=8, description="Options of a question, at most.")
-    least_options: int = Field(default=3, ge=2, le=8, description="Options of a question, at least.")
-    distractors: int = Field(default=3, ge=0, le=3, description="Of these, written as distractors, at most.")
-    tries: int = Field(default=3, ge=1, le=100, description="Draws of one text, at most, until one passes its checks.")
-
-    @model_validator(mode="after")
-    def _enough_written(self) -> Self:
-        if self.wrong == "written" and 1 + self.distractors < self.least_options:
-            raise ValueError(
-                f"one right and {self.distractors} written options are fewer than least_options = "
-                f'{self.least_options}; raise distractors, or set wrong = "comments"'
-            )
-        return self
 
 
 class QuestionWriter(Drawn):
     """The writer of questions and distractors."""
 
+    tries: ClassVar[int] = 3  # draws of a text until it passes its checks
     temperature: float | None = Field(default=0.7, ge=0, le=2)
     max_tokens: int = Field(default=800, ge=1)
-    sees_image: bool = Field(default=False, description="Whether the writer gets the image too.")
 
 
 class CommentJudge(Asked):
@@ -149,6 +120,7 @@ class CommentJudge(Asked):
 class Labeller(Asked):
     """The labeller of a question's category, subcategory and difficulty."""
 
+    tries: ClassVar[int] = 3  # as the writer's
     max_tokens: int = Field(default=200, ge=1)
 
 
@@ -225,7 +197,7 @@ class ScoreQuestions(BuildConfig):
 
     def identity(self) -> dict[str, Any]:
         values = super().identity()
-        del values["source"]["salt_env"]
+        del values["source"]["salt_env"]  # a constant now; the salt's digest stands among the inputs
         for label in LABELLED:  # the digests of their files stand among the inputs
             del values[label]
         del values["transcripts"]  # likewise

@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image
 
 from earmark.schemas.errors import InputError, StoreError
-from earmark.schemas.score_questions import Detector, Images
+from earmark.schemas.score_questions import Detector
 from earmark.tasks.exports.folder import RECORD, building, write_facts
 from earmark.tasks.importers.cells import BadRow, shown
 from earmark.tasks.pipeline.progress import working
@@ -70,7 +70,7 @@ def write_boxes(
         for name, content in images:
             work.advance()
             try:
-                picture = read_picture(content, Images())
+                picture = read_picture(content)
             except BadRow as why:
                 refused.append(f"{name}: {why.detail}")
                 continue

@@ -9,7 +9,7 @@ from typing import Any
 from earmark.schemas.score_questions import ScoreQuestions
 from earmark.tasks.pipeline.ask import Row
 from earmark.tasks.pipeline.checks import Fault
-from earmark.tasks.score_questions.requests import LONGEST_OPTION_WORDS, needed_numbers
+from earmark.tasks.score_questions.requests import LEAST_OPTIONS, LONGEST_OPTION_WORDS, MOST_OPTIONS, needed_numbers
 
 ALIKE = 0.8  # share of words in common from which two options count as equal
 LONGER = 1.5  # factor over the next longest option from which length gives an option away
@@ -59,7 +59,7 @@ def check_rewriting(config: ScoreQuestions, thread: Row, value: Any) -> Fault | 
     """Return the first fault of a rewritten thread; None for a thread declared unusable."""
     if not value["usable"]:
         return None
-    comments, made = thread["best_comments"], config.questions
+    comments = thread["best_comments"]
     question, options = value["question"].strip(), value["options"]
     if len(words_of(question)) < 3:
         return Fault("no_question", f"expected a question, found {question[:80]!r}")
@@ -70,10 +70,10 @@ def check_rewriting(config: ScoreQuestions, thread: Row, value: Any) -> Fault | 
         return Fault("no_such_comment", f"expected numbers from 1 to {len(comments)}, found {stray[0]}")
     if len(set(numbers)) < len(numbers):
         return Fault("comment_twice", f"expected each comment once, found {numbers}")
-    if missing := sorted(needed_numbers(config, comments) - set(numbers)):
+    if missing := sorted(needed_numbers(comments) - set(numbers)):
         return Fault("best_missing", f"expected an option from comment {missing[0]}, found {sorted(numbers)}")
-    if len(options) > made.options:
-        return Fault("too_many_options", f"expected at most {made.options} options, found {len(options)}")
+    if len(options) > MOST_OPTIONS:
+        return Fault("too_many_options", f"expected at most {MOST_OPTIONS} options, found {len(options)}")
     return check_options([option["text"] for option in options], LONGEST_OPTION_WORDS)
 
 
@@ -90,10 +90,10 @@ def check_options(options: Sequence[str], longest: int) -> Fault | None:
     return None
 
 
-def check_left(options: Sequence[str], least: int) -> Fault | None:
+def check_left(options: Sequence[str]) -> Fault | None:
     """Return the fault of a question with options removed; the remaining options begin with the right one."""
-    if len(options) < least:
-        return Fault("too_few_options", f"expected at least {least} options, found {len(options)} left")
+    if len(options) < LEAST_OPTIONS:
+        return Fault("too_few_options", f"expected at least {LEAST_OPTIONS} options, found {len(options)} left")
     if given_away(options, 0):
         return Fault("longer_is_right", f"expected options about as long as {options[0][:80]!r} to be left")
     return None

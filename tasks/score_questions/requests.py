@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from earmark.schemas.score_questions import LABELLED, CommentJudge, QuestionWriter, Reader, ScoreQuestions
+from earmark.schemas.score_questions import LABELLED, ScoreQuestions
 from earmark.tasks.annotation.request import Choice, Image
 from earmark.tasks.pipeline.ask import Row, Values
 from earmark.tasks.score_questions.examples import examples_of
@@ -14,6 +14,7 @@ from earmark.tasks.score_questions.option_order import LETTERS
 REWRITING, TIE, DISTRACTORS = "score-question-rewrite", "score-question-tie", "score-question-distractors"
 MAY_BE_RIGHT, CONTRADICTS = "score-question-may-be-right", "score-question-contradicts"
 LABELS = {name: f"score-question-{name}" for name in LABELLED}
+LEAST_OPTIONS, MOST_OPTIONS = 3, 4  # WildScore: of a question
 LONGEST_OPTION_WORDS = 14  # the prompts' limit; longer options explain themselves
 NAMES = ("Option A", "Option B", "Option C")
 YES, NO = "Yes", "No"
@@ -32,29 +33,29 @@ def best_of(comments: Sequence[Row]) -> list[Row]:
     return [comment for comment in comments if comment["score"] == highest]
 
 
-def needed_numbers(config: ScoreQuestions, comments: Sequence[Row]) -> set[int]:
+def needed_numbers(comments: Sequence[Row]) -> set[int]:
     """Return the numbers, from 1, of the comments required as options: the best, including ties."""
-    best = best_of(comments)[: config.questions.options]
+    best = best_of(comments)[:MOST_OPTIONS]
     return {number for number, comment in enumerate(comments, 1) if comment in best}
 
 
 def rewrite_values(config: ScoreQuestions, thread: Row) -> Values:
     """Show a thread, a row of `pool.sql`, to be rewritten as a question with options."""
-    comments, made = thread["best_comments"], config.questions
-    needed = needed_numbers(config, comments)
+    comments = thread["best_comments"]
+    needed = needed_numbers(comments)
     shown = [{"text": comment["text"], "needed": number in needed} for number, comment in enumerate(comments, 1)]
     about = {"title": thread["title"], "text": thread["text"], "comments": shown}
-    facts = {"step": "rewrite", **about, "options": made.options, "longest": LONGEST_OPTION_WORDS}
-    limits = {"most_options": made.options, "longest_words": LONGEST_OPTION_WORDS}
-    limits["most"] = min(made.options, len(comments))
-    return Values({**about, **limits, **_picture(config.writer, thread)}, facts)
+    facts = {"step": "rewrite", **about, "options": MOST_OPTIONS, "longest": LONGEST_OPTION_WORDS}
+    limits = {"most_options": MOST_OPTIONS, "longest_words": LONGEST_OPTION_WORDS}
+    limits["most"] = min(MOST_OPTIONS, len(comments))
+    return Values({**about, **limits, **_picture(False, thread)}, facts)
 
 
 def tie_values(config: ScoreQuestions, draft: Row) -> Values:
     """Show a draft's `best` options, which have equal votes, for a choice of the best answer."""
     shown: dict[str, Any] = {"question": draft["question"], "options": [option["text"] for option in draft["best"]]}
     letters = Choice(tuple(LETTERS[: len(shown["options"])]))
-    return Values({**shown, **_picture(config.judge, draft)}, shown, letters)
+    return Values({**shown, **_picture(config.judge.sees_image, draft)}, shown, letters)
 
 
 def distractor_values(config: ScoreQuestions, draft: Row) -> Values:
@@ -80,7 +81,7 @@ def _read(config: ScoreQuestions, name: str, about: Row, **more: str) -> Values:
     if config.reader is None:
         raise ValueError("nobody reads without a [reader]")
     shown = {"question": about["question"], "option": about["option"], **more}
-    return Values({**shown, **_picture(config.reader, about)}, {"step": name, **shown}, Choice((YES, NO)))
+    return Values({**shown, **_picture(config.reader.sees_image, about)}, {"step": name, **shown}, Choice((YES, NO)))
 
 
 def label_values(config: ScoreQuestions, draft: Row) -> Values:
@@ -102,6 +103,6 @@ def options_of(draft: Row) -> list[str]:
     return [draft["truth_text"], *draft["other_texts"], *draft["distractors"]]
 
 
-def _picture(config: QuestionWriter | CommentJudge | Reader, thread: Row) -> dict[str, Any]:
+def _picture(shown: bool, thread: Row) -> dict[str, Any]:
     image = Image(thread["image_sha256"], thread["image_file"], MEDIA_TYPES[thread["extension"]])
-    return {"with_image": config.sees_image, "score_image": image}
+    return {"with_image": shown, "score_image": image}

@@ -20,7 +20,7 @@ from earmark.tasks.score_questions.writing import ASKS
 from earmark.tasks.store.files import sha256_file
 from earmark.tasks.store.manifest import digest_of
 from earmark.tasks.store.versions import Store
-from earmark.tasks.text.anonymity import salt_digest, salt_of
+from earmark.tasks.text.anonymity import SALT, salt_digest, salt_of
 
 
 def plan_build(config: ScoreQuestions, store: Store, inputs: dict[str, str] | None = None) -> Plan:
@@ -50,8 +50,7 @@ def inputs(config: ScoreQuestions) -> Iterator[Input]:
     if model.exists():
         digest = _folder_digest if model.is_dir() else sha256_file
         yield Input(name="detector.model", more=lambda store: {"detector": digest(model)})
-    salt = config.source.salt_env
-    yield Input(name="salt", more=lambda store: {"salt": salt_digest(salt_of(salt, store.root))})
+    yield Input(name="salt", more=lambda store: {"salt": salt_digest(salt_of(SALT, store.root))})
 
 
 def _list_input(name: str, path: Path, read: Callable[[], Iterable[Any]], *, may_be_empty: bool = False) -> Input:

@@ -52,7 +52,7 @@ def write_tables(stage: Stage, config: ScoreQuestions, written: Walked) -> Done[
     left = {name: without_deleted(row, by_id[name], config.review.flagged_by) for name, row in drafts.items()}
     contents = {name: one.contents for name, one in left.items()}
     questions = _with_letters([one.row for one in left.values()], config.seed)
-    faults = {name: check_left(options_of(one.row), config.questions.least_options) for name, one in left.items()}
+    faults = {name: check_left(options_of(one.row)) for name, one in left.items()}
     spoilt = {name: fault for name, fault in faults.items() if fault and left[name].rejects}
     flagged = left_out([verdict for verdict in verdicts if applies(verdict, contents)], config.review.flagged_by)
     published = [row for name, row in questions.items() if name not in flagged and name not in spoilt]

@@ -16,7 +16,9 @@ from earmark.tasks.score_questions.requests import (
     CONTRADICTS,
     DISTRACTORS,
     LABELS,
+    LEAST_OPTIONS,
     MAY_BE_RIGHT,
+    MOST_OPTIONS,
     NAMES,
     NO,
     REWRITING,
@@ -39,11 +41,6 @@ STAGES = ("rewrite", "settle", "distract", "check", "label")
 READINGS = {"contradict": NO, "check": YES}  # asks that read an option, each with the answer removing a wrong one
 
 
-def tries(config: ScoreQuestions) -> int:
-    """Return the most draws of a text."""
-    return config.questions.tries
-
-
 def usable_distractors(draft: Row, value: Any) -> tuple[list[str], Fault | None]:
     """Return the usable distractors of an answer, and the fault of the others."""
     written = [text for _, text in sorted(value.items())]
@@ -61,8 +58,8 @@ def check_label(config: ScoreQuestions, draft: Row, value: Any) -> Fault | None:
 def imagine_draft(config: ScoreQuestions, thread: Row) -> dict[str, Any]:
     """Imagine as many options as a thread's comments can give, the needed ones first."""
     comments = range(1, len(thread["best_comments"]) + 1)
-    needed = needed_numbers(config, thread["best_comments"])
-    chosen = sorted(comments, key=lambda number: number not in needed)[: config.questions.options]
+    needed = needed_numbers(thread["best_comments"])
+    chosen = sorted(comments, key=lambda number: number not in needed)[:MOST_OPTIONS]
     return {"options": [{"comment": number} for number in chosen]}
 
 
@@ -73,7 +70,6 @@ REWRITE = Ask(
     values=rewrite_values,
     imagine=imagine_draft,
     check=check_rewriting,
-    tries=tries,
     about="threads",
 )
 SETTLE = Ask("settle", annotator="judge", prompt=TIE, values=tie_values, about="ties")
@@ -85,7 +81,6 @@ DISTRACT = Ask(
     imagine=lambda config, draft: dict.fromkeys(NAMES[: draft["lacks"]], ...),
     check=lambda config, draft, value: usable_distractors(draft, value)[1],
     partial=True,
-    tries=tries,
     about="questions with few answers",
 )
 CONTRADICT = Ask(
@@ -106,7 +101,6 @@ LABEL = Ask(
     kinds=lambda config: [{"label": label} for label in LABELS],
     values=label_values,
     check=check_label,
-    tries=tries,
     about="categories and difficulties",
 )
 ASKS = (REWRITE, SETTLE, CONTRADICT, DISTRACT, CHECK, LABEL)
@@ -174,14 +168,14 @@ async def distract(asker: Asker[ScoreQuestions], draft: Row) -> list[str]:
 
     Usable options of the last draw are kept, if the question then has options enough and none gives it away.
     """
-    made, count = asker.config.questions, 1 + len(draft["other_texts"])
-    if (lacks := min(made.distractors, made.options - count)) <= 0:
+    count = 1 + len(draft["other_texts"])
+    if (lacks := MOST_OPTIONS - count) <= 0:
         return []
     draft = {**draft, "lacks": lacks}
     reply = await asker.reply(DISTRACT, draft)
     good = [] if reply.value is None else usable_distractors(draft, reply.value)[0]
     if reply.failure:
-        enough = reply.value is not None and count + len(good) >= made.least_options
+        enough = reply.value is not None and count + len(good) >= LEAST_OPTIONS
         if not enough or reply.failure[0] == "longer_is_right":
             raise GivenUp("distract", *reply.failure)
     return good
@@ -198,7 +192,7 @@ async def without_right(asker: Asker[ScoreQuestions], draft: Row) -> Row:
     options = options_of(draft)
     stay = await side_by_side(*(stays(asker, CHECK, row) for row in readings(draft, options)))
     left = [text for text, one in zip(options[1:], stay[1:], strict=True) if one]
-    if fault := check_left([options[0], *left], asker.config.questions.least_options):
+    if fault := check_left([options[0], *left]):
         raise GivenUp("check", *fault)
     kept = {name: [text for text in draft[name] if text in left] for name in ("other_texts", "distractors")}
     return {**draft, **kept}

@@ -19,6 +19,7 @@ from earmark.tasks.text.personal import ID, RULES, find
 from earmark.tasks.text.personal import hint as rules_hint
 from earmark.tasks.text.rules import Rule
 
+SALT = "EARMARK_SALT"  # environment variable
 SALT_FILE = "salt"  # in the store's own folder, never in a version
 SHORTEST_SALT = 16  # characters; ids are short, so a guessable salt would disclose them
 NOBODY = frozenset({"", "[deleted]", "[removed]", "automoderator"})

@@ -119,10 +119,10 @@ def hold(version: Version) -> None:
 
 def test_every_thread_becomes_a_question_or_a_reject(model: Proxy, tmp_path: Path) -> None:
     writes = model.annotator(max_tokens=160)
-    asked = {role: {**writes, "sees_image": False} for role in ("writer", "judge", "reader")}
+    asked = {"writer": writes, **{role: {**writes, "sees_image": False} for role in ("judge", "reader")}}
 
     def built(most: float | None) -> Version:
-        held = {**asked, "labeller": writes, "questions": {"options": 3, "comments": 3}, "most_rejected": most}
+        held = {**asked, "labeller": writes, "questions": {"comments": 3}, "most_rejected": most}
         config = questions.config_of(tmp_path, **held)
         return questions.build_questions(config, tmp_path / "store", [questions.thread(n) for n in range(ROWS)])
 

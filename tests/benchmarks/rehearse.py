@@ -219,8 +219,8 @@ def score_questions(folder: Path, share: float, base_url: str) -> dict[str, Any]
         "comments": ["RC.ndjson"],
         "subreddits": ["musictheory"],
     }
-    os.environ["REHEARSED_SALT"] = "of all stores of a rehearsal"  # else each has ids of its own
-    source |= {"subreddits": ["musictheory"], "salt_env": "REHEARSED_SALT"}
+    os.environ["EARMARK_SALT"] = "of all stores of a rehearsal"  # else each has ids of its own
+    source["subreddits"] = ["musictheory"]
     roles = {role: asked(base_url, role, hears=False) for role in ("writer", "judge", "labeller")}
     return {"source": source, "images": {"folder": "images"}, "most_rejected": 1.0, **roles}
 

@@ -60,8 +60,6 @@ CANNOT = {
     "Qualify": dict.fromkeys(("least", "most_lean"), "whether a build stops, never what it says"),
     "PseudoPreferences": {"prices": "money"},
     "HumanPreferences": {"salt": "the variable's name; its value's trace stands among the inputs"},
-    "DumpSource": {"salt_env": "the variable's name; its value's trace stands among the inputs"},
-    "Images": {"per_second": "pace", "timeout_s": "patience"},
     "Separation": {
         "models_folder": "where models are kept",
         **dict.fromkeys(("compile", "batch_size", "devices"), "pace"),
@@ -286,7 +284,7 @@ def elsewhere(config: Any, folder: Path) -> Any:
             changed[name] = tuple(elsewhere(part, folder) for part in value)
         elif isinstance(value, BaseModel) and name != "engine":
             changed[name] = elsewhere(value, folder)
-        elif name in named(type(config), CANNOT) - {"base", "engine", "salt", "salt_env", "models_folder", "devices"}:
+        elif name in named(type(config), CANNOT) - {"base", "engine", "salt", "models_folder", "devices"}:
             changed[name] = other(value, field.annotation)
     return config.model_copy(update=changed)
 

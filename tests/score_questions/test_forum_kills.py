@@ -54,13 +54,10 @@ def write_config(folder: Path, server: ImageServer, bystanders: int = 0) -> Path
     others = [comment(1_000_000 + n, 9000 + n % 50) for n in range(bystanders)]
     write_dump(folder / "RC.ndjson", [*others[::2], *answers, b'{"id": "cut', *others[1::2]])
     path = folder / "build.toml"
-    path.write_text(f"""corpus = "score-questions"
+    path.write_text("""corpus = "score-questions"
 [source]
 submissions = ["RS.ndjson.zst"]
 comments = ["RC.ndjson"]
-[images]
-hosts = ["{HOST}"]
-per_second = 100
 [writer]
 annotator = "builtin:score-writer-1"
 [judge]

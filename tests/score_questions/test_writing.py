@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from earmark.flows.score_questions import build
-from earmark.schemas.score_questions import CORPUS, Questions, ScoreQuestions
+from earmark.schemas.score_questions import CORPUS, ScoreQuestions
 from earmark.tasks.annotation.outcome import Answer, Outcome, Unanswered
 from earmark.tasks.annotation.request import Image, Request, Text
 from earmark.tasks.pipeline.ask import Ask, Asker, GivenUp, Row
@@ -115,12 +115,6 @@ def test_a_comment_that_lost_a_tie_is_no_wrong_option() -> None:
     assert (question["other_texts"], question["distractors"]) == ([], list(WRITTEN.values()))
 
 
-def test_too_few_written_options_are_refused() -> None:
-    with pytest.raises(ValueError, match='raise distractors, or set wrong = "comments"'):
-        Questions(distractors=1)
-    assert Questions(distractors=1, wrong="comments").least_options == 3
-
-
 SHORT = {"Option A": "A fermata silences the whole bar", "Option B": "Too short"}
 MANY_WORDS = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
 OTHER = {"category": "Form", "subcategory": "polyphonic"}
@@ -133,27 +127,27 @@ def test_what_can_be_used_of_the_last_distractors_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fates", "questions", "end"),
+    ("fates", "wrong", "end"),
     [
-        ({"rewrite": "refused"}, {}, ("rewrite", "refused", "no")),
+        ({"rewrite": "refused"}, "comments", ("rewrite", "refused", "no")),
         (
             {"rewrite": {"usable": False, "why": " only\n a joke"}},
-            {},
+            "comments",
             ("rewrite", "unusable", "the writer finds no question in it: only a joke"),
         ),
-        ({"distract": "refused"}, {}, ("distract", "refused", "no")),
+        ({"distract": "refused"}, "comments", ("distract", "refused", "no")),
         (
             {"distract": SHORT},
-            {"least_options": 4},
+            "written",
             ("distract", "distractor_length", "expected 5 to 10 words, found 2: 'Too short'; asked 3 times"),
         ),
-        ({"taxonomy": OTHER, "difficulty": "refused"}, {"tries": 1}, ("label", "other_category", None)),
-        ({"difficulty": "refused"}, {}, ("label", "refused", "no")),
+        ({"taxonomy": OTHER, "difficulty": "refused"}, "comments", ("label", "other_category", None)),
+        ({"difficulty": "refused"}, "comments", ("label", "refused", "no")),
     ],
 )
-def test_where_a_thread_is_given_up(fates: Fates, questions: Fates, end: tuple[str, str, str | None]) -> None:
+def test_where_a_thread_is_given_up(fates: Fates, wrong: str, end: tuple[str, str, str | None]) -> None:
     with pytest.raises(GivenUp) as caught:
-        lead(thread(9, 3), fates, **questions)
+        lead(thread(9, 3), fates, wrong=wrong)
     stage, reason, detail = end
     assert (caught.value.stage, caught.value.reason) == (stage, reason)
     assert detail in (None, caught.value.detail)
@@ -169,10 +163,10 @@ def test_a_right_option_that_its_length_gives_away_is_given_up() -> None:
 
 def test_what_could_be_right_leaves_the_question() -> None:
     fates = {f"contradict {CLAUSES[1]}": "No", f"check {CLAUSES[2]}": "Yes", "distract": WRITTEN}
-    question, asked = lead(thread(9, 3, 2, 1), fates, options=6)
+    question, asked = lead(thread(9, 3, 2, 1), fates)
     assert asked["distract"] == 1  # what does not contradict makes room before wrong options are written
     assert question["other_texts"] == [CLAUSES[3]]
-    assert question["distractors"] == list(WRITTEN.values())
+    assert question["distractors"] == list(WRITTEN.values())[:1]
 
 
 def test_an_option_about_which_the_reader_says_nothing_leaves() -> None:
@@ -225,7 +219,7 @@ how often it knows a right option; how often it takes a wrong one for right."""
 @pytest.mark.parametrize("wrong", ["comments", "written"])
 def test_second_right_options_are_as_rare_as_the_readers_errors_let_them_be(wrong: str) -> None:
     """A simulated forum and writer, half of whose second options are right, and a reader with known rates of error."""
-    config = forum_config(Path(), questions={"wrong": wrong, "least_options": 2}, reader=BUILTIN["reader"])
+    config = forum_config(Path(), questions={"wrong": wrong}, reader=BUILTIN["reader"])
     draw = random.Random(5)
     second, kept, drawn = "That sign prolongs the first note", Counter[bool](), Counter[bool]()
 

@@ -22,10 +22,11 @@ from urllib.parse import urljoin, urlsplit
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from earmark.schemas.score_questions import Images
 from earmark.tasks.importers.cells import BadRow
+from earmark.tasks.score_questions.forum.pictures import LARGEST_BYTES
 from earmark.tasks.store.files import replacing, write_text
 
+HOSTS = ("i.redd.it", "preview.redd.it", "external-preview.redd.it", "i.imgur.com")
 AT_ONCE = 4
 TRIES = 4
 MOST_REDIRECTS = 3
@@ -51,11 +52,14 @@ def is_public(address: Address) -> bool:
 class Gate:
     """Rules for allowed requests."""
 
-    hosts: tuple[str, ...]  # allowed names, without subdomains
+    hosts: tuple[str, ...] = HOSTS  # allowed names, without subdomains
     schemes: tuple[str, ...] = ("https",)  # https; tests speak to a local server without certificates
     allows: Callable[[Address], bool] = is_public  # whether an address may be connected to
     resolver: AbstractResolver | None = None  # turns names into addresses; None for the system's
     port: int | None = None  # the hosts' port; None for the scheme's own port
+    per_second: float = 2.0  # requests to a host
+    timeout_s: float = 30.0  # longest download
+    largest_bytes: int = LARGEST_BYTES
 
     def check(self, link: str) -> str:
         """Return the link if allowed.
@@ -149,35 +153,33 @@ class Cache:
 def download(
     links: Sequence[str],
     cache: Cache,
-    limits: Images,
-    gate: Gate | None = None,
+    gate: Gate,
     seen: Callable[[int], None] = lambda count: None,
 ) -> dict[str, Path | BadRow]:
     """Return the file of every link, or its fault; request nothing found in the cache.
 
     Args:
         cache: holds the files. Temporary failures are not kept: another build tries again.
-        limits: hosts, bytes, pace and patience.
-        gate: rules for allowed requests; by default the hosts of `limits`, by https, at public addresses.
+        gate: rules for allowed requests.
         seen: called with the number of further finished links.
     """
     files = {link: file for link in dict.fromkeys(links) if (file := cache.lookup(link))}
     seen(len(files))
     if missing := [link for link in dict.fromkeys(links) if link not in files]:
-        files |= asyncio.run(_download_all(missing, cache, limits, gate or Gate(limits.hosts), seen))
+        files |= asyncio.run(_download_all(missing, cache, gate, seen))
     return files
 
 
 async def _download_all(
-    links: Sequence[str], cache: Cache, limits: Images, gate: Gate, seen: Callable[[int], None]
+    links: Sequence[str], cache: Cache, gate: Gate, seen: Callable[[int], None]
 ) -> dict[str, Path | BadRow]:
-    pace, slots = _Pace(limits.per_second), asyncio.Semaphore(AT_ONCE)
+    pace, slots = _Pace(gate.per_second), asyncio.Semaphore(AT_ONCE)
     files: dict[str, Path | BadRow] = {}
 
     async def one(link: str) -> None:
         async with slots:
             try:
-                files[link] = cache.keep(link, await _fetch(session, link, limits, gate, pace))
+                files[link] = cache.keep(link, await _fetch(session, link, gate, pace))
             except BadRow as why:
                 files[link] = why
                 if why.reason in LASTING:
@@ -185,7 +187,7 @@ async def _download_all(
             seen(1)
 
     connector = aiohttp.TCPConnector(resolver=_CheckedResolver(gate), use_dns_cache=False, limit_per_host=2)
-    timeout = aiohttp.ClientTimeout(total=limits.timeout_s)
+    timeout = aiohttp.ClientTimeout(total=gate.timeout_s)
     async with aiohttp.ClientSession(
         connector=connector, timeout=timeout, headers={"User-Agent": AGENT}, cookie_jar=aiohttp.DummyCookieJar(),
         trust_env=False, auto_decompress=False,
@@ -194,12 +196,12 @@ async def _download_all(
     return files
 
 
-async def _fetch(session: aiohttp.ClientSession, link: str, limits: Images, gate: Gate, pace: _Pace) -> bytes:
+async def _fetch(session: aiohttp.ClientSession, link: str, gate: Gate, pace: _Pace) -> bytes:
     """Fetch the bytes of a link, through a few redirects and tries."""
     failure = "no answer"
     for trial in range(TRIES):
         try:
-            return await _follow(session, link, limits, gate, pace)
+            return await _follow(session, link, gate, pace)
         except _Later as later:
             failure = str(later)
             pace.rest(later.host, later.wait_s if later.wait_s is not None else 2.0**trial)
@@ -207,7 +209,7 @@ async def _fetch(session: aiohttp.ClientSession, link: str, limits: Images, gate
             if isinstance(error.__cause__, BadRow):
                 raise error.__cause__ from None
             failure = type(error).__name__
-            pace.rest(urlsplit(link).hostname or "", 2.0**trial / limits.per_second)
+            pace.rest(urlsplit(link).hostname or "", 2.0**trial / gate.per_second)
     raise BadRow("download_failed", f"expected an image in {TRIES} tries, found: {failure}; another build asks again")
 
 
@@ -220,7 +222,7 @@ class _Later(Exception):
         self.wait_s = wait_s
 
 
-async def _follow(session: aiohttp.ClientSession, link: str, limits: Images, gate: Gate, pace: _Pace) -> bytes:
+async def _follow(session: aiohttp.ClientSession, link: str, gate: Gate, pace: _Pace) -> bytes:
     for _ in range(MOST_REDIRECTS + 1):
         host = urlsplit(gate.check(link)).hostname or ""
         await pace.turn(host)
@@ -231,11 +233,11 @@ async def _follow(session: aiohttp.ClientSession, link: str, limits: Images, gat
                 except ValueError:
                     raise BadRow("link_refused", "expected a redirect to a link, found text that is none") from None
                 continue
-            return await _body(response, host, limits)
+            return await _body(response, host, gate)
     raise BadRow("link_refused", f"expected at most {MOST_REDIRECTS} redirects, found more")
 
 
-async def _body(response: aiohttp.ClientResponse, host: str, limits: Images) -> bytes:
+async def _body(response: aiohttp.ClientResponse, host: str, gate: Gate) -> bytes:
     if response.status in GONE:
         raise BadRow("image_gone", f"expected an image, found status {response.status}")
     if response.status != 200:
@@ -243,13 +245,13 @@ async def _body(response: aiohttp.ClientResponse, host: str, limits: Images) -> 
     kind = response.content_type
     if not kind.startswith("image/"):
         raise BadRow("not_an_image", "expected an image, found another type of content")
-    too_large = BadRow("image_too_large", f"expected at most {limits.largest_bytes:,} bytes, found more")
-    if (response.content_length or 0) > limits.largest_bytes:
+    too_large = BadRow("image_too_large", f"expected at most {gate.largest_bytes:,} bytes, found more")
+    if (response.content_length or 0) > gate.largest_bytes:
         raise too_large
     content = bytearray()
     async for part in response.content.iter_chunked(1 << 16):
         content += part
-        if len(content) > limits.largest_bytes:
+        if len(content) > gate.largest_bytes:
             raise too_large
     return bytes(content)
 

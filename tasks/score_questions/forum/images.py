@@ -27,14 +27,21 @@ from earmark.tasks.score_questions.forum.detection import Sight, open_detector
 from earmark.tasks.score_questions.forum.download import Cache, Gate, download
 from earmark.tasks.score_questions.forum.dump import set_variables
 from earmark.tasks.score_questions.forum.links import image_links, images_in
-from earmark.tasks.score_questions.forum.pictures import StoredImage, is_same_picture, near_duplicates, read_picture
+from earmark.tasks.score_questions.forum.pictures import (
+    LARGEST_BYTES,
+    StoredImage,
+    is_same_picture,
+    near_duplicates,
+    read_picture,
+)
 from earmark.tasks.score_questions.forum.threads import THREADS_ENTER
 from earmark.tasks.store.files import replacing
 from earmark.tasks.store.sql import connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
-from earmark.tasks.text.anonymity import salt_of
+from earmark.tasks.text.anonymity import SALT, salt_of
 
 DOWNLOADED = "forum-images"  # the store's folder of downloads
+THE_WEB = Gate()
 AT_ONCE = 4  # images decoded side by side
 MOST_IMAGES = 4  # of a submission; further ones of a gallery seldom belong to its question
 NEAR_BITS = 12  # of 256 of a difference hash: other encodings and sizes of an image stay below
@@ -54,7 +61,7 @@ class ThreadImage:
 
 @step("images", unit="images", label="")
 def find_scores(
-    stage: Stage, config: ScoreQuestions, threads: Path, candidates: Path, gate: Gate | None = None
+    stage: Stage, config: ScoreQuestions, threads: Path, candidates: Path, gate: Gate = THE_WEB
 ) -> Done[Path]:
     """Get the threads' images, re-encode them, and detect scores: `images.parquet` (`schemas/forum.py`).
 
@@ -62,7 +69,7 @@ def find_scores(
 
     Args:
         candidates: the submissions, with the images' links.
-        gate: rules for downloads; by default the config's.
+        gate: rules for downloads.
 
     Raises:
         InputError: the folder of images is missing.
@@ -125,7 +132,7 @@ def _pictured(stage: Stage, config: ScoreQuestions, threads: Path, candidates: P
     with connect(stage.work / "spill") as connection:
         view_parquet(connection, "threads", [threads])
         view_parquet(connection, "candidates", [candidates])
-        set_variables(connection, {"salt": salt_of(config.source.salt_env, stage.store.root)})
+        set_variables(connection, {"salt": salt_of(SALT, stage.store.root)})
         rows: list[Row] = connection.sql(query("score_questions/pictured")).to_arrow_table().to_pylist()
     return rows
 
@@ -148,13 +155,13 @@ def _from_folder(config: ScoreQuestions, threads: Sequence[Row]) -> list[ThreadI
     return named
 
 
-def _from_web(stage: Stage, config: ScoreQuestions, threads: Sequence[Row], gate: Gate | None) -> list[ThreadImage]:
+def _from_web(stage: Stage, config: ScoreQuestions, threads: Sequence[Row], gate: Gate) -> list[ThreadImage]:
     links = [(thread, image_links(thread)[:MOST_IMAGES]) for thread in threads]
     wanted = [link for _, named in links for link in named]
     with working("download images", len(dict.fromkeys(wanted))) as work:
         cache = Cache(stage.store.root / DOWNLOADED)
         cache.tidy()
-        files = download(wanted, cache, config.images, gate, seen=work.advance)
+        files = download(wanted, cache, gate, seen=work.advance)
     return [ThreadImage(thread, place, files[link]) for thread, named in links for place, link in enumerate(named, 1)]
 
 
@@ -166,7 +173,7 @@ def _look_at(stage: Stage, config: ScoreQuestions, named: Sequence[ThreadImage])
 
     def one(item: ThreadImage) -> Row | Lost:
         try:
-            picture = read_picture(_content(item.where, config.images.largest_bytes), config.images)
+            picture = read_picture(_content(item.where))
         except BadRow as why:
             return _reject(item.thread["thread_key"], item.place, why)
         path = folder / f"{picture.sha256}.{picture.extension}"
@@ -186,12 +193,12 @@ def _look_at(stage: Stage, config: ScoreQuestions, named: Sequence[ThreadImage])
     return rows, refused
 
 
-def _content(where: Path | BadRow, largest: int) -> bytes:
+def _content(where: Path | BadRow) -> bytes:
     if isinstance(where, BadRow):
         raise where
     try:
         with BufferedReader(open_regular(where)) as file:
-            return file.read(largest + 1)
+            return file.read(LARGEST_BYTES + 1)
     except (NotAFile, IsADirectoryError) as error:
         raise BadRow("image_not_a_file", f"expected an image file, found: {error.strerror}") from None
     except OSError as error:

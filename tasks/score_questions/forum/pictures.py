@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageFilter, ImageOps
 
-from earmark.schemas.score_questions import Images
 from earmark.tasks.importers.cells import BadRow
 
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF")
@@ -23,6 +22,8 @@ FAULTS = (
     OSError, ValueError, SyntaxError, EOFError, TypeError, AttributeError, LookupError, ArithmeticError, RuntimeError,
     AssertionError, MemoryError, struct.error, zlib.error,
 )  # fmt: skip
+LARGEST_BYTES = 20_000_000
+MOST_PIXELS = 50_000_000  # an image of more is not decoded
 JPEG_QUALITY = 92
 SMALLEST_SIDE = 64  # pixels; a staff is not readable below
 LONGEST_SIDE = 2048  # pixels; vision models scale larger images down to about this
@@ -49,21 +50,21 @@ class StoredImage:
         return hashlib.sha256(self.content).hexdigest()
 
 
-def read_picture(content: bytes, limits: Images) -> StoredImage:
+def read_picture(content: bytes) -> StoredImage:
     """Decode an image and re-encode it: first frame, upright, on white, no metadata.
 
     Raises:
         BadRow: not an image, or beyond the limits.
     """
-    if len(content) > limits.largest_bytes:
-        raise BadRow("image_too_large", f"expected at most {limits.largest_bytes:,} bytes, found {len(content):,}")
+    if len(content) > LARGEST_BYTES:
+        raise BadRow("image_too_large", f"expected at most {LARGEST_BYTES:,} bytes, found {len(content):,}")
     try:
         with Image.open(io.BytesIO(content), formats=FORMATS) as opened:
-            _check_size(opened, limits)
+            _check_size(opened)
             packed = opened.format in ("JPEG", "MPO")  # a phone's JPEG with further pictures in it is MPO
             image = _flat(ImageOps.exif_transpose(opened))
     except Image.DecompressionBombError:
-        raise BadRow("image_too_large", f"expected at most {limits.most_pixels:,} pixels, found more") from None
+        raise BadRow("image_too_large", f"expected at most {MOST_PIXELS:,} pixels, found more") from None
     except FAULTS:
         raise BadRow("bad_image", f"expected an image ({', '.join(FORMATS)}), found none that can be decoded") from None
     image.thumbnail((LONGEST_SIDE, LONGEST_SIDE), Image.Resampling.LANCZOS)
@@ -75,10 +76,10 @@ def read_picture(content: bytes, limits: Images) -> StoredImage:
     return StoredImage(out.getvalue(), "jpg" if packed else "png", image, difference_hash(image))
 
 
-def _check_size(opened: Image.Image, limits: Images) -> None:
+def _check_size(opened: Image.Image) -> None:
     width, height = opened.size
-    if width * height > limits.most_pixels:
-        raise BadRow("image_too_large", f"expected at most {limits.most_pixels:,} pixels, found {width} x {height}")
+    if width * height > MOST_PIXELS:
+        raise BadRow("image_too_large", f"expected at most {MOST_PIXELS:,} pixels, found {width} x {height}")
     if min(width, height) < SMALLEST_SIDE:
         raise BadRow("image_too_small", f"expected sides of {SMALLEST_SIDE} pixels, found {width} x {height}")
 

@@ -18,7 +18,7 @@ from earmark.tasks.score_questions.forum.threads import RAW, Answers
 from earmark.tasks.store.files import replacing
 from earmark.tasks.store.sql import connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
-from earmark.tasks.text.anonymity import NOBODY, hint, salt_of, scrub
+from earmark.tasks.text.anonymity import NOBODY, SALT, hint, salt_of, scrub
 
 AT_ONCE = 1000  # texts in memory during scrubbing
 SCRUBBED = pa.schema([("submission", pa.string()), ("part", pa.string()), ("text", pa.string())])
@@ -37,7 +37,7 @@ def scrub_threads(stage: Stage, config: ScoreQuestions, candidates: Path, answer
 
     SQL picks the texts possibly altered by scrubbing (`suspects.sql`); all others are copied unchanged.
     """
-    salt = salt_of(config.source.salt_env, stage.store.root)
+    salt = salt_of(SALT, stage.store.root)
     texts = Texts(stage.work / "threads.parquet", stage.work / "comments.parquet")
     scrubbed = stage.work / RAW / "scrubbed.parquet"
     with connect(stage.work / "spill") as connection:

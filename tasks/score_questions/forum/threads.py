@@ -22,12 +22,14 @@ from earmark.tasks.score_questions.forum.links import ids_in
 from earmark.tasks.store.files import replacing
 from earmark.tasks.store.sql import connect, literal, query, view_parquet
 from earmark.tasks.store.staging import Stage
-from earmark.tasks.text.anonymity import salt_of
+from earmark.tasks.text.anonymity import SALT, salt_of
 from earmark.tasks.text.languages import language_of
 
 THREADS_ENTER, COMMENTS_ENTER = "questions", "sources"  # the published tables of their would-be rows
 MOST_BITS = 1 << 29  # DuckDB's bitstring_agg takes at most 10^9
+LONGEST_WORDS = 200  # of title and text together, as in WildScore; of scripts without spaces, signs
 LETTERS_A_WORD = 100  # words of longer texts are not counted
+LEAST_COMMENTS = 3  # first-level comments of a thread, as in WildScore
 RAW = "forum"  # folder below `work` for data with the dump's names and ids; nothing else reads it
 
 _ID = "expected an id of letters and digits, found something else"
@@ -71,14 +73,14 @@ def read_submissions(stage: Stage, config: ScoreQuestions) -> Done[Path]:
     Raises:
         InputError: a file is missing, or nothing of it can be read.
     """
-    source, chosen = config.source, config.filter
+    source, languages = config.source, config.filter.languages
     with connect(stage.work / "spill") as connection:
         values = {
             "subreddits": [name.lower().removeprefix("r/") for name in source.subreddits],
             "first_year": source.years[0],
             "last_year": source.years[1],
-            "longest_words": chosen.longest_words,
-            "longest_letters": LETTERS_A_WORD * chosen.longest_words,
+            "longest_words": LONGEST_WORDS,
+            "longest_letters": LETTERS_A_WORD * LONGEST_WORDS,
         }
         folder = config.path(config.images.folder) if config.images.folder else None
         ids = sorted(ids_in(folder)) if folder and folder.is_dir() else []
@@ -86,8 +88,8 @@ def read_submissions(stage: Stage, config: ScoreQuestions) -> Done[Path]:
         set_variables(connection, {**values, "bits": hash_bits(len(ids))})
         connection.execute(f"SET VARIABLE in_folder = ({query('score_questions/in_folder')})")
         scanned = _scan(connection, stage, config, "submissions")
-        if chosen.languages:
-            _drop_other_languages(connection, chosen.languages)
+        if languages:
+            _drop_other_languages(connection, languages)
         candidates, kept = _keep(connection, stage, "candidates")
         details = {reason: text.format_map(values) for reason, text in SUBMISSION_DETAILS.items()}
         return Done(candidates, _account(connection, stage, config, "submissions", scanned, kept, details))
@@ -103,7 +105,7 @@ def read_comments(stage: Stage, config: ScoreQuestions, candidates: Path) -> Don
     with connect(stage.work / "spill") as connection:
         view_parquet(connection, "candidates", [candidates])
         threads = int(connection.execute("SELECT count(*) FROM candidates").fetchall()[0][0])
-        set_variables(connection, {"least_comments": config.filter.least_comments, "bits": hash_bits(threads)})
+        set_variables(connection, {"least_comments": LEAST_COMMENTS, "bits": hash_bits(threads)})
         connection.execute(f"SET VARIABLE wanted = ({query('score_questions/wanted')})")
         scanned = _scan(connection, stage, config, "comments")
         answers, kept = _keep(connection, stage, "answers")
@@ -193,7 +195,7 @@ def _account(
     """Account for every line of a kind."""
     enters = THREADS_ENTER if kind == "submissions" else COMMENTS_ENTER
     values = {
-        "salt": salt_of(config.source.salt_env, stage.store.root),
+        "salt": salt_of(SALT, stage.store.root),
         "kind": "thread" if kind == "submissions" else "comment",
         "enters": enters,
         "stage": kind,

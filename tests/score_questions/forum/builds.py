@@ -41,7 +41,7 @@ class _Loopback(AbstractResolver):
 def gate_to(port: int) -> Gate:
     """A gate that lets only a server on this machine through."""
     here = ipaddress.ip_address("127.0.0.1")
-    return Gate((HOST,), ("http",), lambda address: address == here, _Loopback(), port)
+    return Gate((HOST,), ("http",), lambda address: address == here, _Loopback(), port, per_second=100)
 
 
 def die_at(count: int) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from earmark.schemas.score_questions import Images
 from earmark.tasks.score_questions.forum.pictures import (
     difference_hash,
     is_same_picture,
@@ -204,5 +203,5 @@ def test_gray_images_with_transparent_paper_show_white_and_16_bits_with_8_are_sc
     Image.fromarray(levels).save(gray, "PNG", transparency=1)
     Image.fromarray(np.where(levels, 255, 0).astype(np.uint16)).save(wide, "PNG")
     for content in (gray, wide):
-        found = np.asarray(read_picture(content.getvalue(), Images()).image)
+        found = np.asarray(read_picture(content.getvalue()).image)
         assert (found[0, 0], found[35, 0]) == (255, 0)

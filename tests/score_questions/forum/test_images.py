@@ -21,7 +21,7 @@ from PIL import Image, PngImagePlugin
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.forum import IMAGES
-from earmark.schemas.score_questions import Images, ScoreQuestions
+from earmark.schemas.score_questions import ScoreQuestions
 from earmark.tasks.importers.cells import BadRow
 from earmark.tasks.score_questions.forum.images import NEAR_BITS, find_scores
 from earmark.tasks.score_questions.forum.links import image_links, images_in
@@ -41,7 +41,6 @@ from tests.score_questions.forum.threads_of import (
 )
 
 DEMO = ROOT / "data/demo/forum"
-LIMITS = Images()
 
 
 @pytest.fixture(autouse=True)
@@ -179,7 +178,7 @@ def test_what_is_kept_of_an_image_is_its_pixels() -> None:
     notes = PngImagePlugin.PngInfo()
     notes.add_text("Author", "somebody")
     for content in (packed(page, "JPEG", exif=exif), packed(page, exif=exif, pnginfo=notes)):
-        picture = read_picture(content + b"appended", LIMITS)
+        picture = read_picture(content + b"appended")
         again = Image.open(io.BytesIO(picture.content))
         again.load()
         assert not again.getexif()
@@ -192,8 +191,8 @@ def test_what_is_kept_of_an_image_is_its_pixels() -> None:
 def test_an_image_stands_upright_and_on_white() -> None:
     exif = Image.Exif()
     exif[0x0112] = 6  # turned by the camera
-    assert read_picture(packed(Image.new("RGB", (200, 100), "red"), "JPEG", exif=exif), LIMITS).image.size == (100, 200)
-    clear = read_picture(packed(Image.new("RGBA", (100, 100), (0, 0, 0, 0))), LIMITS)
+    assert read_picture(packed(Image.new("RGB", (200, 100), "red"), "JPEG", exif=exif)).image.size == (100, 200)
+    clear = read_picture(packed(Image.new("RGBA", (100, 100), (0, 0, 0, 0))))
     assert clear.image.mode == "L"
     assert np.asarray(clear.image).min() == 255
 
@@ -221,21 +220,21 @@ def ramp(kind: str, white: float) -> Image.Image:
     ],
 )
 def test_a_scale_of_grays_is_read_as_a_person_sees_it(form: str, image: Image.Image) -> None:
-    seen = np.asarray(read_picture(packed(image, form), LIMITS).image.convert("L"), float)
+    seen = np.asarray(read_picture(packed(image, form)).image.convert("L"), float)
     assert np.abs(seen[64] - np.arange(256)).max() <= 6
 
 
 def test_moving_and_multiple_pictures_show_their_first() -> None:
     page, blank = drawings.score(1).convert("RGB"), Image.new("RGB", drawings.score(1).size, "white")
     for form in ("GIF", "PNG", "WEBP", "TIFF", "MPO"):
-        picture = read_picture(packed(page, form, save_all=True, append_images=[blank]), LIMITS)
+        picture = read_picture(packed(page, form, save_all=True, append_images=[blank]))
         seen = np.asarray(picture.image.convert("L"), float)
         assert np.abs(seen - np.asarray(page.convert("L"), float)).mean() < 3, form
         assert picture.extension == ("jpg" if form == "MPO" else "png")
 
 
 def test_a_large_image_is_scaled_down() -> None:
-    assert read_picture(packed(Image.new("L", (4000, 1000))), LIMITS).image.size == (2048, 512)
+    assert read_picture(packed(Image.new("L", (4000, 1000)))).image.size == (2048, 512)
 
 
 def bomb(width: int, height: int) -> bytes:
@@ -265,13 +264,13 @@ def bomb(width: int, height: int) -> bytes:
 )
 def test_what_is_no_fit_image_is_a_reject(reason: str, content: bytes) -> None:
     with pytest.raises(BadRow) as caught:
-        read_picture(content, LIMITS)
+        read_picture(content)
     assert caught.value.reason == reason
 
 
 def test_too_many_bytes_are_refused() -> None:
-    with pytest.raises(BadRow, match="at most 100 bytes"):
-        read_picture(packed(drawings.score(1)), Images(largest_bytes=100))
+    with pytest.raises(BadRow, match="at most 20,000,000 bytes"):
+        read_picture(packed(drawings.score(1)) + bytes(20_000_000))
 
 
 WHOLE = {form: packed(drawings.score(2).convert("RGB"), form) for form in ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF")}
@@ -283,7 +282,7 @@ def test_no_spoilt_image_stops_a_build(form: str, at: int, noise: bytes) -> None
     content = WHOLE[form]
     at %= len(content)
     with suppress(BadRow):
-        assert read_picture(content[:at] + noise + content[at + len(noise) :], LIMITS).content
+        assert read_picture(content[:at] + noise + content[at + len(noise) :]).content
 
 
 def test_copies_are_near_and_others_are_not() -> None:
