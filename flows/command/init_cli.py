@@ -97,5 +97,4 @@ def _encoding(name: str) -> str:
 
 
 def _name(table: Path) -> str:
-    """Derive a source's name from a file's."""
     return re.sub(r"[^a-z0-9]+", "-", table.name.partition(".")[0].lower()).strip("-")[:64].strip("-") or "source"

@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
+from earmark.flows.command.init_layouts import document
 from earmark.flows.command.init_ratings import Line, Proposal, printable
 from earmark.schemas.errors import InputError
+from earmark.schemas.pseudo_preferences import CORPUS
 from earmark.tasks.importers.cells import shown
 from earmark.tasks.importers.column_words import read_name
 from earmark.tasks.importers.sniffing import AUDIO, Sample, read_sample
@@ -57,11 +59,7 @@ def propose_folder(folder: Path, config: Path) -> Proposal:
     if len(stems) < FEW_PROMPTS:
         shares = {"train": 0.7, "test": 0.3}
         lines.append(Line("shares", shares, f"{len(stems)} prompts: for the test split to hold some"))
-    judge = Line(
-        "model", "builtin:music-pair-2", 'for a trial; or "gemini:NAME", or a model that [models.NAME] declares'
-    )
-    head = ["# Guessed by `earmark init` from a folder: check every line.", 'corpus = "pseudo-preferences"', ""]
-    text = "\n".join([*head, *(line.text() for line in lines), "", "[judge]", judge.text()]) + "\n"
+    text = document("a folder", CORPUS.name, "".join(f"\n{line.text()}" for line in lines) + "\n", ("judge",))
     other = len(clips) - sum(place.suffix == ending for place in clips)
     named = ", ".join(f"{ours} = {theirs}" for ours, theirs in columns.items())
     counted = ", ".join(f"{name} ({n:,})" for name, n in sorted(systems.items()))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from earmark.flows.command.init_ratings import Proposal, of_votes
+from earmark.flows.command.running import demo_config
 from earmark.schemas.config import parse_config
 from earmark.schemas.errors import EarmarkError, InputError
 from earmark.schemas.registry import load
@@ -33,30 +34,24 @@ tracks = {file}
 # audio_root = "audio"   # where the audio lies, if not beside the list
 # tag_map = "tag_map.json"   # synonyms of tags
 """
-TEMPLATES = {
-    "captions": (
-        "earmark.tasks.importers.tracks:TRACK_LAYOUTS",
-        TRACKS
-        + """
-[[pipelines]]
-name = "direct"
-[pipelines.listen]
-model = "builtin:music-caption-1"   # for a trial; or "gemini:NAME", or a model that [models.NAME] declares
-hears_s = 30.0
-""",
-    ),
-    "instrumentals": (
-        "earmark.tasks.importers.tracks:TRACK_LAYOUTS",
-        TRACKS
-        + """
-[separator]
-model = "centre-removal"   # for a trial: needs no model; `earmark init instrumentals --schema` names others
 
-[output]
-codec = "flac"   # flac | wav | mp3
-""",
+
+class Start(NamedTuple):
+    """The beginning of a corpus's configs."""
+
+    layouts: str | tuple[str, ...]  # the registry of its layouts, or their names
+    text: str  # TOML of the file, with values in braces
+    demo: tuple[str, ...] = ()  # tables that follow, as the demo has them
+
+
+STARTS = {
+    "captions": Start("earmark.tasks.importers.tracks:TRACK_LAYOUTS", TRACKS, ("pipelines", "pipelines.listen")),
+    "instrumentals": Start(
+        "earmark.tasks.importers.tracks:TRACK_LAYOUTS",
+        TRACKS + '\n[output]\ncodec = "flac"   # flac | wav | mp3\n',
+        ("separator",),
     ),
-    "human-preferences": (
+    "human-preferences": Start(
         "earmark.tasks.importers.preferences:VOTE_LAYOUTS",
         """audio = {audio}   # "index" measures the clips, which exports and the report's players need
 
@@ -72,7 +67,7 @@ files = [{base}]
 test = 0   # samples to draw into the split test
 """,
     ),
-    "instruction-rubrics": (
+    "instruction-rubrics": Start(
         "earmark.tasks.importers.caption_sets:CAPTION_LAYOUTS",
         """
 [[sources]]
@@ -83,18 +78,10 @@ format = {format}   # the layout that takes most of its first rows
 captions = {file}
 # audio_root = "audio"   # where the clips lie, if not beside the list
 language = {language}   # of the captions: en | zh
-
-[judge]   # hears the clips
-model = "builtin:rubric-judge-1"   # for a trial; or "gemini:NAME", or a model that [models.NAME] declares
-
-[writer]   # takes instructions apart, labels, translates
-model = "builtin:rubric-writer-1"   # for a trial
-
-[disjoint]
-fingerprint = 0   # 0.9 compares recordings too, and needs Chromaprint
 """,
+        ("judge", "writer", "disjoint"),
     ),
-    "music-prompts": (
+    "music-prompts": Start(
         ("mtg-jamendo",),
         """
 tracks = {file}
@@ -107,22 +94,18 @@ tracks = {file}
 [pool]
 popularity = 100   # fewest tracks of a tag, as in the paper
 mentions = 0   # fewest captions that mention it; the paper has 10, with captions
-
-[synthesis]
-model = "builtin:music-prompt-1"   # for a trial; or "gemini:NAME", or a model that [models.NAME] declares
 """,
+        ("synthesis",),
     ),
-    "pseudo-preferences": (
+    "pseudo-preferences": Start(
         ("generations",),
         """
 prompts = {beside}   # the file whose name is most alike, check it
 generations = {file}
-
-[judge]
-model = "builtin:music-pair-2"   # for a trial; or "gemini:NAME", or a model that [models.NAME] declares
 """,
+        ("judge",),
     ),
-    "score-questions": (
+    "score-questions": Start(
         ("reddit",),
         """
 [source]
@@ -136,22 +119,10 @@ subreddits = {forums}   # the most frequent of its first rows, check it; without
 
 [questions]
 wrong = "comments"   # `builtin:` writes poor wrong options; left out: a model writes them, as in the paper
-
-[writer]
-model = "builtin:score-writer-1"   # for a trial; or "gemini:NAME", or a model that [models.NAME] declares
-
-[judge]
-model = "builtin:score-judge-1"   # for a trial
-
-[labeller]
-model = "builtin:score-labeller-1"   # for a trial
-
-[reader]   # which comments contradict the right option
-model = "builtin:score-reader-1"   # for a trial
 """,
+        ("writer", "judge", "labeller", "reader"),
     ),
 }
-"""By corpus: the registry of its layouts, or their names; and the config for a file in one of them."""
 
 BESIDE = {
     "pseudo-preferences": ("prompts", re.compile(r"prompt", re.IGNORECASE), "with 'prompt' in its name"),
@@ -213,11 +184,11 @@ def guess_config(corpus: str, file: Path, config: Path, name: str) -> LayoutFit:
         InputError: no layout accepts at least half of its first rows, a required second file is not beside it, or
             the corpus is another package's.
     """
-    if corpus not in TEMPLATES:
+    if corpus not in STARTS:
         raise InputError(
             f"init {corpus}: no layouts known for this corpus; its config: `earmark init {corpus} --schema`"
         )
-    registry = TEMPLATES[corpus][0]
+    registry = STARTS[corpus].layouts
     layouts = [*load(registry).entries] if isinstance(registry, str) else [*registry]
     fits = [_fit(corpus, layout, file, config, name) for layout in layouts]
     best = max(fits, key=lambda fit: (fit.share, fit.rows))
@@ -232,7 +203,6 @@ def guess_config(corpus: str, file: Path, config: Path, name: str) -> LayoutFit:
 
 
 def _fit(corpus: str, layout: str, file: Path, config: Path, name: str) -> LayoutFit:
-    """Read the file by a layout."""
     text = _text(corpus, layout, file, config, name)
     known = find_corpus(corpus)
     rows, refused, fault = 0, 0, ""
@@ -301,7 +271,18 @@ def _text(corpus: str, layout: str, file: Path, config: Path, name: str) -> str:
         "language": "zh" if chinese > len(beginning) / 20 else "en",
     }
     cells = {key: json.dumps(value, ensure_ascii=False) for key, value in values.items()}
-    head = (
-        f"# Guessed by `earmark init` from the first rows of a file: check every line.\ncorpus = {json.dumps(corpus)}\n"
+    return document("the first rows of a file", corpus, STARTS[corpus].text.format(**cells), STARTS[corpus].demo)
+
+
+def document(of: str, corpus: str, text: str, demo: tuple[str, ...]) -> str:
+    """Return a config: its head, the part of the file, and tables of the corpus's demo; of a list, the first."""
+    tables: dict[str, str] = {}
+    for block in re.split(r"(?m)^(?=\[)", demo_config(corpus).read_text("utf-8"))[1:]:
+        tables.setdefault(block.partition("]")[0].strip("["), block.partition("\n\n")[0].strip())
+    trial = (
+        ['# As in the demo, for a trial; a model is also "gemini:NAME", or one that [models.NAME] declares.']
+        if demo
+        else []
     )
-    return head + TEMPLATES[corpus][1].format(**cells)
+    head = f"# Guessed by `earmark init` from {of}: check every line.\ncorpus = {json.dumps(corpus)}\n"
+    return head + "\n".join([text, *trial, *(f"{tables[name]}\n" for name in demo)])

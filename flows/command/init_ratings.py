@@ -96,7 +96,6 @@ def published(table: Path, config: Path, name: str) -> Proposal | None:
 
 
 def _read(layout: str, root: Path) -> tuple[set[Path], int, int]:
-    """Return the lists of a layout below a folder, and the numbers of ratings and rejects in its first rows."""
     source = Source(name="x", format=layout, root=str(root))
     try:
         lists = {file.path.resolve() for file in RATING_LAYOUTS.find(layout).find(source, Path).lists}
@@ -189,7 +188,6 @@ def of_votes(guess: GuessedVotes, table: Path, config: Path, name: str, folder: 
 
 
 def _split(guess: Guess) -> list[Line]:
-    """Propose a split large enough for the list."""
     if "split" in guess.columns:
         return []
     places, word = (guess.contents, "contents") if "content" in guess.columns else (guess.clips, "clips")
@@ -210,7 +208,6 @@ def _such_as(guess: Guess, column: str | tuple[str, ...]) -> str:
 
 
 def _said(guess: Guess) -> list[str]:
-    """Describe the guesses, a line each."""
     named = {what: one if isinstance(one, str) else f"{len(one)} columns" for what, one in guess.columns.items()}
     columns = ", ".join(f"{what} = {column}" for what, column in named.items())
     mark = WORDS.get(guess.delimiter, guess.delimiter)

@@ -179,7 +179,6 @@ def _look(cells: Mapping[str, Sequence[str]]) -> _Table:
 
 
 def _numbers(cell: str) -> list[float]:
-    """Return the ratings in a cell; NaN for other content."""
     return [rating_number(one) for one in (several(cell) or [cell])]
 
 
@@ -312,7 +311,6 @@ def _is_bare_mos(cells: Sequence[str]) -> bool:
 
 
 def _counts(values: Sequence[float]) -> bool:
-    """Return whether numbers count rows."""
     return len(values) > 5 and sorted(values) == [min(values) + at for at in range(len(values))]
 
 
@@ -406,7 +404,6 @@ def _sentinels(values: Counter[float]) -> set[float]:
 
 
 def _scale(low: float, high: float) -> tuple[float, float] | None:
-    """Return the first usual scale holding all ratings."""
     return next(((a, b) for a, b in SCALES if a <= low and high <= b), None)
 
 
@@ -426,7 +423,6 @@ def _scale_by_test(table: _Table, columns: Held, missing: Iterable[str | float])
 
 
 def _same_groups(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Return whether two columns are two names of the same things."""
     return len({*zip(one, other, strict=True)}) == len({*one}) == len({*other})
 
 

@@ -79,7 +79,6 @@ def _annotator(annotation: Any) -> Any:
 
 
 def _answer(entry: Any) -> tuple[str, Any]:
-    """Return a question's name and its answer."""
     if not isinstance(entry, dict) or not isinstance(entry.get("value"), dict):
         raise BadRow("bad_json", "expected answers with a value, found something else")
     kind = ANSWERS.get(str(entry.get("type")))

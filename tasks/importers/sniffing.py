@@ -186,7 +186,6 @@ def _names_columns(top: Sequence[str], body: Sequence[Sequence[str]]) -> bool:
 
 
 def _is_name(cell: str) -> bool:
-    """Return whether a cell may name a column of a rated list."""
     if is_audio(cell) or is_number(cell) or "/" in cell:
         return False
     name = read_name(cell)

@@ -166,7 +166,6 @@ def index_clips(stage: Stage, config: InstructionRubrics, captions: Path) -> Don
 
 
 def _measured(stage: Stage, config: InstructionRubrics, captions: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """Return rows of `MEDIA`, one for each caption."""
     roots = {source.name: audio_root(config, stage.store, source) for source in config.sources}
     paths = [roots[row["source"]].folder / row["file"] for row in captions]
     files = [clip_below(roots[row["source"]], path) for row, path in zip(captions, paths, strict=True)]

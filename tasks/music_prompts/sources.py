@@ -195,7 +195,6 @@ def _recalls(config: MusicPrompts) -> Iterator[Recall | Reject | Note]:
 def _captions(
     stage: Stage, config: MusicPrompts, tags: list[Tag], work: Work, intake: Intake
 ) -> tuple[list[CaptionRow], Counter[Tag]]:
-    """Return every caption, and the number of captions naming each tag."""
     lexicon = Lexicon(tags)
     rows: list[CaptionRow] = []
     mentions: Counter[Tag] = Counter()

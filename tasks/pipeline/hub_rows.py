@@ -71,7 +71,6 @@ def bring_rows(urls: Iterable[str]) -> None:
 
 
 def _rows_of(path: Path, split: str) -> Path:
-    """Return the place of a split's rows, from that place or from a file of the rows."""
     name = f"{split}.jsonl"
     return path if path.name == name else path.parent.with_name(name)
 
@@ -145,7 +144,6 @@ def _is_inside(path: str, prefix: str) -> bool:
 
 @contextmanager
 def _alone(lock: Path) -> Iterator[None]:
-    """Hold a lock, so that one build at a time writes a split."""
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -136,7 +136,6 @@ def hub_commits(places: Iterable[Path]) -> dict[str, str]:
 
 
 def _open(url: str) -> Objects:
-    """Return the client for a URL, or for its kind."""
     kind = url.partition(":")[0]
     if kind in BUCKETS:
         return BucketObjects(kind)

@@ -64,7 +64,6 @@ def _fault(one: Callable[[], object]) -> list[str]:
 
 
 def _annotators(part: object) -> Iterator[AnnotatorConfig]:
-    """Yield every annotator of a config, at any depth."""
     if isinstance(part, AnnotatorConfig):
         yield part
     elif isinstance(part, BaseModel):

@@ -66,12 +66,10 @@ def preview(corpus: Corpus, story: Story, config: BuildConfig, store: Store, led
 
 
 def _is_sure(step: Step, counting: ImaginedSessions) -> bool:
-    """Return whether a step's counts depend on no imagined answer."""
     return counting.sure is None or step.name in counting.sure
 
 
 def _rejects(stage: Stage) -> list[dict[str, Any]]:
-    """Count rejects by step and reason, with examples of each."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for one in losses_of(stage):
         row = found.setdefault(

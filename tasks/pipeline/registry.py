@@ -54,7 +54,6 @@ def find_corpus(name: str) -> Corpus:
 
 
 def _own() -> Iterator[str]:
-    """Yield the stems of our own corpora."""
     rooms = {name: _folder(f"earmark.{name}") for name in ("flows", "tasks", "schemas")}
     for path in sorted(rooms["flows"].glob("*.py")):
         if (rooms["tasks"] / path.stem).is_dir() and (rooms["schemas"] / path.name).is_file():

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
-from earmark.flows.command.init_layouts import TEMPLATES
+from earmark.flows.command.init_layouts import STARTS
 from tests.conftest import ROOT, real_path
 
 DEMO = ROOT / "data/demo"
@@ -103,7 +103,7 @@ def test_the_subreddit_is_that_of_most_first_rows(forums: list[str | None], most
 
 
 def test_what_cannot_be_told_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(TEMPLATES, "instrumentals")  # as a corpus of another package
+    monkeypatch.delitem(STARTS, "instrumentals")  # as a corpus of another package
     table = DEMO / "votes/table.csv"
     for corpus, file, message in (
         ("human-preferences", DEMO / "tracks/tracks.tsv", "tracks.tsv: expected rows in one of the layouts cmi-pref, "),
