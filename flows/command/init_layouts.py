@@ -279,10 +279,6 @@ def document(of: str, corpus: str, text: str, demo: tuple[str, ...]) -> str:
     tables: dict[str, str] = {}
     for block in re.split(r"(?m)^(?=\[)", demo_config(corpus).read_text("utf-8"))[1:]:
         tables.setdefault(block.partition("]")[0].strip("["), block.partition("\n\n")[0].strip())
-    trial = (
-        ['# As in the demo, for a trial; a model is also "gemini:NAME", or one that [models.NAME] declares.']
-        if demo
-        else []
-    )
+    trial = '# As in the demo, for a trial; a model is also "gemini:NAME", or one that [models.NAME] declares.'
     head = f"# Guessed by `earmark init` from {of}: check every line.\ncorpus = {json.dumps(corpus)}\n"
-    return head + "\n".join([text, *trial, *(f"{tables[name]}\n" for name in demo)])
+    return head + "\n".join([text, *([trial] if demo else []), *(f"{tables[name]}\n" for name in demo)])
