@@ -142,7 +142,7 @@ def _clips(counts: Mapping[str, int]) -> Iterator[str]:
         return
     fine = {"known": "measured before", "measured": "measured now", "assumed": "not measured, assumed to be sound",
             "unfetched": "not fetched in a dry run, assumed to be sound"}  # fmt: skip
-    found = sum(count for word, count in counts.items() if word != "audio_missing")
+    found = sum(count for word, count in counts.items() if word != "file_missing")
     yield f"clips: {found:,} found of {sum(counts.values()):,}"
     yield from columns((fine.get(word, word), count) for word, count in sorted(counts.items()))
 

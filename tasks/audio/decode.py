@@ -33,7 +33,7 @@ def decode(path: Path, *, first_s: float | None = None) -> tuple[Samples, int]:
             if wanted is not None and done >= wanted:
                 break
         if not done:
-            raise BadAudio("audio_empty", "expected at least one sample, found none")
+            raise BadAudio("file_empty", "expected at least one sample, found none")
     return joined(blocks)[:wanted], rate
 
 
@@ -65,7 +65,7 @@ def mono_blocks(path: Path, sample_rate_hz: int, *, longest_s: float = LONGEST_S
             mono, empty = average(block), False
             yield mono if rate == sample_rate_hz else resampler.resample_chunk(mono)
         if empty:
-            raise BadAudio("audio_empty", "expected at least one sample, found none")
+            raise BadAudio("file_empty", "expected at least one sample, found none")
         if rate != sample_rate_hz:
             yield resampler.resample_chunk(np.empty(0, np.float32), last=True)
 

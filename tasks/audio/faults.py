@@ -26,12 +26,12 @@ def check_form(sample_rate_hz: int, channels: int) -> None:
     """Refuse implausible rates and channels: blocks of such files would be huge, or seconds of nothing.
 
     Raises:
-        BadAudio: `audio_odd_format`.
+        BadAudio: `file_odd_format`.
     """
     low, high = RATES_HZ
     if not (low <= sample_rate_hz <= high and 1 <= channels <= MOST_CHANNELS):
         raise BadAudio(
-            "audio_odd_format",
+            "file_odd_format",
             f"expected {low} to {high} Hz and at most {MOST_CHANNELS} channels, found {sample_rate_hz} Hz, {channels}",
         )
 
@@ -50,17 +50,15 @@ def check_finite(block: npt.NDArray[np.float32]) -> None:
     """Refuse samples either not finite or far beyond any recording, possible in files of floats.
 
     Raises:
-        BadAudio: `audio_not_finite` or `audio_odd_format`.
+        BadAudio: `file_corrupt` or `file_odd_format`.
     """
     if not block.size:
         return
     low, high = float(block.min()), float(block.max())  # NaN passes through both
     if not (np.isfinite(low) and np.isfinite(high)):
-        raise BadAudio("audio_not_finite", "expected finite samples, found NaN or infinity")
+        raise BadAudio("file_corrupt", "expected finite samples, found NaN or infinity")
     if max(-low, high) > MOST_AMPLITUDE:
-        raise BadAudio(
-            "audio_odd_format", f"expected samples within ±2^31, found an amplitude of {max(-low, high):.3g}"
-        )
+        raise BadAudio("file_odd_format", f"expected samples within ±2^31, found an amplitude of {max(-low, high):.3g}")
 
 
 def _clock(seconds: float) -> str:

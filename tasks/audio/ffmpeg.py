@@ -39,11 +39,11 @@ class FfmpegSound:
                 file, "r", options={"format_whitelist": CONTAINERS}, metadata_errors="replace"
             )
         except av.error.FFmpegError as error:
-            raise BadAudio("audio_unreadable", f"expected audio: {error.strerror}") from None
+            raise BadAudio("file_unreadable", f"expected audio: {error.strerror}") from None
         streams = self._container.streams.audio
         if not streams or streams[0].codec_context is None:
             self._container.close()
-            raise BadAudio("audio_unreadable", "expected an audio stream that FFmpeg decodes, found none")
+            raise BadAudio("file_unreadable", "expected an audio stream that FFmpeg decodes, found none")
         context = streams[0].codec_context
         self.codec: str = context.name.removesuffix("float").removesuffix("_fixed")
         self.sample_rate_hz, self.channels = int(context.sample_rate or 0), int(context.channels or 0)
@@ -80,7 +80,7 @@ class FfmpegSound:
         seconds = done / self.sample_rate_hz
         if seconds < 0.98 * self._claimed_s - 0.1:
             raise BadAudio(
-                "audio_truncated", f"expected {self._claimed_s:.1f} s as the header says, found {seconds:.1f} s"
+                "file_truncated", f"expected {self._claimed_s:.1f} s as the header says, found {seconds:.1f} s"
             )
 
     def _decoded(self) -> Iterator[npt.NDArray[np.float32]]:
@@ -90,10 +90,10 @@ class FfmpegSound:
         to_float, at_s = AudioResampler(format="flt"), 0.0
         for frame in self._frames():
             if frame is None or frame.is_corrupt:
-                raise BadAudio("audio_corrupt", f"expected audio that decodes, found damage after {at_s:.1f} s")
+                raise BadAudio("file_corrupt", f"expected audio that decodes, found damage after {at_s:.1f} s")
             if (frame.sample_rate, frame.layout.nb_channels) != (self.sample_rate_hz, self.channels):
                 raise BadAudio(
-                    "audio_odd_format",
+                    "file_odd_format",
                     f"expected {self.sample_rate_hz} Hz and {self.channels} channels to the end, found "
                     f"{frame.sample_rate} Hz and {frame.layout.nb_channels} after {at_s:.1f} s",
                 )

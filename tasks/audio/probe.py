@@ -54,7 +54,7 @@ def probe(path: Path, longest_s: float = LONGEST_S) -> Probe | AudioFault:
     except BadAudio as bad:
         return AudioFault(bad.reason, bad.detail)
     except OSError as error:
-        return AudioFault("audio_unreadable", f"expected a file that can be read: {error.strerror}")
+        return AudioFault("file_unreadable", f"expected a file that can be read: {error.strerror}")
     fault = _unheard(heard, rate)
     if fault is not None:
         return fault
@@ -86,18 +86,18 @@ class _Heard(NamedTuple):
 def _unheard(heard: _Heard, rate: int) -> AudioFault | None:
     """Return the fault of a clip inaudible to a model: too short, beyond full scale, or silent once mixed to mono."""
     if heard.frames == 0:
-        return AudioFault("audio_empty", "expected at least one sample, found none")
+        return AudioFault("file_empty", "expected at least one sample, found none")
     if heard.frames < LEAST_S * rate:
-        return AudioFault("audio_empty", f"expected at least {LEAST_S:g} s, found {heard.frames} samples at {rate} Hz")
+        return AudioFault("file_empty", f"expected at least {LEAST_S:g} s, found {heard.frames} samples at {rate} Hz")
     if heard.clipped_share > MOST_CLIPPED:
         return AudioFault(
-            "audio_odd_format",
+            "file_odd_format",
             f"expected samples within full scale (±1), found {heard.clipped_share:.0%} beyond it, the highest "
             f"{heard.peak:.4g}: integers written as floats? Divide them by 32768 and write the file anew",
         )
     if heard.power > 10 ** (QUIET_DB / 10) and heard.mixed_power < heard.power * 10 ** (CANCEL_DB / 10):
         return AudioFault(
-            "audio_odd_format",
+            "file_odd_format",
             "expected channels whose mean can be heard, found channels that cancel each other; "
             "turn the phase of one, or keep one channel",
         )

@@ -74,17 +74,17 @@ def open_file(path: Path) -> Iterator[FileIO]:
     try:
         file = open_regular(path)  # unbuffered: libsndfile moves the handle
     except FileNotFoundError:
-        raise BadAudio("audio_missing", f"expected an audio file, found nothing at {path.name}") from None
+        raise BadAudio("file_missing", f"expected an audio file, found nothing at {path.name}") from None
     except IsADirectoryError:
-        raise BadAudio("audio_not_a_file", "expected an audio file, found a folder") from None
+        raise BadAudio("file_unreadable", "expected an audio file, found a folder") from None
     except NotAFile as error:
-        raise BadAudio("audio_not_a_file", str(error.strerror)) from None
+        raise BadAudio("file_unreadable", str(error.strerror)) from None
     except (OSError, ValueError) as error:  # ValueError: an impossible path
         what = getattr(error, "strerror", None) or str(error)
-        raise BadAudio("audio_unreadable", f"expected an audio file: {what}") from None
+        raise BadAudio("file_unreadable", f"expected an audio file: {what}") from None
     with file:
         if os.fstat(file.fileno()).st_size == 0:
-            raise BadAudio("audio_empty", "expected audio, found a file without a byte")
+            raise BadAudio("file_empty", "expected audio, found a file without a byte")
         yield file
 
 
@@ -116,12 +116,12 @@ def _open(file: FileIO, longest_s: float) -> _Sndfile | FfmpegSound:
     try:
         sound = _Sndfile(file, longest_s)
     except BadAudio as refused:
-        if refused.reason != "audio_unreadable":
+        if refused.reason != "file_unreadable":
             raise
         try:
             return FfmpegSound(file, longest_s)
         except BadAudio as bad:
-            raise (refused if bad.reason == "audio_unreadable" else bad) from None
+            raise (refused if bad.reason == "file_unreadable" else bad) from None
     if not sound.stops_early():
         return sound
     sound.close()
@@ -138,12 +138,12 @@ class _Sndfile:
             self._sound = soundfile.SoundFile(file.fileno(), closefd=False)
         except soundfile.LibsndfileError as error:
             reason = error.error_string.strip().rstrip(".") or "no audio"
-            raise BadAudio("audio_unreadable", f"expected WAV, FLAC, MP3, OGG or M4A audio: {reason}") from None
+            raise BadAudio("file_unreadable", f"expected WAV, FLAC, MP3, OGG or M4A audio: {reason}") from None
         self.sample_rate_hz, self.channels = self._sound.samplerate, self._sound.channels
         subtype = self._sound.subtype
         self.codec = "flac" if self._sound.format == "FLAC" else _CODECS.get(subtype, subtype.lower())
         if self._sound.frames >= _NO_LENGTH:
-            raise BadAudio("audio_no_length", "expected a FLAC header with the audio's length; write the file anew")
+            raise BadAudio("file_odd_format", "expected a FLAC header with the audio's length; write the file anew")
         check_form(self.sample_rate_hz, self.channels)
         check_length(self._sound.frames / self.sample_rate_hz, longest_s)
 
@@ -175,7 +175,7 @@ class _Sndfile:
                 block = self._sound.read(out=buffer)
             except soundfile.LibsndfileError:
                 place = f"{done / self.sample_rate_hz:.1f} of {claimed / self.sample_rate_hz:.1f} s"
-                raise BadAudio("audio_corrupt", f"expected audio that decodes, found damage after {place}") from None
+                raise BadAudio("file_corrupt", f"expected audio that decodes, found damage after {place}") from None
             if not len(block):
                 break
             done += len(block)
@@ -186,9 +186,9 @@ class _Sndfile:
             lengths = (
                 f"{claimed / self.sample_rate_hz:.1f} s as the header says, found {done / self.sample_rate_hz:.1f} s"
             )
-            raise BadAudio("audio_truncated", f"expected {lengths}")
+            raise BadAudio("file_truncated", f"expected {lengths}")
         if self._cut_short():
-            raise BadAudio("audio_truncated", f"expected more, found {done / self.sample_rate_hz:.1f} s and no end")
+            raise BadAudio("file_truncated", f"expected more, found {done / self.sample_rate_hz:.1f} s and no end")
 
     def _cut_short(self) -> bool:
         """Return whether a WAV or Ogg file ends before its container does, an error ignored by libsndfile."""

@@ -18,7 +18,7 @@ WITH heard AS (
         CASE
             WHEN media_a.reason IS NOT NULL THEN concat(audio_a, ': ', media_a.detail)
             WHEN media_b.reason IS NOT NULL THEN concat(audio_b, ': ', media_b.detail)
-            WHEN media_r.reason IS NOT NULL THEN concat(reference, ': ', media_r.detail)
+            WHEN media_r.reason IS NOT NULL THEN concat('reference ', reference, ': ', media_r.detail)
         END AS audio_detail,
         coalesce(media_r.clip_sha256, votes.source || '/' || reference) AS reference_key
     FROM votes

@@ -45,7 +45,7 @@ again AS (
 SELECT
     row,
     vote_id,
-    coalesce(reason, 'voted_before') AS reason,
+    coalesce(reason, 'repeated_vote') AS reason,
     coalesce(detail, 'expected one vote of an annotator on two clips, found an earlier one') AS detail,
     source_file,
     line,

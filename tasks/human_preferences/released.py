@@ -73,7 +73,7 @@ def read(path: Path, _: Path) -> dict[str, list[Row]]:
 def _task(source: Any) -> str:
     found = next((task for part, task in SETS.items() if part in str(source)), None)
     if found is None:
-        raise BadRow("unknown_source", f"expected a source such as {', '.join(SETS)}, found '{shown(source)}'")
+        raise BadRow("bad_value", f"expected a source such as {', '.join(SETS)}, found '{shown(source)}'")
     return found
 
 
@@ -136,7 +136,7 @@ def _add_ratings(tables: dict[str, list[Row]], task: str, row: Row, _: ListFile,
         if not given(cell):
             continue
         if not math.isfinite(score := number(cell)):
-            raise BadRow("bad_score", f"expected a number as {RATED[f'rated_{dimension}']}, found '{shown(cell)}'")
+            raise BadRow("bad_value", f"expected a number as {RATED[f'rated_{dimension}']}, found '{shown(cell)}'")
         sample = f"{row['vote_id'] or f'{task}-{line}'}-{dimension}"
         prompt = f"{task}/{row['prompt_id'] or text or sample}"
         tables["ratings"].append({"rating_id": sample, "prompt_id": prompt})

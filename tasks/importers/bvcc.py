@@ -77,7 +77,7 @@ def _rating(
     wav = clip(wav_cell, root)
     system, dash, _ = wav.partition("-")
     if not system or not dash:
-        raise BadRow("bad_id", f"expected <system>-<utterance>.wav, found '{shown(wav)}'")
+        raise BadRow("bad_value", f"expected <system>-<utterance>.wav, found '{shown(wav)}'")
     value = score(score_cell, scale_of(source))
     listener = _listener(cells, system) if rated else None
     content = texts.get(wav.removesuffix(".wav"))
@@ -89,7 +89,7 @@ def _rating(
 
 def _listener(cells: Cells, system: str) -> str:
     if cells[0].strip() != system:
-        raise BadRow("conflicting_system", f"expected the system of the clip, {system}, found '{shown(cells[0])}'")
+        raise BadRow("conflicting_facts", f"expected the system of the clip, {system}, found '{shown(cells[0])}'")
     parts = cells[4].split("_", 3)
     return identifier(parts[2] if len(parts) > 2 else cells[4], "listener")
 

@@ -68,7 +68,7 @@ def _lines(path: Path, name: str) -> Iterable[tuple[int, list[Any] | Reject]]:
         cells = text.split("\t")
         if len(cells) != len(HEADER):
             detail = f"expected {len(HEADER)} fields, found {len(cells)}"
-            yield line, Reject(shown(text), "ragged_row", detail, name, line)
+            yield line, Reject(shown(text), "bad_line", detail, name, line)
         elif line > 1 or [cell.strip().lower() for cell in cells] != HEADER:
             yield line, list(cells)
 
@@ -80,4 +80,4 @@ def _objects(path: Path, name: str) -> Iterable[tuple[int, list[Any] | Reject]]:
             yield place, [row.get("path"), row.get("caption")]
         else:
             detail = f"expected an object with path and caption, found {shown(row)}"
-            yield place, Reject(shown(row), "bad_json", detail, name, place)
+            yield place, Reject(shown(row), "bad_line", detail, name, place)

@@ -125,21 +125,21 @@ def score(cell: Any, scale: Scale) -> float:
 def votes(cell: Any) -> int:
     """Return the number of ratings behind a mean; read `8.0` as 8."""
     if not given(cell):
-        raise BadRow("missing_votes", "expected a number of votes, found an empty cell")
+        raise BadRow("missing_value", "expected a number of votes, found an empty cell")
     value = number(cell)
     if value >= 1 and value.is_integer() and value < 2**53:
         return int(value)
-    raise BadRow("bad_votes", f"expected a whole number of votes from 1, found '{shown(cell)}'")
+    raise BadRow("bad_value", f"expected a whole number of votes from 1, found '{shown(cell)}'")
 
 
 def deviation(cell: Any) -> float:
     """Return the standard deviation of the ratings behind a mean."""
     if not given(cell):
-        raise BadRow("missing_mos_std", "expected a standard deviation, found an empty cell")
+        raise BadRow("missing_value", "expected a standard deviation, found an empty cell")
     value = number(cell)
     if 0 <= value < math.inf:
         return value
-    raise BadRow("bad_mos_std", f"expected a standard deviation from 0, found '{shown(cell)}'")
+    raise BadRow("bad_value", f"expected a standard deviation from 0, found '{shown(cell)}'")
 
 
 def identifier(cell: Any, word: str) -> str:
@@ -147,18 +147,18 @@ def identifier(cell: Any, word: str) -> str:
 
     Args:
         cell: text, or the value of a Parquet or JSON cell.
-        word: the kind of id; an empty cell is rejected as `missing_<word>`.
+        word: the kind of id, for the detail of a reject.
     """
     text: str = cell.strip() if cell.__class__ is str else _as_text(cell, word).strip()
     if text and len(text) <= LONGEST_ID and text.isprintable():
         return text
     if not text:
-        raise BadRow(f"missing_{word}", f"expected a {word}, found an empty cell")
+        raise BadRow("missing_value", f"expected a {word}, found an empty cell")
     if len(text) > LONGEST_ID:
-        raise BadRow("bad_id", f"expected a {word} of at most {LONGEST_ID} characters, found {len(text)}")
+        raise BadRow("bad_value", f"expected a {word} of at most {LONGEST_ID} characters, found {len(text)}")
     for char in text:  # spaces of other scripts are allowed; control characters and lone surrogates are not
         if ord(char) < 32 or 127 <= ord(char) < 160 or 0xD800 <= ord(char) < 0xE000:
-            raise BadRow("bad_id", f"expected a {word} without control characters, found '{shown(text)}'")
+            raise BadRow("bad_value", f"expected a {word} without control characters, found '{shown(text)}'")
     return text
 
 
@@ -207,10 +207,10 @@ def absolute_clips() -> Iterator[list[tuple[str, str]]]:
 
 def split_name(cell: Any) -> str:
     """Return the split for Earmark's or a publisher's name of it."""
-    text = identifier(cell, "split")
+    text = identifier(cell, "split") if given(cell) else ""
     split = SPLIT_ALIASES.get(text.lower(), text.lower())
     if split not in SPLITS:
-        raise BadRow("unknown_split", f"expected one of {', '.join(SPLITS)}, found '{shown(text)}'")
+        raise BadRow("bad_split", f"expected one of {', '.join(SPLITS)}, found '{shown(text)}'")
     return split
 
 
@@ -225,7 +225,7 @@ def _as_text(cell: Any, word: str) -> str:
         except UnicodeDecodeError as error:
             raise BadRow("bad_encoding", f"expected UTF-8 in the {word}, found byte {cell[error.start]:#04x}") from None
     if isinstance(cell, list | dict):
-        raise BadRow("bad_id", f"expected a {word}, found {'an array' if isinstance(cell, list) else 'an object'}")
+        raise BadRow("bad_value", f"expected a {word}, found {'an array' if isinstance(cell, list) else 'an object'}")
     if isinstance(cell, float) and cell.is_integer():
         return str(int(cell))
     return str(cell)

@@ -117,7 +117,7 @@ def read_labels(file: ListFile, root: str) -> Iterator[Label | Reject | Note]:
 
 def _label(vote: Vote, scores: Mapping[str, Any], judge: str | None) -> Label:
     if "both_bad" in (vote.musicality, vote.alignment):
-        raise BadRow("bad_preference", "expected a, b or tie, found both_bad")
+        raise BadRow("bad_value", "expected a, b or tie as preference, found both_bad")
     if vote.musicality is None and vote.alignment is None:
         raise BadRow("no_preference", "expected a preference in musicality or alignment, found none")
     cells = {name: getattr(vote, name) for name in Label._fields if name in Vote._fields}
@@ -130,7 +130,7 @@ def _score(cell: Any) -> float | None:
         return None
     value = number(cell)
     if not (0 <= value <= 10 and (2 * value).is_integer()):
-        raise BadRow("bad_score", f"expected a score from 0 to 10 in half steps, found '{shown(cell)}'")
+        raise BadRow("bad_value", f"expected a score from 0 to 10 in half steps, found '{shown(cell)}'")
     return value
 
 

@@ -172,7 +172,7 @@ def parse_tag(cell: str, synonyms: TagMap) -> Tag:
     category, mark, tag = cell.strip().partition(MARK)
     if not mark or category not in CATEGORIES:
         known = ", ".join(f"{known}{MARK}…" for known in CATEGORIES)
-        raise BadRow("bad_tag", f"expected {known}, found '{shown(cell.strip())}'")
+        raise BadRow("bad_value", f"expected {known}, found '{shown(cell.strip())}'")
     tag = identifier(tag, "tag").lower()
     return Tag(category, synonyms.get(category, {}).get(tag, tag))
 
@@ -194,7 +194,7 @@ def _columns(name: str, first: tuple[int, list[str] | Reject] | None) -> tuple[i
 def _track(cells: Sequence[str], take: tuple[int, ...], name: str, line: int, synonyms: TagMap, root: str) -> Track:
     at_tags = take[-1]
     if len(cells) < at_tags:  # a track without tags may end before their column
-        raise BadRow("ragged_row", f"expected at least {at_tags} fields, found {len(cells)}")
+        raise BadRow("bad_line", f"expected at least {at_tags} fields, found {len(cells)}")
     track, artist, album = (
         identifier(cells[at], word) for at, word in zip(take[:3], ("track", "artist", "album"), strict=True)
     )
@@ -208,8 +208,8 @@ def _duration(cell: str) -> float:
     if 0 < value < math.inf:
         return value
     if not cell.strip():
-        raise BadRow("missing_duration", "expected a duration in seconds, found an empty cell")
-    raise BadRow("bad_duration", f"expected a duration in seconds, found '{shown(cell)}'")
+        raise BadRow("missing_value", "expected a duration in seconds, found an empty cell")
+    raise BadRow("bad_value", f"expected a duration in seconds, found '{shown(cell)}'")
 
 
 LAYOUT = TrackLayout(read_tracks, lambda track: PurePosixPath(track.path).stem)

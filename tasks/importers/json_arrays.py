@@ -83,10 +83,10 @@ def parse_object(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
-        raise BadRow("bad_json", f"expected a JSON object, found: {shown(error)}") from None
+        raise BadRow("bad_line", f"expected a JSON object, found: {shown(error)}") from None
     if isinstance(value, dict):
         return value
-    raise BadRow("bad_json", f"expected a JSON object, found {shown(text.strip())}")
+    raise BadRow("bad_line", f"expected a JSON object, found {shown(text.strip())}")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -162,7 +162,7 @@ def _members(file: ListFile, text: str) -> Iterator[tuple[int, dict[str, Any] | 
         if isinstance(value, dict):
             yield line, value
         else:
-            yield line, Reject(shown(value), "bad_json", f"expected an object, found {shown(value)}", file.name, line)
+            yield line, Reject(shown(value), "bad_line", f"expected an object, found {shown(value)}", file.name, line)
         at = _skip(text, at)
         if not many:
             break

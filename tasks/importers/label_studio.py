@@ -40,7 +40,7 @@ def _annotations(file: ListFile) -> Iterator[tuple[int, Mapping[str, Any] | Reje
         data, done = task.get("data"), task.get("annotations", task.get("completions"))
         if not isinstance(data, dict) or not isinstance(done, list):
             detail = "expected a task with data and annotations, found none; export as JSON, not as JSON-MIN"
-            yield line, Reject(f"task {shown(task.get('id'))}", "bad_json", detail, file.name, line)
+            yield line, Reject(f"task {shown(task.get('id'))}", "bad_line", detail, file.name, line)
             continue
         empty += not done
         for annotation in done:
@@ -55,7 +55,7 @@ def _annotations(file: ListFile) -> Iterator[tuple[int, Mapping[str, Any] | Reje
 
 def _vote(data: Mapping[str, Any], annotation: Any, task: Any) -> dict[str, Any]:
     if not isinstance(annotation, dict) or not isinstance(annotation.get("result"), list):
-        raise BadRow("bad_json", "expected an annotation with a result, found something else")
+        raise BadRow("bad_line", "expected an annotation with a result, found something else")
     if annotation.get("was_cancelled"):
         raise BadRow("skipped", "expected a vote, found a task that the annotator skipped")
     answers = dict(_answer(entry) for entry in annotation["result"])
@@ -80,13 +80,13 @@ def _annotator(annotation: Any) -> Any:
 
 def _answer(entry: Any) -> tuple[str, Any]:
     if not isinstance(entry, dict) or not isinstance(entry.get("value"), dict):
-        raise BadRow("bad_json", "expected answers with a value, found something else")
+        raise BadRow("bad_line", "expected answers with a value, found something else")
     kind = ANSWERS.get(str(entry.get("type")))
     value = entry["value"].get(kind) if kind else None
     if isinstance(value, list):
         value = "\n".join(str(one) for one in value) if kind == "text" else value[0] if len(value) == 1 else None
         if value is None:
-            raise BadRow("bad_preference", f"expected one choice for {shown(entry.get('from_name'))}, found several")
+            raise BadRow("bad_value", f"expected one choice for {shown(entry.get('from_name'))}, found several")
     return str(entry.get("from_name")), value
 
 

@@ -207,9 +207,9 @@ def _one_by_one(lines: list[bytes], name: str, before: int) -> Iterator[str | Re
 
 def _decoded(raw: bytes) -> str:
     if len(raw) > LONGEST_LINE:
-        raise BadRow("line_too_long", f"expected at most {LONGEST_LINE} bytes, found more")
+        raise BadRow("bad_line", f"expected at most {LONGEST_LINE} bytes, found more")
     if b"\0" in raw:
-        raise BadRow("nul_byte", f"expected text, found a NUL at byte {raw.index(0) + 1}")
+        raise BadRow("bad_encoding", f"expected text, found a NUL at byte {raw.index(0) + 1}")
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
@@ -234,9 +234,9 @@ def _quoted(
         try:
             cells = next(csv.reader(parts, delimiter=delimiter, strict=True))
         except csv.Error as error:
-            reason = "unterminated_quote" if "end of data" in str(error) else "bad_quoting"
+            still_open = "end of data" in str(error)
             detail = f"expected quotes around whole fields, found: {shown(error)}"
-            while not closed and reason == "unterminated_quote" and len(taken) < QUOTED_LINES - 1:
+            while not closed and still_open and len(taken) < QUOTED_LINES - 1:
                 following = waiting.popleft() if waiting else next(lines, None)
                 taken += [following] if following else []
                 if following is None or isinstance(following[1], Reject):
@@ -247,8 +247,7 @@ def _quoted(
         else:
             if not taken or width < 2 or any(part.count(delimiter) != width - 1 for part in parts):
                 return cells
-            reason = "unterminated_quote"
             detail = f"expected a quote that closes in its row, found each of {len(parts)} lines to be a row by itself"
         if not closed:
             waiting.extendleft(reversed(taken))
-            return Reject(shown(text), reason, detail, name, number)
+            return Reject(shown(text), "bad_line", detail, name, number)

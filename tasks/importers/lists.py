@@ -194,7 +194,7 @@ def headed_rows(
         return
     line, top = first
     if isinstance(top, Reject):
-        bad = top.reason in ("bad_encoding", "nul_byte")
+        bad = top.reason == "bad_encoding"
         way = "; save the file as UTF-8, or set encoding" if bad else ""
         raise InputError(f"{file.name}: expected a header, found a line that cannot be read: {top.detail}{way}")
     header = [cell.strip() for cell in top]
@@ -291,4 +291,4 @@ def require_once(lines: dict[Value, int], key: Value, line: int, word: str) -> N
 
 def _ragged(file: ListFile, cells: Sequence[str], width: int, line: int) -> Reject:
     detail = f"expected {width} fields, found {len(cells)}"
-    return Reject(shown(",".join(cells)), "ragged_row", detail, file.name, line)
+    return Reject(shown(",".join(cells)), "bad_line", detail, file.name, line)

@@ -138,7 +138,7 @@ def conditions(cell: Any) -> str | None:
     parts = [str(part) for part in cell] if isinstance(cell, list | tuple) else str(cell).split("+")
     named = {part.strip().lower() for part in parts}
     if odd := sorted(named - {*CONDITIONS}):
-        raise BadRow("bad_condition", f"expected {', '.join(CONDITIONS)}, found '{shown(odd[0])}'")
+        raise BadRow("bad_value", f"expected {', '.join(CONDITIONS)}, found '{shown(odd[0])}'")
     return "+".join(name for name in CONDITIONS if name in named)
 
 
@@ -153,7 +153,7 @@ def read_gold(path: Path, written: str, dimensions: Sequence[str]) -> Iterator[G
     def parse(cells: Cells, line: int, name: str, root: str) -> Gold:
         truth = {of: str(cell).strip().lower() for of, cell in zip(dimensions, cells[6:], strict=True) if given(cell)}
         if not truth or not set(truth.values()) <= {"a", "b", "tie"}:
-            raise BadRow("bad_truth", f"expected a, b or tie in {' or '.join(dimensions)}, found {shown(truth)}")
+            raise BadRow("bad_value", f"expected a, b or tie in {' or '.join(dimensions)}, found {shown(truth)}")
         reference = clip(cells[4], root) if given(cells[4]) else None
         texts = words(cells[0], "text") or "", clip(cells[1], root), clip(cells[2], root)
         return Gold(*texts, truth, words(cells[3]), reference, words(cells[5]), name, line)
@@ -177,15 +177,17 @@ def words(cell: Any, wanted: str | None = None) -> str | None:
     """Return free text of at most 20,000 characters, or None if empty; `wanted` names required text."""
     text = cell.strip() if isinstance(cell, str) else "" if cell is None else cell
     if not isinstance(text, str):
-        raise BadRow("bad_text", f"expected {wanted or 'text'} in words, found {shown(cell)}")
+        raise BadRow("bad_value", f"expected {wanted or 'text'} in words, found {shown(cell)}")
     try:
         text.encode()
     except UnicodeEncodeError:  # JSON can write half of a pair of surrogates, invalid in any column
-        raise BadRow("bad_text", f"expected {wanted or 'text'} in Unicode, found '{shown(text)}'") from None
+        raise BadRow("bad_value", f"expected {wanted or 'text'} in Unicode, found '{shown(text)}'") from None
     if len(text) > LONGEST_TEXT:
-        raise BadRow("text_too_long", f"expected at most {LONGEST_TEXT} characters, found {len(text)}")
+        raise BadRow(
+            "bad_value", f"expected {wanted or 'text'} of at most {LONGEST_TEXT} characters, found {len(text)}"
+        )
     if wanted and not text:
-        raise BadRow(f"missing_{wanted}", f"expected {wanted}, found an empty cell")
+        raise BadRow("missing_value", f"expected {wanted}, found an empty cell")
     return text or None
 
 

@@ -118,7 +118,7 @@ def _part(battle: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     if part is None or part == "":
         return {}
     if not isinstance(part, Mapping):
-        raise BadRow("bad_json", f"expected an object under '{name}', found something else")
+        raise BadRow("bad_line", f"expected an object under '{name}', found something else")
     return part
 
 
@@ -146,7 +146,7 @@ def _listened(data: Any) -> float | None:
     total, started = 0.0, None
     for event in data:
         if not (isinstance(event, list | tuple) and len(event) == 2 and isinstance(event[1], int | float)):
-            raise BadRow("bad_json", "expected events and times as listening data, found something else")
+            raise BadRow("bad_line", "expected events and times as listening data, found something else")
         if started is not None:
             total += max(0.0, event[1] - started)
         started = event[1] if str(event[0]).upper() == "PLAY" else None

@@ -94,7 +94,7 @@ def _split(db: str) -> str:
     for part in db.upper().split("_"):
         if part in SPLITS:
             return SPLITS[part]
-    raise BadRow("unknown_split", f"expected TRAIN, VAL or TEST in the database's name, found '{shown(db)}'")
+    raise BadRow("bad_split", f"expected TRAIN, VAL or TEST in the database's name, found '{shown(db)}'")
 
 
 LAYOUT = published(find, read, signature=r"db,con,file,")

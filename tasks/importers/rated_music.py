@@ -109,7 +109,7 @@ def _musiceval(
     name = clip(cells[0], root)
     parts = _NAME.fullmatch(name.rpartition("/")[2])
     if not parts:
-        raise BadRow("bad_id", f"expected …S<system>_P<prompt>.wav, found '{shown(name)}'")
+        raise BadRow("bad_value", f"expected …S<system>_P<prompt>.wav, found '{shown(name)}'")
     system, prompt = parts.groups()
     demo = system in DEMO_SYSTEMS
     text = texts[DEMO_PROMPTS if demo and texts[DEMO_PROMPTS] else PROMPTS].get(prompt)

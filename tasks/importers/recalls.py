@@ -36,7 +36,7 @@ def read_recalls(path: Path, written: str) -> Iterator[Recall | Reject | Note]:
         tag = parse_tag(f"{cells[0]}{MARK}{cells[1] or ''}", {})
         recall = Recall(tag, _count(cells[2]), _count(cells[3]), file.name)
         if recall.detected > recall.asked:
-            raise BadRow("bad_count", f"expected detected up to {recall.asked}, found {recall.detected}")
+            raise BadRow("bad_value", f"expected detected up to {recall.asked}, found {recall.detected}")
         require_once(lines, recall.tag, line, "tag")
         return recall
 
@@ -47,4 +47,4 @@ def _count(cell: Any) -> int:
     value = number(cell)
     if value >= 0 and value.is_integer() and value < 2**53:
         return int(value)
-    raise BadRow("bad_count", f"expected a whole number from 0, found '{shown(cell)}'")
+    raise BadRow("bad_value", f"expected a whole number of tracks from 0, found '{shown(cell)}'")

@@ -87,7 +87,7 @@ def _mean(source: Source, file: ListFile, root: str, audio: str, cells: Cells, l
     made, _, utterance = bare.rpartition("-")
     system = made.rpartition("-")[2]
     if not (system and utterance):
-        raise BadRow("bad_id", f"expected …<system>-<utterance>, found '{shown(wav)}'")
+        raise BadRow("bad_value", f"expected …<system>-<utterance>, found '{shown(wav)}'")
     value = score(cells[1], scale_of(source))
     place = f"{audio}{bare}.wav" if audio else None
     return Rating(wav, value, file.name, line, file.part, system_id=system, audio=place)
@@ -107,7 +107,7 @@ def _read_json(source: Source, root: Path, found: Found) -> Imported:
 def _entry(source: Source, file: ListFile, root: str, places: Places | None, cells: Cells, line: int) -> Rating:
     name, entry = clip(cells[0], root), cells[1]
     if not isinstance(entry, dict) or not isinstance(entry.get("score"), dict):
-        raise BadRow("bad_json", "expected an object with sys_id, wav and score, found something else")
+        raise BadRow("bad_line", "expected an object with sys_id, wav and score, found something else")
     rated = entry["score"]
     subset, split = _place(places, name) if places is not None else (None, None)
     count, spread = _spread(rated.get("scores"), scale_of(source, subset))
@@ -130,7 +130,7 @@ def _spread(scores: Any, scale: Scale) -> tuple[int | None, float | None]:
     if not scores:
         return None, None
     if not isinstance(scores, list):
-        raise BadRow("bad_json", f"expected an array of scores, found {shown(scores)}")
+        raise BadRow("bad_line", f"expected an array of scores, found {shown(scores)}")
     values = [score(each, scale) for each in scores]
     return len(values), statistics.stdev(values) if len(values) > 1 else None
 
@@ -151,11 +151,11 @@ def _place(places: Places, name: str) -> tuple[str, str]:
     """Return the dataset and split of a clip; reject a clip in two splits."""
     named = places.get(name.removesuffix(".wav"))
     if not named:
-        raise BadRow("missing_split", f"expected '{shown(name)}' in {SPLIT_LISTS}, found it in no split")
+        raise BadRow("bad_split", f"expected '{shown(name)}' in {SPLIT_LISTS}, found it in no split")
     words = shown(", ".join(sorted({split for _, split in named})))
     splits = {_split_of(split) for _, split in named}
     if "" in splits:
-        raise BadRow("unknown_split", f"expected train, val or test, found {words}")
+        raise BadRow("bad_split", f"expected train, val or test, found {words}")
     if len(splits) > 1:
         raise BadRow("conflicting_split", f"expected one split, found {words}")
     return identifier(min(named)[0], "subset"), splits.pop()

@@ -123,7 +123,7 @@ def _text(path: Path, encoding: str) -> Sample:
     name = path.name or str(path)
     splits = {mark: list(islice(read_rows(path, name, mark, encoding=encoding), LOOKED_AT)) for mark in MARKS}
     first = next(iter(splits[","]), None)
-    if first and isinstance(first[1], Reject) and first[1].reason in ("bad_encoding", "nul_byte"):
+    if first and isinstance(first[1], Reject) and first[1].reason == "bad_encoding":
         raise InputError(
             f"{name}, line 1: {first[1].detail}; save the file as UTF-8, or say how it is written: --encoding latin-1 "
             "(Western Windows: cp1252; Chinese: gb18030; a NUL at every other byte: utf-16-le)"

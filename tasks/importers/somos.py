@@ -45,7 +45,7 @@ def _rating(source: Source, file: ListFile, root: str, rated: bool, cells: Cells
     bare = wav.removesuffix(".wav")
     sentence, _, system = bare.rpartition("_")
     if not (sentence and system):
-        raise BadRow("bad_id", f"expected <sentence>_<system>, found '{shown(wav)}'")
+        raise BadRow("bad_value", f"expected <sentence>_<system>, found '{shown(wav)}'")
     value = score(cell, scale_of(source))
     listener = _listener(cells, system) if rated else None
     audio = f"audios/{bare}.wav"
@@ -56,7 +56,7 @@ def _rating(source: Source, file: ListFile, root: str, rated: bool, cells: Cells
 
 def _listener(cells: Cells, system: str) -> str:
     if cells[0].strip().zfill(len(system)) != system:  # a spreadsheet writes 015 as 15
-        raise BadRow("conflicting_system", f"expected the system of the clip, {system}, found '{shown(cells[0])}'")
+        raise BadRow("conflicting_facts", f"expected the system of the clip, {system}, found '{shown(cells[0])}'")
     return identifier(cells[3], "listener")
 
 

@@ -227,7 +227,7 @@ def _parser(
             groups = groups_in(named, name if "/" in named else PurePosixPath(name).name)
             if groups is None:
                 expected = "expected a file name as file_name describes it"
-                raise BadRow("bad_file_name", f"{expected}, found {shown(name)}")
+                raise BadRow("bad_value", f"{expected}, found {shown(name)}")
             for group, text in groups.items():
                 if group == "file":
                     name = clip(text, root)

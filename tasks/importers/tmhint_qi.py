@@ -48,7 +48,7 @@ def split_name(name: str) -> tuple[str, str, str, str | None]:
     system, _, condition = made.partition("_")
     speaker, _, content = said.partition("_")
     if not (system and speaker and content):
-        raise BadRow("bad_id", f"expected <method>_<snr>_<noise>_TMHINT_<speaker>_<content>, found '{shown(name)}'")
+        raise BadRow("bad_value", f"expected <method>_<snr>_<noise>_TMHINT_<speaker>_<content>, found '{shown(name)}'")
     return system, speaker, content, condition or None
 
 
@@ -64,7 +64,7 @@ def _rating(
     if splits is not None:
         split = splits.get(bare)
         if split is None:
-            raise BadRow("missing_split", f"expected {shown(wav)}.wav in train or test, found it in neither")
+            raise BadRow("bad_split", f"expected {shown(wav)}.wav in train or test, found it in neither")
         audio = f"{folder}/{split}/{bare}.wav" if folder else f"{split}/{bare}.wav"
     return Rating(wav, value, file.name, line, split, None, *origin, listener, audio=audio)
 

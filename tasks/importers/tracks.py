@@ -64,7 +64,7 @@ def _tag(word: str, synonyms: TagMap) -> Tag:
         category, name = "tag", word
     name = name.strip().lower()
     if not name:
-        raise BadRow("bad_tag", f"expected a word, found '{shown(word)}'")
+        raise BadRow("bad_value", f"expected a tag with a word, found '{shown(word)}'")
     return Tag(category.strip(), synonyms.get(category.strip(), {}).get(name, name))
 
 

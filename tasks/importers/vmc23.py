@@ -40,7 +40,7 @@ def _mean(source: Source, file: ListFile, root: str, cells: Cells, line: int) ->
     wav, track = clip(cells[0], root), file.part
     prefix = f"VoiceMOS2023{track.capitalize()}-"
     if not wav.startswith(prefix):
-        raise BadRow("bad_id", f"expected a name that starts with {prefix}, found '{shown(wav)}'")
+        raise BadRow("bad_value", f"expected a name that starts with {prefix}, found '{shown(wav)}'")
     origin = _origin(track, wav[len(prefix) :].removesuffix(".wav"))
     subset = f"{track}-{origin[1]}" if track == "track1" else track
     value = score(cells[1], scale_of(source, subset))
@@ -56,7 +56,7 @@ def _origin(track: str, rest: str) -> tuple[str, str, str, str | None]:
     pattern, form = NAMES[track]
     match = re.fullmatch(pattern, rest)
     if not match:
-        raise BadRow("bad_id", f"expected {form}, found '{shown(rest)}'")
+        raise BadRow("bad_value", f"expected {form}, found '{shown(rest)}'")
     return match["system"], match["speaker"], match["content"], None
 
 

@@ -212,7 +212,7 @@ def choice(cell: Any) -> str | None:
         return None
     chosen = CHOICES.get(str(cell).strip().lower().replace(" ", "_").replace("-", "_"))
     if chosen is None:
-        raise BadRow("bad_preference", f"expected a, b or tie, found '{shown(cell)}'")
+        raise BadRow("bad_value", f"expected a, b or tie as preference, found '{shown(cell)}'")
     return chosen
 
 
@@ -222,7 +222,7 @@ def confidence(cell: Any) -> float | None:
         return None
     value = number(cell)
     if not (1 <= value <= 5 and (2 * value).is_integer()):
-        raise BadRow("bad_confidence", f"expected a confidence from 1 to 5 in half steps, found '{shown(cell)}'")
+        raise BadRow("bad_value", f"expected a confidence from 1 to 5 in half steps, found '{shown(cell)}'")
     return value
 
 
@@ -239,7 +239,7 @@ def day(cell: Any) -> str | None:
             moment = datetime.fromisoformat(str(cell).strip())
         return (moment.astimezone(UTC) if moment.tzinfo else moment).date().isoformat()
     except (ValueError, OverflowError, OSError):
-        raise BadRow("bad_date", f"expected a date such as 2025-08-31, found '{shown(cell)}'") from None
+        raise BadRow("bad_value", f"expected a date such as 2025-08-31, found '{shown(cell)}'") from None
 
 
 def _annotator(cell: Any) -> str | None:
@@ -273,7 +273,7 @@ def _seconds(cell: Any) -> float | None:
         return None
     value = number(cell)
     if not 0 <= value < math.inf:
-        raise BadRow("bad_duration", f"expected seconds from 0, found '{shown(cell)}'")
+        raise BadRow("bad_value", f"expected a duration in seconds from 0, found '{shown(cell)}'")
     return value
 
 
@@ -283,7 +283,7 @@ def _vocals(instrumental: Any, lyrics: str | None) -> str | None:
         return "vocal" if lyrics else None
     word = str(instrumental).strip().lower()
     if word not in ("true", "false", "0", "1"):
-        raise BadRow("bad_flag", f"expected true or false for instrumental, found '{shown(instrumental)}'")
+        raise BadRow("bad_value", f"expected true or false for instrumental, found '{shown(instrumental)}'")
     return "instrumental" if word in ("true", "1") else "vocal"
 
 

@@ -34,23 +34,23 @@ def perturbation_fault(caption: str, value: Mapping[str, Any], names: Sequence[s
     caption = straight(caption)
     before, after, changed = (straight(value[name]) for name in ("before", "after", "caption"))
     if _plain(changed) == _plain(caption) or _plain(before) == _plain(after):
-        return Fault("unchanged", "expected a detail changed, found the caption as it was")
+        return Fault("wrong_change", "expected a detail changed, found the caption as it was")
     if value["attribute"] not in names:
-        return Fault("other_attribute", f"expected one of {', '.join(names)}, found '{value['attribute'][:60]}'")
+        return Fault("wrong_change", f"expected one of {', '.join(names)}, found '{value['attribute'][:60]}'")
     if value["attribute"] == DROPPED and (added := {*_plain(after).split()} - {*_plain(before).split()}):
         found = " ".join(sorted(added))[:60]
-        return Fault("other_attribute", f"expected words left out, found '{found}' in their place")
+        return Fault("wrong_change", f"expected words left out, found '{found}' in their place")
     if before not in caption:
-        return Fault("span_not_found", f"expected words of the caption, found '{before[:60]}'")
+        return Fault("wrong_change", f"expected words of the caption, found '{before[:60]}'")
     also = [(straight(one["before"]), straight(one["after"])) for one in value.get("also", ())]
     for old, new in also:
         if not _follows(caption, (before, after), (old, new)):
             return Fault(
-                "rest_changed", f"expected words that must follow the change, found '{old[:40]}' to '{new[:40]}'"
+                "wrong_change", f"expected words that must follow the change, found '{old[:40]}' to '{new[:40]}'"
             )
     if _can_be_undone(" ".join(caption.split()), " ".join(changed.split()), (before, after), also):
         return None
-    return Fault("rest_changed", f"expected the rest unchanged after '{before[:40]}' became '{after[:40]}'")
+    return Fault("wrong_change", f"expected the rest unchanged after '{before[:40]}' became '{after[:40]}'")
 
 
 def _follows(caption: str, main: tuple[str, str], other: tuple[str, str]) -> bool:
@@ -163,13 +163,13 @@ def numbers_fault(count: int, answers: Sequence[Mapping[str, Any]]) -> Fault | N
     numbers = [answer["id"] for answer in answers]
     if numbers == list(range(1, count + 1)):
         return None
-    return Fault("items_do_not_match", f"expected answers to items 1 to {count}, found {numbers}")
+    return Fault("bad_answer", f"expected answers to items 1 to {count}, found {numbers}")
 
 
 def translation_fault(texts: Sequence[str], into: str, translated: Sequence[str]) -> Fault | None:
     """Return a fault unless the number of texts is unchanged and each is in the target language."""
     if len(translated) != len(texts):
-        return Fault("texts_do_not_match", f"expected {len(texts)} texts, found {len(translated)}")
+        return Fault("bad_answer", f"expected {len(texts)} texts, found {len(translated)}")
     for text in translated:
         if not HAN.search(without_speech(text)) if into == "zh" else language_of(text) == "zh":
             return Fault("not_translated", f"expected the language '{into}', found '{text[:60]}'")

@@ -21,7 +21,7 @@ SELECT
         WHEN duration_s < $shortest_s THEN 'audio_too_short'
         WHEN peak_dbfs < $silence_dbfs THEN 'audio_silent'
         WHEN source <> first_source THEN 'duplicate_audio'
-        ELSE 'duplicate_caption'
+        ELSE 'duplicate'
     END AS reason,
     CASE
         WHEN reason IS NOT NULL THEN detail

@@ -73,10 +73,10 @@ def listed(config: Instrumentals) -> Iterator[Track | Reject | Note]:
         name = file_name(config, row)
         if not _FILE_NAME.fullmatch(name):
             detail = f"expected an id of letters, digits, _ and - for the file's name, found '{shown(name)}'"
-            yield Reject(row.track_id, "bad_file_name", detail, row.source_file, row.line)
+            yield Reject(row.track_id, "bad_value", detail, row.source_file, row.line)
         elif name in lines:
             detail = f"expected a file name of its own, found '{name}' in line {lines[name]} too"
-            yield Reject(row.track_id, "duplicate_file_name", detail, row.source_file, row.line)
+            yield Reject(row.track_id, "duplicate_id", detail, row.source_file, row.line)
         else:
             lines[name] = row.line
             yield row

@@ -89,10 +89,10 @@ def pair_fault(text: str, row: CritiqueQuestion) -> Fault | None:
     scores = read_scores(text)
     if scores is None:
         last = text.strip().rpartition("\n")[2][:80]
-        return Fault("scores_unreadable", f"expected the last line {FORM}, found {last!r}")
+        return Fault("bad_answer", f"expected the last line {FORM}, found {last!r}")
     missing = [aspect for aspect in ASPECTS if not has_heading(text, aspect)]
     if missing:
-        return Fault("part_missing", f"expected a part on {missing[0]}; scores {scores[0]} and {scores[1]}")
+        return Fault("bad_answer", f"expected a part on {missing[0]}; scores {scores[0]} and {scores[1]}")
     if prefers(scores) != row["better"]:
         return Fault(
             "scores_disagree",

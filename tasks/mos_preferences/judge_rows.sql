@@ -25,7 +25,7 @@ compared AS (
                 THEN ['condition', kept.condition_id, later.condition_id]
         END AS fact,
         CASE
-            WHEN later.split IS DISTINCT FROM kept.split THEN 'split_conflict'
+            WHEN later.split IS DISTINCT FROM kept.split THEN 'conflicting_split'
             WHEN later.listener_id IS NULL AND clips.by_listener THEN 'mean_beside_ratings'
         END AS contradiction
     FROM imported AS later
@@ -84,7 +84,7 @@ SELECT
     file,
     CASE WHEN disagreement IS NULL THEN coalesce(contradiction, repetition) ELSE 'conflicting_facts' END AS reason,
     CASE reason
-        WHEN 'split_conflict' THEN concat('expected one split a clip, found ', split, '; ', kept_line, ' says ', kept_split)
+        WHEN 'conflicting_split' THEN concat('expected one split a clip, found ', split, '; ', kept_line, ' says ', kept_split)
         WHEN 'mean_beside_ratings'
             THEN concat('expected ratings by listener alone, found ', score, ' without a listener')
         WHEN 'conflicting_facts' THEN disagreement

@@ -205,7 +205,7 @@ def _look_again(stage: Stage, connection: duckdb.DuckDBPyConnection, config: Mos
     """
     folders = {source.name: root_of(config, source).folder for source in config.sources}
     missing = (
-        "SELECT dataset, file, audio FROM placed JOIN media USING (row) WHERE reason = 'audio_missing' ORDER BY row"
+        "SELECT dataset, file, audio FROM placed JOIN media USING (row) WHERE reason = 'file_missing' ORDER BY row"
     )
     for dataset, file, audio in connection.execute(missing).fetchall():
         path = find_audio(folders[dataset], file, audio)

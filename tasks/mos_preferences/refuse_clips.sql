@@ -16,7 +16,7 @@ WITH heard AS (
 SELECT
     row,
     file,
-    CASE WHEN split IS NULL THEN 'missing_split' ELSE coalesce(reason, 'duplicate_audio') END AS reason,
+    CASE WHEN split IS NULL THEN 'bad_split' ELSE coalesce(reason, 'duplicate_audio') END AS reason,
     CASE
         WHEN split IS NULL THEN 'expected a split, as other rows of this source have one'
         ELSE coalesce(detail, concat('expected audio that no other clip has, found the bytes of ', first_heard))

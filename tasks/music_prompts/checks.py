@@ -30,8 +30,8 @@ def check_prompt(text: str, triplet: Sequence[Tag], style: str, lexicon: Lexicon
         longest: most characters.
 
     Returns:
-        The first fault: `too_long`, `mentions_vocals`, `tag_missing`; for strict prompts `other_tag`; for improvised
-        ones `no_instrument_added` or `too_many_instruments`. Everyday words such as "beat" count as no other tag.
+        The first fault: `too_long`, `mentions_vocals`, `wrong_tags`; for strict prompts `wrong_tags`; for improvised
+        ones `wrong_instruments` or `wrong_instruments`. Everyday words such as "beat" count as no other tag.
     """
     if len(text) > longest:
         return _fault("too_long", f"expected at most {longest} characters, found {len(text)}")
@@ -41,19 +41,19 @@ def check_prompt(text: str, triplet: Sequence[Tag], style: str, lexicon: Lexicon
     named = {tag for naming in namings for tag in naming.tags}
     for tag in triplet:
         if tag not in named:
-            return _fault("tag_missing", f"expected the {tag.category} '{written(tag)}', found it nowhere")
+            return _fault("wrong_tags", f"expected the {tag.category} '{written(tag)}', found it nowhere")
     others = [n for n in namings if not set(n.tags) & set(triplet) and not set(n.tags) <= everyday_tags()]
     if style == "strict":
         if others:
             tag = others[0].tags[0]
-            return _fault("other_tag", f"expected no other tag, found the {tag.category} '{others[0].words}'")
+            return _fault("wrong_tags", f"expected no other tag, found the {tag.category} '{others[0].words}'")
         return Checked(None)
     added = tuple(dict.fromkeys(name for naming in others if (name := _instrument(naming))))
     if not added:
-        return _fault("no_instrument_added", f"expected one to {MOST_ADDED} further instruments, found none")
+        return _fault("wrong_instruments", f"expected one to {MOST_ADDED} further instruments, found none")
     if len(added) > MOST_ADDED:
         found = ", ".join(added)
-        return _fault("too_many_instruments", f"expected one to {MOST_ADDED} further instruments, found {found}")
+        return _fault("wrong_instruments", f"expected one to {MOST_ADDED} further instruments, found {found}")
     return Checked(None, added)
 
 

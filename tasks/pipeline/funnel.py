@@ -21,13 +21,8 @@ from earmark.tasks.store.staging import Stage
 
 FIRST = 20
 """An ask that passes none of its first rows, this many, stops a build: further rows would cost money too."""
-FORM = frozenset(
-    (
-        *("bad_answer", "schema_mismatch", "empty", "truncated", "low_share"),
-        *("scores_unreadable", "part_missing", "items_do_not_match", "texts_do_not_match"),
-    )
-)
-"""Reasons about the form of an answer."""
+FORM = frozenset(("bad_answer", "schema_mismatch", "empty", "truncated", "low_share"))
+"""Faults in the form of an answer."""
 QUOTED = 240
 """Characters of an answer in messages."""
 WAY_OUT = "Answers are kept. To go on even so: earmark resume --allow-rejects"

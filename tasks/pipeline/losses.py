@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from earmark.schemas.config import BuildConfig
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import TooManyRejects
-from earmark.schemas.reasons import REASONS, options_of
+from earmark.schemas.reasons import find_reason, options_of
 from earmark.tasks.store.manifest import Step
 from earmark.tasks.store.sql import connect, query
 from earmark.tasks.store.staging import Stage
@@ -65,7 +65,7 @@ def check_inputs(stage: Stage, config: BuildConfig) -> None:
         lines.append(f"source {source} lost {of} to faults")
         steps = {share.step for share in shares}
         mine = [one for one in losses if one.step in steps and _source(stage, config, one) == source]
-        lines += _reasons([one for one in mine if REASONS[one.reason].kind == "fault"], type(config))
+        lines += _reasons([one for one in mine if find_reason(one.reason).kind == "fault"], type(config))
     lines[0] = f"{stage.corpus}: {lines[0]}, more than most_rejected = {config.most_rejected:g}; nothing was committed"
     lines.append(f"{TO_DO}To commit what is left: most_rejected in the config, or earmark resume --allow-rejects")
     raise TooManyRejects("\n".join(lines))
@@ -94,7 +94,7 @@ def shares_of(stage: Stage, config: BuildConfig, losses: Iterable[Loss]) -> dict
     """Return each source's losses to faults, step by step; sources by name."""
     faults: Counter[tuple[str, str]] = Counter()
     for one in losses:
-        if REASONS[one.reason].kind == "fault":
+        if find_reason(one.reason).kind == "fault":
             faults[one.step, _source(stage, config, one)] += one.items
     found: dict[str, list[SourceLosses]] = {}
     for step, entered in stage.entered().items():

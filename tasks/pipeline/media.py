@@ -70,7 +70,7 @@ def clip_below(root: Root, path: Path | str) -> Path | AudioFault:
     if not root.leads_out(path):
         return path
     return AudioFault(
-        "audio_outside_root", f"expected a file below the root, found a link out of it; {FOLLOW} allows it"
+        "link_outside_root", f"expected a file below the root, found a link out of it; {FOLLOW} allows it"
     )
 
 

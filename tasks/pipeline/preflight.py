@@ -17,7 +17,7 @@ from earmark.schemas.config import BuildConfig
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import EarmarkError, Faults, MissingExtraError
 from earmark.schemas.places import told
-from earmark.schemas.reasons import REASONS, options_of
+from earmark.schemas.reasons import find_reason, options_of
 from earmark.tasks.annotation.backend import check_annotator
 from earmark.tasks.importers.lines import first_rows
 from earmark.tasks.importers.rows import Note, Reject
@@ -92,7 +92,7 @@ def _look(one: Input, config: BuildConfig) -> None:
     if config.most_rejected == 1:
         return
     rejects = [row for row in found if isinstance(row, Reject)]
-    if rejects and len(rejects) == len(found) and all(REASONS[each.reason].kind == "fault" for each in rejects):
+    if rejects and len(rejects) == len(found) and all(find_reason(each.reason).kind == "fault" for each in rejects):
         raise EarmarkError(
             f"{one.name}: none of the first {len(rejects)} rows can be used, {_commonest(rejects, config)}"
         )

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from earmark.schemas.config import BuildConfig
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import TooManyRejects
-from earmark.schemas.reasons import REASONS
+from earmark.schemas.reasons import find_reason
 from earmark.schemas.registry import load
 from earmark.tasks.pipeline.forecast import GROUPS, ImaginedSessions, Story, run_dry
 from earmark.tasks.pipeline.losses import check_inputs, check_main_table, losses_of
@@ -74,7 +74,7 @@ def _rejects(stage: Stage) -> list[dict[str, Any]]:
     for one in losses_of(stage):
         row = found.setdefault(
             (one.step, one.reason),
-            {"step": one.step, "reason": one.reason, "kind": REASONS[one.reason].kind, "items": 0, "examples": []},
+            {"step": one.step, "reason": one.reason, "kind": find_reason(one.reason).kind, "items": 0, "examples": []},
         )
         row["items"] += one.items
         room = EXAMPLES - len(row["examples"])

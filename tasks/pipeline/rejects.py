@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
+from earmark.schemas.reasons import current_word
 from earmark.schemas.tables import REJECTS
 from earmark.tasks.importers.rows import Reject
 
@@ -22,5 +23,8 @@ def rejects_table(stage: str, rejects: Iterable[tuple[str, Reject]]) -> pa.Table
     def things(reject: Reject) -> list[dict[str, str]]:
         return [{"kind": kind, "id": id_} for kind, id_ in reject.made_from]
 
-    rows = [(t, r.item, stage, r.reason, r.detail, r.source_file or None, r.line, things(r)) for t, r in rejects]
+    rows = [
+        (table, one.item, stage, current_word(one.reason), one.detail, one.source_file or None, one.line, things(one))
+        for table, one in rejects
+    ]
     return pa.Table.from_pylist([dict(zip(REJECTS.schema.names, row, strict=True)) for row in rows], REJECTS.schema)

@@ -40,7 +40,7 @@ import soxr
 
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.files import NotAFile, open_regular
-from earmark.schemas.reasons import REASONS, options_of
+from earmark.schemas.reasons import count_reasons, find_reason, options_of
 from earmark.schemas.registry import load
 from earmark.schemas.tables import REJECTS, Table
 from earmark.tasks.audio.decode import average, decode
@@ -143,7 +143,7 @@ def rejects_section(db: duckdb.DuckDBPyConnection, corpus: Corpus, manifest: Man
         values = {key: ", ".join(values_at(manifest.config, key)) for key, _ in options}
         shown = "; ".join(f"{key} = {value}" if value else key for key, value in values.items())
         says = " ".join(dict.fromkeys(f"{says.rstrip('.')}." for _, says in options)).replace("`", "")
-        rows.append((reason, number, REASONS[reason].kind, shown or "none", says))
+        rows.append((reason, number, find_reason(reason).kind, shown or "none", says))
     reasons = ResultTable(
         "Rejects by reason",
         ("reason", "rejects", "kind", "option that can change it", "what the option sets"),
@@ -187,16 +187,15 @@ def beside_section(manifest: Manifest, before: Manifest, changes: Sequence[Chang
         was, now = (of.rows.get(name, {}).get(split, 0) for of in (before, manifest))
         one = known.get((name, split), Change(name, split, 0, 0, 0, now))
         rows.append((name, split, was, now, one.added, one.removed, one.changed))
-    reasons = {reason: (before.rejects.get(reason, 0), manifest.rejects.get(reason, 0))
-               for reason in sorted({*before.rejects, *manifest.rejects})}  # fmt: skip
+    old, new = (count_reasons(of.rejects) for of in (before, manifest))
     versions = (before.version, manifest.version)
     heads = ("table", "split", *versions, "added", "removed", "changed")
     named = " ".join(f"{manifest.corpus}@{version}" for version in versions)
     says = f"Rows are known by their keys: `earmark inspect diff {named} --rows` lists them."
     figures: list[Figure] = [ResultTable("Rows by split", heads, tuple(rows), says=says)]
-    if reasons:
-        counts = tuple((reason, *both) for reason, both in reasons.items())
-        figures.append(ResultTable("Rejects", ("reason", *versions), counts))
+    if old or new:
+        rejects = tuple((reason, old[reason], new[reason]) for reason in sorted({*old, *new}))
+        figures.append(ResultTable("Rejects", ("reason", *versions), rejects))
     drawn = f"Where a distribution has orange lines, they show {before.version} in the same bins."
     return Section(f"Beside {before.version}", tuple(figures), drawn)
 

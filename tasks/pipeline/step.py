@@ -24,6 +24,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar, get
 import pyarrow as pa
 from pydantic import TypeAdapter
 
+from earmark.schemas.reasons import current_word
 from earmark.tasks.importers.rows import Reject
 from earmark.tasks.pipeline.progress import Work, working
 from earmark.tasks.pipeline.rejects import rejects_table
@@ -160,8 +161,9 @@ class BuildStep(Generic[Config, Inputs, Output]):
     def _rejects(self, account: Account) -> pa.Table:
         rejects = account.rejects
         if not isinstance(rejects, pa.Table):
-            rejects = rejects_table(account.stage or account.name or self.name, rejects)
-        return rejects
+            return rejects_table(account.stage or account.name or self.name, rejects)
+        words = [current_word(word) for word in rejects["reason"].to_pylist()]
+        return rejects.set_column(rejects.schema.get_field_index("reason"), "reason", pa.array(words, pa.string()))
 
     @cached_property
     def _outputs(self) -> TypeAdapter[Output]:

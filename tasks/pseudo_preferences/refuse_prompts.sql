@@ -10,9 +10,11 @@ WITH known AS (
 SELECT
     row,
     prompt_id,
-    CASE WHEN occurrence > 1 THEN 'duplicate_id' ELSE 'reference_' || reason END AS reason,
-    CASE WHEN occurrence > 1 THEN concat('expected each prompt_id once, found it in line ', first_line) ELSE detail END
-        AS detail,
+    CASE WHEN occurrence > 1 THEN 'duplicate_id' ELSE reason END AS reason,
+    CASE
+        WHEN occurrence > 1 THEN concat('expected each prompt_id once, found it in line ', first_line)
+        ELSE concat('reference audio: ', detail)
+    END AS detail,
     source_file,
     line
 FROM known

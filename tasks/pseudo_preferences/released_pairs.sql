@@ -16,8 +16,8 @@ WITH measured AS (
         b.clip_sha256 AS sha_b,
         least(a.duration_s, b.duration_s) AS shortest_s,
         least(a.peak_dbfs, b.peak_dbfs) AS peak_dbfs,
-        coalesce(a.reason, b.reason, 'reference_' || reference_clip.reason) AS audio_reason,
-        coalesce(a.detail, b.detail, reference_clip.detail) AS audio_detail
+        coalesce(a.reason, b.reason, reference_clip.reason) AS audio_reason,
+        coalesce(a.detail, b.detail, 'reference audio: ' || reference_clip.detail) AS audio_detail
     FROM read
     JOIN media AS a ON a.file = audio_a
     JOIN media AS b ON b.file = audio_b

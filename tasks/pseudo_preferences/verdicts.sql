@@ -34,8 +34,7 @@ SELECT
     CASE
         WHEN len(unanswered) > 0 THEN 'unanswered'
         WHEN len(inconsistent) > 0 AND max(judges) > 1 THEN 'jury_undecided'
-        WHEN len(inconsistent) > 1 THEN 'inconsistent'
-        WHEN len(inconsistent) = 1 THEN concat('inconsistent_', inconsistent[1])
+        WHEN len(inconsistent) > 0 THEN 'inconsistent'
     END AS reason,
     string_agg(detail, '; ' ORDER BY dimension) AS detail
 FROM decided

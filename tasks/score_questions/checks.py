@@ -64,16 +64,16 @@ def check_rewriting(config: ScoreQuestions, thread: Row, value: Any) -> Fault | 
     if len(words_of(question)) < 3:
         return Fault("no_question", f"expected a question, found {question[:80]!r}")
     if forum := _FORUM.search(question):
-        return Fault("names_forum", f"expected a question that stands alone, found {forum[0]!r}")
+        return Fault("no_question", f"expected a question that stands alone, found {forum[0]!r}")
     numbers = [option["comment"] for option in options]
     if stray := [number for number in numbers if number > len(comments)]:
-        return Fault("no_such_comment", f"expected numbers from 1 to {len(comments)}, found {stray[0]}")
+        return Fault("wrong_comments", f"expected numbers from 1 to {len(comments)}, found {stray[0]}")
     if len(set(numbers)) < len(numbers):
-        return Fault("comment_twice", f"expected each comment once, found {numbers}")
+        return Fault("wrong_comments", f"expected each comment once, found {numbers}")
     if missing := sorted(needed_numbers(comments) - set(numbers)):
-        return Fault("best_missing", f"expected an option from comment {missing[0]}, found {sorted(numbers)}")
+        return Fault("wrong_comments", f"expected an option from comment {missing[0]}, found {sorted(numbers)}")
     if len(options) > MOST_OPTIONS:
-        return Fault("too_many_options", f"expected at most {MOST_OPTIONS} options, found {len(options)}")
+        return Fault("option_count", f"expected at most {MOST_OPTIONS} options, found {len(options)}")
     return check_options([option["text"] for option in options], LONGEST_OPTION_WORDS)
 
 
@@ -115,11 +115,11 @@ def good_distractors(
     for text in (" ".join(text.split()) for text in written):
         count = len(words_of(text))
         if not least <= count <= longest:
-            wrong = Fault("distractor_length", f"expected {least} to {longest} words, found {count}: {text[:80]!r}")
+            wrong = Fault("option_length", f"expected {least} to {longest} words, found {count}: {text[:80]!r}")
         elif speaks_of_options(text):
             wrong = Fault("speaks_of_options", f"expected a statement of its own, found {text[:80]!r}")
         elif alike(text, truth):
-            wrong = Fault("repeats_truth", f"expected a wrong option, found {text[:80]!r} for {truth[:80]!r}")
+            wrong = Fault("options_alike", f"expected a wrong option, found {text[:80]!r} for {truth[:80]!r}")
         elif any(alike(text, other) for other in (*others, *good)):
             wrong = Fault("options_alike", f"expected options that differ, found {text[:80]!r} again")
         else:
@@ -127,7 +127,7 @@ def good_distractors(
             continue
         fault = fault or wrong
     if len(good) < most and fault is None:
-        fault = Fault("too_few", f"expected {most} distractors, found {len(good)}")
+        fault = Fault("option_count", f"expected {most} distractors, found {len(good)}")
     if fault is None and given_away([truth, *others, *good], 0):
         fault = Fault("longer_is_right", f"expected options about as long as {truth[:80]!r}")
     return good[:most], fault

@@ -73,7 +73,7 @@ def read_reviews(path: Path, name: str) -> Iterator[ReviewerVerdict | Reject]:
             before = seen.setdefault((one.question_id, one.reviewer), line)
             if before != line:
                 detail = f"expected one row a reviewer and question, found another in {before}"
-                one = Reject(one.question_id, "reviewed_twice", detail, name, line)
+                one = Reject(one.question_id, "duplicate_id", detail, name, line)
         if isinstance(one, Reject):
             one = one._replace(item=one.item if _ID.fullmatch(one.item) else "")
         if one is not None:
@@ -163,24 +163,24 @@ def _verdict(row: Mapping[str, Any], name: str, line: int) -> ReviewerVerdict | 
     cells = {column: str(row.get(column) or "").strip() for column in COLUMNS}
     if not any(cells[column] for column in CRITERIA):
         if not cells["question_id"]:
-            raise BadRow("no_question_id", "expected one, found none")
+            raise BadRow("missing_value", "expected a question_id, found none")
         return None
     answers = {}
     for column in CRITERIA:
         answer = _YES.get(cells[column].casefold())
         if answer is None:
             content = "something else" if cells[column] else "nothing"
-            raise BadRow("not_yes_or_no", f"expected yes or no in {column}, found {content}")
+            raise BadRow("bad_value", f"expected yes or no in {column}, found {content}")
         answers[column] = answer
     if "@" in cells["reviewer"]:
         expected = "expected a pseudonym or number in reviewer"
-        raise BadRow("reviewer_is_an_address", f"{expected}, found an address; it would be published")
+        raise BadRow("bad_value", f"{expected}, found an address; it would be published")
     for column in ("question_id", "content_sha256", "reviewer"):
         if not cells[column] or len(cells[column]) > LONGEST_CELL:
             length = f"more than {LONGEST_CELL} characters" if cells[column] else "nothing"
-            raise BadRow(f"no_{column}", f"expected a {column}, found {length}")
+            raise BadRow("missing_value", f"expected a {column}, found {length}")
     if not _ID.fullmatch(cells["question_id"]):
-        raise BadRow("no_question_id", "expected the id of a question, found something else")
+        raise BadRow("missing_value", "expected the id of a question, found something else")
     deletes = _options(cells[DELETES], str(row.get("options") or ""), str(row.get("right") or ""))
     note = scrub(cells["note"])[:LONGEST_NOTE] or None
     names = cells["question_id"], cells["content_sha256"], cells["reviewer"]
@@ -204,10 +204,10 @@ def _options(cell: str, options: str, right: str) -> tuple[str, ...]:
     for word in re.split(r"[\s,;]+", cell):
         known = not seen or word in seen if _OPTION_ID.fullmatch(word) else word.upper() in by_letter
         if word and not known:
-            raise BadRow("no_such_option", f"expected letters of options in {DELETES}, found something else")
+            raise BadRow("bad_value", f"expected letters of options in {DELETES}, found something else")
         if word and (right.startswith(f"{word.upper()}. ") or word == option_id(right[3:])):
             expected = f"expected wrong options in {DELETES}"
-            raise BadRow("no_such_option", f"{expected}; of a wrong right one, say no in musically_correct")
+            raise BadRow("bad_value", f"{expected}; of a wrong right one, say no in musically_correct")
         ids += [option_id(by_letter[word.upper()]) if word.upper() in by_letter else word] if word else []
     return tuple(sorted(set(ids)))
 
@@ -236,7 +236,7 @@ def gather_reviews(
                     kept[key], one = one, before
                 detail = f"expected one review a question and reviewer, found another by {one.reviewer}"
                 who = (("annotator", one.reviewer),)
-                refused.append(Reject(one.question_id, "reviewed_twice", detail, one.file, one.line, made_from=who))
+                refused.append(Reject(one.question_id, "duplicate_id", detail, one.file, one.line, made_from=who))
     return [kept[key] for key in sorted(kept)], refused
 
 

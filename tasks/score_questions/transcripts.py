@@ -46,7 +46,7 @@ def read_transcripts(config: ScoreQuestions, questions: Sequence[Row]) -> tuple[
             about = {"question_id": question["thread_key"], "image_sha256": question["image_sha256"], "form": form}
             try:
                 if form in seen:
-                    raise BadRow("duplicate_file_name", f"expected one {form} of an image, found another")
+                    raise BadRow("duplicate_id", f"expected one {form} of an image, found another")
                 seen.add(form)
                 rows.append({**about, "split": question["split"], "text": _text(path, root), "source": source})
             except BadRow as bad:
@@ -66,15 +66,15 @@ def read_transcripts(config: ScoreQuestions, questions: Sequence[Row]) -> tuple[
 
 def _text(path: Path, root: Root) -> str:
     if root.leads_out(path):
-        raise BadRow("not_a_file", "expected a file in the folder, found a link out of it")
+        raise BadRow("file_unreadable", "expected a file in the folder, found a link out of it")
     try:
         text = read_regular(path).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise BadRow("bad_encoding", "expected UTF-8 text, found other bytes") from None
     except (NotAFile, IsADirectoryError) as error:
-        raise BadRow("not_a_file", f"expected a file, found: {error.strerror}") from None
+        raise BadRow("file_unreadable", f"expected a file, found: {error.strerror}") from None
     if not text.strip():
         raise BadRow("empty", "expected text, found none")
     if len(text) > LONGEST:
-        raise BadRow("text_too_long", f"expected at most {LONGEST:,} characters, found {len(text):,}")
+        raise BadRow("bad_value", f"expected at most {LONGEST:,} characters, found {len(text):,}")
     return text

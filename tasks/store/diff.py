@@ -11,7 +11,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from earmark.schemas.tables import UNSPLIT, Table
+from earmark.schemas.reasons import CURRENT
+from earmark.schemas.tables import REJECTS, UNSPLIT, Table
 from earmark.tasks.store.sql import connect, quoted
 from earmark.tasks.store.versions import Version
 
@@ -108,10 +109,12 @@ def _compare(connection: duckdb.DuckDBPyConnection, table: Table, paths: Mapping
     keys = [*map(quoted, key_of(table))]
     no_rows = table.schema.empty_table()
     split = quoted("split") if table.splits else f"'{UNSPLIT}'"
+    # a reject counts as the same under the word of 1.0.0 and the reason in its place
+    now = f"* REPLACE (coalesce(map_extract_value(MAP {CURRENT}, reason), reason) AS reason)"
     for name, each in paths.items():
         rows = connection.read_parquet(each, hive_partitioning=False) if each else connection.from_arrow(no_rows)
         connection.execute(f"DROP TABLE IF EXISTS {name}")
-        rows.project(
+        (rows.project(now) if table.name == REJECTS.name else rows).project(
             f"{', '.join(keys)}, {split} AS split_of, hash({', '.join(columns)}) AS content, "
             f"row_number() OVER (PARTITION BY {', '.join(keys)}) AS occurrence"
         ).create(name)

@@ -45,7 +45,7 @@ def test_measures_once_and_again_when_the_file_changes(tmp_path: Path, monkeypat
 def test_a_fault_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clip, index = tone(tmp_path / "a.wav"), MediaIndex(tmp_path / "media.sqlite")
     with monkeypatch.context() as broken:
-        broken.setattr(index_module, "probe", lambda *_: AudioFault("audio_unreadable", "too many open files"))
+        broken.setattr(index_module, "probe", lambda *_: AudioFault("file_unreadable", "too many open files"))
         assert isinstance(index.look([clip])[0], AudioFault)
     assert isinstance(index.look([clip])[0], Probe)
 
@@ -58,7 +58,7 @@ def test_missing_and_silent_and_empty(tmp_path: Path) -> None:
     )
     assert isinstance(found[0], AudioFault)
     assert isinstance(found[1], AudioFault)
-    assert (found[0].reason, found[1].reason) == ("audio_missing", "audio_empty")
+    assert (found[0].reason, found[1].reason) == ("file_missing", "file_empty")
     assert isinstance(found[2], Probe)
     assert found[2].peak_dbfs == -200
 

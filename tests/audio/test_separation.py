@@ -67,9 +67,9 @@ def test_every_job_gets_one_result_and_bad_files_stop_nothing(tmp_path: Path) ->
     assert set(results) == set(sources)
     reasons = {name: result.reason for name, result in results.items() if isinstance(result, FailedTrack)}
     assert reasons == {
-        "noise.wav": "audio_unreadable",
-        "empty.wav": "audio_empty",
-        "gone.wav": "audio_missing",
+        "noise.wav": "file_unreadable",
+        "empty.wav": "file_empty",
+        "gone.wav": "file_missing",
         "mono.wav": "separation_needs_stereo",
     }
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["good.wav.flac", "wide.wav.flac"]

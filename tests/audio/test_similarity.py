@@ -68,10 +68,10 @@ def test_what_was_measured_is_not_measured_again(tmp_path: Path) -> None:
     again = Similarity(str(folder), tmp_path / "s.sqlite")
     assert again.cosines([*said, said[0]]) == [*first, first[0]]
     assert again.cosines([said[0]._replace(text="another text")]) != first[:1]  # of the clip's embedding that was kept
-    with pytest.raises(InputError, match="audio_missing"):
+    with pytest.raises(InputError, match="file_missing"):
         again.cosines([said[0]._replace(clip_sha256="0" * 64)])
     (folder / "config.json").write_text((folder / "config.json").read_text() + "\n")
-    with pytest.raises(InputError, match="audio_missing"):  # another model
+    with pytest.raises(InputError, match="file_missing"):  # another model
         Similarity(str(folder), tmp_path / "s.sqlite").cosines(said)
 
 
@@ -88,7 +88,7 @@ def test_embeddings_are_the_models_and_are_kept_one_by_one(tmp_path: Path) -> No
     kept = Similarity(str(folder), tmp_path / "s.sqlite")
     first = kept.embeddings({good: path})
     path.rename(tmp_path / "elsewhere.wav")  # a second look at what is kept would fail
-    with pytest.raises(InputError, match="audio_missing"):
+    with pytest.raises(InputError, match="file_missing"):
         kept.embeddings({**clips, "0" * 64: tmp_path / "missing.wav"})
     kept.embeddings(clips)
     for one in [*clips.values()][1:]:

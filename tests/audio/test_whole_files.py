@@ -163,7 +163,7 @@ def test_a_joined_stream_of_another_rate_is_refused(tmp_path: Path) -> None:
     )
     found = probe(tmp_path / "a.ogg")
     assert isinstance(found, AudioFault)
-    assert found.reason in ("audio_odd_format", "audio_corrupt")
+    assert found.reason in ("file_odd_format", "file_corrupt")
 
 
 @pytest.mark.parametrize("size", [0, 0x7FFF_F000, 0x7FFF_FFFF, 0x7FFF_F024, 0x8000_0000, 0xFFFF_FFFF])
@@ -190,7 +190,7 @@ def test_a_wav_without_data_is_empty_and_a_cut_one_truncated(tmp_path: Path) -> 
     (tmp_path / "listed.wav").write_bytes(content)
     (tmp_path / "cut.wav").write_bytes(sndfile(tune(16_000, 2, 1), 16_000, "WAV", "PCM_16")[:30_000])
     reasons = [probe(tmp_path / f"{name}.wav") for name in ("empty", "listed", "cut")]
-    assert [one.reason for one in reasons if isinstance(one, AudioFault)] == ["audio_empty"] * 2 + ["audio_truncated"]
+    assert [one.reason for one in reasons if isinstance(one, AudioFault)] == ["file_empty"] * 2 + ["file_truncated"]
 
 
 def unheard(path: Path, samples: Samples) -> str:

@@ -306,7 +306,7 @@ def test_a_broken_track_is_a_reject_and_the_rest_is_captioned(tmp_path: Path, se
         file.write("t0,3.wav,a1,\n")
     version = build_captions(config_of(tmp_path, direct(server.base_url)), tmp_path / "store")
     assert [row["clip_id"] for row in rows_of(version, "captions")] == ["t0", "t3"]
-    assert rejects_of(version) == {"audio_missing": 1, "duplicate_audio": 1, "duplicate_id": 1}
+    assert rejects_of(version) == {"file_missing": 1, "duplicate_audio": 1, "duplicate_id": 1}
 
 
 def test_rebuilding_asks_nothing_and_gives_the_same_bytes(tmp_path: Path, server: OpenAIServer) -> None:

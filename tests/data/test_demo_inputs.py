@@ -94,7 +94,7 @@ def test_demo_config_reads_its_sources() -> None:
     assert rejects["bvcc"] == {}
     assert rejects["vmc23"] == {"clean_reference": 3}
     assert rejects["chimes"] == dict.fromkeys(
-        ("score_not_a_number", "score_out_of_scale", "missing_speaker", "path_outside_root", "ragged_row"), 1
+        ("score_not_a_number", "score_out_of_scale", "missing_value", "path_outside_root", "bad_line"), 1
     )
 
 

@@ -105,7 +105,7 @@ def test_an_annotator_votes_once_on_two_clips(tmp_path: Path) -> None:
     version = built(tmp_path, cmi(tmp_path, [vote(), turned(vote()), vote(who="bob"), vote(who=""), vote(who="")]))
     assert len(rows_of(version, "votes")) == 4
     reject = rows_of(version, "rejects")
-    assert [(row["reason"], row["line"]) for row in reject] == [("voted_before", 2)]
+    assert [(row["reason"], row["line"]) for row in reject] == [("repeated_vote", 2)]
 
 
 def test_nobody_is_named(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_a_row_may_hold_several_captions(tmp_path: Path) -> None:
     first, second = read_caption_set(tmp_path / "t.jsonl", "t.jsonl", "instruct-tts", ROOT)
     assert (first.item, first.audio) == ("u1#APS", "u1.wav")  # type: ignore[union-attr]
     assert isinstance(second, Reject)
-    assert second.reason == "missing_caption"
+    assert second.reason == "missing_value"
 
 
 @pytest.mark.parametrize(
@@ -84,9 +84,9 @@ def test_a_row_may_hold_several_captions(tmp_path: Path) -> None:
         ("1,2.wav,Again.", "duplicate_id"),
         ("2,../2.wav,Out.", "path_outside_root"),
         ("2,/etc/passwd,Out.", "path_outside_root"),
-        ("2,,No clip.", "missing_file"),
-        ("2,2.wav,", "missing_caption"),
-        (",2.wav,No id.", "missing_item"),
+        ("2,,No clip.", "missing_value"),
+        ("2,2.wav,", "missing_value"),
+        (",2.wav,No id.", "missing_value"),
     ],
 )
 def test_a_bad_row_is_a_reject_with_its_line(tmp_path: Path, row: str, reason: str) -> None:

@@ -39,14 +39,14 @@ def test_a_tsv_needs_no_header_and_may_be_packed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ({"path": "1.mp3"}, "missing_caption"),
-        ({"path": "1.mp3", "caption": "  "}, "missing_caption"),
-        ({"path": "1.mp3", "caption": 3}, "bad_text"),
-        ({"path": "1.mp3", "caption": "x" * 30_000}, "text_too_long"),
-        ({"caption": "A tune."}, "missing_item"),
+        ({"path": "1.mp3"}, "missing_value"),
+        ({"path": "1.mp3", "caption": "  "}, "missing_value"),
+        ({"path": "1.mp3", "caption": 3}, "bad_value"),
+        ({"path": "1.mp3", "caption": "x" * 30_000}, "bad_value"),
+        ({"caption": "A tune."}, "missing_value"),
         ({"path": "0.mp3", "caption": "Again."}, "duplicate_id"),
-        ("a tune", "bad_json"),
-        (None, "bad_json"),
+        ("a tune", "bad_line"),
+        (None, "bad_line"),
     ],
 )
 def test_a_bad_object_is_a_reject_that_names_its_place(tmp_path: Path, row: Any, reason: str) -> None:
@@ -62,8 +62,8 @@ def test_a_bad_line_is_a_reject_that_names_it(tmp_path: Path) -> None:
     path.write_bytes(b"1\tOne.\n2\n3\ta\tb\n\xff\tx\n\n1\tOnce more.\n")
     rejects = [row for row in read_captions(path, "c.tsv") if isinstance(row, Reject)]
     assert [(row.reason, row.line) for row in rejects] == [
-        ("ragged_row", 2),
-        ("ragged_row", 3),
+        ("bad_line", 2),
+        ("bad_line", 3),
         ("bad_encoding", 4),
         ("duplicate_id", 6),
     ]
@@ -113,9 +113,9 @@ def test_recalls_are_read_and_refused_by_line(tmp_path: Path) -> None:
     kept = [row for row in found if isinstance(row, Recall)]
     assert kept == [Recall(Tag("genre", "rock"), 100, 90, "r.csv"), Recall(Tag("genre", "pop"), 0, 0, "r.csv")]
     assert [(row.reason, row.line) for row in found if isinstance(row, Reject)] == [
-        ("bad_tag", 3),
-        ("bad_count", 4),
-        ("bad_count", 5),
+        ("bad_value", 3),
+        ("bad_value", 4),
+        ("bad_value", 5),
         ("duplicate_id", 6),
-        ("missing_tag", 7),
+        ("missing_value", 7),
     ]

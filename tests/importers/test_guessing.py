@@ -111,7 +111,7 @@ def test_a_list_without_a_header_and_ids_in_file_names(tmp_path: Path) -> None:
         (f"sys{n % 3}", f"utt{n // 3}") for n in range(30)
     ]
     (odd,) = [row for row in rows if isinstance(row, Reject)]
-    assert (odd.reason, odd.line) == ("bad_file_name", 31)
+    assert (odd.reason, odd.line) == ("bad_value", 31)
 
 
 UNTOLD = [  # a table, and what is said of it; those that are tables get a config to be completed

@@ -122,7 +122,7 @@ def test_tmhint_takes_its_split_from_the_audio(tmp_path: Path) -> None:
     assert (row.split, row.listener_id) == ("test", "0")
     assert row.audio == "test/METHOD0_snr-0_white_TMHINT_b0_21_00.wav"
     (tmp_path / "corpus/test/METHOD0_snr-0_white_TMHINT_b0_21_00.wav").unlink()
-    assert read(tmp_path, format="tmhint-qi", root="corpus").reasons == [("missing_split", line) for line in (2, 3, 4)]
+    assert read(tmp_path, format="tmhint-qi", root="corpus").reasons == [("bad_split", line) for line in (2, 3, 4)]
 
 
 def test_tmhint_without_audio_has_no_split(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_table_split_column_wins(tmp_path: Path) -> None:
     columns = {"file": "f", "mos": "m", "split": "s"}
     got = read(tmp_path, format="table", files={"train": "t.csv"}, columns=columns)
     assert [row.split for row in got.ratings] == ["validation", "test"]
-    assert got.reasons == [("missing_split", 4), ("unknown_split", 5)]
+    assert got.reasons == [("bad_split", 4), ("bad_split", 5)]
 
 
 def test_table_makes_paths_below_its_root_relative(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def table(tmp_path: Path, raw: bytes, name: str = "t.csv", encoding: str = "", *
     return read(tmp_path, format="table", name="study", files={"train": name}, columns=named, encoding=encoding)
 
 
-UNTERMINATED: Reasons = [("unterminated_quote", 2), *(("ragged_row", line) for line in range(3, 11))]
+UNTERMINATED: Reasons = [("bad_line", 2), *(("bad_line", line) for line in range(3, 11))]
 
 # name, rows below the header `f,m,s`, good rows, rejects
 ROWS: list[tuple[str, bytes, int, Reasons]] = [
@@ -48,48 +48,48 @@ ROWS: list[tuple[str, bytes, int, Reasons]] = [
         1,
         [("score_not_a_number", 3), ("score_not_a_number", 4)],
     ),
-    ("decimal comma without quotes", b"a.wav,4,5,x\n", 0, [("ragged_row", 2)]),
+    ("decimal comma without quotes", b"a.wav,4,5,x\n", 0, [("bad_line", 2)]),
     ("underscore in a number", b"a.wav,0_4,x\n", 0, [("score_not_a_number", 2)]),
     ("digits of another script", "a.wav,٤,x\n".encode(), 0, [("score_not_a_number", 2)]),
     ("above the scale", b"a.wav,5.001,x\n", 0, [("score_out_of_scale", 2)]),
     ("below the scale", b"a.wav,-9,x\n", 0, [("score_out_of_scale", 2)]),
     ("a number past floats", b"a.wav,1e999,x\n", 0, [("score_not_a_number", 2)]),
-    ("no file", b",3,x\n", 0, [("missing_file", 2)]),
-    ("no system", b"a.wav,3,\n", 0, [("missing_system", 2)]),
-    ("too few fields", b"a.wav,3\n" + GOOD, 1, [("ragged_row", 2)]),
-    ("too many fields", GOOD + b"a.wav,3,x,y\n", 1, [("ragged_row", 3)]),
-    ("only commas", b",,,,\n", 0, [("missing_file", 2)]),
+    ("no file", b",3,x\n", 0, [("missing_value", 2)]),
+    ("no system", b"a.wav,3,\n", 0, [("missing_value", 2)]),
+    ("too few fields", b"a.wav,3\n" + GOOD, 1, [("bad_line", 2)]),
+    ("too many fields", GOOD + b"a.wav,3,x,y\n", 1, [("bad_line", 3)]),
+    ("only commas", b",,,,\n", 0, [("missing_value", 2)]),
     ("a comma after each row", b"a.wav,3,x,\nb.wav,4,y,,\n", 2, []),
-    ("an open quote that a later row closes", b'a,3,"x\nb,4,y\nc,5,z"\nd,3,x\n', 3, [("unterminated_quote", 2)]),
-    ("blank lines are no rows", b"\n\n" + GOOD + b"  \n,3,x\n\n", 1, [("missing_file", 6)]),
+    ("an open quote that a later row closes", b'a,3,"x\nb,4,y\nc,5,z"\nd,3,x\n', 3, [("bad_line", 2)]),
+    ("blank lines are no rows", b"\n\n" + GOOD + b"  \n,3,x\n\n", 1, [("missing_value", 6)]),
     ("path that climbs", b"../a.wav,3,x\n", 0, [("path_outside_root", 2)]),
     ("path that climbs midway", b"a/../../b.wav,3,x\n", 0, [("path_outside_root", 2)]),
     ("absolute path", b"/etc/passwd,3,x\n", 0, [("path_outside_root", 2)]),
     ("backslashes", b"clips\\a.wav,3,x\n", 0, [("path_outside_root", 2)]),
     ("drive letter", b"C:/a.wav,3,x\n", 0, [("path_outside_root", 2)]),
     ("dots that do not climb", b"a..b.wav,3,x\n..c.wav,3,x\n", 2, []),
-    ("control character in an id", b"a\x07.wav,3,x\n", 0, [("bad_id", 2)]),
-    ("escape sequence in a system", b"a.wav,3,\x1b[31mx\n", 0, [("bad_id", 2)]),
+    ("control character in an id", b"a\x07.wav,3,x\n", 0, [("bad_value", 2)]),
+    ("escape sequence in a system", b"a.wav,3,\x1b[31mx\n", 0, [("bad_value", 2)]),
     ("id of 1,024 characters", b"a" * 1024 + b",3,x\n", 1, []),
-    ("id of 1,025 characters", b"a" * 1025 + b",3,x\n", 0, [("bad_id", 2)]),
-    ("NUL byte", b"a\0.wav,3,x\n" + GOOD, 1, [("nul_byte", 2)]),
+    ("id of 1,025 characters", b"a" * 1025 + b",3,x\n", 0, [("bad_value", 2)]),
+    ("NUL byte", b"a\0.wav,3,x\n" + GOOD, 1, [("bad_encoding", 2)]),
     ("Latin-1 in one line", "é.wav,3,x\n".encode("latin-1") + GOOD, 1, [("bad_encoding", 2)]),
     ("encoded surrogate", b"\xed\xa0\x80.wav,3,x\n", 0, [("bad_encoding", 2)]),
-    ("a line too long", b"a" * (LONGEST_LINE + 1) + b",3,x\n" + GOOD, 1, [("line_too_long", 2)]),
-    ("a line too long by far", GOOD + b"a" * (3 * LONGEST_LINE) + b"\r\n" + GOOD, 2, [("line_too_long", 3)]),
-    ("a last line too long", GOOD + b"a" * (2 * LONGEST_LINE), 1, [("line_too_long", 3)]),
+    ("a line too long", b"a" * (LONGEST_LINE + 1) + b",3,x\n" + GOOD, 1, [("bad_line", 2)]),
+    ("a line too long by far", GOOD + b"a" * (3 * LONGEST_LINE) + b"\r\n" + GOOD, 2, [("bad_line", 3)]),
+    ("a last line too long", GOOD + b"a" * (2 * LONGEST_LINE), 1, [("bad_line", 3)]),
     ("CRLF", b"a.wav,3,x\r\nb.wav,,x\r\n", 1, [("score_missing", 3)]),
     ("CR", b"a.wav,3,x\rb.wav,,x\r", 1, [("score_missing", 3)]),
     ("no end of the last line", b"a.wav,3,x\nb.wav,,x", 1, [("score_missing", 3)]),
     ("quoted fields", b'"a,1.wav",3,"x ""y"""\n', 1, []),
-    ("a quoted field over lines", b'a.wav,3,"x\ny"\nb.wav,,x\n', 0, [("bad_id", 2), ("score_missing", 4)]),
-    ("a quote that does not end", b'"a.wav,3,x\n' + GOOD + GOOD, 2, [("unterminated_quote", 2)]),
-    ("an open quote in the last line", GOOD + b'"a.wav,3,x', 1, [("unterminated_quote", 3)]),
-    ("a quote that ends too far away", b'"a\n' + GOOD * QUOTED_LINES + b'b",3,x', 33, [("unterminated_quote", 2)]),
+    ("a quoted field over lines", b'a.wav,3,"x\ny"\nb.wav,,x\n', 0, [("bad_value", 2), ("score_missing", 4)]),
+    ("a quote that does not end", b'"a.wav,3,x\n' + GOOD + GOOD, 2, [("bad_line", 2)]),
+    ("an open quote in the last line", GOOD + b'"a.wav,3,x', 1, [("bad_line", 3)]),
+    ("a quote that ends too far away", b'"a\n' + GOOD * QUOTED_LINES + b'b",3,x', 33, [("bad_line", 2)]),
     ("a quote before long lines", b'"a\n' + 8 * (b"b" * 20_000 + b"\n"), 0, UNTERMINATED),
-    ("text after a quote", b'"a"b.wav,3,x\n' + GOOD, 1, [("bad_quoting", 2)]),
-    ("a quote broken by a bad line", b'"a\n\xff\n' + GOOD, 1, [("unterminated_quote", 2), ("bad_encoding", 3)]),
-    ("a field too large for csv", b'"' + b"a" * 200_000 + b'",3,x\n' + GOOD, 1, [("bad_quoting", 2)]),
+    ("text after a quote", b'"a"b.wav,3,x\n' + GOOD, 1, [("bad_line", 2)]),
+    ("a quote broken by a bad line", b'"a\n\xff\n' + GOOD, 1, [("bad_line", 2), ("bad_encoding", 3)]),
+    ("a field too large for csv", b'"' + b"a" * 200_000 + b'",3,x\n' + GOOD, 1, [("bad_line", 2)]),
     ("the header again", GOOD + b"f,m,s\n" + GOOD, 2, [("score_not_a_number", 3)]),
 ]
 
@@ -223,20 +223,20 @@ def test_gzip_is_read_and_its_damage_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("column", "cell", "reason"),
     [
-        ("speaker", "", "missing_speaker"),
-        ("content", " ", "missing_content"),
-        ("condition", "", "missing_condition"),
-        ("listener", "", "missing_listener"),
-        ("subset", "", "missing_subset"),
-        ("votes", "", "missing_votes"),
-        ("votes", "0", "bad_votes"),
-        ("votes", "2.5", "bad_votes"),
-        ("votes", "many", "bad_votes"),
-        ("mos_std", "", "missing_mos_std"),
-        ("mos_std", "-0.1", "bad_mos_std"),
-        ("mos_std", "nan", "bad_mos_std"),
-        ("split", "", "missing_split"),
-        ("split", "holdout", "unknown_split"),
+        ("speaker", "", "missing_value"),
+        ("content", " ", "missing_value"),
+        ("condition", "", "missing_value"),
+        ("listener", "", "missing_value"),
+        ("subset", "", "missing_value"),
+        ("votes", "", "missing_value"),
+        ("votes", "0", "bad_value"),
+        ("votes", "2.5", "bad_value"),
+        ("votes", "many", "bad_value"),
+        ("mos_std", "", "missing_value"),
+        ("mos_std", "-0.1", "bad_value"),
+        ("mos_std", "nan", "bad_value"),
+        ("split", "", "bad_split"),
+        ("split", "holdout", "bad_split"),
     ],
 )
 def test_cell_of_a_mapped_column(tmp_path: Path, column: str, cell: str, reason: str) -> None:
@@ -248,24 +248,24 @@ def test_cell_of_a_mapped_column(tmp_path: Path, column: str, cell: str, reason:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("{", "bad_json"),
-        ("[1, 2]", "bad_json"),
-        ("null", "bad_json"),
-        ("{} {}", "bad_json"),
-        ('{"f": "a", "m": 3, "s": "x", "m": 4}', "bad_json"),
-        ("[" * 100_000, "bad_json"),
-        ('{"f": "a", "m": ' + "1" * 5000 + ', "s": "x"}', "bad_json"),
+        ("{", "bad_line"),
+        ("[1, 2]", "bad_line"),
+        ("null", "bad_line"),
+        ("{} {}", "bad_line"),
+        ('{"f": "a", "m": 3, "s": "x", "m": 4}', "bad_line"),
+        ("[" * 100_000, "bad_line"),
+        ('{"f": "a", "m": ' + "1" * 5000 + ', "s": "x"}', "bad_line"),
         ('{"f": "a", "m": ' + "1" * 400 + ', "s": "x"}', "score_not_a_number"),
-        ('{"f": "a", "m": 3}', "missing_system"),
+        ('{"f": "a", "m": 3}', "missing_value"),
         ('{"f": "a", "m": null, "s": "x"}', "score_missing"),
         ('{"f": "a", "m": NaN, "s": "x"}', "score_not_a_number"),
         ('{"f": "a", "m": true, "s": "x"}', "score_not_a_number"),
         ('{"f": "a", "m": ["good"], "s": "x"}', "score_not_a_number"),
-        ('{"f": ["a"], "m": 3, "s": "x"}', "bad_id"),
-        ('{"f": "a", "m": 3, "s": {}}', "bad_id"),
-        ('{"f": "\\ud800", "m": 3, "s": "x"}', "bad_id"),
-        ('{"f": "a\\u0000b", "m": 3, "s": "x"}', "bad_id"),
-        ('{"f": "a\\nb", "m": 3, "s": "x"}', "bad_id"),
+        ('{"f": ["a"], "m": 3, "s": "x"}', "bad_value"),
+        ('{"f": "a", "m": 3, "s": {}}', "bad_value"),
+        ('{"f": "\\ud800", "m": 3, "s": "x"}', "bad_value"),
+        ('{"f": "a\\u0000b", "m": 3, "s": "x"}', "bad_value"),
+        ('{"f": "a\\nb", "m": 3, "s": "x"}', "bad_value"),
     ],
 )
 def test_json_line(tmp_path: Path, line: str, reason: str) -> None:
@@ -296,7 +296,7 @@ def test_parquet_cells(tmp_path: Path) -> None:
     assert [(row.file, row.system_id, row.line) for row in got.ratings] == [("a", "1", 1)]
     assert got.reasons == [
         ("score_missing", 2),
-        ("missing_file", 3),
+        ("missing_value", 3),
         ("score_not_a_number", 4),
         ("score_out_of_scale", 5),
         ("path_outside_root", 6),
@@ -311,7 +311,7 @@ def test_parquet_of_odd_types(tmp_path: Path) -> None:
     }
     pq.write_table(pa.table(columns), tmp_path / "t.parquet")
     got = table(tmp_path, (tmp_path / "t.parquet").read_bytes(), "t.parquet")
-    assert got.reasons == [("bad_id", 1), ("bad_encoding", 2), ("score_not_a_number", 3)]
+    assert got.reasons == [("bad_value", 1), ("bad_encoding", 2), ("score_not_a_number", 3)]
 
 
 def test_parquet_as_a_whole(tmp_path: Path) -> None:
@@ -326,19 +326,19 @@ def test_parquet_as_a_whole(tmp_path: Path) -> None:
 
 # format, its list, a line, its reject
 LISTED: list[tuple[str, str, str, str]] = [
-    ("bvcc", "test_mos_list.txt", "nodash.wav,3", "bad_id"),
-    ("bvcc", "test_mos_list.txt", "sys1-utt1.wav", "ragged_row"),
-    ("bvcc", "test_mos_list.txt", "sys1-utt1.wav,3,4", "ragged_row"),
+    ("bvcc", "test_mos_list.txt", "nodash.wav,3", "bad_value"),
+    ("bvcc", "test_mos_list.txt", "sys1-utt1.wav", "bad_line"),
+    ("bvcc", "test_mos_list.txt", "sys1-utt1.wav,3,4", "bad_line"),
     ("bvcc", "test_mos_list.txt", "../sys1-utt1.wav,3", "path_outside_root"),
-    ("bvcc", "TESTSET", "sysA,sysB-utt1.wav,3,x,{}_30_judge_F", "conflicting_system"),
-    ("bvcc", "TESTSET", "sysA,sysA-utt1.wav,3,x,{}_30__F", "missing_listener"),
+    ("bvcc", "TESTSET", "sysA,sysB-utt1.wav,3,x,{}_30_judge_F", "conflicting_facts"),
+    ("bvcc", "TESTSET", "sysA,sysA-utt1.wav,3,x,{}_30__F", "missing_value"),
     ("bvcc", "TESTSET", "sysA,sysA-utt1.wav,7,x,{}_30_judge_F", "score_out_of_scale"),
-    ("singmos", "sets/train.txt", "utt0001,3", "bad_id"),
+    ("singmos", "sets/train.txt", "utt0001,3", "bad_value"),
     ("singmos", "sets/train.txt", "sys1-utt1,", "score_missing"),
-    ("vmc23", "track1_answer.txt", "VoiceMOS2023Track2-A-b,3", "bad_id"),
-    ("vmc23", "track1_answer.txt", "VoiceMOS2023Track1-A,3", "bad_id"),
-    ("vmc23", "track2_answer.txt", "VoiceMOS2023Track2-A-30001,3", "bad_id"),
-    ("vmc23", "track3_answer.txt", "VoiceMOS2023Track3-CMGAN_snr-2_babble_b2_21_02,3", "bad_id"),
+    ("vmc23", "track1_answer.txt", "VoiceMOS2023Track2-A-b,3", "bad_value"),
+    ("vmc23", "track1_answer.txt", "VoiceMOS2023Track1-A,3", "bad_value"),
+    ("vmc23", "track2_answer.txt", "VoiceMOS2023Track2-A-30001,3", "bad_value"),
+    ("vmc23", "track3_answer.txt", "VoiceMOS2023Track3-CMGAN_snr-2_babble_b2_21_02,3", "bad_value"),
     ("vmc23", "track3_answer.txt", "VoiceMOS2023Track3-TMHINT_b2_21_02,5", "clean_reference"),
 ]
 
@@ -353,14 +353,14 @@ def test_row_of_a_bare_list(tmp_path: Path, format_: str, name: str, line: str, 
 
 HEADED: list[tuple[str, str, str, str, str]] = [
     ("tmhint-qi", "raw_data.csv", layouts.TMHINT_HEADER, "1,K,1,2,white,,9,K_snr2_white_TMHINT_b1_1", "score_missing"),
-    ("tmhint-qi", "raw_data.csv", layouts.TMHINT_HEADER, "1,K,1,2,white,3,9,K_snr2_white", "bad_id"),
-    ("tmhint-qi", "raw_data.csv", layouts.TMHINT_HEADER, "1,K,1,2,white,3,9,", "missing_file"),
-    ("somos", "clean/TRAINSET", "systemId,utteranceId,choice,listenerId", "001,s_002.wav,3,J", "conflicting_system"),
-    ("somos", "clean/TRAINSET", "systemId,utteranceId,choice,listenerId", "001,s_001.wav,3,", "missing_listener"),
-    ("somos", "clean/train_mos_list.txt", "utteranceId,mean", "sentence.wav,3", "bad_id"),
-    ("nisqa", "A/A_file.csv", "db,con,filename_deg,mos", "NISQA_OTHER,1,a.wav,3", "unknown_split"),
-    ("nisqa", "A/A_file.csv", "db,con,filename_deg,mos", "NISQA_TEST_A,,a.wav,3", "missing_system"),
-    ("nisqa", "A/A_file.csv", "db,con,filename_deg,mos,votes", "NISQA_TEST_A,1,a.wav,3,x", "bad_votes"),
+    ("tmhint-qi", "raw_data.csv", layouts.TMHINT_HEADER, "1,K,1,2,white,3,9,K_snr2_white", "bad_value"),
+    ("tmhint-qi", "raw_data.csv", layouts.TMHINT_HEADER, "1,K,1,2,white,3,9,", "missing_value"),
+    ("somos", "clean/TRAINSET", "systemId,utteranceId,choice,listenerId", "001,s_002.wav,3,J", "conflicting_facts"),
+    ("somos", "clean/TRAINSET", "systemId,utteranceId,choice,listenerId", "001,s_001.wav,3,", "missing_value"),
+    ("somos", "clean/train_mos_list.txt", "utteranceId,mean", "sentence.wav,3", "bad_value"),
+    ("nisqa", "A/A_file.csv", "db,con,filename_deg,mos", "NISQA_OTHER,1,a.wav,3", "bad_split"),
+    ("nisqa", "A/A_file.csv", "db,con,filename_deg,mos", "NISQA_TEST_A,,a.wav,3", "missing_value"),
+    ("nisqa", "A/A_file.csv", "db,con,filename_deg,mos,votes", "NISQA_TEST_A,1,a.wav,3,x", "bad_value"),
     ("nisqa", "A/A_file.csv", "db,con,filename_deg,mos,filepath_deg", "NISQA_TEST_A,1,a,3,../a", "path_outside_root"),
 ]
 
@@ -425,12 +425,12 @@ def test_texts_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
 
 Entry = dict[str, Any]
 ENTRIES: list[tuple[str, Callable[[Entry], Any], str]] = [
-    ("no object", lambda entry: 3, "bad_json"),
-    ("no score", lambda entry: {**entry, "score": None}, "bad_json"),
+    ("no object", lambda entry: 3, "bad_line"),
+    ("no score", lambda entry: {**entry, "score": None}, "bad_line"),
     ("no mean", lambda entry: {**entry, "score": {}}, "score_missing"),
-    ("scores that are no array", lambda entry: {**entry, "score": {"mos": 3, "scores": 3}}, "bad_json"),
+    ("scores that are no array", lambda entry: {**entry, "score": {"mos": 3, "scores": 3}}, "bad_line"),
     ("a score that is text", lambda entry: {**entry, "score": {"mos": 3, "scores": ["a"]}}, "score_not_a_number"),
-    ("no system", lambda entry: {**entry, "sys_id": ""}, "missing_system"),
+    ("no system", lambda entry: {**entry, "sys_id": ""}, "missing_value"),
     ("audio elsewhere", lambda entry: {**entry, "wav": "/audio/a.wav"}, "path_outside_root"),
 ]
 
@@ -445,8 +445,8 @@ def test_entry_of_singmos(tmp_path: Path, change: Callable[[Entry], Any], reason
 @pytest.mark.parametrize(
     ("splits", "reason"),
     [
-        ({}, "missing_split"),
-        ({"d": {"holdout": ["a"]}}, "unknown_split"),
+        ({}, "bad_split"),
+        ({"d": {"holdout": ["a"]}}, "bad_split"),
         ({"d": {"train": ["a"]}, "e": {"test": ["a"]}}, "conflicting_split"),
         ({"d": {"train": ["a"], "test": ["a"]}}, "conflicting_split"),
     ],

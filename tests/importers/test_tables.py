@@ -133,7 +133,7 @@ def test_the_folder_of_a_clip_tells_its_system(tmp_path: Path) -> None:
     content = "wav,score\nnat/1.wav,5\nbad/1.wav,1\nodd.wav,3\n"
     got = table(tmp_path, content, columns={"file": "wav", "mos": "score"}, file_name="^(?P<system>[^/]+)/")
     assert [rating.system_id for rating in got.ratings] == ["nat", "bad"]
-    assert got.reasons == [("bad_file_name", 4)]
+    assert got.reasons == [("bad_value", 4)]
 
 
 def test_files_may_be_a_list_a_pattern_or_sources_of_one_name(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_a_quote_between_tabs_swallows_no_row(tmp_path: Path) -> None:
     del columns["content"]
     tab = 'file\tscore\ttext\na.wav\t3\t"one\ttwo"\n'
     assert len(table(tmp_path, tab, "t.tsv", columns=columns).ratings) == 1
-    assert table(tmp_path, tab, "t.tsv", columns=columns, quotes=False).reasons == [("ragged_row", 2)]
+    assert table(tmp_path, tab, "t.tsv", columns=columns, quotes=False).reasons == [("bad_line", 2)]
     lines = 'file\tscore\ttext\na.wav\t3\t"one\ntwo"\nb.wav\t4\t"x\n'  # a field over lines, and an open quote
     assert [row.line for row in table(tmp_path, lines, "t.tsv", columns=columns).ratings] == [2, 4]
     columns["content"] = "text"
@@ -237,7 +237,7 @@ def test_a_header_that_rows_need_not_fill(tmp_path: Path) -> None:
     rows = '"H1","W1","a.wav","5"\n"H1","W2","b.wav","3","x"\n"H1","W1","c.wav"\n'
     got = table(tmp_path, header + rows, columns=columns)
     assert [(row.file, row.score, row.listener_id) for row in got.ratings] == [("a.wav", 5, "W1"), ("b.wav", 3, "W2")]
-    assert got.reasons == [("ragged_row", 4)]
+    assert got.reasons == [("bad_line", 4)]
     got = table(tmp_path, ",wav,score,\n0,a.wav,5,\n1,b.wav,3\n", columns={"file": "wav", "mos": "score"})
     assert [row.file for row in got.ratings] == ["a.wav", "b.wav"]
 

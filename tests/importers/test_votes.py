@@ -43,19 +43,19 @@ def read_cmi(folder: Path, *rows: dict[str, Any]) -> list[Any]:
     ("changed", "reason"),
     [
         ({"preference-musicality": "", "preference-alignment": ""}, "no_preference"),
-        ({"preference-musicality": "model_c"}, "bad_preference"),
-        ({"confidence_preference-musicality": "3.7"}, "bad_confidence"),
-        ({"confidence_preference-musicality": "5.5"}, "bad_confidence"),
-        ({"confidence_preference-musicality": "nan"}, "bad_confidence"),
-        ({"audio2": ""}, "missing_file"),
+        ({"preference-musicality": "model_c"}, "bad_value"),
+        ({"confidence_preference-musicality": "3.7"}, "bad_value"),
+        ({"confidence_preference-musicality": "5.5"}, "bad_value"),
+        ({"confidence_preference-musicality": "nan"}, "bad_value"),
+        ({"audio2": ""}, "missing_value"),
         ({"audio2": "0-a.wav"}, "same_clip"),
         ({"audio2": "../x.wav"}, "path_outside_root"),
-        ({"prompt": ["a"]}, "bad_text"),
-        ({"user id": {"a": 1}}, "bad_id"),
-        ({"prompt": "x" * 30_000}, "text_too_long"),
-        ({"split": "holdout"}, "unknown_split"),
-        ({"date": "yesterday"}, "bad_date"),
-        ({"date": 1e30}, "bad_date"),
+        ({"prompt": ["a"]}, "bad_value"),
+        ({"user id": {"a": 1}}, "bad_value"),
+        ({"prompt": "x" * 30_000}, "bad_value"),
+        ({"split": "holdout"}, "bad_split"),
+        ({"date": "yesterday"}, "bad_value"),
+        ({"date": 1e30}, "bad_value"),
     ],
 )
 def test_faulty_rows_are_rejects(tmp_path: Path, changed: dict[str, Any], reason: str) -> None:
@@ -179,7 +179,7 @@ def test_lines_of_an_array_are_those_of_the_file(tmp_path: Path) -> None:
     found = documents(tmp_path, text.encode(), label_studio.read)
     assert [(row.line, getattr(row, "reason", None)) for row in found] == [
         (2, "no_preference"),
-        (4, "bad_json"),
+        (4, "bad_line"),
         (6, None),
     ]
 
@@ -235,7 +235,7 @@ def test_musiceval_has_two_sets_of_prompts(tmp_path: Path) -> None:
         ("S002", "P044", "bells, slow", 3.5, 2.0, "validation"),
         ("S001", "demo-P044", "drums", 4.0, 5.0, "validation"),
     ]
-    assert [row.reason for row in found if isinstance(row, Reject)] == ["bad_id", "score_out_of_scale"]
+    assert [row.reason for row in found if isinstance(row, Reject)] == ["bad_value", "score_out_of_scale"]
 
 
 def test_musiceval_without_lists_is_one_line(tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ def test_a_sign_needs_to_be_told(written: str, tmp_path: Path) -> None:
     found = list(
         table_votes(file_of(tmp_path, (content + "x.wav,y.wav,7\n").encode(), "t.csv", "csv"), {}, str(tmp_path), "a")
     )
-    assert [row.reason for row in found if isinstance(row, Reject)] == ["bad_preference"]
+    assert [row.reason for row in found if isinstance(row, Reject)] == ["bad_value"]
 
 
 def test_musiceval_of_the_hub_is_read_without_its_sounds(tmp_path: Path) -> None:

@@ -228,7 +228,7 @@ def test_a_change_of_more_than_one_span_is_asked_again_then_rejected(tmp_path: P
     config = real_config(tmp_path, server, negatives={"swap": 0.0})
     version = build_rubrics(config, tmp_path / "store")
     assert rows_of(version, "samples") == []
-    assert rejects_of(version) == {"rest_changed": 8}
+    assert rejects_of(version) == {"wrong_change": 8}
     assert asked(server)["perturb-music"] == 24
 
 

@@ -52,8 +52,8 @@ def test_the_demos_rows_and_rejects(demo: Version) -> None:
     assert verify(demo) == []
     assert demo.manifest.rows["tracks"] == {"train": 2, "validation": 3}
     assert demo.manifest.rejects == {
-        "bad_tag": 1, "duplicate_id": 1, "path_outside_root": 1, "duplicate_audio": 1, "audio_corrupt": 1,
-        "audio_silent": 1, "audio_unreadable": 1, "audio_missing": 1, "separation_needs_stereo": 1,
+        "bad_value": 1, "duplicate_id": 1, "path_outside_root": 1, "duplicate_audio": 1, "file_corrupt": 1,
+        "audio_silent": 1, "file_unreadable": 1, "file_missing": 1, "separation_needs_stereo": 1,
     }  # fmt: skip
     tracks = rows_of(demo, "tracks")
     assert {row["separator"] for row in tracks} == {"centre-removal"}
@@ -285,7 +285,7 @@ def test_ids_that_would_steer_a_path_are_rejects_where_files_are_named_by_them(t
     write_rows(folder / "tracks.jsonl", rows)
     version = build_separated(config_of(folder, output={"keep": "files"}), tmp_path / "store")
     assert {row["item"]: row["reason"] for row in rows_of(version, "rejects")} == {
-        "../../up": "bad_file_name", "a..": "bad_file_name"
+        "../../up": "bad_value", "a..": "bad_value"
     }  # fmt: skip
     assert [row["instrumental"] for row in rows_of(version, "tracks")] == ["audio/ne/fine_instrumental.flac"]
     embedded = build_separated(config_of(folder), tmp_path / "store")
@@ -304,7 +304,7 @@ def test_jamendos_files_are_named_by_their_number(tmp_path: Path) -> None:
         config_of(tmp_path, source=source, output={"keep": "files", "codec": "mp3"}), tmp_path / "s"
     )
     assert [row["instrumental"] for row in rows_of(version, "tracks")] == ["audio/14/214_instrumental.mp3"]
-    assert [row["reason"] for row in rows_of(version, "rejects")] == ["duplicate_file_name"]
+    assert [row["reason"] for row in rows_of(version, "rejects")] == ["duplicate_id"]
 
 
 # -- inputs -------------------------------------------------------------------------------------------------------
@@ -341,7 +341,7 @@ def test_tables_of_tracks(tmp_path: Path, ending: str) -> None:
     assert found["1"]["tags"] == ["tag---rock", "genre---punkrock"]
     assert (found["1"]["artist_id"], found["2"]["artist_id"], found["2"]["album_id"]) == ("x", None, "al")
     assert [(row["item"], row["reason"]) for row in rows_of(version, "rejects")] == [
-        ("2", "duplicate_id"), ("3", "path_outside_root"), ("4", "bad_tag"), ("5", "audio_missing")
+        ("2", "duplicate_id"), ("3", "path_outside_root"), ("4", "bad_value"), ("5", "file_missing")
     ]  # fmt: skip
 
 
@@ -381,9 +381,9 @@ def test_bad_audio_of_every_kind_stops_nothing(tmp_path: Path) -> None:
     version = build_separated(config_of(tmp_path, tracks={"longest_s": 5}), tmp_path / "store")
     assert {row["track_id"] for row in rows_of(version, "tracks")} == {"t0000", "t0001", "six.wav", "mislabelled.wav"}
     assert {row["item"]: row["reason"] for row in rows_of(version, "rejects")} == {
-        "void.mp3": "audio_empty", "words.flac": "audio_unreadable", "cut.wav": "audio_truncated",
-        "twin.flac": "duplicate_audio", "nan.wav": "audio_not_finite", "still.wav": "audio_silent",
-        "blink.wav": "audio_too_short", "long.wav": "audio_too_long", "gone.wav": "audio_missing",
+        "void.mp3": "file_empty", "words.flac": "file_unreadable", "cut.wav": "file_truncated",
+        "twin.flac": "duplicate_audio", "nan.wav": "file_corrupt", "still.wav": "audio_silent",
+        "blink.wav": "audio_too_short", "long.wav": "audio_too_long", "gone.wav": "file_missing",
         "mono.wav": "separation_needs_stereo",
     }  # fmt: skip
     assert all(str(tmp_path) not in row["detail"] for row in rows_of(version, "rejects"))
@@ -451,7 +451,7 @@ def test_the_real_list(real: Path, tmp_path: Path) -> None:
     rows, rejects = rows_of(version, "tracks"), pq.read_table(version.files("rejects")[0])["reason"].to_pylist()
     assert [row["track_id"] for row in rows] == ["track_0000214"]
     assert len(rows) + len(rejects) == lines
-    assert Counter(rejects)["audio_missing"] == found[Track] - 1
+    assert Counter(rejects)["file_missing"] == found[Track] - 1
 
 
 def test_the_shipped_config_parses() -> None:

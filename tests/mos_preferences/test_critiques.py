@@ -86,7 +86,7 @@ def test_a_comparison_is_valid_only_if_the_better_clip_scores_higher(one: int, t
 def test_whatever_a_model_writes_is_judged_and_a_fault_is_one_line(text: str) -> None:
     fault = pair_fault(text, ROW)
     assert fault is not None
-    assert fault.reason in ("scores_unreadable", "part_missing", "scores_disagree")
+    assert fault.reason in ("bad_answer", "scores_disagree")
     assert "\n" not in fault.detail
 
 
@@ -95,7 +95,7 @@ def test_every_part_must_be_there(aspect: str) -> None:
     text = comparison(9, 2).replace(aspect.capitalize(), "Other")
     fault = pair_fault(text, ROW)
     assert fault
-    assert fault.reason == "part_missing"
+    assert fault.reason == "bad_answer"
     assert aspect in fault.detail
 
 
@@ -151,7 +151,7 @@ def test_kept_answers_that_are_read_now_are_rows_and_not_asked_again(
         config = config_of(study, server.base_url, options)
         first = build_version(config, tmp_path / "store")
     assert first.manifest.rows.keys() == {"pairs", "ratings", "rejects", "triplets"}
-    assert {row["reason"] for row in rows_of(first, "rejects")} == {"scores_unreadable", "schema_mismatch"}
+    assert {row["reason"] for row in rows_of(first, "rejects")} == {"bad_answer"}
     paid = asked(server)
     dry = forecast(CORPUS, build.story, config, Store(tmp_path / "store"))  # type: ignore[attr-defined]
     assert dry
@@ -283,11 +283,11 @@ def test_clips_without_audio_are_rejects(study: Path, server: OpenAIServer, tmp_
     (study / "clips/c005.wav").write_bytes(b"no sound")
     version = build_version(config_of(study, server.base_url, {"tries": 1}), tmp_path / "store")
     assert {item: row["reason"] for item, row in refused(version, "critiques").items()} == {
-        "study/clips/c003.wav": "audio_missing",
-        "study/clips/c005.wav": "audio_unreadable",
+        "study/clips/c003.wav": "file_missing",
+        "study/clips/c005.wav": "file_unreadable",
     }
     lost = {row["reason"] for row in refused(version, "paired_critiques").values()}
-    assert lost == {"audio_missing", "audio_unreadable", "scores_disagree"}
+    assert lost == {"file_missing", "file_unreadable", "scores_disagree"}
     assert len(rows_of(version, "ratings")) == 12
 
 

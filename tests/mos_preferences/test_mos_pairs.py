@@ -425,7 +425,7 @@ def test_rows_that_contradict_are_rejects(tmp_path: Path) -> None:
         ("a", "conflicting_facts", "one/train.csv", 2),
         ("a", "conflicting_facts", "one/train.csv", 4),
         ("a", "conflicting_facts", "one/test.csv", 4),
-        ("c", "split_conflict", "one/test.csv", 2),
+        ("c", "conflicting_split", "one/test.csv", 2),
     }
     assert all(row["stage"] == "merge" and row["table"] == "ratings" for row in rows_of(version, "rejects"))
 
@@ -445,7 +445,7 @@ def test_a_contested_clip_is_refused_whole(tmp_path: Path) -> None:
 def test_missing_split_is_a_reject_where_others_have_one() -> None:
     rows = [Rating("a.wav", 1.0, "list", 1, "test"), Rating("b.wav", 2.0, "list", 2, None)]
     _, found = built(config_of(Path("/"), source("one")), (rows, ["one", "one"]))
-    assert [(row["item"], row["reason"], row["line"]) for row in found["rejects"]] == [("b.wav", "missing_split", 2)]
+    assert [(row["item"], row["reason"], row["line"]) for row in found["rejects"]] == [("b.wav", "bad_split", 2)]
 
 
 @pytest.mark.parametrize("count", [0, 1])

@@ -274,7 +274,7 @@ def test_recalls_measured_elsewhere_decide(lists: Path, tmp_path: Path) -> None:
     # Wilson's interval for 84 of 100, as published tables have it.
     assert round(found["jazz"]["recall_low"], 4) == 0.7558
     assert round(found["jazz"]["recall_high"], 4) == 0.8990
-    assert [row["reason"] for row in rows_of(version, "rejects") if row["stage"] == "import"] == ["bad_count"]
+    assert [row["reason"] for row in rows_of(version, "rejects") if row["stage"] == "import"] == ["bad_value"]
 
 
 @pytest.mark.slow

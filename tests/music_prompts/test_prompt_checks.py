@@ -36,11 +36,11 @@ def reason(text: str, style: str = "strict", longest: int = 400) -> str | None:
             "A calm jazz piece on a world stage, with a steady beat, the piano in the background.",
             None,
         ),  # everyday words
-        ("A calm jazz piece.", "tag_missing"),
-        ("A calm jazz piece led by an electric piano.", "tag_missing"),
-        ("A calm jazz piece for piano and cello.", "other_tag"),
-        ("A calm jazz fusion piece for piano.", "tag_missing"),
-        ("A calm jazz piece with a dark piano.", "other_tag"),
+        ("A calm jazz piece.", "wrong_tags"),
+        ("A calm jazz piece led by an electric piano.", "wrong_tags"),
+        ("A calm jazz piece for piano and cello.", "wrong_tags"),
+        ("A calm jazz fusion piece for piano.", "wrong_tags"),
+        ("A calm jazz piece with a dark piano.", "wrong_tags"),
         ("A calm jazz piece with piano, no vocals.", "mentions_vocals"),
         ("A calm jazz piano. " * 30, "too_long"),
     ],
@@ -54,9 +54,9 @@ def test_strict_prompts(text: str, expected: str | None) -> None:
     [
         ("A calm jazz piece for piano with double bass.", None),
         ("A calm jazz piece for piano with double bass, drums and saxophone.", None),
-        ("A calm jazz piece for piano.", "no_instrument_added"),
-        ("A calm jazz piece for piano and more pianos.", "no_instrument_added"),
-        ("A calm jazz piece for piano, bass, drums, cello and saxophone.", "too_many_instruments"),
+        ("A calm jazz piece for piano.", "wrong_instruments"),
+        ("A calm jazz piece for piano and more pianos.", "wrong_instruments"),
+        ("A calm jazz piece for piano, bass, drums, cello and saxophone.", "wrong_instruments"),
         ("A calm jazz piece for piano, bass and voice.", "mentions_vocals"),
     ],
 )
@@ -89,7 +89,7 @@ def test_the_strict_writer_reads_what_the_check_does() -> None:
     lines = packaged("music-prompt-strict").text.splitlines()
     words = {
         kind: [word for line in lines if line.startswith(mark) for word in line.removeprefix(mark).split(", ")]
-        for kind, mark in ((None, "- free: "), ("other_tag", "- counts: "))
+        for kind, mark in ((None, "- free: "), ("wrong_tags", "- counts: "))
     }
     assert min(map(len, words.values())) > 10
     found = {word: reason(f"A calm jazz piece for piano, {word}.") for listed in words.values() for word in listed}

@@ -62,7 +62,7 @@ def test_a_judge_verifies_tags_on_tracks_that_carry_them(audible: Path, tmp_path
     assert silent == {"jazz", "techno", "metal"}  # every second track has audio, and these stand on the others
     refused = [row for row in rows_of(version, "rejects") if row["stage"] == "verify"]
     assert steps["verify"].entered == steps["verify"].kept + len(refused)
-    assert {row["reason"] for row in refused} <= {"audio_unreadable"}
+    assert {row["reason"] for row in refused} <= {"file_unreadable"}
     answered = sum(row["asked"] + row["untagged_asked"] for row in heard.values())
     assert answered == steps["verify"].kept == len(asked)
     for row in heard.values():

@@ -131,7 +131,7 @@ def test_a_released_clip_that_is_not_found_is_refused(tmp_path: Path) -> None:
         assert len(references.side.texts) == 2
         return set(references.side.clips)
 
-    says = r"anyaudio-judge-bench:.*export/en: 2 of 2 clips cannot be read, first 'clips/0\.wav' \(audio_missing: .*"
+    says = r"anyaudio-judge-bench:.*export/en: 2 of 2 clips cannot be read, first 'clips/0\.wav' \(file_missing: .*"
     with pytest.raises(InputError, match=says + r"set decontaminate\.audio_roots"):
         clips()
     expected = {hashlib.sha256((tmp_path / f"{n}.wav").read_bytes()).hexdigest() for n in range(2)}

@@ -69,7 +69,7 @@ def test_first_rows_without_an_answer_that_passes_stop_a_build(server: OpenAISer
         "mos-preferences: of the first 20 rows none passed 'paired_critiques' (critic, openai:tiny); "
         "nothing was committed"
     )
-    assert said[1].split()[:2] == ["20", "scores_unreadable"]
+    assert said[1].split()[:2] == ["20", "bad_answer"]
     assert said[2].startswith("  one of these answers to 'paired_critiques': ")
     assert "I like the first." in said[2]
     assert said[-1].endswith("earmark resume --allow-rejects")
@@ -84,7 +84,7 @@ def test_first_rows_without_an_answer_that_passes_stop_a_build(server: OpenAISer
         build_version(many, tmp_path / "store")
     assert asked(server) < paid + 60
     version = build_version(many.model_copy(update={"most_rejected": None}), tmp_path / "store")
-    assert version.manifest.rejects["scores_unreadable"] == len(rows_of(version, "pairs"))
+    assert version.manifest.rejects["bad_answer"] == len(rows_of(version, "pairs"))
 
 
 def test_of_few_rows_all_must_fail(study: Path, server: OpenAIServer, tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_rejects_for_form_count_as_faults(study: Path, server: OpenAIServer, tmp
     paid = asked(server)
     version = build_version(config(study, server, tries=1, most=0.9), tmp_path / "store")
     assert asked(server) == paid
-    assert version.manifest.rejects["scores_unreadable"] > 9
+    assert version.manifest.rejects["bad_answer"] > 9
 
 
 def test_a_build_that_its_server_ends_says_where_its_rows_are(
@@ -162,7 +162,7 @@ def test_the_command_ends_with_these_lines(
     assert any(line.startswith("error: mos-preferences: of the first 2 rows none passed") for line in lines)
     assert lines[-2:] == [
         "rows by question:",
-        "  paired_critiques (critic, openai:tiny): 2 came, 0 passed (2 scores_unreadable)",
+        "  paired_critiques (critic, openai:tiny): 2 came, 0 passed (2 bad_answer)",
     ]
     assert "\x1b" not in "".join(lines)
 
@@ -174,7 +174,7 @@ def test_prompts_try_shows_an_answer_that_its_check_refuses(study: Path, server:
     said = CliRunner().invoke(cli.app, [*words, "--store", str(tmp_path / "store")])
     assert said.exit_code == 0, said.output
     shown = json.loads(said.stdout)["questions"]
-    assert [one["fault"][0] for one in shown] == ["scores_unreadable"] * 3
+    assert [one["fault"][0] for one in shown] == ["bad_answer"] * 3
     assert {one["answer"] for one in shown} == {FORMLESS}
     assert asked(server) == 3
 

@@ -157,7 +157,7 @@ def test_only_the_config_says_what_is_streamed_and_from_where(hub: HubServer, tm
     ended = earmark(tmp_path, hub, *build, cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr
     rejects = rows_of(open_store(str(tmp_path / "store")).find("mos-preferences"), "rejects")
-    assert {row["reason"] for row in rejects} == {"audio_missing"}
+    assert {row["reason"] for row in rejects} == {"file_missing"}
     assert len(rejects) == len(cells)
     place = tmp_path / f"cache/inputs/hf-rows/{REPO}@main/rated"
     assert [json.loads(line)["audio"] for line in (place / "train.jsonl").read_text().splitlines()] == [*cells]

@@ -129,7 +129,7 @@ def test_a_linked_clip_is_a_reject_that_names_the_option(tmp_path: Path) -> None
     version = build_version(config_of(tmp_path, source, audio="index"), tmp_path / "store")
     assert len(rows_of(version, "ratings")) == 2
     (reject,) = rows_of(version, "rejects")
-    assert reject["reason"] == "audio_outside_root"
+    assert reject["reason"] == "link_outside_root"
     assert 'links = "follow"' in reject["detail"]
     assert "disk.flac" not in reject["detail"]
     follow = config_of(tmp_path, {**source, "links": "follow"}, audio="index")

@@ -74,7 +74,7 @@ def test_a_wrong_folder_of_audio(tmp_path: Path) -> None:
     one = a_list(tmp_path, "one", [1, 2, 3, 4, 5], audio_root="wrong")
     said = refusal(tmp_path, one, audio="index")
     assert "source one lost 5 of 5 clips to faults" in said[0]
-    assert said[1].startswith("  5  audio_missing  one/one.csv line 2: expected an audio file, found nothing at")
+    assert said[1].startswith("  5  file_missing  one/one.csv line 2: expected an audio file, found nothing at")
     assert "option sources.audio_root:" in said[2]
 
 

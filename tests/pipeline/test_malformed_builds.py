@@ -59,14 +59,14 @@ ROWS: list[tuple[str, bytes, list[str]]] = [
     ("NaN", HEAD + GOOD + b"d.wav,nan,x\n", ["score_not_a_number"]),
     ("infinity", HEAD + GOOD + b"d.wav,inf,x\n", ["score_not_a_number"]),
     ("out of its scale", HEAD + GOOD + b"d.wav,55,x\n", ["score_out_of_scale"]),
-    ("ragged", HEAD + GOOD + b"d.wav,3\ne.wav,3,x,y\n", ["ragged_row", "ragged_row"]),
-    ("no system", HEAD + GOOD + b"d.wav,3,\n", ["missing_system"]),
+    ("ragged", HEAD + GOOD + b"d.wav,3\ne.wav,3,x,y\n", ["bad_line", "bad_line"]),
+    ("no system", HEAD + GOOD + b"d.wav,3,\n", ["missing_value"]),
     ("twice with another system", HEAD + GOOD + b"a.wav,4,z\n", ["conflicting_facts", "conflicting_facts"]),
     ("a path that climbs", HEAD + GOOD + b"../../etc/passwd,3,x\n", ["path_outside_root"]),
     ("an absolute path", HEAD + GOOD + b"/etc/passwd,3,x\n", ["path_outside_root"]),
     ("Latin-1 in a row", HEAD + GOOD + "é.wav,3,x\n".encode("latin-1"), ["bad_encoding"]),
-    ("NUL in a row", HEAD + GOOD + b"\0.wav,3,x\n", ["nul_byte"]),
-    ("an open quote", HEAD + GOOD + b'"d.wav,3,x\n', ["unterminated_quote"]),
+    ("NUL in a row", HEAD + GOOD + b"\0.wav,3,x\n", ["bad_encoding"]),
+    ("an open quote", HEAD + GOOD + b'"d.wav,3,x\n', ["bad_line"]),
     ("a name of 1,000 letters", HEAD + GOOD + b"d" * 1000 + b",3,x\n", []),
     ("names of other scripts", HEAD + "音声/é🎵.wav,3,ü|x\n<b>.wav,4,`y`\n".encode(), []),
     ("quotes of SQL", HEAD + b"a';DROP TABLE clips;--.wav,3,x'\nb{}.wav,4,$seed\n", []),
@@ -187,16 +187,16 @@ def clips(tmp_path: Path) -> Path:
 
 FAULTS = {
     "twin.wav": "duplicate_audio",
-    "silent.wav": "audio_empty",
-    "void.wav": "audio_empty",
-    "cut.wav": "audio_truncated",
-    "text.wav": "audio_unreadable",
-    "folder.wav": "audio_not_a_file",
-    "pipe.wav": "audio_not_a_file",
-    "endless.wav": "audio_outside_root",
-    "torn.flac": "audio_corrupt",
-    "gone.wav": "audio_missing",
-    "n" * 300 + ".wav": "audio_unreadable",
+    "silent.wav": "file_empty",
+    "void.wav": "file_empty",
+    "cut.wav": "file_truncated",
+    "text.wav": "file_unreadable",
+    "folder.wav": "file_unreadable",
+    "pipe.wav": "file_unreadable",
+    "endless.wav": "link_outside_root",
+    "torn.flac": "file_corrupt",
+    "gone.wav": "file_missing",
+    "n" * 300 + ".wav": "file_unreadable",
 }
 
 
@@ -237,14 +237,14 @@ def test_audio_that_changes_is_another_build(clips: Path) -> None:
     sound(clips / "audio/gone.wav", seed=9)
     second = build_version(config, clips / "store")
     assert second.name == "v2"
-    assert "audio_missing" not in second.manifest.rejects
+    assert "file_missing" not in second.manifest.rejects
     assert "gone.wav" in {row["file"] for row in rows_of(second, "ratings")}
 
 
 def test_audio_that_only_some_machines_see_ends_the_build(clips: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def measured(stage: Stage, config: MosPreferences, file: Path, probe: Any) -> Any:
         blind = file.name == "mono.wav"  # as on a machine of a cluster that lacks a disk
-        return real(stage, config, file, fault_row("audio_missing", "found nothing") if blind else probe)
+        return real(stage, config, file, fault_row("file_missing", "found nothing") if blind else probe)
 
     real = ratings._converted
     monkeypatch.setattr(ratings, "_converted", measured)
@@ -260,7 +260,7 @@ def test_audio_that_only_some_machines_see_ends_the_build(clips: Path, monkeypat
 def test_audio_folder_that_is_missing(clips: Path) -> None:
     version = outcome(clips, table(audio_root="nowhere"), audio="index")
     assert isinstance(version, Version)
-    assert {row["reason"] for row in rows_of(version, "rejects")} == {"audio_missing"}
+    assert {row["reason"] for row in rows_of(version, "rejects")} == {"file_missing"}
     assert sum(version.manifest.rows["pairs"].values()) == 0
 
 

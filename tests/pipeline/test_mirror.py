@@ -142,7 +142,7 @@ def test_only_what_is_named_is_fetched_and_once(bucket: str, server: S3Server, t
     second = build_version(config, store)
     assert server.read[before:] == [f"/{bucket}/a/lab/{names[1]}"]
     assert second.name == "v2"
-    assert [(row["item"], row["reason"]) for row in rows_of(second, "rejects")] == [(names[2], "audio_missing")]
+    assert [(row["item"], row["reason"]) for row in rows_of(second, "rejects")] == [(names[2], "file_missing")]
 
 
 def test_a_dry_run_fetches_a_sample_of_the_clips(

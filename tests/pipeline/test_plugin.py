@@ -126,7 +126,7 @@ def test_it_is_built_explained_exported_judged_and_compared(house: House) -> Non
     assert pq.read_table(version / "notes")["pace"].to_pylist() == ["fast"] * 9
     manifest = house.manifest("tempos/v1")
     assert manifest["libraries"]["earmark-tempos"] == "1.0"
-    assert manifest["rejects"] == {"missing_text": 1}
+    assert manifest["rejects"] == {"missing_value": 1}
     assert [(step["name"], step["entered"], step["kept"]) for step in manifest["steps"]] == [
         ("read", 10, 9), ("pace", 9, 9), ("write", 9, 9)
     ]  # fmt: skip

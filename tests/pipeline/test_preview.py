@@ -165,7 +165,7 @@ def test_of_many_new_clips_a_sample_is_measured(tmp_path: Path) -> None:
     (tmp_path / many["wav"].iloc[0]).unlink()
     store = Store(tmp_path / "store")
     facts = forecast_build("mos-preferences", path, store)
-    assert facts["clips"] == {"measured": SAMPLE, "assumed": 119 - SAMPLE, "audio_missing": 1}
+    assert facts["clips"] == {"measured": SAMPLE, "assumed": 119 - SAMPLE, "file_missing": 1}
     assert facts["build_key"] is None
     assert sum(facts["tables"]["ratings"]["rows"].values()) == 119
     assert "clips: 119 found of 120" in in_full(facts)

@@ -100,7 +100,7 @@ def test_no_handle_is_left(tmp_path: Path) -> None:
 def test_clips(tmp_path: Path, kind: str) -> None:
     (found,) = MediaIndex(tmp_path / "media.sqlite").look([thing(tmp_path, kind, ".wav")])
     assert isinstance(found, AudioFault)
-    assert found.reason == "audio_not_a_file"
+    assert found.reason == "file_unreadable"
     assert "expected a" in found.detail
     assert str(tmp_path) not in found.detail
 
@@ -138,6 +138,6 @@ def test_forum_images_and_dumps(tmp_path: Path, kind: str) -> None:
     odd = thing(tmp_path, kind, ".png")
     with pytest.raises(BadRow) as caught:
         _content(odd, 1000)
-    assert caught.value.reason == "image_not_a_file"
+    assert caught.value.reason == "file_unreadable"
     with pytest.raises(NotAFile):
         list(blocks(odd))

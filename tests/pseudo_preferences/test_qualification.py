@@ -207,10 +207,10 @@ def test_gold_of_people_is_asked_and_counted_by_domain(pool: Path, tmp_path: Pat
 
 def test_gold_that_cannot_be_used_is_no_gold(pool: Path, tmp_path: Path) -> None:
     write_gold(pool, [{"musicality": "a"}, {"musicality": "the first"}])
-    with pytest.raises(InputError, match=r"gold\.jsonl, line 2: bad_truth: expected a, b or tie in musicality or"):
+    with pytest.raises(InputError, match=r"gold\.jsonl, line 2: bad_value: expected a, b or tie in musicality or"):
         qualified(pool, Listener(), tmp_path / "store", gold="gold.jsonl")
     write_rows(pool / "gold.jsonl", [{"text": "t", "audio_a": "gone.wav", "audio_b": "x.wav", "musicality": "a"}])
-    with pytest.raises(InputError, match=r"gold\.jsonl, line 1: audio_missing"):
+    with pytest.raises(InputError, match=r"gold\.jsonl, line 1: file_missing"):
         qualified(pool, Listener(), tmp_path / "store", gold="gold.jsonl")
     with pytest.raises(ConfigError, match=r"judge\.qualify: expected gold, controls, or both"):
         config_of(pool, URL, judge={"qualify": {"controls": []}})

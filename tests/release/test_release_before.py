@@ -22,6 +22,8 @@ from earmark.flows.command.running import demo_config
 from earmark.flows.music_prompts import build
 from earmark.schemas.config import Licence, parse_config, read_toml
 from earmark.schemas.music_prompts import MusicPrompts
+from earmark.schemas.reasons import current_word
+from earmark.schemas.tables import REJECTS
 from earmark.tasks.annotation.prompts import PACKAGED, packaged, read_lock
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.release.withdrawal import search, withdraw
@@ -89,6 +91,26 @@ def test_the_comparison_sees_what_differs(old: Store, tmp_path: Path) -> None:
     assert fault.startswith("captions captions train: tags of row 0: expected [")
     change(now, "rejects", "full", lambda rows: with_first(rows, line=99))
     assert len(dict(compare.compare(was, now))["captions rejects: 8 rows, differs"]) == 2
+
+
+def test_a_diff_takes_a_word_of_before_for_the_reason_in_its_place(old: Store, tmp_path: Path) -> None:
+    was = before(old, "human-preferences")
+    now = Version("human-preferences", tmp_path / "v1")
+    shutil.copytree(was.folder, now.folder)
+    words = [row["reason"] for row in rows_of(was, "rejects")]
+    current = [current_word(word) for word in words]
+    assert words != current
+
+    def renamed(rows: pa.Table) -> pa.Table:
+        return rows.set_column(rows.schema.get_field_index("reason"), "reason", pa.array(current))
+
+    change(now, "rejects", "full", renamed)
+    with duckdb.connect() as connection:
+        (counts,) = diff_table(connection, REJECTS, was, now)
+        assert (counts.same, counts.added, counts.removed, counts.changed) == (len(words), 0, 0, 0)
+        change(now, "rejects", "full", lambda rows: with_first(rows, reason="adult"))
+        (counts,) = diff_table(connection, REJECTS, was, now)
+        assert (counts.added, counts.removed) == (1, 1)
 
 
 @pytest.mark.slow

@@ -373,7 +373,7 @@ def test_who_cannot_be_read_is_not_shown(tmp_path: Path) -> None:
         file.write('{"user id": "bob@mail.com", "audio-path": \n')
     version = build_votes(config_of(tmp_path, source), tmp_path / "store")
     first, second = rows_of(version, "rejects")
-    assert (first["reason"], second["item"]) == ("bad_confidence", "line 3")
+    assert (first["reason"], second["item"]) == ("bad_value", "line 3")
     assert traces(version, ["ann@mail", "bob@mail"]) == []
     other = withdraw(
         Store(tmp_path / "store"),

@@ -141,7 +141,7 @@ def test_options_that_reviewers_delete_leave_and_the_rest_stays_a_question(tmp_p
     said[NAMES[4]][DELETES] = "0" * 12  # formed like an option's id, and nobody's
     sheet = filled(tmp_path / "out" / SHEET, "alice", lambda name: said[name])
     verdicts, refused = gather_reviews([(sheet, "alice.csv")], contents_of(version))
-    assert [(one.item, one.reason) for one in refused] == [(name, "no_such_option") for name in NAMES[3:]]
+    assert [(one.item, one.reason) for one in refused] == [(name, "bad_value") for name in NAMES[3:]]
     write_verdicts(tmp_path / "reviews.csv", verdicts)
 
     again = built(tmp_path, review={"files": ["reviews.csv"]})
@@ -176,7 +176,7 @@ def test_a_reviewer_who_is_withdrawn_is_named_nowhere(tmp_path: Path) -> None:
         sheet = filled(tmp_path / "out" / SHEET, who, lambda name, bad=bad: BAD if name in bad else GOOD)  # type: ignore[misc]
         sheet.rename(tmp_path / f"{number}.csv")
     again = built(tmp_path, review={"files": ["0.csv", "1.csv", "2.csv"]})
-    assert {row["reason"] for row in rows_of(again, "rejects")} == {"flagged", "reviewed_twice"}
+    assert {row["reason"] for row in rows_of(again, "rejects")} == {"flagged", "duplicate_id"}
     store, known = Store(tmp_path / "store"), {CORPUS.name: CORPUS}
     withdraw(store, known, search(store, known, "annotator", "alice"), "asked for")
     left = store.find(CORPUS.name)
@@ -305,16 +305,16 @@ def test_cells_are_no_formulas(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("q,c,alice,maybe,yes,no,no,", "not_yes_or_no"),
-        ("q,c,,yes,yes,no,no,", "no_reviewer"),
-        ("q,c,alice@example.org,yes,yes,no,no,", "reviewer_is_an_address"),
-        ("q,c,yes,alice@example.org,yes,no,no,", "not_yes_or_no"),  # shifted: a cell is lost
-        ("alice@example.org,q,c,yes,yes,no,no,", "no_question_id"),
-        ('q,c,"alice@example.org" x,yes,yes,no,no,', "bad_quoting"),
-        (f"q,c,{'Alice of example.org ' * 20},yes,yes,no,no,", "no_reviewer"),
-        (",c,alice,yes,yes,no,no,", "no_question_id"),
-        ("q,,alice,yes,yes,no,no,", "no_content_sha256"),
-        ("q,c,alice,yes,,no,no,", "not_yes_or_no"),
+        ("q,c,alice,maybe,yes,no,no,", "bad_value"),
+        ("q,c,,yes,yes,no,no,", "missing_value"),
+        ("q,c,alice@example.org,yes,yes,no,no,", "bad_value"),
+        ("q,c,yes,alice@example.org,yes,no,no,", "bad_value"),  # shifted: a cell is lost
+        ("alice@example.org,q,c,yes,yes,no,no,", "missing_value"),
+        ('q,c,"alice@example.org" x,yes,yes,no,no,', "bad_line"),
+        (f"q,c,{'Alice of example.org ' * 20},yes,yes,no,no,", "missing_value"),
+        (",c,alice,yes,yes,no,no,", "missing_value"),
+        ("q,,alice,yes,yes,no,no,", "missing_value"),
+        ("q,c,alice,yes,,no,no,", "bad_value"),
     ],
 )
 def test_rows_that_cannot_be_read_are_rejects(tmp_path: Path, text: str, reason: str) -> None:

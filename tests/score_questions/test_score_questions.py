@@ -190,7 +190,7 @@ def test_distractors_are_sifted() -> None:
     good, fault = good_distractors(written, truth, [], 3)
     assert good == ["It is a mordent that begins below"]
     assert fault is not None
-    assert fault.reason == "repeats_truth"
+    assert fault.reason == "options_alike"
     long = "word " * 14
     good, fault = good_distractors(["It lasts one beat only"], long, [], 1)
     assert fault is not None

@@ -53,11 +53,11 @@ def test_each_question_is_asked_by_what_was_brought_for_its_image(tmp_path: Path
     }
     refused = {row["item"]: row["reason"] for row in rows_of(version, "rejects") if row["stage"] == "transcripts"}
     assert refused == {
-        f"{two}/musicxml": "duplicate_file_name",
+        f"{two}/musicxml": "duplicate_id",
         f"{three}/abc": "bad_encoding",
         f"{four}/abc": "empty",
-        f"{five}/caption": "text_too_long",
-        f"{six}/caption": "not_a_file",
+        f"{five}/caption": "bad_value",
+        f"{six}/caption": "file_unreadable",
     }
     named = {row["item"]: row["made_from"] for row in rows_of(version, "rejects") if row["stage"] == "transcripts"}
     assert {"kind": "clip", "id": images[six]} in named[f"{six}/caption"]  # they leave with the image

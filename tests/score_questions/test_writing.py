@@ -139,7 +139,7 @@ def test_what_can_be_used_of_the_last_distractors_is_kept() -> None:
         (
             {"distract": SHORT},
             "written",
-            ("distract", "distractor_length", "expected 5 to 10 words, found 2: 'Too short'; asked 3 times"),
+            ("distract", "option_length", "expected 5 to 10 words, found 2: 'Too short'; asked 3 times"),
         ),
         ({"taxonomy": OTHER, "difficulty": "refused"}, "comments", ("label", "other_category", None)),
         ({"difficulty": "refused"}, "comments", ("label", "refused", "no")),

@@ -65,7 +65,7 @@ class FailedTrack:
     """A track not separated; nothing was written."""
 
     job: SeparationJob
-    # a fixed word: from `audio.faults` (`audio_unreadable`, …), or `separation_too_short`,
+    # a fixed word: from `audio.faults` (`file_unreadable`, …), or `separation_too_short`,
     # `separation_needs_stereo`, `separation_not_finite`
     reason: str
     detail: str  # expected and found values, without the file's path

@@ -236,7 +236,7 @@ def _stereo(blocks: Iterator[Samples], most: int | None) -> Iterator[Samples]:
 
 def _check(separator: Separator, frames: int, rate: int, apart: bool) -> None:
     if frames == 0:
-        raise BadAudio("audio_empty", "expected at least one sample, found none")
+        raise BadAudio("file_empty", "expected at least one sample, found none")
     if frames < separator.least_frames:
         least = separator.least_frames / rate
         raise BadAudio("separation_too_short", f"expected at least {least:.3f} s, found {frames / rate:.3f} s")

@@ -33,7 +33,7 @@ MOST_REDIRECTS = 3
 LONGEST_WAIT_S = 60.0
 AGENT = "earmark (dataset builder; asks slowly)"
 GONE = (404, 410, 451)
-LASTING = ("image_gone", "not_an_image")  # unchanged by another config or another day
+LASTING = ("image_gone", "file_unreadable")  # unchanged by another config or another day
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
@@ -244,7 +244,7 @@ async def _body(response: aiohttp.ClientResponse, host: str, gate: Gate) -> byte
         raise _Later(host, response.status, _wait(response.headers.get("Retry-After")))
     kind = response.content_type
     if not kind.startswith("image/"):
-        raise BadRow("not_an_image", "expected an image, found another type of content")
+        raise BadRow("file_unreadable", "expected an image, found another type of content")
     too_large = BadRow("image_too_large", f"expected at most {gate.largest_bytes:,} bytes, found more")
     if (response.content_length or 0) > gate.largest_bytes:
         raise too_large

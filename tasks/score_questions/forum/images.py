@@ -143,9 +143,9 @@ def _from_folder(config: ScoreQuestions, threads: Sequence[Row]) -> list[ThreadI
     if not folder.is_dir():
         raise InputError(f"images.folder: expected a folder, found none at {config.images.folder}")
     files = images_in(folder, [thread["id"] for thread in threads])
-    missing = BadRow("image_missing", "expected a file named by the submission in the folder of images, found none")
+    missing = BadRow("file_missing", "expected a file named by the submission in the folder of images, found none")
     root = Root(folder, config.images.links)
-    outside = BadRow("image_outside_root", f"expected a file in the folder, found a link out of it; {FOLLOW} allows it")
+    outside = BadRow("link_outside_root", f"expected a file in the folder, found a link out of it; {FOLLOW} allows it")
     named: list[ThreadImage] = []
     for thread in threads:
         places: Sequence[Path | BadRow] = [
@@ -200,9 +200,9 @@ def _content(where: Path | BadRow) -> bytes:
         with BufferedReader(open_regular(where)) as file:
             return file.read(LARGEST_BYTES + 1)
     except (NotAFile, IsADirectoryError) as error:
-        raise BadRow("image_not_a_file", f"expected an image file, found: {error.strerror}") from None
+        raise BadRow("file_unreadable", f"expected an image file, found: {error.strerror}") from None
     except OSError as error:
-        raise BadRow("image_missing", f"expected a file that can be read, found: {error.strerror}") from None
+        raise BadRow("file_missing", f"expected a file that can be read, found: {error.strerror}") from None
 
 
 def _row(item: ThreadImage, picture: StoredImage, sight: Sight, config: ScoreQuestions) -> Row:

@@ -144,7 +144,7 @@ def first_objects(path: Path, name: str, kind: str) -> Iterator[dict[str, Any] |
         if not isinstance(value, dict) or value.get("id") is None:
             yield Reject("", *fault_of(raw), name, number)
         elif wanted not in value:
-            yield Reject("", f"missing_{wanted}", f"expected {kind} with '{wanted}', found none", name, number)
+            yield Reject("", "missing_value", f"expected {kind} with '{wanted}', found none", name, number)
         else:
             yield value
 
@@ -152,19 +152,19 @@ def first_objects(path: Path, name: str, kind: str) -> Iterator[dict[str, Any] |
 def fault_of(raw: bytes) -> tuple[str, str]:
     """Return the reason and detail for a line without an object or an id."""
     if len(raw) > LONGEST_LINE:
-        return "line_too_long", f"expected at most {LONGEST_LINE:,} bytes, found more"
+        return "bad_line", f"expected at most {LONGEST_LINE:,} bytes, found more"
     try:
         value = json.loads(raw.decode())
     except UnicodeDecodeError as error:
         return "bad_encoding", f"expected UTF-8, found byte {raw[error.start]:#04x} at position {error.start + 1}"
     except json.JSONDecodeError as error:
-        return "bad_json", f"expected a JSON object: {error.msg} at position {error.pos + 1}"
+        return "bad_line", f"expected a JSON object: {error.msg} at position {error.pos + 1}"
     except (ValueError, RecursionError) as error:
-        return "bad_json", f"expected a JSON object, found {type(error).__name__}"
+        return "bad_line", f"expected a JSON object, found {type(error).__name__}"
     if not isinstance(value, dict):
-        return "bad_json", f"expected a JSON object, found {type(value).__name__}"
+        return "bad_line", f"expected a JSON object, found {type(value).__name__}"
     if value.get("id") is None:
-        return "missing_id", "expected an id, found none"
+        return "missing_value", "expected an id, found none"
     return "bad_encoding", "expected text in UTF-8, found an escape that stands for no character"
 
 

@@ -66,7 +66,9 @@ def read_picture(content: bytes) -> StoredImage:
     except Image.DecompressionBombError:
         raise BadRow("image_too_large", f"expected at most {MOST_PIXELS:,} pixels, found more") from None
     except FAULTS:
-        raise BadRow("bad_image", f"expected an image ({', '.join(FORMATS)}), found none that can be decoded") from None
+        raise BadRow(
+            "file_unreadable", f"expected an image ({', '.join(FORMATS)}), found none that can be decoded"
+        ) from None
     image.thumbnail((LONGEST_SIDE, LONGEST_SIDE), Image.Resampling.LANCZOS)
     out = io.BytesIO()
     if packed:

@@ -79,7 +79,7 @@ def test_a_packed_image_stays_packed(server: ImageServer, tmp_path: Path) -> Non
     ("name", "reason", "again"),
     [
         ("lost.png", "image_gone", 0),
-        ("page.png", "not_an_image", 0),
+        ("page.png", "file_unreadable", 0),
         ("large.png", "image_too_large", 1),
         ("endless.png", "image_too_large", 1),
         ("round.png", "link_refused", 4),

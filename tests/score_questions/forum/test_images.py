@@ -99,7 +99,7 @@ def test_the_demos_dump_gives_its_threads_with_scores(built: Built) -> None:
     assert steps["scores"].kept == 37
     assert {row["score_confidence"] >= 0.5 for row in tables["images"]} == {True, False}
     assert steps["images"].rejected["near_duplicate"] >= 2
-    assert steps["images"].rejected["image_missing"] == 2
+    assert steps["images"].rejected["file_missing"] == 2
 
 
 def test_no_name_id_link_or_address_of_the_dump_is_in_any_table(built: Built) -> None:
@@ -255,10 +255,10 @@ def bomb(width: int, height: int) -> bytes:
         ("image_too_large", bomb(60_000, 60_000)),
         ("image_too_large", bomb(9_000, 9_000)),
         ("image_too_small", packed(Image.new("L", (400, 20)))),
-        ("bad_image", b""),
-        ("bad_image", b"<svg xmlns='http://www.w3.org/2000/svg'/>"),
-        ("bad_image", b"%!PS-Adobe-3.0 EPSF-3.0\n"),
-        ("bad_image", packed(drawings.score(1))[:900]),
+        ("file_unreadable", b""),
+        ("file_unreadable", b"<svg xmlns='http://www.w3.org/2000/svg'/>"),
+        ("file_unreadable", b"%!PS-Adobe-3.0 EPSF-3.0\n"),
+        ("file_unreadable", packed(drawings.score(1))[:900]),
     ],
     ids=["huge bomb", "bomb", "thin", "empty", "svg", "postscript", "cut"],
 )

@@ -96,7 +96,7 @@ def test_a_mark_alone_on_its_line_shifts_nothing(tmp_path: Path) -> None:
     write_dump(tmp_path / "RS.ndjson", [b"\xef\xbb\xbf", submission(1), b'{"cut', submission(2, over_18=True)])
     write_dump(tmp_path / "RC.ndjson", answers(1))
     found = [(row["reason"], row["line"]) for row in read(tmp_path)[3]]
-    assert sorted(found) == [("adult", 3), ("bad_json", 2)]
+    assert sorted(found) == [("adult", 3), ("bad_line", 2)]
 
 
 def test_a_disk_that_fails_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,10 +78,10 @@ def test_keeps_threads_with_enough_comments(tmp_path: Path) -> None:
         ("removed", {"selftext": "[deleted]"}),
         ("too_many_words", {"selftext": "chord " * 200}),
         ("no_image", {"url": "https://example.org/page"}),
-        ("missing_title", {"title": " "}),
-        ("bad_time", {"created_utc": "yesterday"}),
-        ("bad_id", {"id": {"nested": [1]}}),
-        ("missing_id", {"id": None}),
+        ("missing_value", {"title": " "}),
+        ("bad_value", {"created_utc": "yesterday"}),
+        ("bad_value", {"id": {"nested": [1]}}),
+        ("missing_value", {"id": None}),
     ],
 )
 def test_names_why_a_submission_is_dropped(tmp_path: Path, reason: str, changes: Row) -> None:
@@ -109,9 +109,9 @@ def test_a_text_of_few_but_endless_words_is_told_its_limit(tmp_path: Path) -> No
     [
         ("deleted", {"body": "[deleted]"}),
         ("removed", {"body": "[removed]"}),
-        ("missing_body", {"body": None}),
-        ("bad_score", {"score": "many"}),
-        ("missing_parent", {"link_id": None}),
+        ("missing_value", {"body": None}),
+        ("bad_value", {"score": "many"}),
+        ("missing_value", {"link_id": None}),
         ("automatic", {"author": "AutoModerator"}),
         ("duplicate", {"id": "c00100"}),
     ],
@@ -243,7 +243,7 @@ def test_lines_are_counted_without_blank_ones(tmp_path: Path) -> None:
     write_dump(tmp_path / "RS.ndjson", rows)
     write_dump(tmp_path / "RC.ndjson", answers(1))
     found = [(row["reason"], row["line"]) for row in read(tmp_path)[3]]
-    assert sorted(found) == [("adult", 2), ("adult", 4), ("bad_json", 3)]
+    assert sorted(found) == [("adult", 2), ("adult", 4), ("bad_line", 3)]
 
 
 def test_damage_costs_what_lies_behind_it(tmp_path: Path) -> None:
@@ -351,7 +351,7 @@ def test_a_line_beyond_reading_is_a_reject(tmp_path: Path) -> None:
     write_dump(tmp_path / "RC.ndjson", answers(1, 2))
     _, threads, _, rejects = read(tmp_path)
     assert len(threads) == 2
-    assert [(row["reason"], row["line"]) for row in rejects] == [("line_too_long", 2)]
+    assert [(row["reason"], row["line"]) for row in rejects] == [("bad_line", 2)]
 
 
 @pytest.mark.slow
