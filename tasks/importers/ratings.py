@@ -44,14 +44,3 @@ def input_files(source: Source, resolve: Resolve) -> list[tuple[str, Path]]:
     Importers open only the result of their own `find`, so the two agree.
     """
     return sorted((file.name, file.path) for file in RATING_LAYOUTS.find(source.format).find(source, resolve).lists)
-
-
-def list_root(source: Source, resolve: Resolve, path: Path) -> Path:
-    """Return the folder bounding the clips of a source's list."""
-    return RATING_LAYOUTS.find(source.format).clip_root(source, resolve, path)
-
-
-def listing(source: Source, resolve: Resolve) -> dict[str, str] | None:
-    """Return an importer's facts from folder names rather than lists, or None if it reads none."""
-    look = RATING_LAYOUTS.find(source.format).listing
-    return look(source, resolve) if look else None

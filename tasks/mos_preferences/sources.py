@@ -13,7 +13,7 @@ from earmark.schemas.mos_preferences import CORPUS, MosPreferences
 from earmark.schemas.places import below, url_of, without_place
 from earmark.schemas.rating_sources import Source
 from earmark.tasks.audio.probe import AudioFault
-from earmark.tasks.importers.ratings import RATING_LAYOUTS, input_files, list_root, listing, read_source
+from earmark.tasks.importers.ratings import RATING_LAYOUTS, input_files, read_source
 from earmark.tasks.importers.rows import Rating
 from earmark.tasks.importers.table import is_pattern
 from earmark.tasks.mos_preferences.audio import find_audio, places_of, root_of
@@ -40,12 +40,12 @@ def inputs(config: MosPreferences) -> Iterator[Input]:
 
 
 def _lists(config: MosPreferences, source: Source) -> Input:
-    root = root_of(config, source)
+    root, layout = root_of(config, source), RATING_LAYOUTS.find(source.format)
     is_heard = config.audio != "none" or source.name in heard_sources(config)
 
     def files() -> list[ListPlace]:
         named = input_files(source, config.path)
-        return [(name, path, list_root(source, config.path, path)) for name, path in named]
+        return [(name, path, layout.clip_root(source, config.path, path)) for name, path in named]
 
     def clip(row: Rating) -> Iterator[Path | AudioFault]:
         if is_heard:
@@ -53,7 +53,7 @@ def _lists(config: MosPreferences, source: Source) -> Input:
             yield clip_below(root, find_audio(root.folder, row.file, row.audio))
 
     def folder_names(store: Store) -> dict[str, str]:
-        names = listing(source, config.path)
+        names = layout.listing(source, config.path) if layout.listing else None
         return {f"{source.name}/folders": digest_of(names)} if names else {}
 
     return Input(
