@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Asked, Drawn, Hearing
 from earmark.schemas.caption_checks import EVERY, CaptionChecks, CaptionFault
-from earmark.schemas.config import Model, Name
+from earmark.schemas.config import Model, Name, no_table
 from earmark.schemas.corpus import Corpus, Story
 from earmark.schemas.tables import REJECTS, Column, Table
 from earmark.schemas.tracks import TrackLicence, TracksConfig
@@ -34,11 +34,10 @@ class Listening(Drawn):
     hearing: Hearing = Hearing()
     hears_s: float = Field(default=30.0, gt=0, description="Longest span that is heard at once.")
     where: Literal["start", "middle"] = Field(default="start", description="Where the span of a longer track lies.")
-    spans: int = Field(
-        default=1, ge=1, le=64, description="Spans of a longer track, spread evenly; more than 1 needs `refine`."
-    )
-    segments: bool = Field(
-        default=False, description="Cut tracks into equal segments of at most `hears_s`; each gets a caption."
+    spans: Annotated[int, Field(ge=1, le=64)] | Literal["all"] = Field(
+        default=1,
+        description="Spans of a longer track, spread evenly; more than 1 needs `refine`. `all`: equal segments of at "
+        "most `hears_s`, each with a caption.",
     )
     checks: CaptionChecks | None = Field(
         default=None, description="What texts are held to; without it, what `ask` asks for."
@@ -46,11 +45,13 @@ class Listening(Drawn):
     tries: int = Field(default=3, ge=1, le=100, description="Draws of one text, at most, until one passes the checks.")
     max_tokens: int = Field(default=400, ge=1)
 
-    @model_validator(mode="after")
-    def _spans(self) -> Self:
-        if self.segments and self.spans > 1:
-            raise ValueError("expected 'segments' or several 'spans', found both")
-        return self
+    @classmethod
+    def respelled(cls, values: dict[str, Any]) -> dict[str, Any]:
+        return {**values, "spans": "all"} if values.get("segments") else values
+
+    def _as_recorded(self, values: dict[str, Any]) -> dict[str, Any]:
+        whole = self.spans == "all"
+        return {**values, "spans": 1 if whole else self.spans, "segments": whole}
 
     @property
     def text_checks(self) -> CaptionChecks:
@@ -83,7 +84,7 @@ class Pipeline(Model):
 
     @model_validator(mode="after")
     def _merged(self) -> Self:
-        if self.listen.spans > 1 and self.refine is None:
+        if self.listen.spans not in (1, "all") and self.refine is None:
             raise ValueError("several 'spans' need 'refine', which merges what was heard of them")
         return self
 
@@ -104,21 +105,12 @@ def role_of(pipeline: str, stage: str) -> str:
     return f"{pipeline}: {stage}"
 
 
-class Repeats(Model):
-    """Captions of one pipeline that say nearly what an earlier one says."""
-
-    action: Literal["flag", "reject"] = "flag"
-
-
 class Segments(Model):
     """Cutting of long recordings, such as films and podcasts; each segment is a track of its own."""
 
     least_s: float = Field(default=45.0, ge=1, description="Shortest segment; what is shorter is a reject.")
     most_s: float = Field(
         default=75.0, ge=1, description="Longest segment; it ends at the longest silence between these two lengths."
-    )
-    silent_below_dbfs: float = Field(
-        default=-60.0, gt=-120, le=0, description="Tenths of a second below it are silent."
     )
     longest_silence_s: float = Field(
         default=3.0, gt=0, description="Silence of this length is in no segment, nor are fades beside it."
@@ -143,7 +135,10 @@ class Captions(TracksConfig):
         description="`instrumentals` (the store's newest) or `instrumentals@vN`: tracks in it are heard without voice.",
     )
     pipelines: tuple[Pipeline, ...] = Field(min_length=1)
-    repeats: Repeats | None = Field(default=Repeats(), description="Near-duplicates over the corpus.")
+    repeats: Annotated[Literal["flag", "reject"] | None, no_table("repeats = 'reject'")] = Field(
+        default="flag",
+        description="Captions that nearly repeat an earlier one of their pipeline; null looks for none.",
+    )
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -157,6 +152,14 @@ class Captions(TracksConfig):
                     f"({self.segments.most_s:g} s): a caption is of a whole segment"
                 )
         return self
+
+    @classmethod
+    def respelled(cls, values: dict[str, Any]) -> dict[str, Any]:
+        values, table = super().respelled(values), values.get("repeats")
+        return {**values, "repeats": table.get("action", "flag")} if isinstance(table, dict) else values
+
+    def _as_recorded(self, values: dict[str, Any]) -> dict[str, Any]:
+        return {**values, "repeats": self.repeats and {"action": self.repeats, "threshold": 0.9}}
 
     def asked(self) -> dict[str, AnnotatorConfig]:
         """Return the annotators by role: one for each stage of each pipeline."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ModelWrapValidatorHandler,
@@ -57,10 +59,12 @@ class Model(BaseModel):
     @classmethod
     def _keys_of_now(cls, values: Any, info: ValidationInfo) -> Any:
         names = {old: new for base in cls.__mro__ for old, new in vars(base).get("renamed", {}).items()}
-        dropped = dropped_of(cls)
+        dropped, recorded = dropped_of(cls), bool(info.context and info.context.get("recorded"))
+        if recorded and isinstance(values, dict):
+            values = cls.respelled(values)
         if not isinstance(values, dict) or (names.keys() | dropped.keys()).isdisjoint(values):
             return values
-        if info.context and info.context.get("recorded"):
+        if recorded:
             return {names.get(key, key): value for key, value in values.items() if key not in dropped}
         if gone := min(dropped.keys() & values.keys(), default=None):
             raise ValueError(f"key '{gone}' is no option any more: {dropped[gone].instead}")
@@ -71,7 +75,16 @@ class Model(BaseModel):
     def _recorded_with_dropped(self, dump: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
         values: dict[str, Any] = dump(self)  # of a copy with a value of another type, that value
         if isinstance(values, dict) and info.context and info.context.get("recorded"):
-            values |= {name: one.value for name, one in dropped_of(type(self)).items()}
+            values = self._as_recorded(values | {name: one.value for name, one in dropped_of(type(self)).items()})
+        return values
+
+    @classmethod
+    def respelled(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Return values of 1.0.0 with keys that moved in their present places."""
+        return values
+
+    def _as_recorded(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Return values to record with keys that moved in their former places."""
         return values
 
     @field_validator("*")
@@ -82,22 +95,44 @@ class Model(BaseModel):
         return value
 
 
-class OwnWords(Model):
-    """Prompt of a model."""
+def _no_prompt_tables(value: Any) -> Any:
+    """Refuse the tables of before with the new spelling."""
+    for name, one in value.items() if isinstance(value, dict) else ():
+        if isinstance(one, dict):
+            written = one.get("version") or one.get("prompt")
+            raise ValueError(f"a prompt is a file or a version: expected [asks] with {name} = {written!r}")  # noqa: TRY004
+    return value
 
-    prompt: str | None = Field(default=None, description="A Markdown file as `earmark prompts show NAME` prints one.")
-    version: int | None = Field(
-        default=None,
-        ge=1,
-        description="In place of a file, a version of the package's prompt. Without it a config stays on the version "
-        "that its newest build used; its first build takes the newest.",
-    )
 
-    @model_validator(mode="after")
-    def _one(self) -> Self:
-        if (self.prompt is None) == (self.version is None):
-            raise ValueError("expected prompt or version, one of them")
-        return self
+def respelled_asks(values: dict[str, Any]) -> dict[str, Any]:
+    """Return values of 1.0.0 whose prompts are files or versions."""
+    asks = values.get("asks") or {}
+    if not any(isinstance(one, dict) for one in asks.values()):
+        return values
+    return {
+        **values,
+        "asks": {
+            name: (one.get("version") or one.get("prompt")) if isinstance(one, dict) else one
+            for name, one in asks.items()
+        },
+    }
+
+
+OwnPrompts = Annotated[
+    dict[str, Annotated[str, Field(min_length=1, strict=True)] | Annotated[int, Field(ge=1, strict=True)]],
+    BeforeValidator(_no_prompt_tables),
+]
+
+
+def no_table(instead: str) -> BeforeValidator:
+    """Refuse a table in place of one value, with the new spelling."""
+
+    def refuse(value: Any) -> Any:
+        if isinstance(value, dict):
+            raise ValueError(f"expected no table: write {instead}")  # noqa: TRY004  # pydantic's errors are values
+        return value
+
+    return BeforeValidator(refuse)
 
 
 class Linked(Model):
@@ -128,38 +163,24 @@ class Licence(Model):
     )
 
 
-class Engine(Model):
-    """Place of work on shards. The version is the same; `identity` and the manifest ignore it."""
+class Engine(NamedTuple):
+    """Place of work on shards: threads of this process, or a Ray cluster.
 
-    runner: Literal["threads", "ray"] = Field(
-        default="threads", description="Threads of one process, or processes of a cluster of Ray's."
-    )
-    address: str | None = Field(
-        default=None,
-        min_length=1,
-        description="A cluster that runs already, such as `10.0.0.1:6379`, or `auto` for the one of this machine; "
-        "without it, one on this machine that ends with the build.",
-    )
-    workers: int | None = Field(
-        default=None, ge=1, le=1024, description="Processors of that own cluster; without it, all of this machine."
-    )
+    Attributes:
+        runner: threads or ray.
+        address: a cluster that runs already; None is one on this machine that ends with the build.
+        workers: processors of that own cluster; None is all of this machine.
+    """
 
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        if self.runner == "threads" and (self.address or self.workers):
-            raise ValueError("address and workers belong to a cluster: expected runner = 'ray' beside them")
-        if self.address and self.workers:
-            raise ValueError("expected address (a cluster that runs) or workers (one of its own), found both")
-        return self
+    runner: str = "threads"
+    address: str | None = None
+    workers: int | None = None
 
-
-class Embedding(Model):
-    """Near-duplicate clips by the embeddings of a CLAP model, kept in the store by clip and model."""
-
-    model: str = Field(description="A CLAP model of `transformers`: a folder or a name on the Hub.")
-    least: float = Field(
-        default=0.98, ge=-1, le=1, description="Cosine from which clips are near-duplicates; it differs by model."
-    )
+    @classmethod
+    def named(cls, written: str) -> Self:
+        """Read the option `engine`."""
+        runner, _, where = written.partition(":")
+        return cls(runner, None, int(where)) if where.isdecimal() else cls(runner, where or None)
 
 
 class Decontaminate(Model):
@@ -170,18 +191,12 @@ class Decontaminate(Model):
         description="Versions (`CORPUS@vN`, or `CORPUS` for another corpus's newest) and released benchmarks "
         "(`LAYOUT:PATH`, such as `anyaudio-judge-bench:../bench`).",
     )
-    audio_roots: tuple[str, ...] = Field(
+    audio_roots: tuple[str, ...] | Literal[False] = Field(
         default=(),
         description="Folders that the clips' paths of released benchmarks start from, tried in order; without one, the "
-        "benchmark's own folder.",
-    )
-    texts_only: bool = Field(
-        default=False, description="Released benchmarks are compared by their texts alone: their clips are not here."
+        "benchmark's own folder. `false`: texts alone are compared, since the clips are not here.",
     )
     splits: tuple[str, ...] = Field(default=("test",), min_length=1, description="Splits of those versions.")
-    captions: float = Field(
-        default=0.8, ge=0.5, le=1, description="Jaccard similarity from which texts are near-duplicates."
-    )
     fingerprint: float = Field(
         default=0.0,
         ge=0,
@@ -189,9 +204,27 @@ class Decontaminate(Model):
         description="Likeness of acoustic fingerprints from which clips are one recording, such as 0.9; needs "
         "Chromaprint. 0 compares clips by hash alone.",
     )
-    embedding: Embedding | None = Field(
-        default=None, description="Clips are also compared by embeddings: renditions that no fingerprint shows."
+    embedding: Annotated[str | None, no_table("embedding = 'MODEL', and cosine = 0.98 beside it")] = Field(
+        default=None,
+        min_length=1,
+        description="A CLAP model of `transformers`, a folder or a name on the Hub: clips are also compared by its "
+        "embeddings, which show renditions that no fingerprint shows.",
     )
+    cosine: float = Field(
+        default=0.98, ge=-1, le=1, description="Cosine from which clips are near-duplicates; it differs by model."
+    )
+
+    @classmethod
+    def respelled(cls, values: dict[str, Any]) -> dict[str, Any]:
+        values = {**values, "audio_roots": False} if values.get("texts_only") else values
+        if not isinstance(table := values.get("embedding"), dict):
+            return values
+        cosine = {"cosine": table["least"]} if "least" in table else {}
+        return {**values, "embedding": table["model"], **cosine}
+
+    def _as_recorded(self, values: dict[str, Any]) -> dict[str, Any]:
+        model, least = values["embedding"], values.pop("cosine")
+        return {**values, "embedding": model and {"model": model, "least": least}}
 
     @property
     def versions(self) -> tuple[str, ...]:
@@ -263,7 +296,12 @@ class BuildConfig(Declaring):
     licences: dict[str, Licence] = Field(
         default={}, description="Licences by source, as the tables name it. Without one, audio is not published."
     )
-    engine: Engine = Field(default=Engine(), description="Where shards are worked on; not part of what is built.")
+    engine: str = Field(
+        default="threads",
+        description="Where shards are worked on: `threads` of one process; `ray`, a cluster of this machine that ends "
+        "with the build; `ray:8`, one with so many processors; `ray:10.0.0.1:6379` or `ray:auto`, one that runs. Not "
+        "part of what is built.",
+    )
     most_rejected: float | None = Field(
         default=0.2,
         ge=0,
@@ -273,9 +311,11 @@ class BuildConfig(Declaring):
         "ask's first 20 rows none passes. 1.0 allows any share; null, which `--allow-rejects` sets, also the others. "
         "Not part of what is built.",
     )
-    asks: dict[str, OwnWords] = Field(
+    asks: OwnPrompts = Field(
         default={},
-        description="Prompts of your own, or versions of the package's, by its name: `earmark prompts list`.",
+        description="Prompts by name (`earmark prompts list`): a Markdown file of your own as `earmark prompts show "
+        "NAME` prints one, or a version of the package's. Without one a config stays on the version that its newest "
+        "build used; its first build takes the newest.",
     )
     _stays: dict[str, int] = PrivateAttr(default={})
     decontaminate: Decontaminate | None = Field(
@@ -284,6 +324,23 @@ class BuildConfig(Declaring):
     base: Path = Field(
         default=Path(), description="Folder that relative paths start from: the config file's own; else given here."
     )
+
+    @classmethod
+    def respelled(cls, values: dict[str, Any]) -> dict[str, Any]:
+        values = respelled_asks(values)
+        if not isinstance(engine := values.get("engine"), dict):
+            return values
+        where = engine.get("address") or engine.get("workers")
+        runner = engine.get("runner", "threads")
+        return {**values, "engine": f"{runner}:{where}" if where else runner}
+
+    @field_validator("engine", mode="before")
+    @classmethod
+    def _engine_is_one_word(cls, value: Any) -> Any:
+        word = value if isinstance(value, str) else ""
+        if not re.fullmatch(r"threads|ray(:(0*[1-9][0-9]{0,3}|\S*[^\s\d]\S*))?", word):
+            raise ValueError("expected 'threads', 'ray', 'ray:8' (processors), 'ray:auto' or 'ray:HOST:PORT'")
+        return value
 
     @field_validator("base")
     @classmethod
@@ -314,7 +371,7 @@ class BuildConfig(Declaring):
 
     def own_prompts(self) -> dict[str, Path | int]:
         """Return the user's own prompt files, and chosen or kept prompt versions, by the prompt's name."""
-        chosen = {name: words.version or self.path(words.prompt or "") for name, words in self.asks.items()}
+        chosen = {name: one if isinstance(one, int) else self.path(one) for name, one in self.asks.items()}
         return {**self._stays, **chosen}
 
     @property
@@ -396,7 +453,7 @@ class BuildConfig(Declaring):
             if self.decontaminate.embedding is None:
                 del values["decontaminate"]["embedding"]
             else:
-                values["decontaminate"]["embedding"]["model"] = without_place(self.decontaminate.embedding.model)
+                values["decontaminate"]["embedding"]["model"] = without_place(self.decontaminate.embedding)
         return values
 
 

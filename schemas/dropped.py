@@ -25,16 +25,6 @@ _CONTROL = "controls have one strength; [judge.qualify] chooses which are asked,
 _FLAG = "the limits of flags are fixed, and the table has every figure: filter by its columns"
 
 DROPPED: dict[str, dict[str, Dropped]] = {
-    "config.Engine": {
-        "resources": Dropped(
-            {
-                "annotate": {"cpus": 0.5, "gpus": 0},
-                "audio": {"cpus": 1.0, "gpus": 0},
-                "gpu": {"cpus": 1.0, "gpus": 1},
-            },
-            "a shard takes half a processor to ask a server, else one processor, and a GPU for a model of its own",
-        )
-    },
     "annotation.Hearing": {
         "channels": Dropped(1, _LISTENS),
         "codec": Dropped("wav", _LISTENS),
@@ -51,7 +41,23 @@ DROPPED: dict[str, dict[str, Dropped]] = {
     "pseudo_preferences.ClipLimits": {"silence_dbfs": Dropped(-60.0, "clips whose peak is below -60 dBFS are silent")},
     "pseudo_preferences.PairJudge": {"separate": Dropped(False, "one request asks all dimensions")},
     "captions.VoiceReader": {"least": Dropped(0.5, "a caption speaks of voices from a probability of 0.5")},
-    "captions.Repeats": {"threshold": Dropped(0.9, "captions with a Jaccard similarity of 0.9 are repeats")},
+    "captions.Listening": {"segments": Dropped(False, "write spans = 'all'")},
+    "captions.Segments": {"silent_below_dbfs": Dropped(-60.0, "tenths of a second below -60 dBFS are silent")},
+    "config.Decontaminate": {
+        "captions": Dropped(0.8, "texts with a Jaccard similarity of 0.8 are near-duplicates"),
+        "texts_only": Dropped(False, "write audio_roots = false"),
+    },
+    "instrumentals.Separation": {
+        "models_folder": Dropped(None, "known checkpoints are kept in the store"),
+        "batch_size": Dropped(None, "a CPU takes one window at once, a GPU eight"),
+        "devices": Dropped([], "all GPUs take shards, else the CPU; CUDA_VISIBLE_DEVICES chooses"),
+    },
+    "pseudo_preferences.Released": {"audio_root": Dropped(None, "clips' paths start from root")},
+    "music_prompts.TagPool": {"instrumental": Dropped(True, "tags that ask for voices are left out")},
+    "music_prompts.Verification": {
+        "longest_s": Dropped(30.0, "the judge hears 30 seconds"),
+        "sample_rate_hz": Dropped(16_000, "the judge hears 16,000 samples a second"),
+    },
     "caption_checks.CaptionChecks": {"shortest_words": Dropped(5, "texts of fewer than 5 words count as empty")},
     "instrumentals.Result": {"bits": Dropped(16, "FLAC and WAV have 16 bits a sample")},
     "instrumentals.Instrumentals": {

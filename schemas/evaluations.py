@@ -46,7 +46,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from earmark.schemas.annotation import AnnotatorConfig, Hearing
-from earmark.schemas.config import Declaring, OwnWords
+from earmark.schemas.config import Declaring, OwnPrompts, respelled_asks
 
 Kind = Literal["yes_no", "preference", "scalar", "choice"]
 Answer = Literal["yes_no", "preference", "scalar", "scores", "choice"]
@@ -70,15 +70,19 @@ class Examinee(Declaring, AnnotatorConfig):
         description="Yes against no, and a rating's digits, by log-probabilities; by the word alone where a backend "
         "offers none.",
     )
-    asks: dict[str, OwnWords] = Field(
+    asks: OwnPrompts = Field(
         default={},
         description="Prompts of your own, or versions of the package's, by its name, before those that the version was "
         "built with.",
     )
 
+    @classmethod
+    def respelled(cls, values: dict[str, Any]) -> dict[str, Any]:
+        return respelled_asks(values)
+
     def own_prompts(self) -> dict[str, Path | int]:
         """Return the prompt files and versions of `asks`, by the prompt's name."""
-        return {name: one.version or Path(one.prompt or "") for name, one in self.asks.items()}
+        return {name: one if isinstance(one, int) else Path(one) for name, one in self.asks.items()}
 
 
 class Policy(Examinee):

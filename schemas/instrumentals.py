@@ -16,7 +16,7 @@ FLAGS = ("mix_clipped", "emptied", "nothing_removed", "little_left", "voice_left
 
 
 class Separation(Model):
-    """The separator of voices. Its checkpoint, YAML and precision decide its output; devices and pace do not."""
+    """The separator of voices. Its checkpoint, YAML and precision decide its output; compilation does not."""
 
     model: str = Field(
         default="centre-removal",
@@ -24,9 +24,6 @@ class Separation(Model):
         description="`centre-removal` (no model), a checkpoint that audio-separator knows by file name, or a path.",
     )
     config: str | None = Field(default=None, description="The YAML of a checkpoint that is given by path.")
-    models_folder: str | None = Field(
-        default=None, description="Where known checkpoints are kept and downloaded to; without it, in the store."
-    )
     sha256: str | None = Field(
         default=None, pattern="^[0-9a-f]{64}$", description="What the checkpoint's SHA-256 must be."
     )
@@ -34,10 +31,6 @@ class Separation(Model):
         default="float32", description="Arithmetic of the model; tf32 and float16 are for GPUs."
     )
     compile: bool = Field(default=False, description="Whether the model is compiled first: pays off on long runs.")
-    batch_size: int | None = Field(default=None, ge=1, description="Windows at once; without it, by the device.")
-    devices: tuple[str, ...] = Field(
-        default=(), description="Such as `cuda:0`; shards spread over them. Without any: all GPUs, else the CPU."
-    )
 
 
 class Result(Model):

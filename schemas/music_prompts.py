@@ -38,12 +38,11 @@ class CaptionSet(Model):
 
 
 class TagPool(Model):
-    """Conditions for a tag to be drawn."""
+    """Conditions for a tag to be drawn, beside asking for no voices."""
 
     popularity: int = Field(default=100, ge=1, description="Tracks that carry it, at least.")
     mentions: int = Field(default=10, ge=0, description="Captions that name it, at least, over all caption sets.")
     recall: float = Field(default=0.85, ge=0, le=1, description="Share of its tracks on which a judge hears it.")
-    instrumental: bool = Field(default=True, description="Whether tags that ask for voices are left out.")
     exclude: dict[Category, tuple[str, ...]] = Field(default={}, description="Further tags to leave out.")
 
 
@@ -58,8 +57,6 @@ class Verification(Linked, Asked):
     untagged: int = Field(
         default=100, ge=0, description="Tracks that do not carry it, for the specificity, at most; 0 asks about none."
     )
-    longest_s: float = Field(default=30.0, gt=0, description="What the judge hears of each, from its start.")
-    sample_rate_hz: int = Field(default=16_000, ge=8_000, le=192_000)
     max_tokens: int = Field(default=1, ge=1)
 
     @model_validator(mode="after")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import AliasChoices, Field, model_validator
+from pydantic import Field, model_validator
 
 from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Hearing, Prices
-from earmark.schemas.config import Linked, Model
+from earmark.schemas.config import Linked, Model, no_table
 from earmark.schemas.corpus import Corpus, Story
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.judges import QUALIFICATION, Judged, Judging, Jury
@@ -100,21 +100,11 @@ class PairJudge(Judging):
         return self
 
 
-class Validation(Model):
-    """Labels by people to hold the judge against."""
-
-    against: str = Field(
-        pattern=r"^human-preferences(@v[1-9][0-9]*)?$",
-        description="A version of human-preferences with votes on the same clips: human-preferences@vN, or the newest.",
-    )
-
-
 class Released(Model):
     """Labels that are made already, in the layout of CMI-Pref-Pseudo."""
 
     root: str = Field(default=".", description="The folder that `files` and the clips' paths start from.")
     files: tuple[str, ...] = Field(min_length=1, description="JSON lines as CMI-Pref-Pseudo has them, or a table.")
-    audio_root: str | None = Field(default=None, description="Where the clips lie; without it, `root`.")
 
 
 MADE = ("prompts", "generations", "judge")  # what a build needs that makes its labels
@@ -124,6 +114,7 @@ ASKED = ("judges", "known_order", "reference_captions", "validation")  # what sp
 class PseudoPreferences(Linked, Judged):
     """Build config of `pseudo-preferences`."""
 
+    renamed = {"validate": "validation"}  # noqa: RUF012
     corpus: Literal["pseudo-preferences"] = "pseudo-preferences"
     prompts: str = Field(
         default="", description="Table of prompts: prompt_id, text, lyrics?, reference_audio?, reference_caption?."
@@ -167,12 +158,18 @@ class PseudoPreferences(Linked, Judged):
         default=None,
         description="For demos: a JSON file with the models' true ranks, to report how often labels agree.",
     )
-
-    validation: Validation | None = Field(
+    validation: Annotated[str | None, no_table("validation = 'human-preferences@vN'")] = Field(
         default=None,
-        validation_alias=AliasChoices("validation", "validate"),
-        description="People's votes on the same clips, to report how often the judge is right.",
+        pattern=r"^human-preferences(@v[1-9][0-9]*)?$",
+        description="People's votes on the same clips, to report how often the judge is right: human-preferences@vN, "
+        "or the newest.",
     )
+
+    @classmethod
+    def respelled(cls, values: dict[str, Any]) -> dict[str, Any]:
+        values = {cls.renamed.get(key, key): value for key, value in super().respelled(values).items()}
+        votes = values.get("validation")
+        return {**values, "validation": votes["against"]} if isinstance(votes, dict) else values
 
     @model_validator(mode="after")
     def _made_or_released(self) -> Self:
@@ -193,7 +190,7 @@ class PseudoPreferences(Linked, Judged):
 
     def reads(self) -> tuple[str, ...]:
         """The versions with people's votes and with captions of references."""
-        against = (self.validation.against,) if self.validation else ()
+        against = (self.validation,) if self.validation else ()
         return (*against, self.reference_captions) if self.reference_captions else against
 
     def targets(self) -> dict[str, int]:
@@ -212,7 +209,7 @@ class PseudoPreferences(Linked, Judged):
     def clips_folder(self) -> Path:
         """Return the folder of the clips: beside the table of generations, or a release's own."""
         if self.released:
-            return self.path(self.released.audio_root or self.released.root)
+            return self.path(self.released.root)
         return clips_folder(self.path(self.generations))
 
     def identity(self) -> dict[str, Any]:

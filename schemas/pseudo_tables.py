@@ -192,7 +192,7 @@ class ConfoundRow(TypedDict):
 
 
 class PeopleRow(TypedDict):
-    """Compare the judge's choices with people's votes on the same clips; only with `[validation]`."""
+    """Compare the judge's choices with people's votes on the same clips; only with `validation`."""
 
     dimension: Annotated[str, "musicality or alignment."]
     measure: Annotated[

@@ -176,8 +176,8 @@ def request_lines(asks: Mapping[str, Any]) -> Iterator[str]:
         )
     yield from _sent(asks, [] if asks["priced"] else [asks["annotator"]])
     for name, count in asks.get("newer", {}).items():
-        chosen = name.replace("@", "]: version = ")
-        yield from folded(f"{count:,} requests would be asked anew under {name} ([asks.{chosen})", "  ")
+        chosen = name.replace("@", " = ")
+        yield from folded(f"{count:,} requests would be asked anew under {name} ([asks]: {chosen})", "  ")
     if asks.get("tries", 1) > 1:
         yield f"  an answer that fails its check is requested again, at most {asks['tries']} times"
 

@@ -60,7 +60,7 @@ def show(
 ) -> None:
     """Print a prompt's file, to be copied and changed.
 
-    A config names the copy: `[asks.rubric-decompose]`, `prompt = "mine/decompose.md"`. It may use the same variables,
+    A config names the copy: `[asks]`, `rubric-decompose = "mine/decompose.md"`. It may use the same variables,
     and its answers have the same form.
 
     **Example:** `earmark prompts show rubric-decompose > mine/decompose.md`

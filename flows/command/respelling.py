@@ -37,7 +37,9 @@ def renewed(path: Path) -> str | None:
 def is_old(model: type[Model], values: dict[str, Any]) -> bool:
     """Return whether a role has a key of a model, or a table has a dropped key."""
     return any(
-        dropped_of(cls).keys() & table.keys() or (issubclass(cls, AnnotatorConfig) and is_flat(table))
+        dropped_of(cls).keys() & table.keys()
+        or cls.respelled(table) != table
+        or (issubclass(cls, AnnotatorConfig) and is_flat(table))
         for cls, table in _tables(model, values)
     )
 
@@ -48,6 +50,9 @@ def new_values(model: type[Model], values: dict[str, Any]) -> dict[str, Any]:
     prices = new.pop("prices", None) if "prices" in model.model_fields.keys() | dropped_of(model).keys() else None
     tables = list(_tables(model, new))
     for cls, table in tables:
+        new_table = dict(cls.respelled(table))
+        table.clear()
+        table.update(new_table)
         for key in dropped_of(cls).keys() & table.keys():
             del table[key]
     judges = new.get("judges") or []

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -21,6 +21,7 @@ import soundfile
 import soxr
 
 from earmark.schemas.errors import InputError
+from earmark.schemas.hearing import Audio, AudioForm
 from earmark.tasks.audio.decode import average, joined
 from earmark.tasks.audio.decode import decode as decode_file
 from earmark.tasks.audio.faults import BadAudio
@@ -36,44 +37,6 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 LARGEST = np.float32(2**31 - 128)  # the largest single-precision number within 32 bits
-
-
-class Form(Protocol):
-    """Form of the bytes; implemented in `tasks/annotation/request.py`."""
-
-    @property
-    def sample_rate_hz(self) -> int | None: ...
-
-    @property
-    def channels(self) -> int | None: ...
-
-    @property
-    def codec(self) -> str: ...
-
-    @property
-    def longest_s(self) -> float | None: ...
-
-    @property
-    def gain_db(self) -> float | None: ...
-
-
-class ClipPart(Protocol):
-    """A part to encode: a clip by path and SHA-256, a span of it, and the form."""
-
-    @property
-    def sha256(self) -> str: ...
-
-    @property
-    def path(self) -> str: ...
-
-    @property
-    def start_s(self) -> float | None: ...
-
-    @property
-    def end_s(self) -> float | None: ...
-
-    @property
-    def form(self) -> Form: ...
 
 
 class _Recent(Generic[Key, Value]):
@@ -128,16 +91,16 @@ class Encoder:
         self.given = self.decoded_clips = 0  # numbers of calls, and of decoded clips
         self._most = cached_bytes, kept_bytes
         self._clips = _Recent[str, tuple[Samples, int]](cached_bytes)
-        self._parts = _Recent[ClipPart, bytes](KEPT_BYTES)
-        self._encoded = _Recent[str, dict[ClipPart, bytes]](kept_bytes)
-        self._expected: dict[str, list[ClipPart]] = {}
+        self._parts = _Recent[Audio, bytes](KEPT_BYTES)
+        self._encoded = _Recent[str, dict[Audio, bytes]](kept_bytes)
+        self._expected: dict[str, list[Audio]] = {}
         self._lock = threading.Lock()
         self._turns = [threading.Lock() for _ in range(64)]  # by clip: two threads do not decode it both
 
     def __reduce__(self) -> tuple[Any, ...]:
         return encoder_here, (self.name, *self._most)
 
-    def __call__(self, part: ClipPart) -> bytes:
+    def __call__(self, part: Audio) -> bytes:
         """Return the part's bytes in its form. The first call for an expected part encodes all expected parts of its
         clip.
 
@@ -161,17 +124,17 @@ class Encoder:
                     self._parts.keep(part, sound, len(sound))
         return sound
 
-    def at_hand(self, part: ClipPart) -> bytes | None:
+    def at_hand(self, part: Audio) -> bytes | None:
         """Return the part's bytes if cached."""
         with self._lock:
             encoded = self._encoded.get(part.sha256) or {}
             return encoded.get(part) or self._parts.get(part)
 
     @contextmanager
-    def expecting(self, parts: Iterable[ClipPart]) -> Iterator[None]:
+    def expecting(self, parts: Iterable[Audio]) -> Iterator[None]:
         """Decode each clip of `parts` only once, and keep all its parts' bytes until the block ends. Two blocks must
         not expect the same clips at a time."""
-        expected: dict[str, list[ClipPart]] = {}
+        expected: dict[str, list[Audio]] = {}
         for part in dict.fromkeys(parts):
             expected.setdefault(part.sha256, []).append(part)
         with self._lock:
@@ -190,7 +153,7 @@ class Encoder:
             for kept in (self._clips, self._parts, self._encoded):
                 kept.clear()
 
-    def _of_expected(self, part: ClipPart, expected: list[ClipPart]) -> bytes:
+    def _of_expected(self, part: Audio, expected: list[Audio]) -> bytes:
         with self._lock:
             encoded = self._encoded.get(part.sha256)
         if encoded is None:
@@ -202,7 +165,7 @@ class Encoder:
             raise InputError(f"clip {Path(part.path).name}: expected sound from {part.start_s or 0:g} s on, found none")
         return encoded[part]
 
-    def span(self, part: ClipPart) -> tuple[Samples, int]:
+    def span(self, part: Audio) -> tuple[Samples, int]:
         """Return samples (frames, channels) and rate of the part's span, in the file's own rate and channels.
 
         Raises:
@@ -236,7 +199,7 @@ def encoder_here(name: str, cached_bytes: int, kept_bytes: int) -> Encoder:
         return encoder
 
 
-def encode_parts(path: str, sha256: str, parts: Iterable[ClipPart]) -> dict[ClipPart, bytes]:
+def encode_parts(path: str, sha256: str, parts: Iterable[Audio]) -> dict[Audio, bytes]:
     """Encode several parts of a clip, decoding it once, block by block.
 
     Even a film needs only the memory of its overlapping parts.
@@ -247,13 +210,13 @@ def encode_parts(path: str, sha256: str, parts: Iterable[ClipPart]) -> dict[Clip
     Raises:
         InputError: the file cannot be read or decoded, or has another hash.
     """
-    done: dict[ClipPart, bytes] = {}
+    done: dict[Audio, bytes] = {}
     with _readable(path, sha256), open_sound(Path(path)) as sound:
         rate, at = sound.sample_rate_hz, 0
         bounds = {part: frames_of(part, rate) for part in parts}
-        pieces_of: dict[ClipPart, list[Samples]] = {part: [] for part in bounds}
+        pieces_of: dict[Audio, list[Samples]] = {part: [] for part in bounds}
 
-        def finish(part: ClipPart, pieces: list[Samples]) -> None:
+        def finish(part: Audio, pieces: list[Samples]) -> None:
             if pieces:
                 done[part] = encode(joined(pieces), rate, part.form)
 
@@ -299,7 +262,7 @@ def _readable(path: str, sha256: str) -> Iterator[None]:
         raise InputError(f"clip {name}: {bad.detail}") from None
 
 
-def frames_of(part: ClipPart, rate: int) -> tuple[int, int | None]:
+def frames_of(part: Audio, rate: int) -> tuple[int, int | None]:
     """Return the first frame of the part's span and the frame after its last (None: the file's end), within its form's
     limit."""
     start = round((part.start_s or 0.0) * rate)
@@ -310,7 +273,7 @@ def frames_of(part: ClipPart, rate: int) -> tuple[int, int | None]:
     return start, end
 
 
-def span(samples: Samples, rate: int, part: ClipPart) -> Samples:
+def span(samples: Samples, rate: int, part: Audio) -> Samples:
     """Return the frames of the part's span, within its form's limit.
 
     Raises:
@@ -327,12 +290,12 @@ def span(samples: Samples, rate: int, part: ClipPart) -> Samples:
     return held
 
 
-def levelled(samples: Samples, form: Form) -> Samples:
+def levelled(samples: Samples, form: AudioForm) -> Samples:
     """Return samples with the form's gain applied."""
     return samples if form.gain_db is None else samples * np.float32(10 ** (form.gain_db / 20))
 
 
-def encode(samples: Samples, rate: int, form: Form) -> bytes:
+def encode(samples: Samples, rate: int, form: AudioForm) -> bytes:
     """Encode samples (frames, channels) as 16-bit WAV or FLAC bytes in the form's rate, channels and level."""
     samples = levelled(samples, form)
     if form.channels == 1 and samples.shape[1] > 1:

@@ -20,6 +20,7 @@ Levels = npt.NDArray[np.float64]
 Lost = Literal["segment_silent", "segment_fades", "segment_too_short"]
 
 FRAME_S = 0.1
+SILENT_BELOW_DBFS = -60.0  # frames below it are silent
 BLOCK = 5  # frames: half a second, the unit for fades and quiet places
 FADE_STEP_DB = 0.5  # least rise from block to block of a fade, away from the silence
 FADE_RISE_DB = 10.0  # least rise of a whole fade; below, it is an ordinary beginning or end
@@ -30,7 +31,6 @@ class CutRule(NamedTuple):
 
     least_s: float  # least_s, most_s: lengths of a segment, 0 < least_s <= most_s
     most_s: float
-    silent_below_dbfs: float  # frames below it are silent
     longest_silence_s: float  # silence of at least this length is left out of segments
 
 
@@ -70,7 +70,7 @@ def pieces_of(levels: Levels, rule: CutRule) -> list[Piece]:
         Pieces in order, covering every frame once.
     """
     pieces: list[Piece] = []
-    silent = levels < rule.silent_below_dbfs
+    silent = levels < SILENT_BELOW_DBFS
     at = 0
     for start, end in [*_runs(silent, _frames(rule.longest_silence_s)), (len(levels), len(levels))]:
         pieces += _scene(levels, silent, at, start, rule)

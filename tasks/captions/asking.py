@@ -31,13 +31,13 @@ def listening_prompt(config: Captions, row: Row) -> str:
 
 def refining_prompt(config: Captions, row: Row) -> str:
     """Return the name of the prompt of the refining stage."""
-    return MERGING if pipeline_of(config, row).listen.spans > 1 else "caption-refine"
+    return "caption-refine" if pipeline_of(config, row).listen.spans in (1, "all") else MERGING
 
 
 def cut(duration_s: float, listen: Listening) -> list[list[Span]]:
     """Return the spans to hear of each segment of a track, in order, none longer than the model's limit."""
     parts = max(1, math.ceil(round(duration_s / listen.hears_s, 6)))
-    if listen.segments:
+    if listen.spans == "all":
         length = duration_s / parts
         return [[_span(number * length, (number + 1) * length)] for number in range(parts)]
     if parts == 1:

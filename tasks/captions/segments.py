@@ -59,7 +59,7 @@ class SegmentFiles:
 
     def path(self, recording_sha256: str, ending: str) -> Path:
         """Return the path of a recording's list, or of a segment."""
-        key = digest_of([FORMAT, self.segments.model_dump()])[:32]
+        key = digest_of([FORMAT, self.segments.model_dump(context={"recorded": True})])[:32]
         return self.store.root / FOLDER / key / recording_sha256[:2] / f"{recording_sha256}{ending}"
 
     def segment(self, recording_sha256: str, number: int) -> Path:

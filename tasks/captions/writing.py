@@ -41,7 +41,7 @@ def write_captions(stage: Stage, config: Captions, pool: Rows, captioned: Walked
         _open(connection, stage, config, pool, captioned)
         _write_texts(stage, connection, config, pool)
         source = {"source": config.source.name}
-        refuse = {"refuse_repeats": config.repeats is not None and config.repeats.action == "reject"}
+        refuse = {"refuse_repeats": config.repeats == "reject"}
         kept = stage.write_splits(CAPTIONS, by_split(connection, query("captions/captions"), {**source, **refuse}))
         stage.write(RAW, UNSPLIT, connection.sql(query("captions/raw"), params=source).to_arrow_reader(10_000))
         coverage = connection.sql(query("captions/tag_coverage"), params=refuse)

@@ -44,10 +44,7 @@ def asked_of(kind: type[One], annotator: str | None, base_url: str | None, setti
     config = checked(kind, values, settings or Path(command))
     if settings is None:
         return config
-    asks = {
-        name: one if one.prompt is None else one.model_copy(update={"prompt": str(settings.parent / one.prompt)})
-        for name, one in config.asks.items()
-    }
+    asks = {name: one if isinstance(one, int) else str(settings.parent / one) for name, one in config.asks.items()}
     return config.model_copy(update={"asks": asks})
 
 

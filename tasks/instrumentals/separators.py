@@ -96,13 +96,8 @@ class Separators:
                 return
             config, resolve, store = self._made_of
             named = _named(config, resolve, store)
-            options: dict[str, Any] = {
-                "precision": config.precision,
-                "compiled": config.compile,
-                "batch_size": config.batch_size,
-            }
-            own = cuda_devices() if self.in_process else ()
-            for device in config.devices or own or ("auto",):
+            options: dict[str, Any] = {"precision": config.precision, "compiled": config.compile}
+            for device in (cuda_devices() if self.in_process else ()) or ("auto",):
                 self._free.put(choice.make_separator(**named, device=device, **options))
             self._loaded = True
 
@@ -123,8 +118,7 @@ def separators_here(config: Separation, resolve: Callable[[str], Path], store: S
 
 def _named(config: Separation, resolve: Callable[[str], Path], store: Store) -> dict[str, Any]:
     """Return a checkpoint's options: with a YAML it is a path from the config's folder, else a known name."""
-    models = resolve(config.models_folder) if config.models_folder else store.root / "models"
-    options = {"models": models, "sha256": config.sha256}
+    options = {"models": store.root / "models", "sha256": config.sha256}
     if config.config is None:
         return {"name": config.model, **options}
     return {"name": str(resolve(config.model)), "settings": resolve(config.config), **options}

@@ -26,11 +26,14 @@ def concept_prompt(config: MusicPrompts, row: Row) -> str:
     return (TAGS if is_reviewed(Tag(row["category"], row["tag"])) else CONCEPTS)[row["category"]]
 
 
+LONGEST_S = 30.0  # what the judge hears of a track, from its start
+
+
 def concept_values(config: MusicPrompts, row: Row) -> Values:
     """Show a tag and the track that may have it: a row of `questions.sql`, with hash and length of its file."""
     judge = config.verification
     assert judge is not None
-    form = AudioForm(sample_rate_hz=judge.sample_rate_hz, longest_s=judge.longest_s)
+    form = AudioForm(longest_s=LONGEST_S)
     path = str(config.path(judge.audio) / row["file"])
     clip = Audio(row["clip_sha256"], path, duration_s=row["duration_s"], form=form)
     facts = {"category": row["category"], "concept": row["written"]}

@@ -119,7 +119,6 @@ def judge_tags(connection: duckdb.DuckDBPyConnection, config: MusicPrompts, *, v
         "popularity": config.pool.popularity,
         "mentions": config.pool.mentions,
         "recall": config.pool.recall,
-        "instrumental": config.pool.instrumental,
         "captioned": bool(config.captions),
         "verified": verified,
     }

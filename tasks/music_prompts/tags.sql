@@ -33,7 +33,7 @@ judged AS (
         *,
         CASE
             WHEN tracks < $popularity THEN 'unpopular'
-            WHEN $instrumental AND vocal IS NOT NULL THEN 'vocal'
+            WHEN vocal IS NOT NULL THEN 'vocal'
             WHEN excluded THEN 'excluded'
             WHEN mentions < $mentions THEN 'rarely_mentioned'
             WHEN $verified AND coalesce(asked, 0) = 0 THEN 'not_verified'

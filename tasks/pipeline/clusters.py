@@ -48,7 +48,7 @@ class RayCluster:
             import ray
             from prefect_ray import RayTaskRunner
         except ImportError:
-            raise MissingExtraError("runner = 'ray'", "ray") from None
+            raise MissingExtraError("engine = 'ray'", "ray") from None
         stack.enter_context(_connected(engine))
         self._runner = stack.enter_context(RayTaskRunner())
         found = [node["Resources"] for node in ray.nodes() if node["Alive"]]
@@ -89,7 +89,7 @@ class RayCluster:
 
 def _unreachable(engine: Engine, error: Exception) -> ConfigError:
     reason = (str(error) or type(error).__name__).splitlines()[0]
-    return ConfigError(f"engine.address: no Ray answers at '{engine.address}': {reason}")
+    return ConfigError(f"engine: no Ray answers at '{engine.address}': {reason}")
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from earmark.schemas.annotation import AnnotatorConfig
-from earmark.schemas.config import BuildConfig
+from earmark.schemas.config import BuildConfig, Engine
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import EarmarkError, Faults, MissingExtraError
 from earmark.schemas.places import told
@@ -50,9 +50,9 @@ def check_engine(config: BuildConfig) -> None:
     Raises:
         MissingExtraError: the extra of the cluster that the config names is not installed.
     """
-    runner = config.engine.runner
+    runner = Engine.named(config.engine).runner
     if runner != "threads" and find_spec(f"prefect_{runner}") is None:
-        raise MissingExtraError(f"engine.runner = '{runner}'", runner)
+        raise MissingExtraError(f"engine = '{runner}'", runner)
 
 
 def _fault(one: Callable[[], object]) -> list[str]:

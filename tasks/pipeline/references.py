@@ -56,6 +56,9 @@ NOT_SUNG = frozenset({"instrumental", "none", "n/a", "no", "lyrics", "vocals"})
 _MARK = re.compile(r"\[[^\]\n]*\]|\([^)\n]*\)")
 
 
+NEAR = 0.8  # Jaccard similarity from which texts are near-duplicates
+
+
 @dataclass(frozen=True)
 class References:
     """Clips and texts to keep out of a version."""
@@ -68,7 +71,7 @@ class References:
     @cached_property
     def near(self) -> NearTexts:
         """Return the index of the texts, for near-duplicate search."""
-        return NearTexts(self.side.texts, self.rule.captions)
+        return NearTexts(self.side.texts, NEAR)
 
     def fault_of(self, text: str | None) -> str | None:
         """Return the reason to keep out a text; None if it may stay."""
@@ -106,7 +109,7 @@ def references_of(config: BuildConfig, store: Store) -> References | None:
         return None
     releases = tuple((layout, config.path(path)) for layout, path in config.decontaminate.releases)
     versions = tuple((one.corpus, one.name) for one in map(store.find, config.decontaminate.versions))
-    roots = tuple(map(config.path, config.decontaminate.audio_roots))
+    roots = tuple(map(config.path, config.decontaminate.audio_roots or ()))
     model = _model_of(config)
     places = dict.fromkeys((*(path for _, path in releases), *roots, *([Path(model)] if model else [])))
     files = (file for path in places for file in (sorted(path.rglob("*")) if path.is_dir() else [path]))
@@ -118,7 +121,7 @@ def _model_of(config: BuildConfig) -> str | None:
     """Return the embedding model: its folder, relative to the config's own, or its name on the Hub."""
     if config.decontaminate is None or config.decontaminate.embedding is None:
         return None
-    return clap_at(config, config.decontaminate.embedding.model)
+    return clap_at(config, config.decontaminate.embedding)
 
 
 def release_digests(config: BuildConfig, store: Store) -> dict[str, str]:
@@ -164,17 +167,17 @@ def _near_by_embedding(
     store: Store, config: BuildConfig, references: References, paths: Mapping[str, Path]
 ) -> dict[str, AudioFault]:
     """Find clips with an embedding near that of a clip to keep out."""
-    model, rule = _model_of(config), references.rule.embedding
-    if model is None or rule is None or references.vectors is None or not len(references.vectors):
+    model, least = _model_of(config), references.rule.cosine
+    if model is None or references.vectors is None or not len(references.vectors):
         return {}
     faults = {}
     for clip, vector in embeddings_of(store, model, paths).items():
         cosine = round(float(np.max(references.vectors @ vector)), DECIMALS)
-        if cosine >= rule.least:
+        if cosine >= least:
             faults[clip] = AudioFault(
                 "decontaminated",
                 f"expected a clip apart from {references.side.name}, found an embedding of cosine {cosine:g} with one "
-                f"of these, from {rule.least:g} on a near-duplicate",
+                f"of these, from {least:g} on a near-duplicate",
             )
     return faults
 
@@ -224,7 +227,9 @@ def _read(
         with tempfile.TemporaryDirectory(prefix="earmark-") as temporary:
             rows = load(known[layout].layouts[layout])(path, Path(temporary))
             homes = roots or ((path if path.is_dir() else path.parent).absolute(),)
-            paths = {} if rule.texts_only else _clips_of(rows, store, f"{layout}:{path}", homes, Path(temporary))
+            paths = (
+                {} if rule.audio_roots is False else _clips_of(rows, store, f"{layout}:{path}", homes, Path(temporary))
+            )
             if rule.fingerprint:
                 prints |= dict(zip(paths, fingerprints(paths), strict=True))
             if model is not None:
@@ -281,7 +286,7 @@ def _clips_of(
         raise InputError(
             f"decontaminate.against: {about}: {len(faults)} of {len(names)} clips cannot be read, first '{name}' "
             f"({fault.reason}: {fault.detail}); set decontaminate.audio_roots to the folder that clips' paths start "
-            "from, or decontaminate.texts_only"
+            "from, or to false"
         )
     looked = zip(files, probes, strict=True)
     return {one.clip_sha256: file for file, one in looked if isinstance(one, Probe) and isinstance(file, Path)}

@@ -298,7 +298,7 @@ SHARED = "a cluster of several machines needs store and inputs on a disk that al
 def _engine_of_run() -> Engine:
     context = FlowRunContext.get()
     config = (context.parameters or {}).get("config") if context else None
-    return config.engine if isinstance(config, BuildConfig) else Engine()
+    return Engine.named(config.engine) if isinstance(config, BuildConfig) else Engine()
 
 
 def _given(parameters: Mapping[str, Any], kind: type[Given]) -> list[Given]:
@@ -340,7 +340,7 @@ def _reachable_prefect(engine: Engine) -> Iterator[None]:
         return
     if engine.address is not None:
         raise ConfigError(
-            f"engine.address: a cluster that runs elsewhere reports to a Prefect server, and {API} names none; "
+            f"engine: a cluster that runs elsewhere reports to a Prefect server, and {API} names none; "
             "start one with: prefect server start"
         )
     from prefect.server.api.server import SubprocessASGIServer

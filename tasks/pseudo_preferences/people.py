@@ -36,7 +36,7 @@ def write_people(stage: Stage, connection: duckdb.DuckDBPyConnection, config: Ps
     """
     if config.validation is None:
         return []
-    version = stage.store.find(config.validation.against)
+    version = stage.store.find(config.validation)
     for name in VOTES:
         view_parquet(connection, f"people_{name}", version.files(name))
     heard = connection.sql(query("pseudo_preferences/heard_by_people")).to_arrow_table().to_pylist()

@@ -66,7 +66,7 @@ def release_input(config: PseudoPreferences) -> Input:
             read=read,
             root=root,
             clips=_clips_of,
-            option="released.audio_root",
+            option="released.root",
         )
 
     files, folder = release_files(config), str(config.clips_folder())

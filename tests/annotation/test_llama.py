@@ -192,7 +192,7 @@ def test_every_track_becomes_a_caption_or_a_reject(model: Proxy, tmp_path: Path)
 def test_every_sample_of_rubrics_is_there_or_a_reject(model: Proxy, tmp_path: Path, version: str) -> None:
     source = rubrics.write_captions(tmp_path, "made", map(rubrics.caption, range(ROWS)))
     who = {"judge": {"annotator": "builtin:rubric-judge-1"}, "writer": {**model.annotator(), "tries": 1}}
-    asks = {name: {"version": versions_of(name)[0]} for name in RUBRICS if version == "first"}
+    asks = {name: versions_of(name)[0] for name in RUBRICS if version == "first"}
 
     def built(most: float | None) -> Version:
         held = {**who, "most_rejected": most, "asks": asks}

@@ -108,7 +108,7 @@ def test_a_dry_run_of_a_strangers_config_runs_nothing(tmp_path: Path) -> None:
     demo = (ROOT / "data" / "demo" / "pseudo-preferences.toml").read_text("utf-8")
     shutil.copytree(ROOT / "data" / "demo" / "music", tmp_path / "music")
     config = tmp_path / "own.toml"
-    config.write_text(demo + '\n[asks.music-pair]\nprompt = "own.md"\n', "utf-8")
+    config.write_text(demo + '\n[asks]\nmusic-pair = "own.md"\n', "utf-8")
     command = [sys.executable, "-m", "earmark.flows.command.cli", "build", "pseudo-preferences", "--dry-run"]
     environment = {**os.environ, "OPENAI_API_KEY": "sk-secret", "EARMARK_STORE": str(tmp_path / "store")}
     ended = subprocess.run(

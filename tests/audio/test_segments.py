@@ -13,12 +13,20 @@ import soundfile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earmark.tasks.audio.segments import FRAME_S, CutRule, Piece, levels_of, pieces_of, write_segments
+from earmark.tasks.audio.segments import (
+    FRAME_S,
+    SILENT_BELOW_DBFS,
+    CutRule,
+    Piece,
+    levels_of,
+    pieces_of,
+    write_segments,
+)
 
 RATE = 8_000
-MINUTE = CutRule(least_s=45, most_s=75, silent_below_dbfs=-60, longest_silence_s=3)
+MINUTE = CutRule(least_s=45, most_s=75, longest_silence_s=3)
 RULES = st.builds(
-    lambda shortest, more, silence: CutRule(shortest, shortest + more, -60.0, silence),
+    lambda shortest, more, silence: CutRule(shortest, shortest + more, silence),
     st.floats(0.5, 5), st.floats(0, 8), st.floats(0.1, 3),
 )  # fmt: skip
 LEVELS = st.lists(
@@ -50,7 +58,7 @@ def test_every_frame_is_in_one_piece_and_segments_have_the_lengths_wanted(levels
     assert [frame for piece in pieces for frame in range(piece.start, piece.end)] == list(range(len(levels)))
     shortest, longest = round(rule.least_s / FRAME_S), round(rule.most_s / FRAME_S)
     for piece in pieces:
-        silent = "".join("s" if level < rule.silent_below_dbfs else "." for level in levels[piece.start : piece.end])
+        silent = "".join("s" if level < SILENT_BELOW_DBFS else "." for level in levels[piece.start : piece.end])
         black = "s" * max(1, round(rule.longest_silence_s / FRAME_S))
         if piece.lost == "segment_silent":
             assert set(silent) == {"s"}

@@ -48,7 +48,7 @@ def first_drafts(version: int, server: str, model: str, wanted: int) -> tuple[Co
     """Reasons of the first answers under a version, `passed` and `unusable` among them; and the tokens written."""
     corpus, values = find_corpus("score-questions"), read_toml(DEMO)
     asked = {"annotator": f"openai:{model}", "base_url": server, "repairs": 0, "max_concurrency": 2}
-    values |= {"writer": {**asked, "max_tokens": 600}, "asks": {REWRITING: {"version": version}}}
+    values |= {"writer": {**asked, "max_tokens": 600}, "asks": {REWRITING: version}}
     config = parse_config(ScoreQuestions, values, DEMO)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

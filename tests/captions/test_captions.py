@@ -153,7 +153,7 @@ def test_repeats_are_flagged_or_rejected(tmp_path: Path, server: OpenAIServer) -
     server.answer = lambda body, content: "This is a calm piece for the piano with a warm and wide mix."
     flagged = build_captions(config_of(tmp_path, direct(server.base_url)), tmp_path / "store")
     assert [row["repeats"] for row in rows_of(flagged, "captions")] == [None, "t0", "t0", "t0"]
-    config = config_of(tmp_path, direct(server.base_url), repeats={"action": "reject"})
+    config = config_of(tmp_path, direct(server.base_url), repeats="reject")
     rejected = build_captions(config, tmp_path / "store")
     assert [row["clip_id"] for row in rows_of(rejected, "captions")] == ["t0"]
     assert rejects_of(rejected) == {"near_duplicate": 3}
@@ -238,7 +238,7 @@ def test_hostile_text_stays_within_its_fence(tmp_path: Path, server: OpenAIServe
 def test_spans_are_merged_and_segments_stand_alone(tmp_path: Path, server: OpenAIServer) -> None:
     write_tracks(tmp_path, 2, seconds=2.5)
     merged = refined(server.base_url, hears_s=1.0, spans=3)
-    mix = {**direct(server.base_url, ask="mix", hears_s=1.0, segments=True), "name": "mix"}
+    mix = {**direct(server.base_url, ask="mix", hears_s=1.0, spans="all"), "name": "mix"}
     middle = {**direct(server.base_url, hears_s=1.0, where="middle"), "name": "middle"}
     version = build_captions(config_of(tmp_path, merged, mix, middle), tmp_path / "store")
     rows = rows_of(version, "captions")
@@ -260,9 +260,7 @@ def test_spans_are_merged_and_segments_stand_alone(tmp_path: Path, server: OpenA
 def test_no_span_is_longer_than_the_model_hears(
     duration_s: float, hears_s: float, spans: int, where: Any, segments: bool
 ) -> None:
-    listen = Listening(
-        annotator="builtin:x", hears_s=hears_s, spans=1 if segments else spans, where=where, segments=segments
-    )
+    listen = Listening(annotator="builtin:x", hears_s=hears_s, spans="all" if segments else spans, where=where)
     found = [span for held in cut(duration_s, listen) for span in held]
     assert all(0 <= start < end <= duration_s + 0.001 for start, end in found)
     assert all(end - start <= hears_s + 0.0011 for start, end in found)
@@ -274,7 +272,8 @@ def test_no_span_is_longer_than_the_model_hears(
 
 @given(durations=st.lists(st.floats(0.1, 20_000), max_size=200), segments=st.booleans())
 def test_shards_hold_no_more_than_fits_in_memory(durations: list[float], segments: bool) -> None:
-    pipelines = [direct("http://x/v1", hears_s=30.0, segments=segments), refined("http://x/v1", hears_s=30.0, spans=3)]
+    spans = "all" if segments else 1
+    pipelines = [direct("http://x/v1", hears_s=30.0, spans=spans), refined("http://x/v1", hears_s=30.0, spans=3)]
     config = config_of(Path("lists"), *pipelines)
     heard = [min(duration, duration if segments else 30.0) + min(duration, 90.0) for duration in durations]
     at = 0
@@ -373,7 +372,11 @@ def test_files_of_one_name_are_no_ids(tmp_path: Path) -> None:
     [
         ({"pipelines": []}, "pipelines"),
         ({"pipelines": [direct("http://x/v1", spans=2)]}, "refine"),
-        ({"pipelines": [direct("http://x/v1", spans=2, segments=True)]}, "segments"),
+        ({"pipelines": [direct("http://x/v1", segments=True)]}, "write spans = 'all'"),
+        (
+            {"pipelines": [direct("http://x/v1")], "repeats": {"action": "reject"}},
+            "repeats: .*: write repeats = 'reject'",
+        ),
         ({"pipelines": [direct("http://x/v1"), direct("http://x/v1")]}, "different names"),
     ],
 )

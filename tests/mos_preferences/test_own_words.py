@@ -48,7 +48,7 @@ def built(tmp_path: Path, server: OpenAIServer) -> Version:
     (study / "judge.md").write_text(
         packaged("judge-speech-pair").text.replace("You are a professional", OURS + " You are a")
     )
-    asks = {"speech-critique-pair": {"prompt": "mine.md"}, "judge-speech-pair": {"prompt": "judge.md"}}
+    asks = {"speech-critique-pair": "mine.md", "judge-speech-pair": "judge.md"}
     return build_version(config_of(study, server.base_url, audio="index", asks=asks), tmp_path / "store")
 
 
@@ -105,7 +105,7 @@ def test_settings_bring_a_judges_own_words_before_the_versions(
     settings.parent.mkdir()
     mine = packaged("judge-speech-pair").text.replace("You are a professional", "You are our second")
     (settings.parent / "second.md").write_text(mine)
-    settings.write_text('[asks.judge-speech-pair]\nprompt = "second.md"\n')
+    settings.write_text('[asks]\njudge-speech-pair = "second.md"\n')
     server.bodies.clear()
     judging.judge(built, CORPUS, store, judging.examinee("openai:judge", server.base_url, settings), wish, None)
     assert all("You are our second" in turns[0][1] for turns in sent(server))

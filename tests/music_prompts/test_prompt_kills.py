@@ -44,7 +44,7 @@ def write_config(folder: Path, base_url: str) -> Path:
     tables: dict[str, dict[str, Any]] = {
         "pool": {"popularity": 1, "mentions": 0, "recall": 0.0},
         "prompts": {"strict_id": 12, "improvised_id": 12, "strict_ood": 8},
-        "verification": {**asked, "audio": "audio", "file": "{path}.flac", "tracks": 4, "sample_rate_hz": 8000},
+        "verification": {**asked, "audio": "audio", "file": "{path}.flac", "tracks": 4},
         "synthesis": asked,
     }
     lines = ['tracks = "tracks.tsv"', '[[captions]]\nname = "made"\nfile = "captions.json"']

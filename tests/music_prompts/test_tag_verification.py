@@ -43,8 +43,6 @@ def hearing(server: OpenAIServer, **values: Any) -> dict[str, Any]:
         "file": "{stem}.flac",
         "tracks": 5,
         "untagged": 7,
-        "sample_rate_hz": 8_000,
-        "longest_s": 0.1,
     }
     return {**QUICK, "base_url": server.base_url, **heard, **values}
 

@@ -60,10 +60,7 @@ CANNOT = {
     "Qualify": dict.fromkeys(("least", "most_lean"), "whether a build stops, never what it says"),
     "PseudoPreferences": {"prices": "money"},
     "HumanPreferences": {"salt": "the variable's name; its value's trace stands among the inputs"},
-    "Separation": {
-        "models_folder": "where models are kept",
-        **dict.fromkeys(("compile", "batch_size", "devices"), "pace"),
-    },
+    "Separation": {"compile": "pace"},
 }
 # Fields that name a place or a version: of these, what lies there stands in the key.
 PLACES = {
@@ -77,12 +74,12 @@ PLACES = {
     "MusicPrompts": {"keep"},
     "CaptionSet": {"version"},
     "PseudoPreferences": {"validation", "reference_captions"},
-    "Released": {"root", "audio_root"},
+    "Released": {"root"},
     "Verification": {"audio"},
     "Images": {"folder"},
     "Examples": {"examples"},
     "ScoreQuestions": {"transcripts"},
-    "Decontaminate": {"against", "audio_roots", "texts_only"},
+    "Decontaminate": {"against", "audio_roots"},
     "BuildConfig": {"asks"},  # tests/pipeline/test_own_prompts.py
     "Linked": {"links"},  # what links lead to; tests/pipeline/test_links.py
 }
@@ -108,7 +105,7 @@ MORE: dict[str, dict[str, Any]] = {
         "reader": {"annotator": "openai:m"},
     },
 }
-NEVER_IN_A_KEY = ("Prices", "Serving", "Engine")
+NEVER_IN_A_KEY = ("Prices", "Serving")
 
 
 def demo_values(name: str) -> dict[str, Any]:
@@ -127,9 +124,9 @@ def full_config(name: str) -> BuildConfig:
     if name in ("music-prompts", "pseudo-preferences"):
         values["licences"] = {"x": {"licence": "CC0-1.0"}}
     if name == "pseudo-preferences":
-        values["validation"] = {"against": "human-preferences@v1"}
-    values["decontaminate"] = {"against": ["human-preferences@v1"], "embedding": {"model": "org/clap"}}
-    values["asks"] = {"caption-direct": {"prompt": "mine/words.md"}}
+        values["validation"] = "human-preferences@v1"
+    values["decontaminate"] = {"against": ["human-preferences@v1"], "embedding": "org/clap"}
+    values["asks"] = {"caption-direct": "mine/words.md"}
     config = parse_config(find_corpus(name).config, values, DEMO / f"{name}.toml")
     if name == "pseudo-preferences":  # no config has both a judge and labels that are made already
         config = config.model_copy(update={"released": Released(files=("labels.jsonl",))})
@@ -282,9 +279,9 @@ def elsewhere(config: Any, folder: Path) -> Any:
             changed[name] = str(folder / value)
         elif isinstance(value, tuple) and value and isinstance(value[0], BaseModel):
             changed[name] = tuple(elsewhere(part, folder) for part in value)
-        elif isinstance(value, BaseModel) and name != "engine":
+        elif isinstance(value, BaseModel):
             changed[name] = elsewhere(value, folder)
-        elif name in named(type(config), CANNOT) - {"base", "engine", "salt", "models_folder", "devices"}:
+        elif name in named(type(config), CANNOT) - {"base", "engine", "salt"}:
             changed[name] = other(value, field.annotation)
     return config.model_copy(update=changed)
 

@@ -58,7 +58,7 @@ def two_sets(folder: Path, base_url: str, against: str) -> tuple[InstructionRubr
     corpus = write_captions(folder / "corpus", "corpus", texts, first=20, set="train")
     for copy, original in ((28, 0), (29, 1)):
         (folder / "corpus" / f"{copy}.wav").write_bytes((folder / "bench" / f"{original}.wav").read_bytes())
-    keep_out = {"against": [against], "captions": 0.7}
+    keep_out = {"against": [against]}
     return (
         config_of(folder / "bench", bench, base_url=base_url),
         config_of(folder / "corpus", corpus, base_url=base_url, decontaminate=keep_out),
@@ -136,7 +136,7 @@ def test_a_released_clip_that_is_not_found_is_refused(tmp_path: Path) -> None:
         clips()
     expected = {hashlib.sha256((tmp_path / f"{n}.wav").read_bytes()).hexdigest() for n in range(2)}
     assert clips(audio_roots=["nowhere", "export"]) == expected
-    assert clips(texts_only=True) == set()
+    assert clips(audio_roots=False) == set()
     (folder.parent / "clips" / "1.wav").unlink()
     with pytest.raises(InputError, match=r"1 of 2 clips cannot be read, first 'clips/1\.wav'"):
         clips(audio_roots=["export"])
@@ -185,7 +185,7 @@ def test_a_caption_that_repeats_a_released_one_is_a_reject(tmp_path: Path) -> No
         heard = next(row for row in rows_of(first, "raw") if row["pipeline"] == "refined" and row["stage"] == "listen")
         theirs = {whole["text"], heard["text"]}
         (tmp_path / "test.jsonl").write_text("".join(released_row(f"{text[:-1]}.", None) for text in sorted(theirs)))
-        keep_out = {"against": ["anyaudio-judge-bench:test.jsonl"], "captions": 1.0}
+        keep_out = {"against": ["anyaudio-judge-bench:test.jsonl"]}
         made = build_captions(caption_config(tmp_path, *pipelines, decontaminate=keep_out), store)
     rejects = [row for row in rows_of(made, "rejects") if row["reason"] == "decontaminated"]
     gone = {(row["clip_id"], row["pipeline"]) for row in (whole, heard)}
@@ -244,8 +244,8 @@ def test_a_near_duplicate_by_embedding_is_kept_out(tmp_path: Path, server: OpenA
     remember(tmp_path / "store", tmp_path / "clap", {**clips, release / "a.flac": at_angle(1.0, 0)})
     rejects, versions = {}, set()
     for least in (None, 0.98, 0.96):
-        embedding = None if least is None else {"model": "clap", "least": least}
-        keep_out = {"against": ["anyaudio-judge-bench:released"], "embedding": embedding}
+        embedding = None if least is None else "clap"
+        keep_out = {"against": ["anyaudio-judge-bench:released"], "embedding": embedding, "cosine": least or 0.98}
         config = config_of(tmp_path, source, base_url=server.base_url, decontaminate=keep_out)
         made = build_rubrics(config, tmp_path / "store")
         versions.add(made.name)

@@ -25,7 +25,7 @@ from tests.servers.openai_server import OpenAIServer, listening_answer
 
 OURS = packaged("music-pair").text
 ASKED = "Which clip is better in musicality, and which in alignment?"
-OWN = {"music-pair": {"prompt": "mine/pair.md"}}
+OWN = {"music-pair": "mine/pair.md"}
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_own_words_are_sent_and_kept_and_decide_the_version(server: OpenAIServer
     assert not verify(own)
 
     shutil.move(pool / "mine", pool / "elsewhere")  # where it lies decides nothing
-    moved = config_of(pool, server.base_url, asks={"music-pair": {"prompt": "elsewhere/pair.md"}})
+    moved = config_of(pool, server.base_url, asks={"music-pair": "elsewhere/pair.md"})
     assert build_judged(moved, store).name == own.name
     assert last_words(server) == set()
     write(pool, OURS.replace(ASKED, "Listen twice, then judge."))
@@ -145,12 +145,12 @@ def test_names_that_are_none_and_prompts_that_are_not_used(pool: Path, tmp_path:
         plan_build(find_corpus("pseudo-preferences"), config, Store(tmp_path / "store"))
 
     with pytest.raises(EarmarkError, match=r"asks\.music-pear: no prompt has this name; did you mean 'music-pair'\?"):
-        plan({"music-pear": {"prompt": "mine/pair.md"}})
+        plan({"music-pear": "mine/pair.md"})
     with pytest.raises(EarmarkError, match=r"nowhere\.md: cannot be read"):
-        plan({"music-pair": {"prompt": "mine/nowhere.md"}})
+        plan({"music-pair": "mine/nowhere.md"})
     (pool / "mine" / "other.md").write_text(packaged("caption-mix").text)
     with pytest.raises(ConfigError, match=r"this build asks nothing by this prompt; it asks by music-pair$"):
-        plan({"caption-mix": {"prompt": "mine/other.md"}})
+        plan({"caption-mix": "mine/other.md"})
 
 
 @pytest.mark.slow

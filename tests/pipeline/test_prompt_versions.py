@@ -26,7 +26,7 @@ from tests.score_questions.questions import BODIES, asked_by, build_questions, c
 from tests.servers.faults import Faults
 from tests.servers.openai_server import OpenAIServer
 
-OLD = {name: {"version": 1} for name in (REWRITING, DISTRACTORS)}
+OLD = dict.fromkeys((REWRITING, DISTRACTORS), 1)
 THREADS = [thread(number) for number in range(4)]
 
 
@@ -95,14 +95,14 @@ def test_a_config_that_names_no_version_stays_on_that_of_its_newest_build(tmp_pa
     assert again == first
     other = config_of(tmp_path, seed=3)  # whose builds are others: OLD was named, so it says nothing of this one
     assert staying(other, store, CORPUS.name).stays == {}
-    newest = build_questions(config_of(tmp_path, asks={name: {"version": 2} for name in OLD}), store.root, THREADS)
+    newest = build_questions(config_of(tmp_path, asks=dict.fromkeys(OLD, 2)), store.root, THREADS)
     assert newest != first
     assert staying(plain, store, CORPUS.name).stays == {}
 
 
 def test_a_build_that_was_interrupted_decides_where_there_is_no_version(tmp_path: Path) -> None:
     store, plain = Store(tmp_path / "store"), config_of(tmp_path)
-    plan = plan_build(CORPUS, config_of(tmp_path, asks={REWRITING: {"version": 1}}), store)
+    plan = plan_build(CORPUS, config_of(tmp_path, asks={REWRITING: 1}), store)
     with plan.stage() as stage:
         (stage.folder / "steps" / "begun").touch()
     assert staying(plain, store, CORPUS.name).stays == {REWRITING: 1}
@@ -127,13 +127,13 @@ def test_a_dry_run_counts_what_a_newer_prompt_would_ask_anew(tmp_path: Path) -> 
 
 def test_a_version_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(EarmarkError, match=rf"asks\.{REWRITING}: expected one of the versions 1, 2, found 7"):
-        plan_build(CORPUS, config_of(tmp_path, asks={REWRITING: {"version": 7}}), Store(tmp_path / "store"))
-    with pytest.raises(EarmarkError, match="expected prompt or version, one of them"):
-        config_of(tmp_path, asks={REWRITING: {}})
+        plan_build(CORPUS, config_of(tmp_path, asks={REWRITING: 7}), Store(tmp_path / "store"))
+    with pytest.raises(EarmarkError, match=rf"asks: .*expected \[asks\] with {REWRITING} = 2"):
+        config_of(tmp_path, asks={REWRITING: {"version": 2}})
 
 
 def test_a_bound_that_names_no_value_is_refused(tmp_path: Path) -> None:
     text = packaged(REWRITING).text.replace("maximum: $comments", "maximum: $coments")
     (tmp_path / "mine.md").write_text(text)
     with pytest.raises(EarmarkError, match=r"schema: '\$coments' is no variable of .*; did you mean 'comments'\?"):
-        plan_build(CORPUS, config_of(tmp_path, asks={REWRITING: {"prompt": "mine.md"}}), Store(tmp_path / "store"))
+        plan_build(CORPUS, config_of(tmp_path, asks={REWRITING: "mine.md"}), Store(tmp_path / "store"))

@@ -101,22 +101,25 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_the_engine_is_no_part_of_what_is_built(tmp_path: Path) -> None:
     plain = config_of(tmp_path, URL)
-    other = config_of(tmp_path, URL, engine={"runner": "ray", "workers": 3})
-    assert other.engine.workers == 3
+    other = config_of(tmp_path, URL, engine="ray:3")
+    assert Engine.named(other.engine).workers == 3
     assert (other.identity(), other.recorded()) == (plain.identity(), plain.recorded())
 
 
 @pytest.mark.parametrize(
     ("engine", "message"),
     [
-        ({"runner": "spark"}, "engine.runner: input should be 'threads' or 'ray', found 'spark'"),
-        ({"workers": 2}, "address and workers belong to a cluster"),
-        ({"runner": "ray", "address": "auto", "workers": 2}, "found both"),
-        ({"runner": "ray", "workers": 0}, "engine.workers: input should be greater than or equal to 1, found 0"),
+        (
+            "spark",
+            "engine: expected 'threads', 'ray', 'ray:8' (processors), 'ray:auto' or 'ray:HOST:PORT', found 'spark'",
+        ),
+        ("threads:2", "engine: expected 'threads'"),
+        ("ray:0", "engine: expected 'threads'"),
+        ({"runner": "ray", "workers": 2}, "engine: expected 'threads'"),
     ],
     ids=str,
 )
-def test_a_fault_of_the_engine_is_one_line(tmp_path: Path, engine: dict[str, Any], message: str) -> None:
+def test_a_fault_of_the_engine_is_one_line(tmp_path: Path, engine: Any, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_config(PseudoPreferences, values_of(URL, engine=engine), tmp_path / "build.toml")
     assert message in str(caught.value)
@@ -124,7 +127,7 @@ def test_a_fault_of_the_engine_is_one_line(tmp_path: Path, engine: dict[str, Any
 
 
 def test_a_corpus_without_shards_takes_no_engine(tmp_path: Path) -> None:
-    values = {"sources": [{"name": "a", "format": "musiceval"}], "engine": {"runner": "ray"}}
+    values = {"sources": [{"name": "a", "format": "musiceval"}], "engine": "ray"}
     with pytest.raises(ConfigError, match="engine: human-preferences has no shards for a cluster"):
         parse_config(HumanPreferences, values, tmp_path / "build.toml")
 
@@ -134,8 +137,8 @@ def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with ExitStack() as stack, pytest.raises(MissingExtraError, match=r"'\.\[ray\]'"):
         RayCluster(stack, Engine(runner="ray"))
     monkeypatch.setattr(preflight, "find_spec", lambda _: None)
-    with pytest.raises(MissingExtraError, match=r"engine.runner = 'ray' needs"):
-        preflight.check_engine(config_of(tmp_path, URL, engine={"runner": "ray"}))
+    with pytest.raises(MissingExtraError, match=r"engine = 'ray' needs"):
+        preflight.check_engine(config_of(tmp_path, URL, engine="ray"))
 
 
 def test_a_ray_that_is_slow_to_start_is_started_again() -> None:

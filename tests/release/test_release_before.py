@@ -138,7 +138,7 @@ def test_the_strict_writers_words_of_before_still_find_their_answers(tmp_path: P
     (tmp_path / "strict.md").write_text(words, "utf-8")
     seed(tmp_path / "store")
     path = demo_config("music-prompts")
-    values = {**read_toml(path), "asks": {"music-prompt-strict": {"prompt": str(tmp_path / "strict.md")}}}
+    values = {**read_toml(path), "asks": {"music-prompt-strict": str(tmp_path / "strict.md")}}
     version = run_flow(build, parse_config(MusicPrompts, values, path), tmp_path / "store")
     assert paid(version.folder.parents[1])["requests"] == paid(seed(tmp_path / "old").root)["requests"]
     was = before(older(tmp_path / "older"), "music-prompts")
