@@ -9,7 +9,7 @@ import errno
 import os
 import secrets
 import stat
-from functools import cache
+from functools import cache, cached_property
 from io import FileIO
 from pathlib import Path
 
@@ -71,8 +71,11 @@ class Root:
     def __init__(self, folder: Path, links: str) -> None:
         self.folder = folder
         self.follows = links == "follow"
-        self._real = Path(os.path.realpath(folder))
         self._holds: dict[Path, bool] = {}
+
+    @cached_property
+    def _real(self) -> Path:
+        return Path(os.path.realpath(self.folder))  # ValueError where no folder can have the path
 
     def leads_out(self, path: Path) -> bool:
         """Return whether a path below the folder is, or goes through, a link out of it; costs a look a file."""
