@@ -185,7 +185,6 @@ def _from_files(
 
 
 def _copy(clips: ClipFolder, sha256: str, source: Path) -> bool:
-    """Copy a file if it exists and has the clip's hash; return whether it did."""
     target = clips.target(sha256, source.suffix.lower())
     digest = hashlib.sha256()
     try:

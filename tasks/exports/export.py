@@ -50,7 +50,6 @@ def export(version: Version, corpus: Corpus, store: Store, folder: Path, wish: E
 def _write(
     place: Path, version: Version, corpus: Corpus, store: Store, wish: ExportOptions, target: Target
 ) -> dict[str, Any]:
-    """Write all files of an export below `place`."""
     spill = place / SPILL
     spill.mkdir()
     if wish.clap is not None:

@@ -153,7 +153,6 @@ def _recorded(store: Store, name: str) -> Withdrawal | None:
 
 
 def _record(store: Store, searched: Search, reason: str) -> Withdrawal:
-    """Save the current state of a withdrawal."""
     before = _recorded(store, searched.name)
     versions = {(p.corpus, p.version): p for p in (before.versions if before else ())}
     versions |= {(h.version.corpus, h.version.name): h.version.as_parent() for h in searched.holdings}
@@ -256,7 +255,6 @@ def _derived(gone: Gone, children: Sequence[Corpus]) -> list[Mark]:
 
 
 def _parents(store: Store) -> dict[str, set[str]]:
-    """Return the parent corpora of each corpus."""
     return {
         name: {p.corpus for v in store.versions(name) for p in v.manifest.parents if p.corpus != name}
         for name in store.corpora()

@@ -112,7 +112,6 @@ def content_mark(digests: Iterable[str]) -> str:
 
 
 def _head(manifest: Manifest, tables: Sequence[Table], story: Story) -> dict[str, Any]:
-    """Return the YAML front matter for the Hub and `datasets`."""
     configs = [
         {
             "config_name": table.name,
@@ -161,7 +160,6 @@ def _hub_licences() -> frozenset[str]:
 
 
 def _fields(table: Table) -> list[dict[str, str]]:
-    """Return name, type, unit, description and source of each column."""
     rows = []
     for field in table.schema:
         metadata = {key.decode(): value.decode() for key, value in field.metadata.items()}

@@ -70,13 +70,13 @@ class _Rows(NamedTuple):
         names += ["file"] if table.name != REJECTS.name and "file" in table.schema.names else []
         return [f"CAST({quoted(name)} AS VARCHAR)" for name in names]
 
-    def near(self, wanted: str, most: int = 3) -> list[str]:
-        """Return the row names most similar to the wanted one, nearest first."""
+    def near(self, wanted: str) -> list[str]:
+        """Return the three row names most similar to the wanted one, nearest first."""
         each = [f"SELECT DISTINCT {name} AS name FROM {quoted(table.name)}"
                 for table in self.tables for name in self._names(table)]  # fmt: skip
         query = f"""SELECT name FROM ({" UNION ".join(each)}) WHERE name IS NOT NULL
                     AND jaro_winkler_similarity(lower(name), lower($wanted)) > 0.75
-                    ORDER BY jaro_winkler_similarity(lower(name), lower($wanted)) DESC, name LIMIT {int(most)}"""
+                    ORDER BY jaro_winkler_similarity(lower(name), lower($wanted)) DESC, name LIMIT 3"""
         return [name for (name,) in self.connection.execute(query, {"wanted": wanted}).fetchall()]
 
     def account(self, table: Table, row: dict[str, Any], *, whole: bool) -> RowFacts:

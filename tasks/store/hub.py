@@ -232,7 +232,6 @@ def _advice(repo: str, error: HfHubHTTPError) -> str:
 
 
 def _line(error: object) -> str:
-    """Return an error's first 300 characters without the token."""
     text = " ".join(str(error).split()) or type(error).__name__
     token = get_token()
     return (text.replace(token, "…") if token else text)[:300]

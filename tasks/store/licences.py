@@ -128,7 +128,6 @@ def model_terms(version: Version, store: Store) -> dict[str, str]:
 
 
 def _parents(version: Version, store: Store) -> Iterator[Version]:
-    """Yield a version's parents of other corpora."""
     for parent in version.manifest.parents:
         if parent.corpus == version.corpus:
             continue
@@ -175,7 +174,6 @@ def _held_rows(paths: Sequence[Path], clips: set[str]) -> Mask:
 
 
 def _words(values: Iterable[Any]) -> Iterator[str]:
-    """Yield the texts among values (texts, lists of texts, or null)."""
     for value in values:
         yield from value if isinstance(value, list) else [] if value is None else [value]
 

@@ -73,7 +73,7 @@ def bundled(
     """
     licences = licences_of(version, store)
     parent = store.folder(version.corpus)
-    with locked(parent / LOCK, f"publication of {version.corpus}", True, say):
+    with locked(parent / LOCK, f"publication of {version.corpus}", say):
         folder = parent / FOLDER
         shutil.rmtree(folder, ignore_errors=True)
         try:

@@ -111,7 +111,6 @@ def _loose_files(table: Table, files: Files, gone: Gone) -> set[str]:
 
 
 def _rejects_that_leave(files: Files, gone: Gone) -> Counter[tuple[str, str]]:
-    """Count the leaving rejects by stage and reason."""
     left: Counter[tuple[str, str]] = Counter()
     for _, paths, leaving in by_split(REJECTS, files, gone.rows):
         rows = pa.concat_tables([pq.ParquetFile(path).read(columns=["stage", "reason"]) for path in paths])

@@ -86,7 +86,6 @@ class Remote:
         return self.files.look([f"{self.url}/{corpus}/{version}/{MANIFEST}"]) == [None]
 
     def _claimant(self, corpus: str, version: str) -> str | None:
-        """Return the claimant of a name; None without a claim."""
         try:
             held = json.loads(self.files.read(f"{self.url}/{corpus}/{CLAIMS}/{version}.json"))
         except FileNotFoundError:

@@ -138,7 +138,6 @@ def _has_text(type_: pa.DataType) -> bool:
 
 
 def _text_of(field: pa.Field) -> str:
-    """Return a column as text; for audio only the file names."""
     name = quoted(field.name)
     if pa.types.is_struct(field.type) and "bytes" in [part.name for part in field.type]:
         return f"{name}.path"

@@ -177,12 +177,10 @@ def _clip_columns(table: Table) -> list[str]:
 
 
 def _same(columns: Sequence[str]) -> str:
-    """Return the condition that columns equal parameters in the same order."""
     return " AND ".join(f"{quoted(name)} IS NOT DISTINCT FROM ${place}" for place, name in enumerate(columns, 1))
 
 
 def _checked(columns: Sequence[str], name: str) -> str:
-    """Return a column as an SQL identifier."""
     if name not in columns:
         raise InputError(f"expected a column ({', '.join(columns)}), found '{name}'")
     return quoted(name)

@@ -167,24 +167,20 @@ class Stage:
 
 
 @contextmanager
-def staging(
-    store: Store, corpus: str, build_key: str, *, wait: bool = True, say: Callable[[str], None]
-) -> Iterator[Stage]:
+def staging(store: Store, corpus: str, build_key: str, *, say: Callable[[str], None]) -> Iterator[Stage]:
     """Lock a corpus and yield its staging folder, after removing remains of killed builds.
 
-    Args:
-        build_key: a build with the same key resumes after its finished steps.
-        wait: wait for another build of this corpus to end, or refuse at once.
+    Wait for another build of this corpus to end. A build with the same key resumes after its finished steps.
 
     Raises:
-        StoreError: another build holds the lock and `wait` is false, or the store cannot be written.
+        StoreError: the store cannot be written.
     """
     parent = store.folder(corpus)
     try:
         parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"store: {parent} cannot be written: {error.strerror}") from None
-    with locked(parent / LOCK, f"build of {corpus}", wait, say):
+    with locked(parent / LOCK, f"build of {corpus}", say):
         folder = parent / STAGING / build_key[:16]
         sweep(store, corpus, keep=folder)
         private_folder(folder.parent)  # original texts, with names hidden in the version
@@ -234,18 +230,13 @@ def sweep_if_idle(store: Store, corpus: str) -> None:
 
 
 @contextmanager
-def locked(path: Path, work: str, wait: bool, say: Callable[[str], None]) -> Iterator[None]:
+def locked(path: Path, work: str, say: Callable[[str], None]) -> Iterator[None]:
     """Hold an exclusive lock; the operating system releases it however the process ends."""
     with path.open("a+") as file:
-        told = False
-        while not _try_lock(file.fileno()):
-            holder = _holder(path)
-            if not wait:
-                raise StoreError(f"another {work} is running ({holder}); try again when it has ended")
-            if not told:
-                say(f"waiting for another {work} ({holder}) to end")
-                told = True
-            time.sleep(0.2)
+        if not _try_lock(file.fileno()):
+            say(f"waiting for another {work} ({_holder(path)}) to end")
+            while not _try_lock(file.fileno()):
+                time.sleep(0.2)
         file.seek(0)
         file.truncate()
         json.dump({"pid": os.getpid()}, file)
