@@ -38,6 +38,7 @@ DROPPED: dict[str, dict[str, Dropped]] = {
         "silent_share": Dropped(0.5, _CONTROL),
     },
     "tracks.Fitness": {"silence_dbfs": Dropped(-60.0, "clips whose peak is below -60 dBFS are silent")},
+    "mos_preferences.Pairs": {"most_draws": Dropped(64, "a clip meets 64 neighbours at most when a quota is short")},
     "pseudo_preferences.ClipLimits": {"silence_dbfs": Dropped(-60.0, "clips whose peak is below -60 dBFS are silent")},
     "pseudo_preferences.PairJudge": {"separate": Dropped(False, "one request asks all dimensions")},
     "captions.VoiceReader": {"least": Dropped(0.5, "a caption speaks of voices from a probability of 0.5")},
@@ -109,6 +110,12 @@ DROPPED: dict[str, dict[str, Dropped]] = {
         "longest": Dropped(400, "prompts have 400 characters at most"),
     },
     "music_prompts.MusicPrompts": {"prices": Dropped(None, "write [synthesis.prices]")},
+    "instruction_rubrics.Verify": {"by_items": Dropped(False, "the judge hears the instruction as a whole")},
+    "instruction_rubrics.Negatives": {
+        "tries": Dropped(4, "4 instructions are tried until one does not fit"),
+        "undecided": Dropped("hear", "the judge hears items that a caption does not decide"),
+    },
+    "instruction_rubrics.InstructionRubrics": {"translator": Dropped(None, "the writer translates")},
     "instruction_rubrics.TextModel": {"tries": Dropped(3, "an answer is drawn 3 times until it passes its checks")},
 }
 """Dropped keys by the model that had them, `module.Class` of `schemas/`."""

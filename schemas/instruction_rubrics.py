@@ -56,9 +56,6 @@ class Verify(Model):
     changes: Annotated[tuple[Verifier, ...] | None, BeforeValidator(_policy)] = Field(
         default=None, description="Captions with a detail changed: the same; unset: `none`."
     )
-    by_items: bool = Field(
-        default=False, description="`audio` hears the instruction's items one by one, not the instruction as a whole."
-    )
     least: float | None = Field(default=None, ge=-1, le=1, description="In place of `similarity.least`.")
     most: float | None = Field(default=None, ge=-1, le=1, description="In place of `similarity.most`.")
 
@@ -91,7 +88,7 @@ class CaptionSource(Linked):
     describes: Literal["fully", "partly"] | None = Field(
         default=None,
         description="Whether what a caption does not name is not in its clip; unset: partly for audiocaps and clotho. "
-        "Where it is partly, items of negatives that the caption does not decide are heard or dropped.",
+        "Where it is partly, the judge hears items of negatives that the caption does not decide.",
     )
     verify: Verify = Verify()
     set: Set | None = Field(default=None, description="`test` is the bench, `train` the corpus; without it, by hash.")
@@ -138,17 +135,11 @@ class SimilarityModel(Model):
 
 
 class Negatives(Model):
-    """Negatives: weights of the kinds, and the number of tries."""
+    """Weights of the kinds of negatives."""
 
     swap: float = Field(default=1.0, ge=0, description="Another sample's instruction.")
     perturb: float = Field(default=1.0, ge=0, description="One detail changed by the writer.")
     judged: float = Field(default=1.0, ge=0, description="Generated audio that both passes say has failed.")
-    tries: int = Field(default=4, ge=1, le=50, description="Other instructions to try until one does not fit.")
-    undecided: Literal["hear", "drop"] = Field(
-        default="hear",
-        description="Items of negatives that what is known of a clip does not decide: `hear` asks the judge about "
-        "each, and drops what it cannot tell; `drop` leaves them out at once.",
-    )
 
     @model_validator(mode="after")
     def _some(self) -> Self:
@@ -220,7 +211,6 @@ class InstructionRubrics(Qualified):
     judge: ClipJudge
     writer: TextModel
     labeller: TextModel | None = Field(default=None, description="Labels items and gives rationales; else the writer.")
-    translator: TextModel | None = Field(default=None, description="Translates; else the writer.")
     reader: TextModel | None = Field(
         default=None,
         description="A second model that answers each item from the instruction alone; items that it denies are "
@@ -334,7 +324,7 @@ class InstructionRubrics(Qualified):
             "judge": self.judge,
             "writer": self.writer,
             "labeller": self.labeller or self.writer,
-            "translator": self.translator or self.writer,
+            "translator": self.writer,
             "reader": self.reader or self.writer,  # asked only where the config names one
         }
 

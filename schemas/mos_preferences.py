@@ -38,9 +38,6 @@ class Pairs(Model):
     draws: int = Field(
         default=2, ge=1, le=64, description="Neighbours a clip meets in each of its groups, without a quota."
     )
-    most_draws: int = Field(
-        default=64, ge=1, le=4096, description="Neighbours a clip meets at most when a quota is short."
-    )
     per_clip: int | None = Field(
         default=16, ge=1, le=LARGEST, description="Pairs that one clip may be part of at most."
     )

@@ -64,7 +64,7 @@ RULES: dict[str, str] = {
     "pool.mentions": "rarely_mentioned",
     "pool.recall": "low_recall",
     "verification.audio similarity": "not_verified",
-    "negatives.undecided": "not_known",
+    "describes": "not_known",
     "similarity.least": "low_similarity",
     "similarity.most": "partners_too_similar",
     "disjoint.captions": "near_bench",

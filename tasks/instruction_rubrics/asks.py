@@ -53,8 +53,8 @@ def _listening_values(ask: str, config: InstructionRubrics, row: Row) -> Values:
 
     Args:
         ask: `verify`, `mismatch` or `hear`.
-        row: the clip: `clip_sha256`, `path`, `duration_s`; the `instruction`, or `items`; `pass`, the second of which
-            is another draw, at a temperature of its own. `text`, the clip's own caption, reaches builtin judges alone.
+        row: the clip: `clip_sha256`, `path`, `duration_s`; the `instruction`, or `items`. `text`, the clip's own
+            caption, reaches builtin judges alone.
     """
     form = AudioForm(config.judge.hearing.sample_rate_hz)
     clip = Audio(row["clip_sha256"], row["path"], duration_s=row["duration_s"], form=form)
@@ -73,8 +73,8 @@ def _another_draw(posed: Posed, sample: int, again_temperature: float) -> Posed:
 
 
 def _listener(name: str, **declared: Any) -> Ask[InstructionRubrics]:
-    """Declare an ask of the judge, in one or two passes."""
-    ask: Ask[InstructionRubrics] = Ask(
+    """Declare an ask of the judge."""
+    return Ask(
         name,
         "judge",
         prompt=lambda config, row: prompt_of(name, row["language"]),
@@ -82,14 +82,6 @@ def _listener(name: str, **declared: Any) -> Ask[InstructionRubrics]:
         values=partial(_listening_values, name),
         **declared,
     )
-
-    def request(config: InstructionRubrics, row: Row) -> Posed:
-        if row["pass"] == 1:
-            return ask.pose(config, row)
-        again = config.writer.tries if name == "hear" else 1  # apart from the first pass's own further draws
-        return _another_draw(ask.pose(config, row), again, config.judge.again_temperature)
-
-    return replace(ask, request=request)
 
 
 def _reader(
@@ -125,7 +117,16 @@ def _numbers(config: InstructionRubrics, row: Row, value: Any) -> Fault | None:
     return numbers_fault(len(row["items"]), value["items"])
 
 
-VERIFY = _listener("verify", about="passes over captions")
+_FIRST_PASS = _listener("verify", about="passes over captions")
+
+
+def _in_passes(config: InstructionRubrics, row: Row) -> Posed:
+    """Ask in the second `pass` for another draw, at a temperature of its own."""
+    posed = _FIRST_PASS.pose(config, row)
+    return posed if row["pass"] == 1 else _another_draw(posed, 1, config.judge.again_temperature)
+
+
+VERIFY = replace(_FIRST_PASS, request=_in_passes)
 PERTURB = _reader(
     "perturb",
     "writer",

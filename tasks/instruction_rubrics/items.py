@@ -1,14 +1,14 @@
-"""Decompose an instruction into items, and ask the judge about the whole or the items."""
+"""Decompose an instruction into items."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from earmark.schemas.instruction_rubrics import InstructionRubrics
-from earmark.tasks.instruction_rubrics.asks import DECOMPOSE, FILTER, HEAR, MISMATCH
+from earmark.tasks.instruction_rubrics.asks import DECOMPOSE, FILTER
 from earmark.tasks.instruction_rubrics.checks import usable_items
-from earmark.tasks.instruction_rubrics.decomposing import in_parts, numbered, wording_of
-from earmark.tasks.pipeline.ask import Ask, Asker, Row, side_by_side
+from earmark.tasks.instruction_rubrics.decomposing import in_parts, wording_of
+from earmark.tasks.pipeline.ask import Asker, Row, side_by_side
 
 WHOLE = "instruction"
 _COMPLETE = {"en": 'Is nothing heard beyond this: "{}"?', "zh": "除此之外没有其他声音吗：“{}”？"}
@@ -44,25 +44,3 @@ def with_completeness(items: list[Row], row: Row) -> list[Row]:
     text = row["text"]
     question = _COMPLETE[row["language"]].format(text)
     return [*items, {"dimension": "completeness", "question": question, "basis": text, "flags": []}]
-
-
-async def with_items(asker: Asker[InstructionRubrics], row: Row) -> Row:
-    """Add the items to a question about an instruction, if its source verifies by items."""
-    if not asker.config.source(row["source"]).verify.by_items:
-        return row
-    return {**row, "items": numbered((await take_apart(asker, row)).items)}
-
-
-async def listen(asker: Asker[InstructionRubrics], ask: Ask[InstructionRubrics], row: Row) -> tuple[bool, str]:
-    """Return whether the judge says yes to `verify` or `mismatch`, and its evidence.
-
-    By items, an instruction is wrong if the judge denies one of them, and fits if it denies none.
-    """
-    if "items" not in row:
-        answer = await asker(ask, row)
-        return answer["answer"] == "yes", answer["evidence"]
-    answers = await side_by_side(*(asker(HEAR, one) for one in in_parts(row, row["items"])))
-    heard = [one for answer in answers for one in answer["items"]]
-    wrong = [one for one in heard if one["answer"] == "no"]
-    evidence = " ".join(one["rationale"] for one in wrong or heard)
-    return (bool(wrong) if ask is MISMATCH else not wrong), evidence

@@ -91,9 +91,8 @@ async def _label(asker: Asker[InstructionRubrics], row: Row, items: list[Row]) -
     if failure is not None:
         return {"negative": row["negative"], "failure": failure}
     left = sorted({*numbers} - {one["item"] for one in answers})
-    if left and asker.config.negatives.undecided == "hear":
-        some = [items[number - 1] for number in left]
-        answers += (await _answered(asker, HEAR, {**row, "pass": 1}, some, left))[0]
+    if left:
+        answers += (await _answered(asker, HEAR, row, [items[number - 1] for number in left], left))[0]
     answers.sort(key=lambda one: one["item"])
     unknown = [items[number - 1]["question"] for number in left if number not in {one["item"] for one in answers}]
     if all(one["answer"] for one in answers):

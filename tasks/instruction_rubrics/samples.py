@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby, islice
-from operator import itemgetter
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ import pyarrow as pa
 from earmark.schemas.instruction_rubrics import SETS, InstructionRubrics
 from earmark.schemas.rubric_tables import CLIPS, INSTRUCTIONS, ITEMS, JUDGMENTS, LABELS, SAMPLES
 from earmark.schemas.tables import AUDIO, UNSPLIT, Table
-from earmark.tasks.instruction_rubrics.asks import HEAR, MISMATCH, READ, VERIFY
+from earmark.tasks.instruction_rubrics.asks import MISMATCH, READ, VERIFY
 from earmark.tasks.instruction_rubrics.choosing import Chosen
 from earmark.tasks.instruction_rubrics.leakage import check_leakage
 from earmark.tasks.instruction_rubrics.pairs import choose
@@ -28,6 +26,7 @@ from earmark.tasks.pipeline.walk import Walked
 from earmark.tasks.store.staging import Stage
 
 ROWS_AT_ONCE = 20_000
+JUDGES = (VERIFY.name, MISMATCH.name, READ.name)
 
 
 @step("samples", unit="sample rows", table=SAMPLES.name, label="write samples")
@@ -192,38 +191,24 @@ def _judgment_rows(evidence: tuple[Walked, Walked], clips: set[str]) -> Iterator
     """Yield the answers about clips in the samples, including those on instructions not taken."""
     for walked in evidence:
         rows = read_rows(walked.source)
-        for draws in _questions(walked):
-            row, own = rows[draws[0]["at"]], "candidate" not in draws[0]
-            if row["clip_sha256"] not in clips:
+        for draw in walked.read_draws():
+            row = rows[draw["at"]]
+            answered = draw["ask"] in JUDGES and draw["last"] and draw["reason"] is None
+            if not answered or row["clip_sha256"] not in clips:
                 continue
-            by_items = draws[0]["ask"] == HEAR.name
-            items = [(one, draw) for draw in draws for one in draw["value"].get("items", [draw["value"]])]
-            no = [(one, draw) for one, draw in items if one["answer"] == "no"]
-            judged = row if own else row["candidates"][draws[0]["candidate"]]
-            said, decisive = no or items, (no or items)[0][1]
+            judged = row["candidates"][draw["candidate"]] if "candidate" in draw else row
             yield {
                 **{name: row[name] for name in ("clip_sha256", "split", "subset", "source")},
                 "instruction_id": judged["instruction_id"],
-                "pass": draws[0].get("pass", 1),
-                "question": (VERIFY.name if own else MISMATCH.name) if by_items else draws[0]["ask"],
-                "answer": (not no) == (own or not by_items),
-                "evidence": " ".join(one.get("evidence") or one["rationale"] for one, _ in said),
-                "judge": decisive["annotator"],
-                "prompt": decisive["prompt"],
-                "request_key": decisive["request_key"],
+                "pass": draw.get("pass", 1),
+                "question": draw["ask"],
+                "answer": draw["value"]["answer"] == "yes",
+                "evidence": draw["value"]["evidence"],
+                "judge": draw["annotator"],
+                "prompt": draw["prompt"],
+                "request_key": draw["request_key"],
                 "similarity": judged["similarity"],
             }
-
-
-def _questions(walked: Walked) -> Iterator[list[Row]]:
-    """Yield the answers to each question of a judge or reader: one, or one for each part of its items. Skip a question
-    with an unanswered part."""
-    for _, of_row in groupby(walked.read_draws(), key=itemgetter("at")):
-        asked: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
-        for draw in of_row:
-            if draw["last"] and (draw["role"] == "judge" or draw["ask"] == READ.name):
-                asked[draw.get("candidate"), draw["ask"], draw.get("pass", 1)].append(draw)
-        yield from (draws for draws in asked.values() if all(draw["reason"] is None for draw in draws))
 
 
 def _clip_batches(clips: list[VerifiedCaption], config: InstructionRubrics) -> Iterator[pa.Table]:

@@ -12,10 +12,10 @@ import pyarrow as pa
 from earmark.schemas.instruction_rubrics import InstructionRubrics
 from earmark.schemas.rubric_tables import SAMPLES
 from earmark.tasks.importers.rows import Reject
-from earmark.tasks.instruction_rubrics.asks import DECOMPOSE, FILTER, HEAR, PERTURB, VERIFY
+from earmark.tasks.instruction_rubrics.asks import DECOMPOSE, FILTER, PERTURB, VERIFY
 from earmark.tasks.instruction_rubrics.attributes import offered
 from earmark.tasks.instruction_rubrics.deciding import kind_of, lost_by_kind, verdict
-from earmark.tasks.instruction_rubrics.items import listen, take_apart, with_items
+from earmark.tasks.instruction_rubrics.items import take_apart
 from earmark.tasks.instruction_rubrics.rows import CaptionRow, VerifiedCaption
 from earmark.tasks.pipeline.ask import Asker, GivenUp, Row, side_by_side
 from earmark.tasks.pipeline.rows import Rows, keep_rows, read_rows
@@ -26,7 +26,7 @@ from earmark.tasks.store.staging import Stage
 
 @walk(
     "captions",
-    asks=[VERIFY, DECOMPOSE, FILTER, HEAR, PERTURB],
+    asks=[VERIFY, DECOMPOSE, FILTER, PERTURB],
     columns=[("pass", pa.int64()), ("part", pa.string())],
     label="verify captions",
 )
@@ -35,18 +35,17 @@ async def verify_caption(asker: Asker[InstructionRubrics], caption: CaptionRow) 
     fitting caption is decomposed ahead for its rubric; and if its negative is a changed copy, the change is made."""
     config, source = asker.config, caption["source"]
     by = config.verifiers(source, "positives")
-    answers: list[tuple[bool, str]] = []
+    about = {**caption, "instruction": caption["text"], "written_by": None}
+    answers: list[dict[str, str]] = []
     if "audio" in by:
-        question = await with_items(asker, {**caption, "instruction": caption["text"], "written_by": None})
         passes = (1, 2) if caption["generated"] else (1,)
-        answers = await side_by_side(*(listen(asker, VERIFY, {**question, "pass": number}) for number in passes))
+        answers = await side_by_side(*(asker(VERIFY, {**about, "pass": number}) for number in passes))
     least = config.bound(source, "least") if "similarity" in by else None
-    positive, fault = verdict([yes for yes, _ in answers], caption["similarity"], least)
+    positive, fault = verdict([one["answer"] == "yes" for one in answers], caption["similarity"], least)
     if fault is not None:
         raise GivenUp(VERIFY.name, *fault)
-    end = {"positive": positive, "evidence": [evidence for _, evidence in answers]}
+    end = {"positive": positive, "evidence": [one["evidence"] for one in answers]}
     if positive:
-        about = {**caption, "instruction": caption["text"], "written_by": None}
         ahead = asker.ahead(lambda scout: take_apart(scout, about))
         changed, _ = await asyncio.gather(_changed(asker, caption), ahead)
         end |= changed
@@ -99,23 +98,14 @@ def keep_verified(stage: Stage, config: InstructionRubrics, verified: Walked) ->
 
 
 def _failures(verified: Walked) -> list[tuple[bool, bool]]:
-    """Return the failed passes of each generated clip judged twice; any failed part fails a pass."""
+    """Return the failed passes of each generated clip judged twice."""
     captions: list[CaptionRow] = read_rows(verified.source)
     failed: dict[int, dict[int, bool]] = defaultdict(dict)
-    unanswered = set[int]()
     for draw in verified.read_draws():
-        at = draw["at"]
-        if draw["ask"] in (VERIFY.name, HEAR.name) and draw["last"] and captions[at]["generated"]:
-            if draw["reason"] is not None:
-                unanswered.add(at)
-                continue
-            failed[at][draw["pass"]] = failed[at].get(draw["pass"], False) or denied(draw["value"])
-    return [(passes[1], passes[2]) for at, passes in failed.items() if at not in unanswered and len(passes) == 2]
-
-
-def denied(value: Mapping[str, Any]) -> bool:
-    """Return whether the judge denies an instruction, as a whole or in an item."""
-    return "no" in [one["answer"] for one in value.get("items", [value])]
+        answered = draw["ask"] == VERIFY.name and draw["last"] and draw["reason"] is None
+        if answered and captions[draw["at"]]["generated"]:
+            failed[draw["at"]][draw["pass"]] = draw["value"]["answer"] == "no"
+    return [(passes[1], passes[2]) for passes in failed.values() if len(passes) == 2]
 
 
 def reject_of(row: Mapping[str, Any], reason: str, detail: str, near: str | None = None) -> Reject:

@@ -22,6 +22,7 @@ from earmark.tasks.store.sql import create_table, query
 
 RINGS_OF = {"same_content": (0,), "same_source": (1, 2), "unmatched": (3,)}  # kinds of group, see ring_of.sql
 CHUNK = 500_000
+MOST_DRAWS = 64  # neighbours that a clip meets when a quota is short
 NO_GAP = 1e-9  # means differing by less are equal, written with different numbers of digits
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from earmark.schemas.mos_preferences import CATEGORIES, PAIRS, MosPreferences
 from earmark.tasks.mos_preferences.clips import (
+    MOST_DRAWS,
     NO_GAP,
     RINGS_OF,
     DatasetSplit,
@@ -63,7 +64,7 @@ def draw_and_pick(connection: duckdb.DuckDBPyConnection, config: MosPreferences)
     """Fill the table `picked`; account for each pair of clips met.
 
     Each cell starts with the least levels for its quota (`pairs.draws` without a quota). While a quota is
-    short and a category has unmet pairs, the category's levels are doubled, up to `pairs.most_draws`.
+    short and a category has unmet pairs, the category's levels are doubled, up to `MOST_DRAWS`.
     """
     connection.execute(query("mos_preferences/candidates"))
     connection.execute("CREATE TABLE beyond (pair BIGINT)")
@@ -143,13 +144,13 @@ def first_level(cell: DatasetSplit, category: str, config: MosPreferences) -> in
     level = 1
     while level * cell.clips < share:
         level *= 2
-    return min(level, config.pairs.most_draws)
+    return min(level, MOST_DRAWS)
 
 
 def next_level(cell: DatasetSplit, category: str, config: MosPreferences) -> int:
     """Return the next levels to draw, or 0: the quota is met, every pair was met, or a limit is reached."""
     drawn = cell.levels[category]
-    if cell.quota is None or not drawn or cell.exhausted(category) or drawn >= config.pairs.most_draws:
+    if cell.quota is None or not drawn or cell.exhausted(category) or drawn >= MOST_DRAWS:
         return 0
     endless = cell.quota + 1
     hoped = {
@@ -158,7 +159,7 @@ def next_level(cell: DatasetSplit, category: str, config: MosPreferences) -> int
     share = share_out(_reachable(cell, config), hoped, config.pairs.balance)[category]  # type: ignore[arg-type]
     wanted = over_bins(cell, category, share, config, endless=endless)
     short = any(take > cell.binned.get((category, number), 0) for number, take in wanted.items())
-    return min(2 * drawn, config.pairs.most_draws) if short else 0
+    return min(2 * drawn, MOST_DRAWS) if short else 0
 
 
 def over_bins(
@@ -183,7 +184,7 @@ def shortfall(cell: DatasetSplit, config: MosPreferences) -> list[str]:
     elif _reachable(cell, config) <= kept:
         why = f"{cell.clips} clips in {config.pairs.per_clip} pairs each (pairs.per_clip) give no more"
     else:
-        why = f"{config.pairs.most_draws} neighbours a clip were tried (pairs.most_draws)"
+        why = f"{MOST_DRAWS} neighbours a clip were tried"
     return [f"{cell.dataset} {cell.split}: {kept} of {cell.quota} pairs; {why}"]
 
 

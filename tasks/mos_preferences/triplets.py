@@ -8,6 +8,7 @@ import duckdb
 
 from earmark.schemas.mos_preferences import CATEGORIES, TRIPLETS, MosPreferences
 from earmark.tasks.mos_preferences.clips import (
+    MOST_DRAWS,
     NO_GAP,
     RINGS_OF,
     DatasetSplit,
@@ -50,7 +51,7 @@ def draw_and_pick_triplets(connection: duckdb.DuckDBPyConnection, config: MosPre
     cells = [cell for cell in read_cells(connection, config) if cell.split in config.triplets.splits]
     names = [source.name for source in config.sources] if config.triplets.splits else []
     counts = {name: config.triplets.datasets.get(name, config.triplets.count) for name in names}
-    for level in range(1, config.pairs.most_draws + 1):
+    for level in range(1, MOST_DRAWS + 1):
         available = _triplets_available(connection)
         short = {
             (dataset, category)

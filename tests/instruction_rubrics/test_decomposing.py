@@ -137,58 +137,6 @@ def judge(base_url: str, **values: Any) -> dict[str, Any]:
     return {**QUICK, "annotator": "openai:hears", "base_url": base_url, "hearing": {"sample_rate_hz": 8000}, **values}
 
 
-def test_a_long_mix_that_is_heard_by_items_is_committed(tmp_path: Path, server: OpenAIServer) -> None:
-    """45 items are three questions a pass, one of which is answered with wrong numbers at first; a row is one pass."""
-    odd: list[str] = []
-
-    def heard(body: dict[str, Any], content: str) -> str:
-        said = answer(body, content)
-        if asked_for(body) == "hear" and not odd:
-            odd.append(said)
-            items = json.loads(said)["items"]
-            return json.dumps({"items": [{**item, "id": 2} for item in items]})
-        return said
-
-    server.answer = heard
-    films = write_captions(tmp_path, "films", map(scene, range(4))) | {
-        "domain": "mixed", "verify": {"by_items": True, "swaps": "none"}
-    }  # fmt: skip
-    config = config_of(
-        tmp_path, films, base_url=server.base_url, bench_share=0.0, decomposition={"prompts": "domain"},
-        negatives={"swap": 1, "perturb": 0},
-    )  # fmt: skip
-    version = build_rubrics(config, tmp_path / "store")
-    assert odd
-    judgments = rows_of(version, "judgments")
-    assert [(row["question"], row["pass"]) for row in judgments] == [("verify", 1)] * 4
-    assert all(row["answer"] for row in judgments)
-    assert "clips judged twice" not in (version.folder / "README.md").read_text("utf-8")  # real audio is heard once
-
-
-def test_generated_clips_that_are_heard_in_parts_count_once(tmp_path: Path, server: OpenAIServer) -> None:
-    """Of four clips one fails its first pass, one both; each pass is three questions."""
-
-    def heard(body: dict[str, Any], content: str) -> str:
-        said = answer(body, content)
-        if asked_for(body) != "hear":
-            return said
-        held, again = " ".join(text for _, text in fences(body)), bool(body.get("temperature"))
-        fails = ("moment 1 44 " in held and not again) or "moment 2 44 " in held
-        items = json.loads(said)["items"]
-        return json.dumps({"items": [{**item, "answer": "no" if fails else "yes"} for item in items]})
-
-    server.answer = heard
-    films = write_captions(tmp_path, "films", map(scene, range(4))) | {
-        "domain": "mixed", "generated": True, "verify": {"by_items": True, "swaps": "none"}
-    }  # fmt: skip
-    config = config_of(
-        tmp_path, films, base_url=server.base_url, bench_share=0.0, decomposition={"prompts": "domain"},
-        negatives={"swap": 1, "perturb": 0}, judge=judge(server.base_url, again_temperature=0.7),
-    )  # fmt: skip
-    card = (build_rubrics(config, tmp_path / "store").folder / "README.md").read_text("utf-8")
-    assert "Of 4 generated clips judged twice, 2 failed a pass, 1 of these both: an overlap of 50%." in card
-
-
 def test_an_item_that_rests_on_nothing_is_dropped() -> None:
     items = [{"question": "Is it so?", "basis": " "}, {"question": "A bell?", "basis": "a bell"}]
     assert [one["question"] for one in usable_items("A bell rings.", items)[0]] == ["A bell?"]

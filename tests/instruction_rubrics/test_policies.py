@@ -80,21 +80,11 @@ def test_by_default_each_domain_is_verified_as_in_the_paper(tmp_path: Path) -> N
         ({"positives": "none", "swaps": "none"}, {"verify": 0, "mismatch": 0, "read": 0, "hear": 0}),
         ({"positives": "none", "swaps": "text", "changes": "text"}, {"verify": 0, "mismatch": 0, "read": 6}),
         ({"swaps": ["text", "audio"], "changes": "audio"}, {"verify": 6, "mismatch": 6}),
-        ({"changes": "audio", "by_items": True}, {"verify": 0, "mismatch": 0, "hear": 12}),
     ],
 )  # fmt: skip
 def test_those_are_asked_whom_the_policy_names(
     tmp_path: Path, server: OpenAIServer, verify: dict[str, Any], expected: dict[str, int]
 ) -> None:
-    def answer(body: dict[str, Any], content: str) -> str:
-        if asked_for(body) == "hear":  # the first sound that is heard is that of the caption
-            own = len([asked for asked in server.bodies if asked_for(asked) == "hear"]) <= NUMBER
-            numbers = range(1, sum(name == "item" for name, _ in fences(body)) + 1)
-            said = [{"id": n, "answer": "yes" if own or n > 1 else "no", "rationale": "Heard."} for n in numbers]
-            return json.dumps({"items": said})
-        return rubric_answer(body, content)
-
-    server.answer = answer
     version = built(tmp_path, server, {"verify": verify})
     counted = asks(server)
     assert {name: counted[name] for name in expected} == expected
@@ -128,8 +118,7 @@ def test_what_a_kind_lost_is_said(tmp_path: Path, server: OpenAIServer) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("undecided", ["hear", "drop"])
-def test_an_item_that_nobody_can_tell_is_not_taught(tmp_path: Path, server: OpenAIServer, undecided: str) -> None:
+def test_an_item_that_nobody_can_tell_is_not_taught(tmp_path: Path, server: OpenAIServer) -> None:
     """The reader knows of the first item alone; the judge hears the second, and cannot tell the third."""
 
     def answer(body: dict[str, Any], content: str) -> str:
@@ -142,15 +131,11 @@ def test_an_item_that_nobody_can_tell_is_not_taught(tmp_path: Path, server: Open
         return json.dumps({"items": [{"id": n, "answer": one, "rationale": f"By {ask}."} for n, one in said]})
 
     server.answer = answer
-    negatives = {"perturb": 0, "undecided": undecided}
-    version = built(tmp_path, server, {"describes": "partly"}, negatives=negatives)
+    version = built(tmp_path, server, {"describes": "partly"}, negatives={"perturb": 0})
     labels, samples = rows_of(version, "labels"), {row["sample_id"]: row for row in rows_of(version, "samples")}
     negative = [row for row in labels if not samples[row["sample_id"]]["follows"]]
     told = Counter((row["item"], row["answer"], row["labelled_by"]) for row in negative)
-    expected = {(1, False, "openai:writes"): NUMBER}
-    if undecided == "hear":
-        expected[(2, True, "openai:hears")] = NUMBER
-    assert told == expected
+    assert told == {(1, False, "openai:writes"): NUMBER, (2, True, "openai:hears"): NUMBER}
     assert asks(server)["labels"] == 0
     rejects = Counter(row["reason"] for row in rows_of(version, "rejects"))
     listed = Counter(row["instruction_id"] for row in rows_of(version, "items"))

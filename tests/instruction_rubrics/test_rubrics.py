@@ -209,7 +209,7 @@ def test_another_instruction_is_tried_where_one_fits_too(tmp_path: Path, server:
         return rubric_answer(body, content)
 
     server.answer = answer
-    config = real_config(tmp_path, server, negatives={"perturb": 0.0, "tries": 2})
+    config = real_config(tmp_path, server, negatives={"perturb": 0.0})
     version = build_rubrics(config, tmp_path / "store")
     hold(version)
     assert asked(server)["mismatch"] == 9

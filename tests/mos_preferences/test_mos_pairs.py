@@ -89,7 +89,6 @@ def configs(draw: st.DrawFn, **pairs: Any) -> MosPreferences:
         {
             "min_gap": st.sampled_from([0.0, 0.25, 0.3, 1.0]),
             "draws": st.sampled_from([1, 2, 5]),
-            "most_draws": st.sampled_from([1, 4, 64]),
             "per_clip": st.sampled_from([None, 1, 3, 16]),
             "balance": st.fixed_dictionaries(dict.fromkeys(CATEGORIES, weight)).filter(lambda held: any(held.values())),
         }
@@ -183,7 +182,7 @@ def test_a_list_whose_pairs_are_all_unmatched_is_told_so(known: set[str], told: 
 
 @pytest.mark.slow
 @examples(25, phases=AS_FOUND)
-@given(config=configs(per_clip=None, most_draws=64), table=tables())
+@given(config=configs(per_clip=None), table=tables())
 def test_quota_is_met_wherever_enough_pairs_exist(config: MosPreferences, table: Table) -> None:
     _, found = built(config, table)
     possible = possible_pairs(found["ratings"], config.pairs.min_gap)
@@ -282,7 +281,7 @@ def ids(config: MosPreferences, rows: list[Rating]) -> set[str]:
 @examples(6, phases=AS_FOUND)
 @given(table=tables(), quota=st.integers(1, 60), edges=st.sampled_from([[0.5], [0.5, 1.0, 2.0]]))
 def test_a_quota_is_shared_over_bins_of_gaps(table: Table, quota: int, edges: list[float]) -> None:
-    pairs = {"per_clip": None, "most_draws": 64, "gap_edges": edges, "balance": {"unmatched": 1.0}}
+    pairs = {"per_clip": None, "gap_edges": edges, "balance": {"unmatched": 1.0}}
     config = config_of(Path("/"), *(source(name, split="ood") for name in DATASETS), pairs=pairs)
     config = config.model_copy(update={"quotas": {name: {"ood": quota} for name in DATASETS}})
     _, found = built(config, table)

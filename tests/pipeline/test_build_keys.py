@@ -101,7 +101,6 @@ MORE: dict[str, dict[str, Any]] = {
         "judge": {"annotator": "openai:m", "qualify": {}},
         "similarity": {"model": "org/clap"},
         "labeller": {"annotator": "openai:m"},
-        "translator": {"annotator": "openai:m"},
         "reader": {"annotator": "openai:m"},
     },
 }
