@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, GetJsonSchemaHandler, field_validator, model_validator
@@ -138,10 +138,6 @@ class PaceOptions(Model):
         description="Annotators that name the same one share the caps a minute; else those of one model and server.",
     )
     inline_batch: int = Field(default=16, ge=1, description="transformers: requests per model call.")
-    files_api_bytes: int = Field(
-        default=8 << 20, ge=0, description="Gemini: requests with more media than this go through the Files API."
-    )
-    most_response_bytes: int = Field(default=8 << 20, ge=1024, description="A longer response is cut off and refused.")
 
 
 class PatienceOptions(Model):
@@ -158,9 +154,6 @@ class PatienceOptions(Model):
     connect_timeout_s: Seconds = Field(default=10.0, description="Longest wait for a connection.")
     read_timeout_s: Seconds = Field(default=300.0, description="Longest silence on an open connection.")
     total_timeout_s: Seconds = Field(default=600.0, description="Longest exchange.")
-    stalled_after_s: Seconds = Field(
-        default=120.0, description="Without a completion for so long, say what is awaited."
-    )
 
 
 class MoneyOptions(Model):
@@ -176,7 +169,6 @@ class MoneyOptions(Model):
     )
     batch: bool = Field(default=False, description="Use the provider's batch API: cheaper, answered within a day.")
     batch_requests: int = Field(default=20_000, ge=1, le=50_000, description="Most requests in one provider batch.")
-    batch_bytes: int = Field(default=150 << 20, ge=1 << 10, description="Most bytes in one provider batch.")
     batch_poll_s: Seconds = Field(default=30.0, description="Wait between two looks at a provider batch.")
     batch_settle_s: float = Field(
         default=30.0, ge=0, description="How long a submission of unknown fate is looked for before it is sent again."
@@ -250,6 +242,10 @@ class AnnotatorConfig(MoneyOptions, PatienceOptions, PaceOptions, AnswerOptions,
         description="A declared model's name; or `backend:model`, such as `openai:gpt-4.1-mini` or "
         "`builtin:music-pair-2`, with a model's defaults."
     )
+    batch_bytes: ClassVar[int] = 150 << 20  # of a provider batch, below OpenAI's 200 MB
+    files_api_bytes: ClassVar[int] = 8 << 20  # Gemini: more media in a request go through the Files API
+    most_response_bytes: ClassVar[int] = 8 << 20  # a longer response is cut off and refused
+    stalled_after_s: ClassVar[float] = 120.0  # without a completion for so long, progress says what is awaited
 
     @classmethod
     def spelling(cls) -> dict[str, str]:

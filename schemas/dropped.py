@@ -30,6 +30,12 @@ DROPPED: dict[str, dict[str, Dropped]] = {
         "codec": Dropped("wav", _LISTENS),
         "longest_s": Dropped(None, "clips go whole; on_limit = 'cut' cuts those beyond the model's limits"),
     },
+    "annotation.AnnotatorConfig": {
+        "batch_bytes": Dropped(150 << 20, "a provider batch has 150 MiB at most"),
+        "files_api_bytes": Dropped(8 << 20, "more than 8 MiB of media go to Gemini through its Files API"),
+        "most_response_bytes": Dropped(8 << 20, "responses of more than 8 MiB are refused"),
+        "stalled_after_s": Dropped(120.0, "after 120 s without a completion, progress says what is awaited"),
+    },
     "annotation.Prices": {"batch_discount": Dropped(0.5, "batches cost half, as OpenAI and Google charge")},
     "judges.Qualify": {
         "snr_db": Dropped(0.0, _CONTROL),
@@ -109,7 +115,7 @@ DROPPED: dict[str, dict[str, Dropped]] = {
         "spare": Dropped(1.0, "as many triplets as the count are drawn in place of given-up ones"),
         "longest": Dropped(400, "prompts have 400 characters at most"),
     },
-    "music_prompts.MusicPrompts": {"prices": Dropped(None, "write [synthesis.prices]")},
+    "music_prompts.MusicPrompts": {"prices": Dropped(None, "write money.prices in [models.NAME]")},
     "instruction_rubrics.Verify": {"by_items": Dropped(False, "the judge hears the instruction as a whole")},
     "instruction_rubrics.Negatives": {
         "tries": Dropped(4, "4 instructions are tried until one does not fit"),

@@ -35,7 +35,6 @@ QUICK: dict[str, Any] = {
     "retry_longest_s": 0.05,
     "read_timeout_s": 0.5,
     "total_timeout_s": 5.0,
-    "most_response_bytes": 1 << 20,
     "max_concurrency": 16,
 }
 

@@ -368,13 +368,14 @@ def test_concurrency_is_bounded_and_yields_to_the_server(tmp_path: Path, run: An
 
 
 def test_a_standstill_is_reported_with_what_it_waits_for(
-    tmp_path: Path, run: Any, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, run: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Progress] = []
+    monkeypatch.setattr(AnnotatorConfig, "stalled_after_s", 0.5)
 
     async def story() -> None:
         server = await serving(Faults(rate=1.0, kinds=("stall",), most=1, stall_s=4.0))
-        config = config_for(server, stalled_after_s=0.5, read_timeout_s=2.5)
+        config = config_for(server, read_timeout_s=2.5)
         async with (
             open_ledger(tmp_path / "l.sqlite") as ledger,
             Annotator(config, ledger, on_progress=seen.append) as annotator,

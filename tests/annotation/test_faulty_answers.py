@@ -40,7 +40,6 @@ PATIENCE: dict[str, Any] = {
     "retry_longest_s": 0.02,
     "read_timeout_s": 20.0,
     "total_timeout_s": 30.0,
-    "most_response_bytes": CAP,
     "max_concurrency": 256,
     "max_tokens": 200,
 }

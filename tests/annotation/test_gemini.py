@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from earmark.schemas.annotation import Prices
+from earmark.schemas.annotation import AnnotatorConfig, Prices
 from earmark.tasks.annotation.backend import Media, question
 from earmark.tasks.annotation.errors import AuthFailed
 from earmark.tasks.annotation.outcome import Answer
@@ -49,10 +49,13 @@ def test_inline_audio_stands_between_its_words(tmp_path: Path, run: Any) -> None
     run(story)
 
 
-def test_large_media_are_uploaded_once_and_again_when_they_expire(tmp_path: Path, run: Any) -> None:
+def test_large_media_are_uploaded_once_and_again_when_they_expire(
+    tmp_path: Path, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def story() -> None:
         server = await GeminiServer().start()
-        config = config_for(server, **GEMINI, files_api_bytes=100)
+        monkeypatch.setattr(AnnotatorConfig, "files_api_bytes", 100)
+        config = config_for(server, **GEMINI)
         bench = Bench(tmp_path / "l.sqlite", server)
         assert (await bench.ask(config, [pair(config, n) for n in range(10)], MEDIA)).answered == 10
         assert server.uploads == 11  # clips 0 to 10

@@ -291,7 +291,8 @@ def test_an_upload_that_a_server_sends_elsewhere_takes_no_key_along(
         await server.stop()
         port = server.port
         await server.start(port)  # with the handler that was put in
-        config = config_for(server, **GEMINI, files_api_bytes=0, retries=0)
+        monkeypatch.setattr(AnnotatorConfig, "files_api_bytes", 0)
+        config = config_for(server, **GEMINI, retries=0)
         with pytest.raises(AuthFailed, match="permission"):  # it never got the file
             await Bench(tmp_path / "l.sqlite", server).ask(config, [pair(config, 1)], MEDIA)
         assert thief.uploads > 0
@@ -303,7 +304,9 @@ def test_an_upload_that_a_server_sends_elsewhere_takes_no_key_along(
 
 
 @pytest.mark.usefixtures("keys")
-def test_an_answer_to_a_batch_obeys_the_rules_of_all_answers(tmp_path: Path, run: Any) -> None:
+def test_an_answer_to_a_batch_obeys_the_rules_of_all_answers(
+    tmp_path: Path, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The providers' own clients follow redirects and read without end, unless kept from it."""
 
     async def story() -> None:
@@ -312,6 +315,8 @@ def test_an_answer_to_a_batch_obeys_the_rules_of_all_answers(tmp_path: Path, run
         async def redirect(request: Any) -> web.Response:
             raise web.HTTPTemporaryRedirect(f"{thief.base_url}/files")
 
+        monkeypatch.setattr(AnnotatorConfig, "most_response_bytes", 2048)
+
         async def endless(request: Any) -> web.Response:
             return web.json_response({"id": "f" * 5000})
 
@@ -319,7 +324,7 @@ def test_an_answer_to_a_batch_obeys_the_rules_of_all_answers(tmp_path: Path, run
             server = OpenAIServer()
             server.upload = handler  # type: ignore[method-assign]
             await server.start()
-            config = config_for(server, batch=True, batch_settle_s=0.0, retries=0, repairs=0, most_response_bytes=2048)
+            config = config_for(server, batch=True, batch_settle_s=0.0, retries=0, repairs=0)
             try:
                 outcome = (await Bench(tmp_path / "l.sqlite", server).ask(config, requests_for(config, 1))).outcomes[0]
                 detail = outcome.detail if isinstance(outcome, Unanswered) else ""
@@ -358,7 +363,8 @@ def test_vertex_gets_a_token_of_the_machines_credentials_and_no_other_server_doe
         vertex, other = await GeminiServer().start(), await GeminiServer().start()
         monkeypatch.setenv("EARMARK_KEY_HOSTS", f"GOOGLE_APPLICATION_CREDENTIALS=127.0.0.1:{vertex.port}")
         for server in (vertex, other):
-            config = config_for(server, **GEMINI, files_api_bytes=0 if server is vertex else 1 << 20)
+            monkeypatch.setattr(AnnotatorConfig, "files_api_bytes", 0 if server is vertex else 1 << 20)
+            config = config_for(server, **GEMINI)
             report = await Bench(tmp_path / f"{server.port}.sqlite", server).ask(config, [pair(config, 1)], MEDIA)
             assert report.answered == 1
             assert carried(server) == (server is vertex)

@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from earmark.flows.command import cli
+from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.errors import EarmarkError, TooManyRejects
 from earmark.schemas.mos_preferences import MosPreferences
 from earmark.tasks.annotation.engine import Annotator
@@ -193,13 +194,14 @@ def test_roles_are_told_apart_in_the_progress(
 
 
 def test_an_annotator_without_questions_does_not_say_that_it_waits(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Progress] = []
+    monkeypatch.setattr(AnnotatorConfig, "stalled_after_s", 0.2)
 
     async def story() -> None:
         started = await serving(Faults())
-        config = config_for(started, stalled_after_s=0.2)
+        config = config_for(started)
         arriving: asyncio.Queue[Any] = asyncio.Queue()
         async with (
             open_ledger(tmp_path / "l.sqlite") as ledger,

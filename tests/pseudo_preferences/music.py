@@ -32,7 +32,6 @@ QUICK: dict[str, Any] = {
     "retry_longest_s": 0.05,
     "read_timeout_s": 10.0,  # on a busy machine less makes it ask twice
     "total_timeout_s": 60.0,
-    "most_response_bytes": 1 << 20,
     "max_concurrency": 8,
 }
 """A judge that does not wait long."""

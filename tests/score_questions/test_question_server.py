@@ -100,7 +100,7 @@ def test_examinees_see_the_score_or_the_words_alone(tmp_path: Path, server: Open
 def test_answers_that_are_wrong_end_as_rejects(tmp_path: Path) -> None:
     with LocalServer(Faults(rate=0.5, kinds=ANSWERS, most=None)) as server:
         server.answer = exam_answer
-        patient = asked_by(server.base_url, most_failed=1.0, repairs=1, most_response_bytes=1 << 16)
+        patient = asked_by(server.base_url, most_failed=1.0, repairs=1)
         rows = [thread(number) for number in range(16)]
         version = build_questions(config_of(tmp_path, **patient), tmp_path / "store", rows)
     rejects = rows_of(version, "rejects")

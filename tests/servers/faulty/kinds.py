@@ -9,8 +9,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from earmark.schemas.annotation import AnnotatorConfig
+
 Json = dict[str, Any]
-CAP = 4 << 20
+CAP = AnnotatorConfig.most_response_bytes
 """`most_response_bytes` of those who ask: endless answers send a few times as much before they give up."""
 
 
