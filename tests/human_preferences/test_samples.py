@@ -157,7 +157,7 @@ def test_the_card_counts_as_the_papers_tables(tmp_path: Path) -> None:
                 wins.setdefault(row[side], []).append(row["preference-musicality"] == side)
     matrix = card.split("## Which model is preferred: cmi, musicality\n")[1].split("\n## ")[0]
     for name, won in wins.items():
-        assert f"| {name} | {len(won)} | {sum(won) / len(won):.1%} |" in matrix
+        assert f"| {name} | {len(won)} | {100 * sum(won) / len(won):.1f} % |" in matrix
     wrote = sum(bool(row["feedback"].strip()) for row in raw)
     system = card.split("## Feedback by writing system\n")[1].split("\n## ")[0]
     assert sum(int(line.split(" | ")[1]) for line in system.splitlines() if line.endswith("% |")) == wrote

@@ -55,7 +55,7 @@ def test_generations_are_ranked_by_the_pairs_that_they_win(tmp_path: Path) -> No
     for name, _, _, *cells in table[1:]:
         for other, cell in zip(names, cells, strict=True):
             points = beats.get((name, other))
-            assert cell == (f"{float(sum(points) / len(points)):.1%}" if points else "–")
+            assert cell == (f"{100 * float(sum(points) / len(points)):.1f} %" if points else "–")
 
 
 @pytest.mark.slow

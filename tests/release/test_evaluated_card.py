@@ -85,8 +85,8 @@ def test_the_card_shows_the_newest_evaluations_and_the_version_stays(version: Ve
     total = len(rows_of(version, "pairs"))
     assert [row.split(" | ")[1] for row in rows] == ["scores of good \\| best.jsonl", "scores of poor.jsonl"]
     assert all(f"| {total:,} |" in row for row in rows)
-    assert "accuracy 0.50" in rows[1]
-    assert "accuracy 0.9" in rows[0]
+    assert "| accuracy | 0.50" in rows[1]
+    assert "| accuracy | 0.9" in rows[0]
     assert card.replace(section(evaluations_of(Store(version.folder.parents[1]), version)) + "\n", "") == plain
     assert card.index("## Evaluations") < card.index("## Tables")
     assert [file for file in manifest.files if file.path != "README.md"] == [
