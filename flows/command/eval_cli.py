@@ -46,29 +46,19 @@ app = typer.Typer(
 SubjectArgument = Annotated[
     str, typer.Argument(metavar="CORPUS[@vN]", help="The version; with --layout, a benchmark file.")
 ]
-EvaluationOption = Annotated[
-    str | None, option("--evaluation -e NAME", "The evaluation; needed if the corpus has several.")
-]
-ModeOption = Annotated[str | None, option("NAME", "The form of the question. Default: the first.")]
-SplitOption = Annotated[str | None, option("NAME", "The split, or `all`. Default: test and ood, if there.")]
-LanguageOption = Annotated[str | None, option("CODE", "Use only samples in this language.")]
-BothOrdersOption = Annotated[bool, option("--both-orders", "Ask in both orders; an answer that changes is wrong.")]
-DrawsOption = Annotated[int, option("N", "Ask N times; average ratings, take the commonest choice.", min=1, max=100)]
-BlindOption = Annotated[Literal["audio", "text"] | None, option("", "A control: leave out the audio, or the text.")]
-ThresholdOption = Annotated[float | None, option("SCORE", "For yes/no: also count yes from this score on.")]
-TuneOption = Annotated[str | None, option("SPLIT", "Find the best --threshold on this split; do not measure it.")]
-LayoutOption = Annotated[str | None, option("NAME", "Its layout: cmi-rewardbench or anyaudio-judge-bench.")]
 
 
 @dataclass(frozen=True)
 class SubjectOptions:
     """The samples to measure."""
 
-    evaluation: EvaluationOption = None
-    split: SplitOption = None
-    language: LanguageOption = None
+    evaluation: Annotated[
+        str | None, option("--evaluation -e NAME", "The evaluation; needed if the corpus has several.")
+    ] = None
+    split: Annotated[str | None, option("NAME", "The split, or `all`. Default: test and ood, if there.")] = None
+    language: Annotated[str | None, option("CODE", "Use only samples in this language.")] = None
     limit: PartOption = None
-    layout: LayoutOption = None
+    layout: Annotated[str | None, option("NAME", "Its layout: cmi-rewardbench or anyaudio-judge-bench.")] = None
     config: VersionConfigOption = None
     audio_root: AudioRootOption = None
     store: StoreOption = None
@@ -104,12 +94,16 @@ class SubjectOptions:
 class AskingOptions(SubjectOptions):
     """The samples, and how models are asked about them."""
 
-    mode: ModeOption = None
-    both_orders: BothOrdersOption = False
-    draws: DrawsOption = 1
-    blind: BlindOption = None
-    threshold: ThresholdOption = None
-    tune_on: TuneOption = None
+    mode: Annotated[str | None, option("NAME", "The form of the question. Default: the first.")] = None
+    both_orders: Annotated[bool, option("--both-orders", "Ask in both orders; an answer that changes is wrong.")] = (
+        False
+    )
+    draws: Annotated[int, option("N", "Ask N times; average ratings, take the commonest choice.", min=1, max=100)] = 1
+    blind: Annotated[Literal["audio", "text"] | None, option("", "A control: leave out the audio, or the text.")] = None
+    threshold: Annotated[float | None, option("SCORE", "For yes/no: also count yes from this score on.")] = None
+    tune_on: Annotated[str | None, option("SPLIT", "Find the best --threshold on this split; do not measure it.")] = (
+        None
+    )
     base_url: BaseUrlOption = None
     settings: SettingsOption = None
     out: RecordOption = None

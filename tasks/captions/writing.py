@@ -19,9 +19,9 @@ from earmark.tasks.pipeline.references import references_of
 from earmark.tasks.pipeline.rows import Rows
 from earmark.tasks.pipeline.step import Account, Done, step
 from earmark.tasks.pipeline.walk import DRAW, Walked
-from earmark.tasks.store.card import markdown_cell
 from earmark.tasks.store.files import replacing
 from earmark.tasks.store.parquet import row_schema, write_rows
+from earmark.tasks.store.result_table import ResultColumn, ResultTable
 from earmark.tasks.store.sql import by_split, connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.text.near_texts import near_duplicates
@@ -110,16 +110,14 @@ def sections(stage: Stage) -> dict[str, str]:
     rows = stage.rows(CAPTIONS, ["pipeline", "model", "text", "flags", "repeats", "sample"])
     if not rows:
         return {"What was written": "No caption was written."}
-    lines = [
-        "| pipeline | written by | captions | words, on average | drawn again | flagged | nearly repeat another |",
-        "|---|---|---:|---:|---:|---:|---:|",
-    ]
+    shown = []
     for name in dict.fromkeys(row["pipeline"] for row in rows):
         own = [row for row in rows if row["pipeline"] == name]
         words = sum(len(row["text"].split()) for row in own) / len(own)
         again, flagged = sum(row["sample"] > 0 for row in own), sum(bool(row["flags"]) for row in own)
         repeats = sum(row["repeats"] is not None for row in own)
-        model = markdown_cell(own[0]["model"])
-        counts = f"{len(own):,} | {words:.1f} | {again:,} | {flagged:,} | {repeats:,}"
-        lines.append(f"| {markdown_cell(name)} | `{model}` | {counts} |")
-    return {"What was written": "\n".join(lines)}
+        shown.append((name, own[0]["model"], len(own), words, again, flagged, repeats))
+    words_column = ResultColumn("words, on average", decimals=1)
+    more = ("drawn again", "flagged", "nearly repeat another")
+    table = ResultTable("Written", ("pipeline", "written by", "captions", words_column, *more), tuple(shown))
+    return {"What was written": table.markdown()}

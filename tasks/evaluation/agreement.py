@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from earmark.tasks.evaluation.statistics import percentiles
+
 Counts = npt.NDArray[np.float64]
-COVERS = 0.95
 _AT_ONCE = 4_000_000
 
 
@@ -64,9 +65,9 @@ def agreement(
         int(pairs.sum()),
         int(same.sum()),
         float(rate),
-        *_interval(rates, draws),
+        *percentiles(rates),
         float(alpha) if np.isfinite(alpha) else None,
-        *_interval(alphas, draws),
+        *percentiles(alphas),
     )
 
 
@@ -96,11 +97,3 @@ def _resampled(parts: Counts, draws: int, seed: int) -> Counts:
     step = max(1, _AT_ONCE // len(kinds))
     sizes = [min(step, draws - start) for start in range(0, draws, step)]
     return np.concatenate([source.multinomial(len(parts), count / count.sum(), size=size) @ kinds for size in sizes])
-
-
-def _interval(values: Counts, draws: int) -> tuple[float | None, float | None]:
-    finite = values[np.isfinite(values)]
-    if len(finite) < max(1, draws // 2):
-        return None, None
-    low, high = np.quantile(finite, [(1 - COVERS) / 2, (1 + COVERS) / 2])
-    return float(low), float(high)

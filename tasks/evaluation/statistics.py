@@ -67,7 +67,7 @@ def accuracy(right: npt.ArrayLike, clusters: npt.ArrayLike | None = None) -> Est
     # equal clusters are drawn as one kind, which is equivalent and fast
     kinds, counts = np.unique(np.stack([sizes, hits]), axis=1, return_counts=True)
     drawn = np.random.default_rng(0).multinomial(len(sizes), counts / counts.sum(), size=DRAWS)
-    return Estimate(value, *_interval((drawn @ kinds[1]) / (drawn @ kinds[0])), len(sizes))
+    return Estimate(value, *percentiles((drawn @ kinds[1]) / (drawn @ kinds[0])), len(sizes))
 
 
 def mean_of(values: Sequence[float | None]) -> dict[str, Any] | None:
@@ -163,7 +163,7 @@ def difference(first: float | None, second: float | None, resampled: Floats, clu
     """
     if first is None or second is None:
         return Difference(None, None, None, None)
-    low, high = _interval(resampled)
+    low, high = percentiles(resampled)
     if low is None:
         return Difference(first - second, None, None, None)
     beyond = 1 + min(np.sum(resampled <= 0), np.sum(resampled >= 0))  # undefined values count on neither side
@@ -246,7 +246,7 @@ def _resampled(values: dict[str, float], metric: Metric, which: Places) -> dict[
     if clusters < 2:
         return {name: Estimate(value, None, None, clusters) for name, value in values.items()}
     drawn = _draws(metric, which)
-    return {name: Estimate(value, *_interval(drawn[name]), clusters) for name, value in values.items()}
+    return {name: Estimate(value, *percentiles(drawn[name]), clusters) for name, value in values.items()}
 
 
 def _draws(metric: Metric, which: Places) -> dict[str, Floats]:
@@ -270,10 +270,10 @@ def _weights(which: Places, clusters: int, size: int, source: np.random.Generato
     return counts if clusters == len(which) else np.take(counts, which, axis=1)
 
 
-def _interval(resampled: Floats) -> tuple[float | None, float | None]:
+def percentiles(resampled: Floats) -> tuple[float | None, float | None]:
     """Return the 95 % interval of the defined resamples; None if they are fewer than half."""
     finite = resampled[np.isfinite(resampled)]
-    if len(finite) < DRAWS // 2:
+    if len(finite) < max(1, len(resampled) // 2):
         return None, None
     low, high = np.quantile(finite, [(1 - COVERS) / 2, (1 + COVERS) / 2])
     return float(low), float(high)

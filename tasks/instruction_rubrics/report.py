@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import duckdb
 
 from earmark.schemas.instruction_rubrics import InstructionRubrics
 from earmark.tasks.evaluation.qualification import qualification_section
 from earmark.tasks.instruction_rubrics.rubrics import STABILITY
 from earmark.tasks.pipeline.report import Material, count, histogram, sample, shares
-from earmark.tasks.store.card import markdown_cell
 from earmark.tasks.store.figures import AudioPlayer, Browser, Row, Section
 from earmark.tasks.store.result_table import ResultTable, percent
 from earmark.tasks.store.sql import connect, query, view_parquet
@@ -36,11 +33,6 @@ def sections(material: Material) -> list[Section]:
         )
         for row in sample(db, "shown", "sample_id", by="kind")
     )
-    grid = ResultTable(
-        "Samples by subset",
-        ("split", "subset", "kind", "samples", "items", percent("share of items that are yes")),
-        tuple(balance(db)),
-    )
     attributes = db.execute(
         "SELECT domain, attribute, count(DISTINCT sample_id) FROM samples WHERE attribute IS NOT NULL "
         "GROUP BY ALL ORDER BY domain, attribute"
@@ -51,27 +43,22 @@ def sections(material: Material) -> list[Section]:
         shares(db, "items", "dimension", "Items by dimension"),
         histogram(db, "shown", "items", "Items a sample", unit="items"),
     )
-    return [Section("Samples", (*figures, grid, changed, Browser("samples", rows, count(db, "shown"))))]
+    return [Section("Samples", (*figures, balance_table(db), changed, Browser("samples", rows, count(db, "shown"))))]
 
 
-def balance(db: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
-    """Count samples and items and the share of met items, by set, subset and kind."""
-    return db.execute(query("instruction_rubrics/balance")).fetchall()
+def balance_table(db: duckdb.DuckDBPyConnection) -> ResultTable:
+    """Tabulate samples and items and the share of met items, by set, subset and kind."""
+    columns = ("split", "subset", "kind", "samples", "items", percent("share of items that are yes"))
+    rows = db.execute(query("instruction_rubrics/balance")).fetchall()
+    return ResultTable("Samples by subset", columns, tuple(rows))
 
 
 def card_sections(stage: Stage) -> dict[str, str]:
     """Write the card's section on the tables: the samples of each kind."""
     with connect(stage.work / "spill") as db:
         view_parquet(db, "samples", stage.files("samples"))
-        rows = balance(db)
-    if not rows:
-        return {"Samples by subset": "No pair was left."}
-    lines = ["| split | subset | kind | samples | items | items that are yes |", "|---|---|---|---:|---:|---:|"]
-    lines += [
-        f"| {s} | {markdown_cell(subset)} | {kind} | {n:,} | {items:,} | {share:.0%} |"
-        for s, subset, kind, n, items, share in rows
-    ]
-    return {"Samples by subset": "\n".join(lines)}
+        table = balance_table(db)
+    return {table.title: table.markdown() if table.rows else "No pair was left."}
 
 
 def build_sections(stage: Stage, config: InstructionRubrics) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 
 from earmark.schemas.music_prompts import CATEGORIES, STRATA, TAGS, TRIPLETS
+from earmark.tasks.store.result_table import ResultTable, Value
 from earmark.tasks.store.staging import Stage
 
 CRITERIA = ("unpopular", "vocal", "excluded", "rarely_mentioned", "not_verified", "low_recall")
@@ -17,16 +18,13 @@ def pool_section(stage: Stage) -> str:
     for row in tags:
         counts[row["category"]][row["criterion"] or "in the pool"] += 1
     met = [name for name in CRITERIA if any(held[name] for held in counts.values())]
-    lines = [
+    table = ResultTable(
+        "Tags",
+        ("category", "tags", "in the pool", *(name.replace("_", " ") for name in met)),
+        tuple((one, counts[one].total(), *(counts[one][name] for name in ("in the pool", *met))) for one in CATEGORIES),
         "Tags by the first criterion that they missed; the table `tags` has the figures of each.",
-        "",
-        f"| category | tags | in the pool | {' | '.join(name.replace('_', ' ') for name in met)} |",
-        f"|---|---:|---:|{'---:|' * len(met)}",
-    ]
-    for category in CATEGORIES:
-        held = counts[category]
-        cells = [f"{held[name]:,}" for name in ("in the pool", *met)]
-        lines.append(f"| {category} | {held.total():,} | {' | '.join(cells)} |")
+    )
+    lines = [table.markdown()]
     if not any(row["verified"] for row in tags):
         lines += ["", "No tag is verified: no judge was asked whether tracks sound like their tags."]
     return "\n".join(lines)
@@ -35,19 +33,15 @@ def pool_section(stage: Stage) -> str:
 def draw_section(stage: Stage) -> str:
     """Tabulate the evenness of the draw's tags by stratum, for the card."""
     rows = stage.rows(TRIPLETS)
-    lines = [
-        "How often the tag that is used most is used, and how many different ones there are.",
-        "",
-        "| stratum | triplets | genres | most | instruments | most | moods or themes | most |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|",
-    ]
+    shown = list[tuple[Value, ...]]()
     for stratum in STRATA:
         drawn = [row for row in rows if row["stratum"] == stratum]
-        cells = [f"{len(drawn):,}"]
-        for name in ("genre", "instrument", "mood_theme"):
-            used = Counter(row[name] for row in drawn)
-            cells += [f"{len(used):,}", f"{max(used.values(), default=0):,}"]
-        lines.append(f"| {stratum} | {' | '.join(cells)} |")
+        used = [Counter(row[name] for row in drawn) for name in ("genre", "instrument", "mood_theme")]
+        most = ((len(one), max(one.values(), default=0)) for one in used)
+        shown.append((stratum, len(drawn), *(count for both in most for count in both)))
+    columns = ("stratum", "triplets", "genres", "most", "instruments", "most", "moods or themes", "most")
+    says = "How often the tag that is used most is used, and how many different ones there are."
+    lines = [ResultTable("Draw", columns, tuple(shown), says).markdown()]
     absent = Counter(pair for row in rows for pair in row["absent_pairs"])
     if absent:
         told = ", ".join(f"{pair} {count:,}" for pair, count in sorted(absent.items()))

@@ -18,7 +18,7 @@ import pyarrow as pa
 from earmark.schemas.pseudo_preferences import PseudoPreferences
 from earmark.schemas.pseudo_tables import CLIPS, CONFOUNDS, JUDGMENTS, LABELS, PAIRS, ConfoundRow
 from earmark.schemas.tables import UNSPLIT
-from earmark.tasks.store.card import markdown_cell
+from earmark.tasks.store.result_table import ResultColumn, ResultTable, interval
 from earmark.tasks.store.sql import connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
 
@@ -124,20 +124,29 @@ def confounds_section(rows: Sequence[ConfoundRow]) -> str:
     """Write the card's table of confounds."""
     matched = rows[0]["matched"]
     alike = f" The judge heard each pair's clips made alike in {matched}; the figures are of the clips as they are."
-    lines = [
+    columns: tuple[str | ResultColumn, ...] = (
+        "set",
+        "judge",
+        "dimension",
+        "won by",
+        "choices",
+        *(ResultColumn(one, decimals=3) for one in _SHARES),
+    )
+    says = (
         "How often the louder (LUFS), the longer, the higher-rate clip and the one played later won, ties left out: of "
-        "all `answers`, before the filter, and of the `labels` that are left. `together` is the share of choices that "
-        "a logistic regression on these alone predicts for prompts that it was not fitted on; `majority` is what "
-        "always saying the same letter gets right. Where `together` is far above it, a model may learn loudness or "
-        f"length from the labels.{alike if matched else ''}",
-        "",
-        "| set | judge | dimension | won by | choices | share | 95 % | majority |",
-        "|---|---|---|---|---:|---:|---|---:|",
-    ]
-    for row in rows:
-        share = "" if row["share"] is None else f"{row['share']:.3f}"
-        spread = "" if row["low"] is None else f"{row['low']:.3f} to {row['high']:.3f}"
-        majority = "" if row["majority"] is None else f"{row['majority']:.3f}"
-        cells = (row["set"], row["judge"], row["dimension"], row["feature"].replace("_", " "), f"{row['choices']:,}")
-        lines.append(f"| {' | '.join(map(markdown_cell, (*cells, share, spread, majority)))} |")
-    return "\n".join(lines)
+        "all `answers`, before the filter, and of the `labels` that are left; in brackets, 95 %. `together` is the "
+        "share of choices that a logistic regression on these alone predicts for prompts that it was not fitted on; "
+        "`majority` is what always saying the same letter gets right. Where `together` is far above it, a model may "
+        f"learn loudness or length from the labels.{alike if matched else ''}"
+    )
+    shown = tuple(
+        (
+            *(row["set"], row["judge"], row["dimension"], row["feature"].replace("_", " "), row["choices"]),
+            *(interval({"value": row["share"], "low": row["low"], "high": row["high"]}), row["majority"]),
+        )
+        for row in rows
+    )
+    return ResultTable("Confounds", columns, shown, says).markdown()
+
+
+_SHARES = ("share", "majority")

@@ -20,7 +20,7 @@ from earmark.tasks.pipeline.walk import DRAW, Walked
 from earmark.tasks.pseudo_preferences.confounds import confounds_section, write_confounds
 from earmark.tasks.pseudo_preferences.judging import judge_pairs
 from earmark.tasks.pseudo_preferences.people import people_section, write_people
-from earmark.tasks.store.card import markdown_cell
+from earmark.tasks.store.result_table import ResultColumn, ResultTable
 from earmark.tasks.store.sql import by_split, connect, literal, query, view_parquet
 from earmark.tasks.store.staging import Stage
 
@@ -175,24 +175,28 @@ def _bias_section(rows: Sequence[BiasRow]) -> str:
     """Write the card's table of the judge's choices and their shares."""
     scopes = ("all", "modality", *(["judge"] if any(row["set"] == "jury" for row in rows) else []))
     rows = [row for row in rows if row["scope"] in scopes]
-    lines = [
+    says = (
         "Shares in the pair's own letters. `shown first` is the share that prefers what the judge heard first: a judge "
         "without position bias has the same share for what it heard second. Consistency is the share of pairs on which "
         "both orders agree, `same in both` of these the share with one choice in both dimensions. The table `bias` has "
-        "the same by pair of models and by judge.",
-        "",
-        "| pairs | dimension | set | count | a | b | tie | shown first | consistency | same in both | alpha |",
-        "|---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|",
-    ]
-    for row in rows:
-        shown = " | ".join(
-            "" if row[name] is None else f"{row[name]:.3f}"
-            for name in ("share_a", "share_b", "share_tie", "share_first", "consistency", "same_as_other", "alpha")
+        "the same by pair of models and by judge."
+    )
+    names = ("a", "b", "tie", "shown first", "consistency", "same in both", "alpha")
+    columns: tuple[str | ResultColumn, ...] = (
+        "pairs",
+        "dimension",
+        "set",
+        "count",
+        *(ResultColumn(name, decimals=3) for name in names),
+    )
+    shown = tuple(
+        (
+            *(row["value"], row["dimension"], row["set"], row["pairs"], row["share_a"], row["share_b"]),
+            *(row["share_tie"], row["share_first"], row["consistency"], row["same_as_other"], row["alpha"]),
         )
-        lines.append(
-            f"| {markdown_cell(row['value'])} | {row['dimension']} | {row['set']} | {row['pairs']:,} | {shown} |"
-        )
-    return "\n".join(lines)
+        for row in rows
+    )
+    return ResultTable("Position bias", columns, shown, says).markdown()
 
 
 def _unanswered_note(failed: pa.Table) -> list[str]:

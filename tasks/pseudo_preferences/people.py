@@ -19,7 +19,7 @@ from earmark.schemas.pseudo_preferences import PseudoPreferences
 from earmark.schemas.pseudo_tables import PEOPLE, PeopleRow
 from earmark.schemas.tables import UNSPLIT
 from earmark.tasks.evaluation.statistics import accuracy
-from earmark.tasks.store.card import markdown_cell
+from earmark.tasks.store.result_table import ResultColumn, ResultTable, interval
 from earmark.tasks.store.sql import query, view_parquet
 from earmark.tasks.store.staging import Stage
 
@@ -114,7 +114,7 @@ def people_section(rows: Sequence[PeopleRow]) -> str:
     """Write the card's table of the judge against people."""
     lines = [
         "Pairs whose two clips people compared too, by hash. A pass is right where it prefers what people "
-        "prefer; the judge's ties are wrong. `expected` is how sure both passes together are.",
+        "prefer; the judge's ties are wrong; in brackets, 95 %. `expected` is how sure both passes together are.",
         "",
     ]
     for dimension in dict.fromkeys(row["dimension"] for row in rows):
@@ -127,11 +127,18 @@ def people_section(rows: Sequence[PeopleRow]) -> str:
                 f"({kept['share'] - one['share']:+.3f}).",
                 "",
             ]
-    lines += ["| dimension | measure | of | pairs | share | 95 % | expected |", "|---|---|---|---:|---:|---|---:|"]
-    for row in rows:
-        spread = "" if row["low"] is None else f"{row['low']:.3f} to {row['high']:.3f}"
-        expected = "" if row["expected"] is None else f"{row['expected']:.2f}"
-        numbers = (f"{row['pairs']:,}", f"{row['share']:.3f}", spread, expected)
-        cells = (row["dimension"], row["measure"], row["value"], *numbers)
-        lines.append(f"| {' | '.join(map(markdown_cell, cells))} |")
-    return "\n".join(lines)
+    columns: tuple[str | ResultColumn, ...] = (
+        "dimension",
+        "measure",
+        "of",
+        "pairs",
+        *(ResultColumn(one, decimals=3) for one in ("share", "expected")),
+    )
+    shown = tuple(
+        (
+            *(row["dimension"], row["measure"], row["value"], row["pairs"]),
+            *(interval({"value": row["share"], "low": row["low"], "high": row["high"]}), row["expected"]),
+        )
+        for row in rows
+    )
+    return "\n".join([*lines, ResultTable("People", columns, shown).markdown()])

@@ -14,12 +14,12 @@ import yaml
 from earmark.schemas.config import Licence
 from earmark.schemas.errors import HubError
 from earmark.schemas.tables import Table
-from earmark.tasks.store.card import markdown_cell
 from earmark.tasks.store.files import sha256_file, write_text
 from earmark.tasks.store.hub_tree import PublishedFile
 from earmark.tasks.store.licences import Redaction, TableLoss, Terms, licences_of, model_terms, unheard
 from earmark.tasks.store.manifest import CARD, PAGES, REPORT, FileEntry, Manifest
 from earmark.tasks.store.parquet import file_entry
+from earmark.tasks.store.result_table import ResultTable
 from earmark.tasks.store.staging import locked
 from earmark.tasks.store.versions import MANIFEST, Store, Version
 
@@ -171,22 +171,18 @@ def _card_of_part(
         for config in facts["configs"]
         if config["config_name"] in rows
     ]
-    lines = [
-        "## Held back",
-        "",
+    columns = ("table", "split", "rows here", "rows held back", "clips held back")
+    losses = tuple(
+        (name, split, rows.get(name, {}).get(split, 0), loss.rows.get(split, 0), loss.audio.get(split, 0))
+        for name, loss in lost.items()
+        for split in version.manifest.rows[name]
+        if loss.touches(split)
+    )
+    says = (
         f"This is a part of {version.corpus} {version.name}: licences, or the choice to publish no audio, keep the "
-        "rest back. The figures in the other sections are those of the whole version.",
-        "",
-        "| table | split | rows here | rows held back | clips held back |",
-        "|---|---|---:|---:|---:|",
-    ]
-    for name, loss in lost.items():
-        for split in version.manifest.rows[name]:
-            if loss.touches(split):
-                here = rows.get(name, {}).get(split, 0)
-                counts = f"{here:,} | {loss.rows.get(split, 0):,} | {loss.audio.get(split, 0):,}"
-                lines.append(f"| {markdown_cell(name)} | {markdown_cell(split)} | {counts} |")
+        "rest back. The figures in the other sections are those of the whole version."
+    )
     before, mark, after = body.partition("\n## ")
-    held_back = "\n".join(lines)
+    held_back = f"## Held back\n\n{ResultTable('Held back', columns, losses, says).markdown()}"
     shown = yaml.safe_dump(facts, sort_keys=False, allow_unicode=True)
     return f"---\n{shown}---\n{before}\n{held_back}\n{mark}{after}"

@@ -198,7 +198,7 @@ def test_the_card_tells_what_became_of_the_tags(lists: Path, tmp_path: Path) -> 
     assert "| instrument | 5 | 5 | 0 |" in card
     assert "No tag is verified" in card
     card = (build_prompts(captioned(lists), tmp_path / "store").folder / "README.md").read_text("utf-8")
-    assert "| strict_ood | 4 |" in card
+    assert "| strict\\_ood | 4 |" in card
     assert "Pairs that no track carries" in card
 
 
