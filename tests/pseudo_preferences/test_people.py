@@ -111,7 +111,7 @@ def test_votes_on_the_clips_of_a_build_are_in_its_table_and_card(
     people = votes.build_votes(votes.config_of(tmp_path / "pool", source, audio="embed"), tmp_path / "store")
     with LocalServer(Faults()) as server:
         server.answer = listening_answer
-        config = config_of(tmp_path / "pool", server.base_url, validate={"against": "human-preferences@v1"})
+        config = config_of(tmp_path / "pool", server.base_url, validation="human-preferences@v1")
         version = build_judged(config, tmp_path / "store")
         bare = build_judged(config_of(tmp_path / "pool", server.base_url), tmp_path / "bare")
     assert [(one.corpus, one.digest) for one in version.manifest.parents] == [
