@@ -13,6 +13,7 @@ from typing import Any
 from earmark.schemas.annotation import OF_MODELS, AnnotatorConfig, is_flat
 from earmark.schemas.config import Model, inner_model, read_toml
 from earmark.schemas.dropped import dropped_of
+from earmark.schemas.errors import ConfigError
 from earmark.schemas.evaluations import Examinee, Scorer
 from earmark.tasks.pipeline.registry import find_corpus
 
@@ -28,9 +29,12 @@ def renewed(path: Path) -> str | None:
         ConfigError: the file cannot be read, or names an unknown corpus.
     """
     values = read_toml(path)
-    model: type[Model] = Scorer if "scores" in values else Examinee
     if "corpus" in values:
-        model = find_corpus(str(values["corpus"])).config
+        model: type[Model] = find_corpus(str(values["corpus"])).config
+    elif values.keys() & {"annotator", "model"}:
+        model = Scorer if "scores" in values else Examinee
+    else:
+        raise ConfigError(f'{path}: expected corpus = "NAME", or the settings of a model to evaluate; found neither')
     return new_text(model, path.read_text("utf-8-sig")) if is_old(model, values) else None
 
 

@@ -14,6 +14,7 @@ from earmark.flows.command.respelling import is_old, new_text, new_values, renew
 from earmark.schemas.captions import Captions
 from earmark.schemas.config import BuildConfig, Model, checked, parse_config, read_toml
 from earmark.schemas.dropped import DROPPED
+from earmark.schemas.errors import ConfigError
 from earmark.schemas.evaluations import Examinee, Scorer
 from earmark.schemas.pseudo_preferences import PseudoPreferences
 from earmark.tasks.pipeline.registry import find_corpus
@@ -119,3 +120,10 @@ def test_doctor_prints_the_whole_file(tmp_path: Path) -> None:
     assert told.exit_code == 0
     assert checked(Examinee, tomllib.loads(told.stdout), path).base_url == "http://127.0.0.1:9/v1"
     assert told.stdout.startswith('model = "m"\nmax_tokens = 9  # few\n\n[models.m]\n')
+
+
+def test_a_file_that_is_no_config_is_refused(tmp_path: Path) -> None:
+    """Nothing of it would be changed, and the output would claim to be in the present spelling."""
+    (tmp_path / "some.toml").write_text('[judge]\nannotator = "openai:x"\nmax_concurrency = 4\n')
+    with pytest.raises(ConfigError, match='expected corpus = "NAME"'):
+        renewed(tmp_path / "some.toml")
