@@ -402,7 +402,7 @@ def test_faulty_wishes_are_one_line(built: tuple[Version, Store], server: OpenAI
     ):
         with pytest.raises(StoreError, match=said):
             judging.judge(version, corpus, store, examinee(server), wish, tmp_path / "o")
-    with pytest.raises(ConfigError, match="expected backend:model"):
+    with pytest.raises(ConfigError, match="expected a declared model or backend:model"):
         judging.examinee("gpt-audio", None, None)
 
 

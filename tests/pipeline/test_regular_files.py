@@ -137,7 +137,7 @@ def test_everything_that_a_build_reads(tmp_path: Path, what: str, kind: str) -> 
 def test_forum_images_and_dumps(tmp_path: Path, kind: str) -> None:
     odd = thing(tmp_path, kind, ".png")
     with pytest.raises(BadRow) as caught:
-        _content(odd, 1000)
+        _content(odd)
     assert caught.value.reason == "file_unreadable"
     with pytest.raises(NotAFile):
         list(blocks(odd))

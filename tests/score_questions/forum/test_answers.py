@@ -43,7 +43,7 @@ def comments_of(folder: Path, **changes: Any) -> tuple[dict[str, Any], list[Row]
         ("removed", {"body": "[ Removed by Reddit ]"}),
         ("removed", {"body": "[ Removed by reddit in response to a copyright notice."}),
         ("removed", {"body": " [removed by moderator] "}),
-        ("deleted", {"body": "[deleted by user]"}),
+        ("removed", {"body": "[deleted by user]"}),
         ("automatic", {"body": "Please read the rules.", "stickied": True}),
         ("automatic", {"body": "Please read the rules.", "distinguished": "moderator"}),
         ("automatic", {"body": "^(I am a bot, and this action was performed automatically.)"}),
