@@ -320,7 +320,8 @@ class AnnotatorConfig(MoneyOptions, PatienceOptions, PaceOptions, AnswerOptions,
 
     @model_validator(mode="after")
     def _asks_differently(self) -> Self:
-        again = self.repairs > 0 or getattr(self, "tries", 1) > 1
+        tries = getattr(self, "tries", 1) if "tries" in type(self).model_fields else 1  # a constant is nobody's choice
+        again = self.repairs > 0 or tries > 1
         same = self.temperature == 0 == self.again_temperature and self.repair == "draw"
         if again and same and not self.annotator.startswith("builtin:"):
             raise ValueError(

@@ -137,7 +137,7 @@ class Captions(TracksConfig):
     pipelines: tuple[Pipeline, ...] = Field(min_length=1)
     repeats: Annotated[Literal["flag", "reject"] | None, no_table("repeats = 'reject'")] = Field(
         default="flag",
-        description="Captions that nearly repeat an earlier one of their pipeline; null looks for none.",
+        description="Captions that nearly repeat an earlier one of their pipeline.",
     )
 
     @model_validator(mode="after")

@@ -106,8 +106,8 @@ def _no_prompt_tables(value: Any) -> Any:
 
 def respelled_asks(values: dict[str, Any]) -> dict[str, Any]:
     """Return values of 1.0.0 whose prompts are files or versions."""
-    asks = values.get("asks") or {}
-    if not any(isinstance(one, dict) for one in asks.values()):
+    asks = values.get("asks")
+    if not isinstance(asks, dict) or not any(isinstance(one, dict) for one in asks.values()):
         return values
     return {
         **values,
@@ -217,14 +217,15 @@ class Decontaminate(Model):
     @classmethod
     def respelled(cls, values: dict[str, Any]) -> dict[str, Any]:
         values = {**values, "audio_roots": False} if values.get("texts_only") else values
-        if not isinstance(table := values.get("embedding"), dict):
+        if not isinstance(table := values.get("embedding"), dict) or "model" not in table:
             return values
         cosine = {"cosine": table["least"]} if "least" in table else {}
         return {**values, "embedding": table["model"], **cosine}
 
     def _as_recorded(self, values: dict[str, Any]) -> dict[str, Any]:
         model, least = values["embedding"], values.pop("cosine")
-        return {**values, "embedding": model and {"model": model, "least": least}}
+        values = {**values, "embedding": model and {"model": model, "least": least}}
+        return {**values, "audio_roots": [], "texts_only": True} if self.audio_roots is False else values
 
     @property
     def versions(self) -> tuple[str, ...]:
@@ -255,10 +256,9 @@ class Declaring(Model):
             return handler(values)
         file = (info.context or {}).get("file")
         place = file if isinstance(file, Path) else Path("config")
-        models = values.get("models")
-        token = _DECLARED.set(
-            (models if isinstance(models, dict) else {}, place, Path(values.get("base", place.parent)))
-        )
+        models, base = values.get("models"), values.get("base")
+        folder = Path(base) if isinstance(base, str | Path) else place.parent
+        token = _DECLARED.set((models if isinstance(models, dict) else {}, place, folder))
         try:
             return handler(values)
         finally:
@@ -282,6 +282,11 @@ def declarations() -> Iterator[tuple[Path, dict[str, Any]]]:
         require_below_roots("models", str(files[0]))
         yield files[0], read_toml(files[0]).get("models", {})
     if named := os.environ.get(MODELS):
+        if Path(named).is_dir():
+            raise ConfigError(
+                f"{MODELS}={named}: expected a TOML file with [models.NAME], found a folder; the folder of separation "
+                "checkpoints is EARMARK_CHECKPOINTS"
+            )
         yield Path(named), read_toml(Path(named)).get("models", {})
 
 

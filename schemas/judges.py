@@ -119,9 +119,11 @@ class Judged(Qualified):
         """Each judge has what `[judge]` says and it does not say itself; prices, too, stand beside the judge."""
         if not isinstance(values, dict) or not isinstance(shared := values.get("judge", {}), dict):
             return values
-        if values.get("prices") is not None:
-            shared = {"prices": values["prices"], **shared}
         judges = values.get("judges")
+        if values.get("prices") is not None:
+            if any("model" in one for one in (shared, *(judges or ())) if isinstance(one, dict)):
+                raise ValueError("prices: expected money.prices in [models.NAME], found it beside [judge]")
+            shared = {"prices": values["prices"], **shared}
         if not isinstance(judges, list | tuple) or not judges or not all(isinstance(one, dict) for one in judges):
             return {**values, "judge": shared} if "judge" in values else values
         names = ("annotator", "model")

@@ -169,7 +169,11 @@ class PseudoPreferences(Linked, Judged):
     def respelled(cls, values: dict[str, Any]) -> dict[str, Any]:
         values = {cls.renamed.get(key, key): value for key, value in super().respelled(values).items()}
         votes = values.get("validation")
-        return {**values, "validation": votes["against"]} if isinstance(votes, dict) else values
+        return {**values, "validation": votes["against"]} if isinstance(votes, dict) and "against" in votes else values
+
+    def _as_recorded(self, values: dict[str, Any]) -> dict[str, Any]:
+        votes = values["validation"]
+        return {**values, "validation": votes and {"against": votes}}
 
     @model_validator(mode="after")
     def _made_or_released(self) -> Self:

@@ -36,7 +36,7 @@ FAULTS: dict[str, str] = {
     "reference_captions": "condition_missing",
     # finding and reading files; the detail names the role of a reference
     "audio_root generations": "path_outside_root",
-    "audio_root generations prompts images.folder": "file_missing",
+    "audio_root generations images.folder": "file_missing",
     "links": "link_outside_root",
     "": "duplicate_id file_unreadable file_empty file_truncated file_corrupt file_odd_format download_failed "
     # answers of models: none, or none that can be used

@@ -252,14 +252,18 @@ def doctor(
     """
     from earmark.flows.command import console
     from earmark.flows.command.doctor import VLLM_FOLDER, VLLM_SETUP, examine, probe_models
-    from earmark.flows.command.respelling import renewed
+    from earmark.flows.command.respelling import is_settings, left_out, renewed
 
     if vllm:
         print(*VLLM_SETUP, f"export EARMARK_VLLM={VLLM_FOLDER}/bin/python", sep="\n")
         return
     if config and (text := renewed(config)):
         print(text, end="")
-        print(f"{config}: in the spelling of 1.0.0; the output has that of now", file=sys.stderr)
+        notes = ["in the spelling of 1.0.0; the output has that of now", *left_out(config)]
+        print(*(on_terminal(f"{config}: {note}") for note in notes), sep="\n", file=sys.stderr)
+        return
+    if config and is_settings(config):
+        print(f"{config}: in the present spelling", file=sys.stderr)
         return
     place = open_store(store)
     findings = probe_models(config, place) if config else examine(place)

@@ -471,6 +471,8 @@ def print_result(table: ResultTable) -> None:
 def print_page(page: ResultPage, *more: str) -> None:
     """Print the tables of a record, its notes, and more lines."""
     tell("", head=page.title)
+    if page.says:
+        tell(page.says)
     for table in page.tables:
         print_result(table)
     tell(*(f"note: {note}" for note in page.notes), *more)

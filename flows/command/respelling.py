@@ -29,13 +29,38 @@ def renewed(path: Path) -> str | None:
         ConfigError: the file cannot be read, or names an unknown corpus.
     """
     values = read_toml(path)
-    if "corpus" in values:
-        model: type[Model] = find_corpus(str(values["corpus"])).config
-    elif values.keys() & {"annotator", "model"}:
-        model = Scorer if "scores" in values else Examinee
-    else:
-        raise ConfigError(f'{path}: expected corpus = "NAME", or the settings of a model to evaluate; found neither')
+    model = model_of(path, values)
     return new_text(model, path.read_text("utf-8-sig")) if is_old(model, values) else None
+
+
+def model_of(path: Path, values: dict[str, Any]) -> type[Model]:
+    """Return the model of a file: of a corpus's config, of an evaluated model's settings or of a scorer.
+
+    Raises:
+        ConfigError: the file is none of these, or names an unknown corpus.
+    """
+    if "corpus" in values:
+        return find_corpus(str(values["corpus"])).config
+    if values.keys() & {"annotator", "model"}:
+        return Scorer if "scores" in values else Examinee
+    raise ConfigError(f'{path}: expected corpus = "NAME", or the settings of a model to evaluate; found neither')
+
+
+def is_settings(path: Path) -> bool:
+    """Return whether a file describes an evaluated model or a scorer, not a build."""
+    return issubclass(model_of(path, read_toml(path)), Examinee | Scorer)
+
+
+def left_out(path: Path) -> list[str]:
+    """Return a line for each dropped key whose value is not the constant in its place."""
+    values = read_toml(path)
+    tables = [(cls, cls.respelled(table)) for cls, table in _tables(model_of(path, values), values)]
+    return [
+        f"{key} = {_inline(table[key])} is left out: {one.instead}"
+        for cls, table in tables
+        for key, one in dropped_of(cls).items()
+        if key in table and key != "prices" and table[key] != one.value  # prices go to the models
+    ]
 
 
 def is_old(model: type[Model], values: dict[str, Any]) -> bool:
@@ -61,6 +86,8 @@ def new_values(model: type[Model], values: dict[str, Any]) -> dict[str, Any]:
             del table[key]
     judges = new.get("judges") or []
     shared = new.get("judge", {}) if judges else {}
+    if judges:  # 1.0.0 took it beside judges of which the first is the same
+        shared.pop("annotator", None)
     common = {key: shared.pop(key) for key in OF_MODELS.keys() & shared.keys()}
     common = {"prices": prices, **common} if prices and judges else common
     models: dict[str, dict[str, Any]] = new.get("models", {})
@@ -91,8 +118,8 @@ def new_text(model: type[Model], text: str) -> str:
     """Return a config file's text in the present spelling, with its comments where the layout allows."""
     values = tomllib.loads(text)
     new = new_values(model, values)
-    edited = _edited(text, values, new)
     try:
+        edited = _edited(text, values, new)
         kept = tomllib.loads(edited) == new
     except tomllib.TOMLDecodeError:
         kept = False

@@ -78,7 +78,9 @@ class TextTable:
         grid = Table(box=None, header_style="bold", pad_edge=False)
         for index in compress(range(len(shown)), shown):
             justify: Literal["left", "right"] = "right" if self.numeric[index] else "left"
-            grid.add_column(self.headings[index], justify=justify, min_width=self._width(index), overflow="fold")
+            grid.add_column(
+                Text(on_terminal(self.headings[index])), justify=justify, min_width=self._width(index), overflow="fold"
+            )
         for row in self.rows:
             grid.add_row(*compress(row, shown))
         return grid

@@ -37,11 +37,13 @@ def asked_of(kind: type[One], annotator: str | None, base_url: str | None, setti
         ConfigError: the file or the command line does not describe an annotator.
     """
     values = read_toml(settings) if settings else {}
-    values |= {} if base_url is None else {"base_url": base_url}
+    where = settings or Path(command)
     if annotator is not None:
         values.pop("model", None)
-        values["annotator" if is_flat(values) else "model"] = annotator
-    config = checked(kind, values, settings or Path(command))
+        values["annotator" if is_flat(values) and ":" in annotator else "model"] = annotator
+    config = checked(kind, values, where)
+    if base_url is not None:
+        config = checked(kind, config.model_dump(exclude_unset=True) | {"base_url": base_url}, where)
     if settings is None:
         return config
     asks = {name: one if isinstance(one, int) else str(settings.parent / one) for name, one in config.asks.items()}

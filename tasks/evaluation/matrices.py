@@ -45,6 +45,7 @@ def preference_matrix(board: str, names: Sequence[str], wins: npt.NDArray[np.flo
     met = wins + wins.T
     total, shares = met.sum(axis=1), wins.sum(axis=1) / met.sum(axis=1)
     most = sorted(range(len(names)), key=lambda at: (-total[at], names[at]))[:MOST_MODELS]
+    left_out = len(names) - len(most)
     order = sorted(most, key=lambda at: (-shares[at], names[at]))
     return ResultTable(
         f"Which model is preferred: {board}",
@@ -56,5 +57,6 @@ def preference_matrix(board: str, names: Sequence[str], wins: npt.NDArray[np.flo
             )
             for a in order
         ),
-        "The share of preferences for a row's model over a column's; a tie is half.",
+        "The share of preferences for a row's model over a column's; a tie is half."
+        + (f" {left_out} models with fewer comparisons are left out." if left_out else ""),
     )

@@ -19,7 +19,9 @@ _HOLDS = """SELECT split, modality, coalesce(vocals, 'not known'), count(*), sum
 _VOTES_A_PAIR = "SELECT votes, count(*) FROM comparisons GROUP BY votes ORDER BY votes"
 _AGREEMENT = """SELECT value, dimension, comparisons, votes, vote_pairs, agree, rate, rate_low, rate_high, alpha,
        alpha_low, alpha_high FROM agreement WHERE list_contains($scopes, scope)
-       ORDER BY scope, CASE scope WHEN 'annotator' THEN -votes ELSE 0 END, value, dimension LIMIT 200"""
+       QUALIFY scope <> 'annotator'
+         OR row_number() OVER (PARTITION BY scope ORDER BY votes DESC, value, dimension) <= 200
+       ORDER BY scope, CASE scope WHEN 'annotator' THEN -votes ELSE 0 END, value, dimension"""
 _FACTS = (
     *("source", "votes", "pairs", "pairs of several votes", "votes on these", "prompts", "generations", "models"),
     *("annotators", "hours of generations", "hours of references"),

@@ -31,7 +31,7 @@ def check_prompt(text: str, triplet: Sequence[Tag], style: str, lexicon: Lexicon
 
     Returns:
         The first fault: `too_long`, `mentions_vocals`, `wrong_tags`; for strict prompts `wrong_tags`; for improvised
-        ones `wrong_instruments` or `wrong_instruments`. Everyday words such as "beat" count as no other tag.
+        ones `wrong_instruments`. Everyday words such as "beat" count as no other tag.
     """
     if len(text) > longest:
         return _fault("too_long", f"expected at most {longest} characters, found {len(text)}")

@@ -21,7 +21,7 @@ from earmark.tasks.store.files import write_text
 
 OURS = "earmark"
 SHOWING = re.compile(
-    r"earmark\.tasks\.(pipeline\.(artifacts|logs|progress|report)|store\.(card|figures|report)|\w+\.(card|report))"
+    r"earmark\.tasks\.(pipeline\.(artifacts|logs|progress|report)|store\.(card|figures|report|result_table)|\w+\.(card|report))"
 )
 """Modules that decide no row: progress, logs, cards, reports."""
 SPOKEN = ("say", "telling", "working")

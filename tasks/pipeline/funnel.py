@@ -13,6 +13,7 @@ import duckdb
 
 from earmark.schemas.config import BuildConfig
 from earmark.schemas.errors import EarmarkError, Interrupted, TooManyRejects
+from earmark.schemas.reasons import current_word
 from earmark.tasks.annotation.errors import LedgerError, LowShare, Stopped, one_line
 from earmark.tasks.annotation.ledger_reports import received
 from earmark.tasks.pipeline.ledger import has_ledger, ledger_address
@@ -21,8 +22,8 @@ from earmark.tasks.store.staging import Stage
 
 FIRST = 20
 """An ask that passes none of its first rows, this many, stops a build: further rows would cost money too."""
-FORM = frozenset(("bad_answer", "schema_mismatch", "empty", "truncated", "low_share"))
-"""Faults in the form of an answer."""
+FORM = frozenset(("bad_answer", "empty", "truncated", "low_share"))
+"""Faults in the form of an answer. Draws keep the words of backends and plug-ins, which may be older."""
 QUOTED = 240
 """Characters of an answer in messages."""
 WAY_OUT = "Answers are kept. To go on even so: earmark resume --allow-rejects"
@@ -120,7 +121,7 @@ def check_answers(stage: Stage, config: BuildConfig, folder: Path, rows: int, pa
         failed = sum(one.rows for one in loss.why if one.failed and one.final)
         if not loss.answered and failed >= min(FIRST, rows) and loss.ask not in partial:
             raise none_passed(stage, loss)
-        form = sum(one.rows for one in loss.why if one.failed and one.reason in FORM)
+        form = sum(one.rows for one in loss.why if one.failed and current_word(one.reason) in FORM)
         if form > config.most_rejected * loss.came:
             who = f"'{loss.ask}' ({loss.role}, {loss.annotator})"
             head = f"{form:,} of {loss.came:,} rows have no answer of the right form to {who}"

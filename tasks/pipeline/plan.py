@@ -147,6 +147,8 @@ def make_plan(
     by_spec = {spec: store.find(spec) for spec in config.parents()}
     parents = {spec: version.as_parent() for spec, version in by_spec.items()}
     own = [corpora()[corpus.name]] if corpus.name in corpora() else []
+    if digest is None and corpus.inputs is None:
+        raise LookupError(f"corpus {corpus.name}: expected inputs of its own, or a digest; found neither")
     own_digests = digest or partial(digest_inputs, corpus, config, store)
     digest = partial(_all_digests, own_digests, config, store, named=any(entry.package for entry in own))
     inputs = digest() if inputs is None else inputs

@@ -210,4 +210,4 @@ def _unanswered_note(failed: pa.Table) -> list[str]:
 def _unpriced_note(config: PseudoPreferences) -> list[str]:
     if all(one.budget_usd is None or one.charged is not None for one in config.jurors()):
         return []
-    return ["judge.budget_usd had no effect: without [prices] nothing is known to cost anything"]
+    return ["judge.budget_usd had no effect: without money.prices nothing is known to cost anything"]

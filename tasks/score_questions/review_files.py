@@ -19,11 +19,11 @@ from earmark.tasks.score_questions.option_order import LETTERS
 from earmark.tasks.score_questions.requests import MEDIA_TYPES
 from earmark.tasks.score_questions.reviews import COLUMNS, CRITERIA, DELETES, ReviewerVerdict
 from earmark.tasks.store.files import replacing
+from earmark.tasks.store.result_table import FORMULA
 from earmark.tasks.store.versions import Version
 
 SHEET, TASKS, CONFIG = "reviews.csv", "label-studio-tasks.json", "label-studio.xml"
 _SHOWN = ("image", "question", "options", "right", "category", "subcategory", "difficulty")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _AT_ONCE = 16
 
 
@@ -109,4 +109,4 @@ def address_of(name: str, content: bytes, images_at: str | None) -> str:
 
 def _safe(row: Mapping[str, str]) -> dict[str, str]:
     """Protect cells from being read as formulas by spreadsheets: text from outside may begin like one."""
-    return {name: f"'{cell}" if cell.startswith(_FORMULA) else cell for name, cell in row.items()}
+    return {name: f"'{cell}" if cell.startswith(FORMULA) else cell for name, cell in row.items()}

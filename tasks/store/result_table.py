@@ -12,9 +12,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import isfinite
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from earmark.tasks.store.card import markdown_cell
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""Beginnings of text that spreadsheets run as a formula."""
 
 
 class Interval(NamedTuple):
@@ -129,12 +133,14 @@ class ResultTable:
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
         ends = (("", " low", " high") if wide else ("",) for wide in ranged)
-        writer.writerow(form.heading + end for form, of_form in zip(self.forms, ends, strict=True) for end in of_form)
+        writer.writerow(
+            _plain(form.heading) + end for form, of_form in zip(self.forms, ends, strict=True) for end in of_form
+        )
         for row in (*self.rows, *self.footings):
             cells: list[Value] = []
             for value, wide in zip(row, ranged, strict=True):
                 if not wide:
-                    cells.append(value)
+                    cells.append(_plain(value) if isinstance(value, str) else value)
                 else:
                     cells += value if isinstance(value, Interval) else (value, None, None)
             writer.writerow(cells)
@@ -174,7 +180,7 @@ class ResultPage:
 
     def markdown(self) -> str:
         """Return the page as Markdown."""
-        parts = [f"# {self.title}", *([self.says] if self.says else [])]
+        parts = [f"# {markdown_cell(self.title)}", *([self.says] if self.says else [])]
         parts += [f"![Values with intervals of 95 %]({plot})" for plot in self.plots]
         for table in self.tables:
             parts += [*([f"## {markdown_cell(table.title)}"] if table.title else []), table.markdown()]
@@ -201,6 +207,12 @@ def number(value: float | int | str | None) -> str:
     return f"{value:,.3f}".rstrip("0").rstrip(".") if abs(value) >= 0.001 else f"{value:.2g}"
 
 
+def _plain(text: str) -> str:
+    """Return text as a cell of CSV: one line, and no formula."""
+    line = " ".join(text.split())
+    return f"'{line}" if line.startswith(FORMULA) else line
+
+
 def _middle(value: Value) -> float | None:
     return None if isinstance(value, str) else value.value if isinstance(value, Interval) else value
 
@@ -219,17 +231,17 @@ def _text(value: Value, form: ResultColumn, digits: int) -> str:
     if low is None and not form.signed and form.decimals and 0 < middle * scale < least:
         text = f"< {least:.{digits}f}"
     else:
-        text = f"{middle * scale:{sign},.{digits}f}"
+        text = f"{middle * scale:{sign}z,.{digits}f}"
     text += " %" if form.unit == "%" else ""
     if low is None or high is None:
         return text
-    return f"{text} [{low * scale:{sign},.{digits}f}, {high * scale:{sign},.{digits}f}]"
+    return f"{text} [{low * scale:{sign}z,.{digits}f}, {high * scale:{sign}z,.{digits}f}]"
 
 
 def _marks(form: ResultColumn, digits: int, values: Sequence[float | None]) -> dict[int, Literal["best", "second"]]:
     """Return the places of the best values and of the second, if two rows differ; equal figures share a mark."""
     digits += 2 if form.unit == "%" else 0
-    known = {place: round(value, digits) for place, value in enumerate(values) if value is not None}
+    known = {place: round(value, digits) for place, value in enumerate(values) if value is not None and isfinite(value)}
     order = sorted(set(known.values()), reverse=form.best == "highest")
     if form.best is None or len(order) < 2:
         return {}
@@ -246,4 +258,4 @@ _LATEX = {
 
 def _latex(text: str) -> str:
     escaped = "".join(_LATEX.get(sign, sign) for sign in " ".join(text.split()))
-    return re.sub(r"^\[", "{[}", escaped)  # after \\, a bracket would be a length
+    return re.sub(r"^([\[*])", r"{\1}", escaped)  # after \\, a bracket would be a length, a star a form of \\
