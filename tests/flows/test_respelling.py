@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
-from earmark.flows.command.respelling import is_old, new_text, new_values, renewed
+from earmark.flows.command.respelling import is_old, left_out, new_text, new_values, renewed
 from earmark.schemas.captions import Captions
 from earmark.schemas.config import BuildConfig, Model, checked, parse_config, read_toml
 from earmark.schemas.dropped import DROPPED
@@ -127,3 +127,38 @@ def test_a_file_that_is_no_config_is_refused(tmp_path: Path) -> None:
     (tmp_path / "some.toml").write_text('[judge]\nannotator = "openai:x"\nmax_concurrency = 4\n')
     with pytest.raises(ConfigError, match='expected corpus = "NAME"'):
         renewed(tmp_path / "some.toml")
+
+
+def test_a_dropped_key_with_a_value_of_its_own_is_named(tmp_path: Path) -> None:
+    """The build with it is refused; without it and without a word, its clips would be looked for elsewhere."""
+    path = tmp_path / "c.toml"
+    path.write_text('corpus = "score-questions"\n[questions]\noptions = 5\ntries = 3\n[source]\nsalt_env = "MINE"\n')
+    assert sorted(line.partition(" is left out")[0] for line in left_out(path)) == ["options = 5", 'salt_env = "MINE"']
+
+
+def test_a_jury_whose_judge_names_the_first_stays_a_jury(tmp_path: Path) -> None:
+    judges = [{"annotator": "openai:m"}, {"annotator": "openai:n"}]
+    made = {"corpus": "pseudo-preferences", "prompts": "p", "generations": "g"}
+    old = {**made, "judge": {"annotator": "openai:m", "max_concurrency": 2}, "judges": judges}
+    new = parse_config(PseudoPreferences, new_values(PseudoPreferences, old), tmp_path / "c.toml")
+    assert [(one.annotator, one.max_concurrency) for one in new.judges] == [("openai:m", 2), ("openai:n", 2)]
+
+
+@pytest.mark.parametrize(
+    "line", ['[licences."a[1]"]\nlicence = "x"', "[decontaminate]\nembedding = { least = 0.9 }", 'asks = "x"']
+)
+def test_odd_tables_are_left_as_they_are(line: str) -> None:
+    text = f'corpus = "captions"\n{line}\n[judge]\nannotator = "openai:x"\nretries = 3\n'
+    tomllib.loads(new_text(Captions, text))
+
+
+def test_recorded_configs_are_those_of_the_release(tmp_path: Path) -> None:
+    """A build takes the prompts of the versions whose recorded config is its own."""
+    values = {
+        "corpus": "pseudo-preferences", "prompts": "p", "generations": "g", "judge": {"model": "openai:m"},
+        "validation": "human-preferences@v3", "decontaminate": {"against": ["captions"], "audio_roots": False},
+    }  # fmt: skip
+    recorded = parse_config(PseudoPreferences, values, tmp_path / "c.toml").recorded()
+    assert recorded["validation"] == {"against": "human-preferences@v3"}
+    assert (recorded["decontaminate"]["audio_roots"], recorded["decontaminate"]["texts_only"]) == ([], True)
+    assert PseudoPreferences.model_validate(recorded, context={"recorded": True}).recorded() == recorded

@@ -11,6 +11,7 @@ from earmark.schemas.config import MODELS, checked, parse_config
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.evaluations import Examinee
 from earmark.schemas.pseudo_preferences import PseudoPreferences
+from earmark.tasks.evaluation.judging import examinee
 
 INPUTS = {"prompts": "p.csv", "generations": "g.csv"}
 OMNI: dict[str, Any] = {
@@ -104,3 +105,13 @@ def test_faults_name_the_place_where_the_key_stands(
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, models={"omni": {**OMNI, **models}} if models else {}, judge=judge)
     assert str(caught.value).startswith(f"{tmp_path / 'c.toml'}: {line}")
+
+
+def test_an_address_of_the_command_line_holds_for_a_declared_model(tmp_path: Path) -> None:
+    file = tmp_path / "s.toml"
+    file.write_text('model = "m"\nrepairs = 1\n[models.m]\nannotator = "openai:big"\npace.max_concurrency = 3\n')
+    for name in (None, "m", "openai:other"):
+        config = examinee(name, "http://127.0.0.1:1/v1", file)
+        assert (config.base_url, config.repairs) == ("http://127.0.0.1:1/v1", 1)
+        assert config.annotator == ("openai:other" if name == "openai:other" else "openai:big")
+        assert config.max_concurrency == (32 if name == "openai:other" else 3)

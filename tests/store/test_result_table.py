@@ -105,3 +105,28 @@ def test_a_page_of_results_comes_with_files_of_its_tables() -> None:
     )
     assert files["README.md"].endswith("\n\n- a note\n")
     assert files["tables.tex"].count(r"\end{tabular}") == 2
+
+
+HOSTILE = ('=HYPERLINK("http://x")', "a\rb", "[/x]", "*foo", "\x1b[31mred", "-1")
+
+
+def test_text_of_cells_and_headings_is_text_in_each_form() -> None:
+    table = ResultTable("T", ("name", *HOSTILE), tuple((text, *HOSTILE) for text in HOSTILE))
+    rows = list(csv.reader(io.StringIO(table.csv())))
+    assert len(rows) == 1 + len(HOSTILE)
+    assert not [cell for row in rows for cell in row if cell.startswith(("=", "+", "-", "@"))]
+    body = [line for line in table.latex().splitlines() if line.endswith("\\\\")]
+    assert not [line for line in body if line.startswith(("[", "*"))]
+    for width in (200, 40):  # a grid, and blocks of lines
+        console = Console(width=width, file=io.StringIO(), force_terminal=False)
+        console.print(TextTable(table))
+        shown = console.file.getvalue()  # type: ignore[attr-defined]
+        assert "[/x]" in shown
+        assert "\x1b" not in shown
+
+
+def test_what_is_no_number_is_never_best_and_zero_has_no_sign() -> None:
+    column = ResultColumn("x", decimals=2, best="highest")
+    drawn = ResultTable("T", (column,), ((float("nan"),), (1.0,), (0.5,), (-0.001,))).drawn()
+    assert [row[0].mark for row in drawn] == [None, "best", "second", None]
+    assert drawn[3][0].text == "0.00"
