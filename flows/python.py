@@ -272,10 +272,10 @@ def _apart(work: Callable[[], Result], progress: bool) -> Result:
 
 def _kept(corpus: str, config: Mapping[str, Any] | BuildConfig, base: Path, store: Store) -> Path:
     """Keep values as a config file in the store for `earmark resume`; return the file."""
-    if isinstance(config, BuildConfig):
-        base, config = config.base, config.model_dump(mode="json", exclude={"base"}, exclude_unset=True)
-    base = base.absolute()
-    parse_config(find_corpus(corpus).config, {"corpus": corpus, **config}, base / "config")
+    if not isinstance(config, BuildConfig):  # a declared model may be another one by the time of `earmark resume`
+        base = base.absolute()
+        config = parse_config(find_corpus(corpus).config, {"corpus": corpus, **config}, base / "config")
+    base, config = config.base.absolute(), config.model_dump(mode="json", exclude={"base"}, exclude_unset=True)
     text = json.dumps({"base": str(base), "config": {**config}}, indent=1, sort_keys=True, default=str) + "\n"
     path = store.root / "configs" / f"{corpus}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
     write_text(path, text)
