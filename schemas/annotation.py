@@ -215,6 +215,16 @@ class ModelDeclaration(ModelService):
     patience: PatienceOptions = Field(default=PatienceOptions(), description="Waits, and tries of failed exchanges.")
     money: MoneyOptions = Field(default=MoneyOptions(), description="Prices, and what each role of the model may cost.")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _in_groups(cls, values: Any) -> Any:
+        """Refuse an option outside its group, with its place."""
+        places = {key: f"{group}.{key}" for group, part in GROUPS.items() for key in type(part).model_fields}
+        for key in values if isinstance(values, dict) else ():
+            if key in places and key not in cls.model_fields:
+                raise ValueError(f"key '{key}' stands in a group: write {places[key]}")
+        return values
+
     def flat(self) -> dict[str, Any]:
         """Return the declared options without their groups."""
         values = self.model_dump(exclude_unset=True)

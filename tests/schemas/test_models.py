@@ -97,6 +97,11 @@ def test_the_nearest_declaration_is_taken(tmp_path: Path, monkeypatch: pytest.Mo
             {"model": "omni"},
             "unknown key 'models.omni.pace.max_concurency'",
         ),
+        (
+            {"max_concurrency": 1},
+            {"model": "omni"},
+            "models.omni: key 'max_concurrency' stands in a group: write pace.max_concurrency",
+        ),
     ],
 )
 def test_faults_name_the_place_where_the_key_stands(
