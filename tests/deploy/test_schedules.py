@@ -14,7 +14,9 @@ import psutil
 import pytest
 import yaml
 
+from earmark.flows.command.respelling import new_values
 from earmark.flows.command.serving import IDLE_S, RUNS_S
+from earmark.schemas.pseudo_preferences import PseudoPreferences
 from earmark.tasks.store.staging import STAGING
 from earmark.tasks.store.versions import Store, verify
 from tests.annotation.test_kills import Server
@@ -39,11 +41,12 @@ RETRY = {"state": {"type": "SCHEDULED", "name": "AwaitingRetry", "message": "Ret
 def deployments(folder: Path, base_url: str, store: Path, every_s: float | None = EVERY_S) -> Path:
     """A deployment that asks a local server, every few seconds or only when told to."""
     values = values_of(base_url, judge={"max_concurrency": CONCURRENCY, "read_timeout_s": 10, "total_timeout_s": 60})
+    config = new_values(PseudoPreferences, {"corpus": CORPUS, "base": str(folder), **values})
     deployment: dict[str, Any] = {
         "name": "often",
         "entrypoint": "flows/pseudo_preferences.py:build",
         "tags": ["earmark"],
-        "parameters": {"config": {"corpus": CORPUS, "base": str(folder), **values}, "store": str(store)},
+        "parameters": {"config": config, "store": str(store)},
         "schedules": [{"interval": every_s, "active": True}] if every_s else [],
         "concurrency_limit": {"limit": 1, "collision_strategy": "CANCEL_NEW"},
         "work_pool": {"name": "local"},

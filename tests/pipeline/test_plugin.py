@@ -202,7 +202,7 @@ def test_its_backend_judges_for_a_corpus_of_ours(house: House) -> None:
     config.write_text(config.read_text().replace("builtin:steady-1", "tempos:steady"))
     install(house.site, backends={})
     known = "openai, gemini, vllm, transformers, litellm, builtin, scorer"
-    line = f"judge.annotator: expected backend:model with a backend of {known}, found 'tempos:steady'"
+    line = f"judge.model: expected backend:model with a backend of {known}, found 'tempos:steady'"
     assert line in house.build("pseudo-preferences", code=1)
 
 

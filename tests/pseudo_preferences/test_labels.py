@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from earmark.schemas.errors import ConfigError, EarmarkError
 from earmark.schemas.pseudo_preferences import PseudoPreferences
+from earmark.schemas.reasons import current_word
 from earmark.tasks.annotation.outcome import Answer, Outcome, Unanswered
 from earmark.tasks.evaluation.juries import ask_each
 from earmark.tasks.pipeline.plan import Plan
@@ -195,7 +196,7 @@ def test_labels_are_what_both_orders_agree_on(pool: Path, drawn: list[tuple[Any,
     assert not refused
     check_judgments(judgments, pairs, said)
     failed = {
-        f"{pairs[place]['pair_id']} {order} {'+'.join(names)}": answer
+        f"{pairs[place]['pair_id']} {order} {'+'.join(names)}": current_word(answer)
         for (place, order, names), answer in said.items()
         if isinstance(answer, str)
     }

@@ -107,7 +107,7 @@ def test_a_text_of_few_but_endless_words_is_told_its_limit(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("reason", "changes"),
     [
-        ("deleted", {"body": "[deleted]"}),
+        ("removed", {"body": "[deleted]"}),
         ("removed", {"body": "[removed]"}),
         ("missing_value", {"body": None}),
         ("bad_value", {"score": "many"}),
