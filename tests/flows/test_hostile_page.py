@@ -15,6 +15,8 @@ import psutil
 import pytest
 
 from earmark.flows.command.doctor import examine
+from earmark.flows.command.respelling import new_values
+from earmark.schemas.pseudo_preferences import PseudoPreferences
 from earmark.tasks.store.versions import Store
 from tests.annotation.conftest import LocalServer
 from tests.browser import Tab, chromium
@@ -60,11 +62,8 @@ class Lab:
 
     def parameters(self, **more: Any) -> dict[str, Any]:
         """What makes a run ask the attacker's server."""
-        config = {
-            "corpus": CORPUS,
-            "base": str(self.pool),
-            **values_of(self.attacker.base_url, judge={"require": ["musicality"]}),
-        }
+        values = values_of(self.attacker.base_url, judge={"require": ["musicality"]})
+        config = new_values(PseudoPreferences, {"corpus": CORPUS, "base": str(self.pool), **values})
         return {"parameters": {"config": config, "store": str(self.store), **more}}
 
     def run(self, **more: Any) -> dict[str, Any]:
