@@ -164,7 +164,7 @@ class Mode:
     # - `preference`: `A`, `B` or `tie`. The reverse order swaps what the prompt gets as a and b, or as `a_audio` and
     #   `b_audio`, `a_text` and `b_text`, …, or as first and second.
     # - `scores`: of a preference, text that ends with `Final Scores: [[x, y]]` (read as
-    #   `tasks/annotation/scores.py` says); the higher is preferred.
+    #   `schemas/scores.py` says); the higher is preferred.
     # - `scalar`: a number, of the scale's digits by their log-probabilities, or in JSON.
     # - `choice`: a letter of `options`.
     answer: Answer | None = None

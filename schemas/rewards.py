@@ -26,7 +26,7 @@ _FINAL = re.compile(r"Final Scores: \[\[(10|[1-9]), (10|[1-9])\]\]", re.ASCII)
 def final_scores(text: str) -> tuple[int, int] | None:
     """Return the two scores on the last line that is not empty, which must be exactly `Final Scores: [[x, y]]`.
 
-    Strict, since a reward teaches the form; builds and `earmark eval run` read more (`tasks/annotation/scores.py`).
+    Strict, since a reward teaches the form; builds and `earmark eval run` read more (`schemas/scores.py`).
 
     Space at the line's ends is forgiven. None without such a line, or with scores that are no integers from 1 to 10.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -11,11 +11,44 @@ from earmark.schemas.places import without_place
 from earmark.schemas.registry import OneOf
 from earmark.schemas.tables import Shares
 
+MARK = "---"  # between a tag's category and its name
 NOT_STATED = "not stated"  # a licence that a list of them leaves out
 TRACK_LICENCE = "track_licence"  # column of a `TrackLicence`
 TrackLicence = Annotated[
     str | None, "The track's own licence, by the list of licences or the track's row; null without."
 ]
+
+
+class Tag(NamedTuple):
+    """A tag and its category."""
+
+    category: str  # genre, instrument or mood/theme
+    name: str  # as published, in lower case, without spaces: `punkrock`
+
+    @classmethod
+    def of(cls, marked: str) -> Self:
+        """Parse a tag as lists write it: `genre---punkrock`."""
+        category, _, name = marked.partition(MARK)
+        return cls(category, name)
+
+    @property
+    def marked(self) -> str:
+        """Return the tag as lists write it."""
+        return f"{self.category}{MARK}{self.name}"
+
+
+class Track(NamedTuple):
+    """A track, as the list states it."""
+
+    track_id: str  # `track_0000214`
+    artist_id: str
+    album_id: str
+    path: str  # below the folder of the audio: `14/214.mp3`
+    duration_s: float
+    tags: tuple[Tag, ...]  # each once, synonyms replaced, in the order of the list; may be empty
+    source_file: str  # the list, as the config writes it
+    line: int  # from 1, the header being one
+    licence: str = ""  # the track's own; `NOT_STATED` if a list of licences lacks it
 
 
 class TrackSource(Linked):

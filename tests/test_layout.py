@@ -29,7 +29,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
 WITHIN = {("evaluation", "exports")}  # models are asked about what exports write
 FORMER = "build.py"  # tells plug-ins of 1.0 where their names are now
 NO_PREFECT = {"schemas", "annotation", "audio", "importers", "people", "store", "text"}
-MOST_ROOMS, MOST_ARROWS = 19, 68
+MOST_ROOMS, MOST_ARROWS = 19, 90
 MODULES = sorted(
     path.relative_to(ROOT) for room in ("flows", "tasks", "schemas") for path in (ROOT / room).rglob("*.py")
 )
@@ -97,10 +97,9 @@ def test_imports_go_down() -> None:
 
 def test_few_arrows(capsys: pytest.CaptureFixture[str]) -> None:
     drawn = arrows()
-    rooms = [arrow for arrow in drawn if not {"flows", "schemas"} & {*arrow}]
     with capsys.disabled():
-        print(f"\n{len(rooms)} arrows between rooms of tasks/, {len(drawn)} with those of flows/ and to schemas/")
-    assert len(rooms) <= MOST_ARROWS
+        print(f"\n{len(drawn)} arrows between rooms")
+    assert len(drawn) <= MOST_ARROWS
 
 
 def test_no_module_lies_loose() -> None:

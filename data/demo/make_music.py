@@ -28,7 +28,7 @@ SECONDS = 2.5
 SOUNDING_S = 1.9  # then the tune rings out, and one hears what a model adds by itself
 
 
-class Prompt(NamedTuple):
+class DemoPrompt(NamedTuple):
     """A prompt in words, and its numbers."""
 
     text: str
@@ -42,27 +42,27 @@ class Prompt(NamedTuple):
 
 
 PROMPTS = (
-    Prompt("A fast, bright marimba tune in a major key", 150, 523.3, False, 0.85, 8),
-    Prompt("Slow, dark organ chords in a minor key", 72, 130.8, True, 0.45, 1),
-    Prompt("An upbeat, sparkling music box melody", 140, 587.3, False, 0.85, 7),
-    Prompt("A calm and warm flute line, major key", 80, 261.6, False, 0.3, 1.5),
-    Prompt("Driving, crisp plucked strings in a minor key", 160, 440.0, True, 0.88, 7),
-    Prompt("A mellow ballad for bass guitar, slow, minor key", 66, 110.0, True, 0.5, 3),
-    Prompt(
+    DemoPrompt("A fast, bright marimba tune in a major key", 150, 523.3, False, 0.85, 8),
+    DemoPrompt("Slow, dark organ chords in a minor key", 72, 130.8, True, 0.45, 1),
+    DemoPrompt("An upbeat, sparkling music box melody", 140, 587.3, False, 0.85, 7),
+    DemoPrompt("A calm and warm flute line, major key", 80, 261.6, False, 0.3, 1.5),
+    DemoPrompt("Driving, crisp plucked strings in a minor key", 160, 440.0, True, 0.88, 7),
+    DemoPrompt("A mellow ballad for bass guitar, slow, minor key", 66, 110.0, True, 0.5, 3),
+    DemoPrompt(
         "An energetic, bright synth song in a major key", 144, 392.0, False, 0.9, 4,
         lyrics="Up the stairs and out the door\nthe street is louder than before",
     ),
-    Prompt(
+    DemoPrompt(
         "A slow, warm lullaby on soft bells", 76, 220.0, False, 0.4, 3,
         lyrics="Boats of paper, lamps of tin\nlet the quiet water in",
     ),
-    Prompt(
+    DemoPrompt(
         "A dark, slow song over deep pads, minor key", 70, 146.8, True, 0.45, 1,
         lyrics="We left the map beneath the snow\nand no one asked us where to go",
     ),
-    Prompt("A fast, shimmering harp figure like the reference", 152, 493.9, False, 0.85, 6, reference=True),
-    Prompt("A relaxing, mellow guitar piece like the reference", 84, 196.0, False, 0.42, 4, reference=True),
-    Prompt(
+    DemoPrompt("A fast, shimmering harp figure like the reference", 152, 493.9, False, 0.85, 6, reference=True),
+    DemoPrompt("A relaxing, mellow guitar piece like the reference", 84, 196.0, False, 0.42, 4, reference=True),
+    DemoPrompt(
         "An upbeat, crisp pop song like the reference", 132, 415.3, False, 0.9, 5,
         lyrics="Count the lights along the bay\ncount them till they fade away",
         reference=True,
@@ -108,7 +108,7 @@ def make_music(folder: Path) -> None:
     (folder / "known_order.json").write_bytes((json.dumps(KNOWN_ORDER, indent=2) + "\n").encode())
 
 
-def generated(prompt: Prompt, model: str, random: np.random.RandomState) -> sound.Samples:
+def generated(prompt: DemoPrompt, model: str, random: np.random.RandomState) -> sound.Samples:
     """Return a model's tune for a prompt, with the model's faults."""
     if model == "birch":
         return sound.with_noise(played(prompt, random), 0.02, random)
@@ -121,7 +121,7 @@ def generated(prompt: Prompt, model: str, random: np.random.RandomState) -> soun
     return played(prompt, random)
 
 
-def played(prompt: Prompt, random: np.random.RandomState) -> sound.Samples:
+def played(prompt: DemoPrompt, random: np.random.RandomState) -> sound.Samples:
     """A tune with a note on each beat over a held chord, and a tick that marks the beat; it rings out."""
     third = 3 if prompt.minor else 4
     scale = (0, 2, third, 5, 7, 12)
@@ -158,7 +158,7 @@ def make_unusable(folder: Path) -> list[dict[str, Any]]:
     return [failed, empty, silent, duplicate, short]
 
 
-def _pitch(prompt: Prompt, semitones: int) -> float:
+def _pitch(prompt: DemoPrompt, semitones: int) -> float:
     return prompt.lowest_hz * float(2 ** (semitones / 12))
 
 

@@ -27,7 +27,7 @@ SECONDS = 4.0
 VOWELS = {"a": (800.0, 1150.0, 2900.0), "e": (400.0, 1700.0, 2600.0), "o": (450.0, 800.0, 2830.0)}  # formants, Hz
 
 
-class Track(NamedTuple):
+class DemoTrack(NamedTuple):
     """A track of the list."""
 
     number: int
@@ -39,16 +39,18 @@ class Track(NamedTuple):
 
 
 TRACKS = (
-    Track(1009, 3, 196.0, 92, "aeo", ("genre---pop", "instrument---voice", "instrument---guitar", "mood/theme---calm")),
-    Track(1014, 3, 220.0, 116, "ao", ("genre---punk", "instrument---guitar")),
-    Track(2027, 8, 164.8, 84, "oea", ("genre---folk", "instrument---voice", "mood/theme---sad")),
-    Track(2031, 8, 246.9, 128, "ea", ("genre---pop", "genre---electronic", "mood/theme---happy")),
-    Track(3050, 15, 207.7, 104, "aoe", ("genre---jazz",)),
+    DemoTrack(
+        1009, 3, 196.0, 92, "aeo", ("genre---pop", "instrument---voice", "instrument---guitar", "mood/theme---calm")
+    ),
+    DemoTrack(1014, 3, 220.0, 116, "ao", ("genre---punk", "instrument---guitar")),
+    DemoTrack(2027, 8, 164.8, 84, "oea", ("genre---folk", "instrument---voice", "mood/theme---sad")),
+    DemoTrack(2031, 8, 246.9, 128, "ea", ("genre---pop", "genre---electronic", "mood/theme---happy")),
+    DemoTrack(3050, 15, 207.7, 104, "aoe", ("genre---jazz",)),
 )
 STEPS = (0, 4, 7, 9, 7, 4, 2, 0)  # of the melody, in semitones
 
 
-def sung(track: Track, length: int) -> sound.Samples:
+def sung(track: DemoTrack, length: int) -> sound.Samples:
     """A voice-like line: a buzz with vibrato, shaped by the formants of vowels, a note a beat."""
     time = np.arange(length) / RATE_HZ
     beat = np.floor(time * track.bpm / 60).astype(int)
@@ -66,7 +68,7 @@ def sung(track: Track, length: int) -> sound.Samples:
     return sound.at_peak(line * np.minimum(1, within / 0.08) * np.minimum(1, (1 - within) / 0.15), 0.4)
 
 
-def played(track: Track, length: int, side: int) -> sound.Samples:
+def played(track: DemoTrack, length: int, side: int) -> sound.Samples:
     """A band on one side: its own chord notes on each side, so that nothing of it stands in the middle."""
     band = np.zeros(length)
     for beat in range(int(SECONDS * track.bpm / 60)):
@@ -76,7 +78,7 @@ def played(track: Track, length: int, side: int) -> sound.Samples:
     return sound.at_peak(band, 0.35)
 
 
-def mixed(track: Track) -> tuple[np.ndarray, sound.Samples]:
+def mixed(track: DemoTrack) -> tuple[np.ndarray, sound.Samples]:
     """The stereo track (frames, 2), and its lead alone (frames,)."""
     length = round(SECONDS * RATE_HZ)
     lead, left, right = sung(track, length), played(track, length, 0), played(track, length, 1)

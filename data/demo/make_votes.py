@@ -32,7 +32,7 @@ RANKS: dict[str, dict[str, int]] = KNOWN_ORDER["ranks"]  # type: ignore[assignme
 CARE = (4.0, 3.0, 3.0, 2.0, 2.0, 1.5, 1.0, 0.7, 0.3)  # of the annotators: how much a rank weighs with each
 
 
-class Pair:
+class DemoPair:
     """Two generations of one prompt."""
 
     def __init__(self, number: int, a: str, b: str) -> None:
@@ -41,13 +41,13 @@ class Pair:
         self.reference = f"references/p{number:02d}.flac" if self.prompt.reference else ""
 
 
-def pairs() -> list[Pair]:
+def pairs() -> list[DemoPair]:
     """Every two models' generations of every prompt; which is a changes from pair to pair."""
     held = itertools.product(range(1, len(PROMPTS) + 1), itertools.combinations(MODELS, 2))
-    return [Pair(n, *(two if (n + place) % 2 else two[::-1])) for place, (n, two) in enumerate(held)]
+    return [DemoPair(n, *(two if (n + place) % 2 else two[::-1])) for place, (n, two) in enumerate(held)]
 
 
-def chosen(pair: Pair, dimension: str, care: float, random: np.random.RandomState) -> tuple[str, float]:
+def chosen(pair: DemoPair, dimension: str, care: float, random: np.random.RandomState) -> tuple[str, float]:
     """An annotator's choice and confidence: surer where the models lie further apart."""
     lead = care * (RANKS[dimension][pair.models[1]] - RANKS[dimension][pair.models[0]]) + random.logistic()
     return ("a" if lead > 0 else "b"), min(5.0, 1 + round(abs(lead)) / 2)
@@ -70,7 +70,9 @@ def make_votes(folder: Path) -> None:
     write_ratings(folder, random)
 
 
-def cmi_pref(held: list[Pair], random: np.random.RandomState, annotators: Iterable[int]) -> Iterator[dict[str, Any]]:
+def cmi_pref(
+    held: list[DemoPair], random: np.random.RandomState, annotators: Iterable[int]
+) -> Iterator[dict[str, Any]]:
     """Votes in the first spelling of CMI-Pref: each annotator hears about half of the pairs."""
     for who in annotators:
         for pair in held:
@@ -137,7 +139,7 @@ def faulty(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def arena(held: list[Pair], month: int, random: np.random.RandomState) -> list[dict[str, Any]]:
+def arena(held: list[DemoPair], month: int, random: np.random.RandomState) -> list[dict[str, Any]]:
     """A month of an arena, whose audio is withheld as in its releases."""
     rows = []
     for place, number in enumerate(random.permutation(len(held))[:30]):
@@ -190,7 +192,7 @@ def battle(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def label_studio(held: list[Pair], random: np.random.RandomState) -> Iterator[dict[str, Any]]:
+def label_studio(held: list[DemoPair], random: np.random.RandomState) -> Iterator[dict[str, Any]]:
     """Tasks of Label Studio with two annotations each, one of them skipped."""
     for task, pair in enumerate(held[:6], 1):
         annotations = []
@@ -224,7 +226,7 @@ def label_studio(held: list[Pair], random: np.random.RandomState) -> Iterator[di
         yield {"id": task, "data": data, "annotations": annotations}
 
 
-def write_table(path: Path, held: list[Pair], random: np.random.RandomState) -> None:
+def write_table(path: Path, held: list[DemoPair], random: np.random.RandomState) -> None:
     """Votes in a table with names of its own, with ties."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")

@@ -11,7 +11,7 @@ from earmark.flows.command.init_layouts import document
 from earmark.flows.command.init_ratings import Line, Proposal, printable
 from earmark.schemas.errors import InputError
 from earmark.schemas.pseudo_preferences import CORPUS
-from earmark.tasks.importers.cells import shown
+from earmark.schemas.rejects import shown
 from earmark.tasks.importers.column_words import read_name
 from earmark.tasks.importers.sniffing import AUDIO, Sample, read_sample
 

@@ -17,7 +17,7 @@ from earmark.flows.command.running import demo_config
 from earmark.schemas.config import parse_config
 from earmark.schemas.errors import EarmarkError, InputError
 from earmark.schemas.registry import load
-from earmark.tasks.importers.rows import Note, Reject
+from earmark.schemas.rejects import Note, Reject
 from earmark.tasks.importers.vote_guessing import guess_votes
 from earmark.tasks.pipeline.inputs import rows_of
 from earmark.tasks.pipeline.registry import find_corpus

@@ -18,7 +18,7 @@ from earmark.flows.command.options import (
 )
 
 if TYPE_CHECKING:
-    from earmark.tasks.annotation.request import Part
+    from earmark.schemas.questions import Part
     from earmark.tasks.pipeline.forecast import Shown
 
 app = typer.Typer(
@@ -141,7 +141,7 @@ def _lines(shown: Shown) -> Iterator[str]:
 
 
 def _part(part: Part) -> str:
-    from earmark.tasks.annotation.request import Audio, Text
+    from earmark.schemas.questions import Audio, Text
 
     if isinstance(part, Text):
         return part.text

@@ -17,6 +17,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
+from earmark.schemas.questions import Ask, Choice, FreeText, Json, ScaleRating, YesNo
 from earmark.tasks.annotation.errors import (
     BadAnswer,
     BrokenOff,
@@ -28,7 +29,6 @@ from earmark.tasks.annotation.errors import (
     one_line,
 )
 from earmark.tasks.annotation.forgiving import as_json, fitted
-from earmark.tasks.annotation.request import Ask, Choice, FreeText, Json, Rating, YesNo
 from earmark.tasks.annotation.thoughts import spoken
 
 PARSER = 4
@@ -116,7 +116,7 @@ def answer_value(ask: Ask, reply: Reply, least_share: float = 0.0, fences: Itera
         raise Refused(one_line(reply.refusal) or "no reason given")
     if reply.broken is not None:
         raise BrokenOff(f"expected an answer with a known end, found {one_line(reply.broken)}")
-    if isinstance(ask, YesNo | Rating):
+    if isinstance(ask, YesNo | ScaleRating):
         value = yes_no(ask, reply) if isinstance(ask, YesNo) else rating(ask, reply)
         if value["share"] < least_share:
             raise LowShare(low_share(value["share"], least_share, likeliest(reply)))
@@ -165,11 +165,6 @@ def yes_no(ask: YesNo, reply: Reply) -> dict[str, Any]:
     return {"p_yes": yes / (yes + no), "share": share, "bounded": bounded}
 
 
-def says_yes(p_yes: float) -> bool:
-    """Return whether a probability of yes means yes: one half means neither."""
-    return p_yes > 0.5
-
-
 def likeliest(reply: Reply) -> str:
     """Return the likeliest first token for messages."""
     return one_line(max(reply.first_token, key=lambda pair: pair[1])[0]) or "a blank"
@@ -181,7 +176,7 @@ def low_share(share: float, least: float, likely: str = "") -> str:
     return f"expected the words asked for to have {least:g} of the first token (least_share), found {share:.2g}{about}"
 
 
-def rating(ask: Rating, reply: Reply) -> dict[str, Any]:
+def rating(ask: ScaleRating, reply: Reply) -> dict[str, Any]:
     """Return the mean of the scale's digits weighted by their first-token probability; unlisted digits count as 0.
 
     Returns:

@@ -12,23 +12,13 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.errors import ConfigError, InputError, MissingExtraError
 from earmark.schemas.files import read_regular
+from earmark.schemas.questions import Ask, Audio, FreeText, Image, Message, Part, Text, canonical
 from earmark.schemas.registry import load
 from earmark.tasks.annotation.answers import Reply
 from earmark.tasks.annotation.backends import provider_of
 from earmark.tasks.annotation.errors import AskError, BadMedia
 from earmark.tasks.annotation.keys import find_key
-from earmark.tasks.annotation.request import (
-    Ask,
-    Audio,
-    FreeText,
-    Image,
-    Message,
-    Part,
-    Request,
-    Sampling,
-    Text,
-    canonical,
-)
+from earmark.tasks.annotation.request import Request, Sampling
 
 Medium = TypeVar("Medium", Audio, Image)
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -21,13 +20,13 @@ from typing import TypeAlias
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.config import nearest
 from earmark.schemas.errors import ConfigError, InputError
+from earmark.schemas.questions import Audio
 from earmark.schemas.registry import Registry
 from earmark.tasks.annotation.answers import Reply
 from earmark.tasks.annotation.backend import Media
-from earmark.tasks.annotation.errors import BadMedia
-from earmark.tasks.annotation.request import Audio, Request
+from earmark.tasks.annotation.errors import BadMedia, BadRequest
+from earmark.tasks.annotation.request import Request
 
-Measured: TypeAlias = Mapping[str, float]
 Span: TypeAlias = tuple[str, float | None, float | None, float | None, float | None]
 
 MOST_MEASURED = 50_000
@@ -56,7 +55,7 @@ class Builtin:
         self._name = name
         self._function = functions().find(name)
         self._measure = media.measure
-        self._by_span: dict[Span, Measured] = {}
+        self._by_span: dict[Span, Mapping[str, float]] = {}
 
     async def open(self) -> None:
         """Open nothing."""
@@ -65,7 +64,10 @@ class Builtin:
         """Measure and decide; return the answer in the form of a chat completion."""
         audios = [part for part in request.parts() if isinstance(part, Audio)]
         measured = await asyncio.to_thread(lambda: [self._measured(audio) for audio in audios])
-        answer = self._function(json.loads(request.facts) or {}, measured)
+        try:
+            answer = self._function(json.loads(request.facts) or {}, measured)
+        except InputError as error:
+            raise BadRequest(str(error)) from None
         text = answer if isinstance(answer, str) else json.dumps(answer)
         message = {"role": "assistant", "content": text}
         return json.dumps({"model": self._name, "choices": [{"message": message, "finish_reason": "stop"}]})
@@ -81,7 +83,7 @@ class Builtin:
     async def close(self) -> None:
         """Close nothing."""
 
-    def _measured(self, audio: Audio) -> Measured:
+    def _measured(self, audio: Audio) -> Mapping[str, float]:
         """Measure each clip once: it appears in several pairs, and in both orders of each."""
         if self._measure is None:
             raise ConfigError(f"annotator 'builtin:{self._name}' needs measurements; pass Media(measure=…)")
@@ -95,58 +97,3 @@ class Builtin:
                 self._by_span.clear()
             self._by_span[span] = measured
         return self._by_span[span]
-
-
-@dataclass
-class TextMatch:
-    """Match of a clip with a text: points, notes for and against it, and the mismatched words."""
-
-    points: float = 0.0
-    notes: list[str] = field(default_factory=list)
-    wrong: dict[str, str] = field(default_factory=dict)
-
-    def see(self, word: str, *, fits: bool, measured: str) -> None:
-        self.points += 1.0 if fits else -1.0
-        if not fits:
-            self.wrong[word] = measured
-        self.notes.append(f"{measured} {'fits' if fits else 'does not fit'} '{word}'")
-
-
-def alignment(text: str, clip: Measured, reference: Measured | None = None) -> TextMatch:
-    """Match a clip's tempo, brightness and loudness with the words of a text, and with a reference clip if given."""
-    words, fit = set(re.findall(r"[a-z]+", text.lower())), TextMatch()
-    pace = re.search(r"(\d{2,3})\s*bpm", text.lower())
-    tempo = clip["tempo_bpm"]
-    if pace and tempo:
-        wanted = float(pace.group(1))
-        near = min(abs(tempo * factor / wanted - 1) for factor in (0.5, 1.0, 2.0))
-        fit.see(f"{wanted:.0f} bpm", fits=near < 0.06, measured=f"{tempo:.0f} bpm")
-    for group, name, unit, least, most in TAG_WORDS:
-        for word in sorted(words & group):
-            value = clip[name]
-            if name != "tempo_bpm" or tempo:
-                fit.see(word, fits=least <= value <= most, measured=f"{value:.0f} {unit}")
-    if reference is not None:
-        _like(fit, clip, reference)
-    return fit
-
-
-TAG_WORDS: tuple[tuple[frozenset[str], str, str, float, float], ...] = (
-    (frozenset({"fast", "upbeat", "energetic", "driving", "allegro", "presto"}), "tempo_bpm", "bpm", 112, 999),
-    (frozenset({"slow", "calm", "ballad", "adagio", "relaxing", "ambient"}), "tempo_bpm", "bpm", 0, 96),
-    (frozenset({"bright", "sparkling", "crisp", "shimmering"}), "centroid_hz", "Hz centroid", 2200, 99_999),
-    (frozenset({"dark", "warm", "mellow", "deep", "muffled"}), "centroid_hz", "Hz centroid", 0, 2000),
-    (frozenset({"loud", "aggressive", "heavy", "powerful"}), "loudness_lufs", "LUFS", -18, 99),
-    (frozenset({"quiet", "soft", "gentle", "delicate"}), "loudness_lufs", "LUFS", -120, -19),
-)
-"""Words, their measurement, and its range."""
-
-
-def _like(fit: TextMatch, clip: Measured, reference: Measured) -> None:
-    """Match tempo and brightness with a reference."""
-    if clip["tempo_bpm"] and reference["tempo_bpm"]:
-        near = abs(clip["tempo_bpm"] / reference["tempo_bpm"] - 1) < 0.08
-        fit.see("the reference's tempo", fits=near, measured=f"{clip['tempo_bpm']:.0f} bpm")
-    if clip["centroid_hz"] and reference["centroid_hz"]:
-        near = 0.7 < clip["centroid_hz"] / reference["centroid_hz"] < 1.4
-        fit.see("the reference's brightness", fits=near, measured=f"{clip['centroid_hz']:.0f} Hz centroid")

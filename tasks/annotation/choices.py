@@ -16,10 +16,11 @@ from typing import Any, TypeAlias
 
 from yarl import URL
 
+from earmark.schemas.questions import Choice
 from earmark.tasks.annotation.answers import Reply, answer_value
 from earmark.tasks.annotation.errors import AskError, BadAnswer, ConnectionFailed, Empty, Truncated, one_line
 from earmark.tasks.annotation.http import Http
-from earmark.tasks.annotation.request import Choice, Request
+from earmark.tasks.annotation.request import Request
 
 LOG = logging.getLogger("earmark.annotation")
 LOOK_S = 10.0

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from earmark.schemas.questions import ScaleRating, Text, YesNo
 from earmark.tasks.annotation.prompts import Rendering
-from earmark.tasks.annotation.request import Rating, Request, Text, YesNo
+from earmark.tasks.annotation.request import Request
 
 MOST_CHARACTERS = 4_000
 """Length of the last answer as shown: endless answers are a common fault, and would fill the context."""
@@ -21,7 +22,7 @@ def explained(request: Request, answer: str, fault: str) -> Request:
         answer: the last answer; only the start of a long answer is shown.
         fault: expected and found.
     """
-    if isinstance(request.ask, YesNo | Rating):
+    if isinstance(request.ask, YesNo | ScaleRating):
         return request
     fence = Rendering([answer, fault])
     shown = answer if len(answer) <= MOST_CHARACTERS else f"{answer[:MOST_CHARACTERS]} […]"

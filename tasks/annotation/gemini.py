@@ -11,12 +11,13 @@ from yarl import URL
 
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.errors import ConfigError
+from earmark.schemas.questions import Audio, Image, Json, Message, Part, ScaleRating, Text, YesNo
 from earmark.tasks.annotation.answers import NO_USAGE, Reply, model_name, token_counts
 from earmark.tasks.annotation.backend import Media
 from earmark.tasks.annotation.bodies import Base64, json_bytes
 from earmark.tasks.annotation.errors import Misshapen
 from earmark.tasks.annotation.http import HttpBackend, parsed_reply
-from earmark.tasks.annotation.request import Audio, Image, Json, Message, Part, Rating, Request, Text, YesNo
+from earmark.tasks.annotation.request import Request
 
 if TYPE_CHECKING:
     from earmark.tasks.annotation.google_files import GeminiBatches, GoogleFiles
@@ -162,7 +163,7 @@ def _generation(request: Request) -> dict[str, Any]:
         case Json(schema, _) if sampling.structured != "none":
             config["responseMimeType"] = "application/json"
             config["responseJsonSchema"] = json.loads(schema)
-        case YesNo() | Rating():
+        case YesNo() | ScaleRating():
             config |= {"maxOutputTokens": 1, "responseLogprobs": True, "logprobs": TOP_LOGPROBS}
     return config
 

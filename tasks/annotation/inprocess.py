@@ -16,11 +16,12 @@ import numpy.typing as npt
 import soundfile
 
 from earmark.schemas.annotation import AnnotatorConfig
+from earmark.schemas.questions import Audio, Image, Part, Text
 from earmark.tasks.annotation.answers import Reply
 from earmark.tasks.annotation.backend import Media
 from earmark.tasks.annotation.errors import AskError
 from earmark.tasks.annotation.openai_compatible import read_chat_completion
-from earmark.tasks.annotation.request import Audio, Image, Part, Request, Text
+from earmark.tasks.annotation.request import Request
 
 GATHER_S = 0.01
 """Seconds a first request waits for others to join its group."""

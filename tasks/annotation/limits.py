@@ -11,8 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from earmark.schemas.annotation import AnnotatorConfig
+from earmark.schemas.questions import Audio, Image, Part, Text
 from earmark.tasks.annotation.errors import OverLimit
-from earmark.tasks.annotation.request import Audio, Image, Part, Request, Text
+from earmark.tasks.annotation.request import Request
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,26 +12,14 @@ from typing import TYPE_CHECKING, Any
 from yarl import URL
 
 from earmark.schemas.annotation import AnnotatorConfig
+from earmark.schemas.questions import Ask, Audio, Choice, Image, Json, Message, Part, ScaleRating, Text, YesNo
 from earmark.tasks.annotation.answers import NO_USAGE, Reply, model_name, token_counts
 from earmark.tasks.annotation.backend import Media
 from earmark.tasks.annotation.bodies import Base64, json_bytes
 from earmark.tasks.annotation.choices import Choices
 from earmark.tasks.annotation.errors import AskError, BadRequest, Misshapen, RowRefused, Unsupported
 from earmark.tasks.annotation.http import HttpBackend, parsed_reply
-from earmark.tasks.annotation.request import (
-    Ask,
-    Audio,
-    Choice,
-    Image,
-    Json,
-    Message,
-    Part,
-    Rating,
-    Request,
-    Sampling,
-    Text,
-    YesNo,
-)
+from earmark.tasks.annotation.request import Request, Sampling
 from earmark.tasks.annotation.strict import HOSTS, strict_schema
 
 if TYPE_CHECKING:
@@ -74,7 +62,7 @@ class OpenAICompatible(HttpBackend):
                 raw = await self._send(request)
                 self._choices.drop(f"refuses a constraint ({error})")
                 return raw
-            if not isinstance(request.ask, YesNo | Rating) or not self._lists_fewer(listed, str(error)):
+            if not isinstance(request.ask, YesNo | ScaleRating) or not self._lists_fewer(listed, str(error)):
                 raise
             return await self._send(request)
         with suppress(AskError):  # the engine reads it again
@@ -249,7 +237,7 @@ def constrain(body: dict[str, Any], ask: Ask, sampling: Sampling, cap: str, most
     """
     structured = sampling.structured
     match ask:
-        case YesNo() | Rating():
+        case YesNo() | ScaleRating():
             body[cap] = 1
             body["logprobs"] = True
             body.setdefault("top_logprobs", most_listed)

@@ -22,6 +22,19 @@ from yarl import URL
 
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.errors import EarmarkError
+from earmark.schemas.questions import (
+    Ask,
+    Audio,
+    AudioForm,
+    Choice,
+    FreeText,
+    Image,
+    Json,
+    Message,
+    Part,
+    ScaleRating,
+    YesNo,
+)
 from earmark.tasks.annotation.answers import Reply, answer_value
 from earmark.tasks.annotation.backend import Backend, Media, make_backend, question
 from earmark.tasks.annotation.errors import (
@@ -35,20 +48,7 @@ from earmark.tasks.annotation.errors import (
     one_line,
 )
 from earmark.tasks.annotation.openai_compatible import OpenAICompatible
-from earmark.tasks.annotation.request import (
-    Ask,
-    Audio,
-    AudioForm,
-    Choice,
-    FreeText,
-    Image,
-    Json,
-    Message,
-    Part,
-    Rating,
-    Request,
-    YesNo,
-)
+from earmark.tasks.annotation.request import Request
 from earmark.tasks.annotation.thoughts import BEGINS, ENDS, spoken
 
 MOST_TOKENS = 256
@@ -99,7 +99,7 @@ class QuestionKind:
     @property
     def name(self) -> str:
         """Return the kind's name for messages."""
-        names = {FreeText: "text", Json: "JSON", Choice: "choice", YesNo: "yes or no", Rating: "rating"}
+        names = {FreeText: "text", Json: "JSON", Choice: "choice", YesNo: "yes or no", ScaleRating: "rating"}
         media = [name for name, given in (("audio", self.audio), ("image", self.image)) if given]
         return " about ".join([names[type(self.form)], *([" and ".join(media)] if media else [])])
 
@@ -247,7 +247,7 @@ def _words(form: Ask) -> str:
             return "Write the number of days in a week, in one word."  # a constrained model cannot
         case YesNo(yes, no):
             return f"Is ice cold? Answer with one word, {yes} or {no}."
-        case Rating(lowest, highest):
+        case ScaleRating(lowest, highest):
             return f"Write one digit from {lowest} to {highest} and nothing else."
         case FreeText():
             return "Answer with one word: ready."
@@ -265,7 +265,7 @@ def _seen(form: Ask, reply: Reply, value: Any) -> str:
             return f"fits the schema, keys {'in its order' if kept else 'in another order: the schema is not enforced'}"
         case Choice():
             return "one of the words, as the server constrains it"
-        case YesNo() | Rating():
+        case YesNo() | ScaleRating():
             bound = ", one of them not listed" if value.get("bounded") else ""
             return f"log-probabilities of {len(reply.first_token)} tokens, share {value['share']:.2f}{bound}"
         case FreeText():

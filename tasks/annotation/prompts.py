@@ -37,9 +37,9 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from earmark.schemas.config import nearest
 from earmark.schemas.files import read_regular
+from earmark.schemas.questions import Audio, Image, Json, Message, Part, Role, Text
 from earmark.tasks.annotation.errors import PromptError
 from earmark.tasks.annotation.neutral import neutral
-from earmark.tasks.annotation.request import Audio, Image, Json, Message, Part, Role, Text
 from earmark.tasks.annotation.sandbox import environment, parse, render
 
 LOCK = "prompts.lock"

@@ -8,53 +8,32 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from earmark.schemas.annotation import AGAIN_TEMPERATURE
-from earmark.schemas.hearing import Audio as Audio
-from earmark.schemas.hearing import AudioForm as AudioForm
+from earmark.schemas.questions import (
+    Ask,
+    Audio,
+    AudioForm,
+    Choice,
+    FreeText,
+    Image,
+    Json,
+    Message,
+    Part,
+    ScaleRating,
+    Text,
+    YesNo,
+    canonical,
+)
 
 KEY_VERSION = 1
 _FENCE = re.compile(r"</?[a-zA-Z][a-zA-Z0-9_-]*-([0-9a-f]{10})>")
 LONG_TEXT = 160
 """The canonical form holds longer texts by their SHA-256; the ledger keeps each once."""
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """Text in a message."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Image:
-    """Image in a message."""
-
-    sha256: str  # SHA-256 of the file, 64 hexadecimal digits
-    path: str  # local path; not part of the key
-    media_type: str = "image/png"  # such as `image/png`
-
-
-Part: TypeAlias = Text | Audio | Image
-Role: TypeAlias = Literal["system", "user", "assistant"]
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """Turn of a conversation: parts in their order."""
-
-    role: Role
-    parts: tuple[Part, ...]
-
-    @classmethod
-    def of(cls, role: Role, *parts: Part | str) -> Message:
-        """Make a message from parts and plain strings."""
-        return cls(role, tuple(Text(part) if isinstance(part, str) else part for part in parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,69 +53,13 @@ class Sampling:
     yes_no_token_ids: tuple[int, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FreeText:
-    """Any nonempty text."""
-
-
-@dataclass(frozen=True, slots=True)
-class Json:
-    """JSON in a schema."""
-
-    schema: str  # JSON schema as sent; make it with `Json.of`
-    name: str = "answer"  # the answer's name for the provider
-    ordered: bool = False  # whether keys keep their declared order, then held by the request's key; else sorted
-
-    @classmethod
-    def of(cls, schema: Mapping[str, Any], name: str = "answer", *, ordered: bool = False) -> Json:
-        """Return an ask for JSON of this schema. Bound lengths (`maxLength`, `maxItems`), or answers may never end."""
-        text = json.dumps(schema, separators=(",", ":"), allow_nan=False) if ordered else canonical(schema)
-        return cls(text, name, ordered)
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Exactly one of these words."""
-
-    choices: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class YesNo:
-    """Probability of yes against no, from the first token's log-probabilities."""
-
-    yes: str = "Yes"
-    no: str = "No"
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """Return the words for the log-probabilities."""
-        return self.yes, self.no
-
-
-@dataclass(frozen=True, slots=True)
-class Rating:
-    """Rating on a scale of digits, 0 to 9: their mean, weighted by the first token's log-probabilities."""
-
-    lowest: int = 1
-    highest: int = 5
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """Return the digits for the log-probabilities."""
-        return tuple(str(digit) for digit in range(self.lowest, self.highest + 1))
-
-
-Ask: TypeAlias = FreeText | Json | Choice | YesNo | Rating
-
-
 @dataclass(frozen=True)
 class Request:
     """Question to a model."""
 
     model: str  # the spec, such as `openai:gpt-4.1-mini`
     messages: tuple[Message, ...]  # messages in order
-    ask: Ask = FreeText()  # the form of the answer
+    ask: Ask = field(default=FreeText())  # the form of the answer
     sampling: Sampling = Sampling()  # sampling parameters
     sample: int = 0  # number of the draw of a repeated question
     # input of a `builtin:` function besides the media, as canonical JSON; hidden from other models and absent from
@@ -212,15 +135,6 @@ class Request:
         return tuple(part for message in self.messages for part in message.parts)
 
 
-def canonical(value: Any) -> str:
-    """Return JSON with sorted keys, no spaces and ASCII only: equal values give equal text.
-
-    Raises:
-        ValueError: NaN or infinity, which JSON lacks.
-    """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
 @lru_cache(maxsize=4096)
 def _text_digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -239,7 +153,7 @@ def _head_json(model: str, ask: Ask, sampling: Sampling) -> str:
             asked = {"choices": list(ask.choices)}
         case YesNo():
             asked = {"yes": ask.yes, "no": ask.no}
-        case Rating():
+        case ScaleRating():
             asked = {"lowest": ask.lowest, "highest": ask.highest}
         case FreeText():
             asked = {"text": True}

@@ -22,13 +22,14 @@ from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.errors import ConfigError, MissingExtraError
 from earmark.schemas.evaluations import Scorer
 from earmark.schemas.files import read_regular
+from earmark.schemas.questions import Audio
 from earmark.tasks.annotation.answers import Reply
 from earmark.tasks.annotation.backend import Backend, Media
 from earmark.tasks.annotation.bodies import Base64, json_bytes
 from earmark.tasks.annotation.errors import AskError, BadAnswer, BadRequest, one_line
 from earmark.tasks.annotation.http import HttpBackend
 from earmark.tasks.annotation.inprocess import InProcess, waveform
-from earmark.tasks.annotation.request import Audio, Request
+from earmark.tasks.annotation.request import Request
 
 Waveform: TypeAlias = npt.NDArray[np.float32]
 Function: TypeAlias = Callable[[Waveform, int], object]

@@ -7,8 +7,9 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias
 
+from earmark.schemas.questions import Ask, Json
 from earmark.tasks.annotation.errors import AllAlike, AskError, BadMedia, BatchFailed, OverLimit, RowRefused
-from earmark.tasks.annotation.request import Ask, Json, Request
+from earmark.tasks.annotation.request import Request
 
 FIRST = 5
 """Number of first questions of a kind with the same fault, and without any answer, to stop a run."""

@@ -13,9 +13,10 @@ from typing import Any
 from jinja2 import TemplateError
 
 from earmark.schemas.errors import ConfigError, MissingExtraError, model_fault
+from earmark.schemas.questions import Audio, Image, Part, ScaleRating, Text, YesNo
 from earmark.tasks.annotation.errors import AskError, BadRequest, Unsupported
 from earmark.tasks.annotation.inprocess import InProcess, chat, completion, waveform
-from earmark.tasks.annotation.request import Audio, Image, Part, Rating, Request, Text, YesNo
+from earmark.tasks.annotation.request import Request
 
 TEMPLATE_OPTIONS = "chat_template_kwargs"
 """Key in `extra_body` of options of the chat template, such as `enable_thinking`; the rest goes to `generate`."""
@@ -75,7 +76,7 @@ class TransformersLocal(InProcess):
         except AskError as error:
             return error
         with self._torch.inference_mode():
-            if isinstance(request.ask, YesNo | Rating):
+            if isinstance(request.ask, YesNo | ScaleRating):
                 return self._first_token(request.ask, inputs)
             return self._text(request, inputs)
 
@@ -112,7 +113,7 @@ class TransformersLocal(InProcess):
         options = _extra(request).get(TEMPLATE_OPTIONS, {})
         return str(self._processor.apply_chat_template(turns, add_generation_prompt=True, tokenize=False, **options))
 
-    def _first_token(self, ask: YesNo | Rating, inputs: Any) -> str | AskError:
+    def _first_token(self, ask: YesNo | ScaleRating, inputs: Any) -> str | AskError:
         logits = self._model(**inputs).logits[0, -1]
         logprobs = self._torch.log_softmax(logits.float(), dim=-1)
         tokenizer = self._tokenizer

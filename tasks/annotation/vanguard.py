@@ -11,8 +11,9 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeAlias
 
+from earmark.schemas.questions import Audio, Image
 from earmark.tasks.annotation.errors import AllAlike, AskError, ServerError, Unavailable
-from earmark.tasks.annotation.request import Audio, Image, Request
+from earmark.tasks.annotation.request import Request
 from earmark.tasks.annotation.streaks import FIRST
 
 FEW = 8

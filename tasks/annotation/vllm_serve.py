@@ -27,6 +27,7 @@ from yarl import URL
 
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.errors import ConfigError
+from earmark.schemas.questions import ScaleRating, YesNo, canonical
 from earmark.tasks.annotation.answers import Reply
 from earmark.tasks.annotation.backend import Media
 from earmark.tasks.annotation.children import Child, end_orphans, orphan_mark
@@ -36,7 +37,7 @@ from earmark.tasks.annotation.http import JSON, Http
 from earmark.tasks.annotation.keys import Key, key_hosts, origin_of
 from earmark.tasks.annotation.openai_compatible import OpenAICompatible, read_chat_completion
 from earmark.tasks.annotation.progress import span
-from earmark.tasks.annotation.request import Rating, Request, YesNo, canonical
+from earmark.tasks.annotation.request import Request
 from earmark.tasks.annotation.vllm_log import fault_in, is_progress, port_taken, stage_of
 
 LOG = logging.getLogger("earmark.annotation")
@@ -307,7 +308,7 @@ class _Chat(OpenAICompatible):
 
     async def send(self, request: Request) -> str:
         """Ask once, after looking up the token ids of the answer words."""
-        if isinstance(request.ask, YesNo | Rating):
+        if isinstance(request.ask, YesNo | ScaleRating):
             for word in request.ask.words:
                 if word not in self._ids and not _named(request):
                     self._ids[word] = await self._token(word)
@@ -319,7 +320,7 @@ class _Chat(OpenAICompatible):
         extra = {name: value for name, value in json.loads(sampling.extra).items() if name != ENGINE_FIELD}
         form = "none" if sampling.structured == "none" else "vllm"
         body = super().body(replace(request, sampling=replace(sampling, extra=canonical(extra), structured=form)))
-        if isinstance(request.ask, YesNo | Rating) and not _named(request):
+        if isinstance(request.ask, YesNo | ScaleRating) and not _named(request):
             body["logprob_token_ids"] = [self._ids[word] for word in request.ask.words]
         return body
 

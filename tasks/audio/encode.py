@@ -21,7 +21,7 @@ import soundfile
 import soxr
 
 from earmark.schemas.errors import InputError
-from earmark.schemas.hearing import Audio, AudioForm
+from earmark.schemas.questions import Audio, AudioForm
 from earmark.tasks.audio.decode import average, joined
 from earmark.tasks.audio.decode import decode as decode_file
 from earmark.tasks.audio.faults import BadAudio

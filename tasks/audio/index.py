@@ -11,13 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from earmark.schemas.rejects import AudioFault
 from earmark.schemas.sqlite import connected, write_ahead
 from earmark.tasks.audio.decode import average
 from earmark.tasks.audio.encode import decode
 from earmark.tasks.audio.faults import LONGEST_S
 from earmark.tasks.audio.measure import LONGEST_S as LOUDNESS_OF_S
 from earmark.tasks.audio.measure import filtered_loudness_lufs
-from earmark.tasks.audio.probe import AudioFault, Probe, probe, within
+from earmark.tasks.audio.probe import Probe, probe, within
 from earmark.tasks.audio.sound import was_cut
 
 FORMAT = 3  # of the table; a table of another format is dropped, since all can be measured again

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from earmark.schemas.rejects import AudioFault
 from earmark.tasks.audio.decode import average
 from earmark.tasks.audio.faults import LONGEST_S, BadAudio, check_length
 from earmark.tasks.audio.sound import Sound, open_file, sound_of
@@ -33,13 +34,6 @@ class Probe(NamedTuple):
     level_dbfs: float  # root mean square over all channels in dB of full scale, never below -200
     silent_share: float  # share of frames of 50 ms below -60 dB of full scale, 0 to 1
     codec: str  # `flac`, `mp3`, `vorbis`, `opus`, `aac`, or for plain samples their form: `pcm_16`, `float`
-
-
-class AudioFault(NamedTuple):
-    """A fault of an audio file: a fixed word, and the detail."""
-
-    reason: str
-    detail: str
 
 
 def probe(path: Path, longest_s: float = LONGEST_S) -> Probe | AudioFault:

@@ -8,9 +8,9 @@ from typing import Any
 
 from earmark.schemas.caption_checks import CaptionChecks
 from earmark.schemas.captions import Captions, Listening, Pipeline, role_of
-from earmark.tasks.annotation.request import Audio, AudioForm, YesNo
+from earmark.schemas.questions import Audio, AudioForm, YesNo
+from earmark.schemas.tracks import MARK, Tag
 from earmark.tasks.captions.checks import find_faults
-from earmark.tasks.importers.jamendo import MARK, Tag
 from earmark.tasks.pipeline.ask import Ask, Row, Values
 from earmark.tasks.pipeline.checks import Fault
 from earmark.tasks.text.tag_words import written

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from earmark.tasks.annotation.errors import BadRequest
+from earmark.schemas.errors import InputError
 
 _KEYS = ("C", "C sharp", "D", "E flat", "E", "F", "F sharp", "G", "A flat", "A", "B flat", "B")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
@@ -20,10 +20,10 @@ def music_caption(facts: Mapping[str, Any], clips: list[Mapping[str, float]]) ->
         clips: one clip's measurements, with `key` (0 to 11 major, 12 to 23 minor, -1 none).
 
     Raises:
-        BadRequest: not one clip.
+        InputError: not one clip.
     """
     if len(clips) != 1:
-        raise BadRequest(f"expected one clip, found {len(clips)}")
+        raise InputError(f"expected one clip, found {len(clips)}")
     clip, tags = clips[0], [str(tag) for tag in facts.get("tags") or []]
     about = f"An instrumental piece with the marks of {_listed(tags)}" if tags else "An instrumental piece"
     tempo, key = clip["tempo_bpm"], int(clip.get("key", -1))
@@ -38,11 +38,11 @@ def refine_caption(facts: Mapping[str, Any], clips: list[Mapping[str, float]]) -
     """Keep the first sentence of each of the `texts`, each once.
 
     Raises:
-        BadRequest: no text.
+        InputError: no text.
     """
     texts = [str(text).strip() for text in facts.get("texts") or []]
     if not any(texts):
-        raise BadRequest("expected texts to refine, found none")
+        raise InputError("expected texts to refine, found none")
     return " ".join(dict.fromkeys(_SENTENCE.split(text)[0] for text in texts if text))
 
 

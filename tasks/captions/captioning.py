@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from earmark.schemas.captions import Captions, Pipeline
 from earmark.schemas.errors import InputError
-from earmark.tasks.annotation.backend import Media
 from earmark.tasks.audio.encode import Encoder
 from earmark.tasks.captions.asking import JUDGE, LISTEN, REFINE, audio_of, spans_of
 from earmark.tasks.pipeline.ask import Asker, Row, side_by_side
@@ -19,20 +18,20 @@ from earmark.tasks.store.staging import Stage
 
 
 @contextmanager
-def decoded_once(stage: Stage, config: Captions, tracks: list[Row], media: Media | None) -> Iterator[list[Row]]:
+def decoded_once(stage: Stage, config: Captions, tracks: list[Row], encoder: Encoder | None) -> Iterator[list[Row]]:
     """Decode each track once for all pipelines.
 
     Raises:
         InputError: an instrumental's file is missing.
     """
-    if media is None or not isinstance(media.load_audio, Encoder):
+    if encoder is None:
         yield tracks
         return
     for track in tracks:
         if track["heard"] == "instrumental" and not Path(track["path"]).is_file():
             raise InputError(f"{track['track_id']}: expected its instrumental's file, found none; build again")
     segments = (spans for track in tracks for pipeline in config.pipelines for spans in spans_of(pipeline, track))
-    with media.load_audio.expecting([audio_of(config, span) for spans in segments for span in spans]):
+    with encoder.expecting([audio_of(config, span) for spans in segments for span in spans]):
         yield tracks
 
 

@@ -6,8 +6,8 @@ import pyarrow as pa
 
 from earmark.schemas.captions import CAPTIONS, TAG_COVERAGE, Captions
 from earmark.schemas.tables import UNSPLIT
+from earmark.schemas.tracks import Tag
 from earmark.tasks.captions.writing import TEXTS
-from earmark.tasks.importers.jamendo import Tag
 from earmark.tasks.store.manifest import Step
 from earmark.tasks.store.parquet import row_schema
 from earmark.tasks.store.sql import connect, query

@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 
 from earmark.schemas.captions import CAPTIONS, SEGMENTS, Captions, Segments
 from earmark.schemas.errors import InputError
+from earmark.schemas.rejects import Reject
 from earmark.tasks.audio.faults import BadAudio
 from earmark.tasks.audio.segments import CutRule, levels_of, pieces_of, write_segments
 from earmark.tasks.captions.asking import shard_sizes
-from earmark.tasks.importers.rows import Reject
 from earmark.tasks.pipeline.media import MEASURED, measure
 from earmark.tasks.pipeline.progress import working
 from earmark.tasks.pipeline.rows import Rows, keep_rows, read_rows

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 
 from earmark.schemas.captions import CAPTIONS, CORPUS, Captions
 from earmark.schemas.errors import ConfigError
-from earmark.tasks.audio.probe import AudioFault
+from earmark.schemas.rejects import AudioFault
+from earmark.schemas.tracks import Track
 from earmark.tasks.captions.asking import JUDGE, LISTEN, REFINE, shard_sizes
-from earmark.tasks.importers.jamendo import Track
 from earmark.tasks.pipeline.fingerprint import file_digests
 from earmark.tasks.pipeline.inputs import Input
 from earmark.tasks.pipeline.media import MEASURED, clip_below

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 
 from earmark.schemas.captions import CAPTIONS, RAW, TAG_COVERAGE, Captions
 from earmark.schemas.tables import UNSPLIT
+from earmark.schemas.tracks import Tag
 from earmark.tasks.captions.asking import flags_of, pipeline_of
 from earmark.tasks.captions.captioning import caption_tracks
 from earmark.tasks.captions.segments import write_segment_rows
-from earmark.tasks.importers.jamendo import Tag
 from earmark.tasks.pipeline.references import references_of
 from earmark.tasks.pipeline.rows import Rows
 from earmark.tasks.pipeline.step import Account, Done, step

@@ -13,12 +13,7 @@ from typing import Any
 from earmark.schemas.errors import ConfigError, StoreError
 from earmark.schemas.evaluations import Answer as AnswerKind
 from earmark.schemas.evaluations import Blind, Evaluation, Examinee, Mode, names_image
-from earmark.schemas.views import names_clip
-from earmark.tasks.annotation.backend import question
-from earmark.tasks.annotation.errors import PromptError, one_line
-from earmark.tasks.annotation.outcome import Outcome, Unanswered
-from earmark.tasks.annotation.prompts import Prompt, prompt_named
-from earmark.tasks.annotation.request import (
+from earmark.schemas.questions import (
     Ask,
     Audio,
     AudioForm,
@@ -27,12 +22,17 @@ from earmark.tasks.annotation.request import (
     Image,
     Json,
     Message,
-    Rating,
-    Request,
+    ScaleRating,
     Text,
     YesNo,
 )
-from earmark.tasks.annotation.scores import FORM, read_scores
+from earmark.schemas.scores import FORM, read_scores
+from earmark.schemas.views import names_clip
+from earmark.tasks.annotation.backend import question
+from earmark.tasks.annotation.errors import PromptError, one_line
+from earmark.tasks.annotation.outcome import Outcome, Unanswered
+from earmark.tasks.annotation.prompts import Prompt, prompt_named
+from earmark.tasks.annotation.request import Request
 from earmark.tasks.evaluation.samples import LETTERS
 from earmark.tasks.exports.clips import ClipFile
 
@@ -256,7 +256,7 @@ class Questioner:
             case "yes_no":
                 return Choice(YES_NO) if words else YesNo(*YES_NO)
             case "scalar":
-                digits = Rating(*self._mode.scale)
+                digits = ScaleRating(*self._mode.scale)
                 return Choice(digits.words) if words else digits
             case "preference":
                 return Choice(SIDES if self._mode.ties else SIDES[:2])

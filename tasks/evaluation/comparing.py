@@ -21,7 +21,7 @@ from earmark.tasks.evaluation.reading import measure_file
 from earmark.tasks.evaluation.recording import RECORD as EVALUATION
 from earmark.tasks.evaluation.results import Threshold, source_of
 from earmark.tasks.evaluation.samples import MeasurementOptions, NoSamples, find_evaluation
-from earmark.tasks.exports.folder import file_word, records_of, version_facts, write_record
+from earmark.tasks.store.folder import file_word, records_of, version_facts, write_record
 from earmark.tasks.store.versions import Store, Version
 
 RECORD = "comparison.json"

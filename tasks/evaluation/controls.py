@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from earmark.schemas.judges import DEGRADED, Control, Qualify
-from earmark.tasks.annotation.request import AudioForm
+from earmark.schemas.questions import AudioForm
 from earmark.tasks.audio.degrade import Samples, degrade
 from earmark.tasks.audio.encode import decode, encode
 from earmark.tasks.pipeline.ask import Row

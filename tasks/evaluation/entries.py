@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from earmark.tasks.annotation.answers import says_yes
+from earmark.schemas.questions import says_yes
 
 LOWER_IS_BETTER = ("fad",)
 MEASURES = (*LOWER_IS_BETTER, "clap", "ccs")

@@ -19,7 +19,7 @@ from earmark.tasks.evaluation.results import metric_column
 from earmark.tasks.evaluation.scorers import names_of, score_in
 from earmark.tasks.evaluation.statistics import pair_differences, resample
 from earmark.tasks.evaluation.submission import CLIPS, MEANS, RECORD
-from earmark.tasks.exports.folder import records_of, version_facts, write_record
+from earmark.tasks.store.folder import records_of, version_facts, write_record
 from earmark.tasks.store.result_table import Interval, ResultColumn, ResultPage, ResultTable, Value, interval
 from earmark.tasks.store.versions import Store, Version
 

@@ -23,8 +23,8 @@ from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import StoreError
 from earmark.tasks.evaluation.matrices import preference_matrix
 from earmark.tasks.evaluation.statistics import COVERS
-from earmark.tasks.exports.folder import records_of, version_facts, write_record
 from earmark.tasks.exports.rows import opened
+from earmark.tasks.store.folder import records_of, version_facts, write_record
 from earmark.tasks.store.result_table import ResultColumn, ResultPage, ResultTable, interval, percent
 from earmark.tasks.store.sql import query
 from earmark.tasks.store.versions import Store, Version

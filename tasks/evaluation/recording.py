@@ -17,8 +17,8 @@ from earmark.tasks.evaluation.baselines import baselines
 from earmark.tasks.evaluation.results import NOT_MEASURED, Threshold, count, credits_of, evaluation_page
 from earmark.tasks.evaluation.samples import EVERY, HELD_OUT, LETTERS, MeasurementOptions, Samples, select_samples
 from earmark.tasks.evaluation.statistics import best_threshold
-from earmark.tasks.exports.folder import file_word, records_of, version_facts, write_record
 from earmark.tasks.pipeline.media import media_index
+from earmark.tasks.store.folder import file_word, records_of, version_facts, write_record
 from earmark.tasks.store.parquet import row_schema
 from earmark.tasks.store.versions import Store
 

@@ -19,16 +19,17 @@ from earmark.schemas.annotation import DECIDES
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import EarmarkError, StoreError
 from earmark.schemas.evaluations import Policy
+from earmark.schemas.questions import Audio, AudioForm, Message, Part, Text, canonical
 from earmark.schemas.views import View
 from earmark.tasks.annotation.backend import question
 from earmark.tasks.annotation.neutral import neutral
 from earmark.tasks.annotation.outcome import Answer, Outcome
-from earmark.tasks.annotation.request import Audio, AudioForm, Message, Part, Request, Text, canonical
+from earmark.tasks.annotation.request import Request
 from earmark.tasks.exports.clips import ClipFile, clip_files
-from earmark.tasks.exports.folder import file_word, version_facts, write_record
 from earmark.tasks.exports.rows import ROLLOUTS, Selection, select_view
 from earmark.tasks.pipeline.progress import working
 from earmark.tasks.pipeline.sessions import open_session
+from earmark.tasks.store.folder import file_word, version_facts, write_record
 from earmark.tasks.store.parquet import row_schema
 from earmark.tasks.store.versions import Store, Version
 

@@ -13,9 +13,10 @@ import pyarrow as pa
 from earmark.schemas.config import checked, read_toml
 from earmark.schemas.errors import ConfigError, EarmarkError
 from earmark.schemas.evaluations import Scorer
+from earmark.schemas.questions import Audio, AudioForm, Json, Message
 from earmark.tasks.annotation.backend import question
 from earmark.tasks.annotation.outcome import Unanswered
-from earmark.tasks.annotation.request import Audio, AudioForm, Json, Message, Request
+from earmark.tasks.annotation.request import Request
 from earmark.tasks.annotation.scorer import check_scorer, identity
 from earmark.tasks.annotation.session import Session
 from earmark.tasks.pipeline.sessions import open_session

@@ -22,11 +22,11 @@ import pyarrow.parquet as pq
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import EarmarkError, InputError, StoreError
 from earmark.schemas.evaluations import Evaluation, Examinee, Generation, Scorer
-from earmark.tasks.annotation.answers import says_yes
-from earmark.tasks.annotation.request import Audio
+from earmark.schemas.questions import Audio, says_yes
+from earmark.schemas.rejects import AudioFault
 from earmark.tasks.audio.decode import decode
 from earmark.tasks.audio.measure import clipped_share
-from earmark.tasks.audio.probe import AudioFault, Probe
+from earmark.tasks.audio.probe import Probe
 from earmark.tasks.audio.similarity import ClipText, Similarity
 from earmark.tasks.evaluation import scorers
 from earmark.tasks.evaluation.asking import Prediction, Questioner, SampleRequest
@@ -34,11 +34,11 @@ from earmark.tasks.evaluation.entries import concept_shares
 from earmark.tasks.evaluation.frechet import Gaussian, fad
 from earmark.tasks.evaluation.statistics import mean_of
 from earmark.tasks.exports.clips import ClipFile, clip_files
-from earmark.tasks.exports.folder import file_word, records_of, version_facts, write_record
 from earmark.tasks.pipeline.media import media_index, similarity_of
 from earmark.tasks.pipeline.progress import working
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.pipeline.sessions import open_session
+from earmark.tasks.store.folder import file_word, records_of, version_facts, write_record
 from earmark.tasks.store.manifest import digest_of
 from earmark.tasks.store.parquet import row_schema
 from earmark.tasks.store.versions import Store, Version

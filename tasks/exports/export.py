@@ -17,12 +17,12 @@ from earmark.schemas.views import names_file
 from earmark.tasks.exports.choosing import ExportOptions, Target, choose
 from earmark.tasks.exports.clips import ClipFolder, write_clips
 from earmark.tasks.exports.embeddings import Embedder
-from earmark.tasks.exports.folder import RECORD, building, version_facts, write_facts
 from earmark.tasks.exports.readme import render_readme
 from earmark.tasks.exports.rows import Selection, rollouts_of, select_clips, select_table, select_view
 from earmark.tasks.exports.sinks import Batch, write_lines, write_parquet, write_tars
 from earmark.tasks.pipeline.progress import working
 from earmark.tasks.store.files import sha256_file
+from earmark.tasks.store.folder import RECORD, building, version_facts, write_facts
 from earmark.tasks.store.versions import Store, Version
 
 SPILL, PACKED = ".spill", ".packed"

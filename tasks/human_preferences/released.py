@@ -17,10 +17,10 @@ from typing import Any
 import pyarrow as pa
 
 from earmark.schemas.errors import InputError
-from earmark.tasks.importers.cells import BadRow, clip, given, number, shown
+from earmark.schemas.rejects import Note, Reject, shown
+from earmark.tasks.importers.cells import BadRow, clip, given, number
 from earmark.tasks.importers.lists import ListFile
 from earmark.tasks.importers.music import words
-from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.importers.table import named_rows, table_file
 from earmark.tasks.importers.votes import to_vote
 

@@ -12,10 +12,10 @@ from earmark.schemas.errors import InputError
 from earmark.schemas.files import Root
 from earmark.schemas.human_preferences import CORPUS, HumanPreferences, VoteSource
 from earmark.schemas.places import below, without_place
+from earmark.schemas.rejects import Note, Reject
 from earmark.tasks.importers.lists import ListFile, require_below
 from earmark.tasks.importers.preferences import VOTE_LAYOUTS
 from earmark.tasks.importers.rated_music import MusicRating
-from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.importers.table import kind_of
 from earmark.tasks.importers.votes import Vote, VoteLayout
 from earmark.tasks.pipeline.fingerprint import distinct, file_digests

@@ -12,7 +12,8 @@ from functools import partial
 from pathlib import Path
 
 from earmark.schemas.rating_sources import Source
-from earmark.tasks.importers.cells import BadRow, clip, identifier, score, shown
+from earmark.schemas.rejects import Note, Reject, shown
+from earmark.tasks.importers.cells import BadRow, clip, identifier, score
 from earmark.tasks.importers.lists import (
     Cells,
     Found,
@@ -26,7 +27,7 @@ from earmark.tasks.importers.lists import (
     published,
     scale_of,
 )
-from earmark.tasks.importers.rows import Imported, Note, Rating, Reject
+from earmark.tasks.importers.rows import Imported, Rating
 
 FOLDERS = ("main/DATA/sets", "DATA/sets", "sets", "")
 PARTS = {

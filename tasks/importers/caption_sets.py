@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 from earmark.schemas.errors import InputError
 from earmark.schemas.places import without_place
 from earmark.schemas.registry import Registry
+from earmark.schemas.rejects import Note, Reject, shown
 from earmark.tasks.importers.captions import ListedCaption, read_captions
-from earmark.tasks.importers.cells import BadRow, clip, given, identifier, shown
+from earmark.tasks.importers.cells import BadRow, clip, given, identifier
 from earmark.tasks.importers.lists import ListFile
 from earmark.tasks.importers.music import words
-from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.importers.table import kind_of, named_rows
 
 

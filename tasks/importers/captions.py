@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.places import without_place
-from earmark.tasks.importers.cells import identifier, shown
+from earmark.schemas.rejects import Note, Reject, shown
+from earmark.tasks.importers.cells import identifier
 from earmark.tasks.importers.json_arrays import read_json
 from earmark.tasks.importers.lines import most_rows, read_lines
 from earmark.tasks.importers.lists import Cells, parsed, require_once
 from earmark.tasks.importers.music import words
-from earmark.tasks.importers.rows import Note, Reject
 
 HEADER = ["id", "caption"]
 

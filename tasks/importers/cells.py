@@ -11,11 +11,10 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from earmark.schemas.places import place_of
+from earmark.schemas.rejects import shown
 from earmark.schemas.tables import SPLIT_ALIASES, SPLITS
 
 LONGEST_ID = 1024  # characters; a longer id is a misread row
-SHOWN = 80  # characters of a value repeated in messages
-
 
 _absolute: ContextVar[list[tuple[str, str]] | None] = ContextVar("absolute", default=None)
 
@@ -40,12 +39,6 @@ class BadRow(Exception):
 
 class BadList(BadRow):
     """A row proving the whole list misread: reading of the list stops."""
-
-
-def shown(value: object) -> str:
-    """Return the beginning of a value on a single line, free of control characters and lone surrogates."""
-    text = value if isinstance(value, str) else str(value)
-    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text[:SHOWN])
 
 
 def given(cell: Any) -> bool:

@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from earmark.schemas.errors import InputError
-from earmark.tasks.importers.cells import BadRow, given, number, shown
+from earmark.schemas.rejects import Note, Reject, shown
+from earmark.tasks.importers.cells import BadRow, given, number
 from earmark.tasks.importers.lists import ListFile
 from earmark.tasks.importers.music import words
-from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.importers.table import named_rows
 from earmark.tasks.importers.votes import Named, Vote, Voted, VoteLayout, each, to_vote, to_votes, unread_rows
 

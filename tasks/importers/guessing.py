@@ -12,8 +12,9 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from earmark.schemas.errors import InputError
+from earmark.schemas.rejects import shown
 from earmark.schemas.tables import SPLIT_ALIASES, SPLITS
-from earmark.tasks.importers.cells import LONGEST_ID, rating_number, shown
+from earmark.tasks.importers.cells import LONGEST_ID, rating_number
 from earmark.tasks.importers.column_words import HOLDERS, LOW_IS_GOOD, MAY_BE_LOW, QUESTIONS, ColumnName, read_name
 from earmark.tasks.importers.lines import is_utf16
 from earmark.tasks.importers.sniffing import ending, is_audio, read_sample

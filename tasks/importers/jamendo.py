@@ -17,20 +17,18 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple, Self
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.places import without_place
-from earmark.schemas.tracks import NOT_STATED
-from earmark.tasks.importers.cells import BadRow, clip, identifier, number, shown
+from earmark.schemas.rejects import Note, Reject, shown
+from earmark.schemas.tracks import MARK, NOT_STATED, Tag, Track
+from earmark.tasks.importers.cells import BadRow, clip, identifier, number
 from earmark.tasks.importers.json_arrays import read_json
 from earmark.tasks.importers.lines import read_lines, read_rows
 from earmark.tasks.importers.lists import Cells, parsed, require_columns, require_once
-from earmark.tasks.importers.rows import Note, Reject
 
 CATEGORIES = ("genre", "instrument", "mood/theme")
 COLUMNS = ("TRACK_ID", "ARTIST_ID", "ALBUM_ID", "PATH", "DURATION", "TAGS")
-MARK = "---"
 _PATH = re.compile(r"[^\s/]+/\S+\.[a-z0-9]{2,4}", re.IGNORECASE)
 _TERMS = re.compile(r"available under (?:an? )?(.+?)(?: licen[cs]e)?: *(https?://\S+)", re.IGNORECASE)
 _COMMONS = re.compile(
@@ -38,38 +36,6 @@ _COMMONS = re.compile(
 )
 
 TagMap = Mapping[str, Mapping[str, str]]
-
-
-class Tag(NamedTuple):
-    """A tag and its category."""
-
-    category: str  # genre, instrument or mood/theme
-    name: str  # as published, in lower case, without spaces: `punkrock`
-
-    @classmethod
-    def of(cls, marked: str) -> Self:
-        """Parse a tag as lists write it: `genre---punkrock`."""
-        category, _, name = marked.partition(MARK)
-        return cls(category, name)
-
-    @property
-    def marked(self) -> str:
-        """Return the tag as lists write it."""
-        return f"{self.category}{MARK}{self.name}"
-
-
-class Track(NamedTuple):
-    """A track, as the list states it."""
-
-    track_id: str  # `track_0000214`
-    artist_id: str
-    album_id: str
-    path: str  # below the folder of the audio: `14/214.mp3`
-    duration_s: float
-    tags: tuple[Tag, ...]  # each once, synonyms replaced, in the order of the list; may be empty
-    source_file: str  # the list, as the config writes it
-    line: int  # from 1, the header being one
-    licence: str = ""  # the track's own; `NOT_STATED` if a list of licences lacks it
 
 
 @dataclass(frozen=True)

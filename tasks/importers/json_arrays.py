@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from earmark.schemas.errors import InputError
-from earmark.tasks.importers.cells import BadRow, shown
+from earmark.schemas.rejects import Note, Reject, shown
+from earmark.tasks.importers.cells import BadRow
 from earmark.tasks.importers.lines import most_rows, open_list, read_lines, unreadable
 from earmark.tasks.importers.lists import ListFile
-from earmark.tasks.importers.rows import Note, Reject
 
 MOST_BYTES = 1 << 30
 _SPACE = " \t\r\n"

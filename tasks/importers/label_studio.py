@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from earmark.tasks.importers.cells import BadRow, shown
+from earmark.schemas.rejects import Note, Reject, shown
+from earmark.tasks.importers.cells import BadRow
 from earmark.tasks.importers.json_arrays import read_documents
 from earmark.tasks.importers.lists import ListFile
-from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.importers.votes import DIMENSIONS, Voted, VoteLayout, author_of, each, to_votes, unread_rows
 
 DATA = {name: name for name in ("prompt_id", "lyrics", "model_a", "model_b", "instrumental", "split")} | {

@@ -20,8 +20,8 @@ from typing import IO, Any
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.files import NotAFile, open_regular, require_regular
-from earmark.tasks.importers.cells import BadRow, shown
-from earmark.tasks.importers.rows import Reject
+from earmark.schemas.rejects import Reject, shown
+from earmark.tasks.importers.cells import BadRow
 
 LONGEST_LINE = 1 << 20  # bytes
 BLOCK = LONGEST_LINE  # bytes read at once; not more, so that only a block's first line can be too long

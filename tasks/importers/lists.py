@@ -16,9 +16,10 @@ from typing import Any, NamedTuple, TypeVar
 from earmark.schemas.errors import InputError
 from earmark.schemas.files import FOLLOW, Root
 from earmark.schemas.rating_sources import Source
-from earmark.tasks.importers.cells import BadList, BadRow, Scale, missing_cells, number, shown
+from earmark.schemas.rejects import Note, Reject, shown
+from earmark.tasks.importers.cells import BadList, BadRow, Scale, missing_cells, number
 from earmark.tasks.importers.lines import read_rows
-from earmark.tasks.importers.rows import Imported, Note, Reject
+from earmark.tasks.importers.rows import Imported
 
 Cells = Sequence[Any]
 Value = TypeVar("Value")

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from earmark.schemas.errors import ConfigError, InputError
 from earmark.schemas.places import clips_folder, without_place
-from earmark.tasks.importers.cells import BadRow, clip, given, identifier, shown
+from earmark.schemas.rejects import Note, Reject, shown
+from earmark.tasks.importers.cells import BadRow, clip, given, identifier
 from earmark.tasks.importers.lists import Cells, parsed
-from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.importers.table import read_table, table_file
 
 LONGEST_TEXT = 20_000

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from earmark.schemas.rejects import Note, Reject
 from earmark.tasks.importers.cells import BadRow
 from earmark.tasks.importers.json_arrays import read_documents
 from earmark.tasks.importers.lists import ListFile
-from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.importers.table import named_rows
 from earmark.tasks.importers.votes import Voted, VoteLayout, author_of, each, to_votes, unread_rows
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.rating_sources import Source
-from earmark.tasks.importers.cells import BadRow, clip, deviation, identifier, score, shown, votes
+from earmark.schemas.rejects import shown
+from earmark.tasks.importers.cells import BadRow, clip, deviation, identifier, score, votes
 from earmark.tasks.importers.lists import (
     Cells,
     Found,

@@ -19,12 +19,12 @@ from typing import NamedTuple
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.human_preferences import VoteSource
+from earmark.schemas.rejects import Note, Reject, shown
 from earmark.schemas.tables import SPLIT_ALIASES, SPLITS
-from earmark.tasks.importers.cells import BadList, BadRow, Scale, clip, given, identifier, missing_cells, score, shown
+from earmark.tasks.importers.cells import BadList, BadRow, Scale, clip, given, identifier, missing_cells, score
 from earmark.tasks.importers.lines import read_lines
 from earmark.tasks.importers.lists import Cells, ListFile, bare_rows, exists, parsed
 from earmark.tasks.importers.music import words
-from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.importers.table import named_rows, read_table
 from earmark.tasks.importers.votes import VoteLayout
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from earmark.schemas.rating_sources import Source
 from earmark.schemas.registry import Registry
+from earmark.schemas.rejects import Note
 from earmark.tasks.importers import bvcc, nisqa, singmos, somos, table, tmhint_qi, vmc23
 from earmark.tasks.importers.lists import RatingLayout, Resolve
-from earmark.tasks.importers.rows import Imported, Note
+from earmark.tasks.importers.rows import Imported
 
 RATING_LAYOUTS = Registry(
     "layout of ratings",

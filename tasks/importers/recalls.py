@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from earmark.tasks.importers.cells import BadRow, number, shown
-from earmark.tasks.importers.jamendo import MARK, Tag, parse_tag
+from earmark.schemas.rejects import Note, Reject, shown
+from earmark.schemas.tracks import MARK, Tag
+from earmark.tasks.importers.cells import BadRow, number
+from earmark.tasks.importers.jamendo import parse_tag
 from earmark.tasks.importers.lists import Cells, parsed, require_once
-from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.importers.table import read_table, table_file
 
 COLUMNS = ("category", "tag", "asked", "detected")

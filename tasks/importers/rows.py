@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from earmark.schemas.rejects import Note, Reject
+
 
 class Rating(NamedTuple):
     """A rating or a mean of a clip, as a list states it.
@@ -26,24 +28,6 @@ class Rating(NamedTuple):
     votes: int | None = None  # ratings behind a published mean
     mos_std: float | None = None  # their sample standard deviation
     audio: str | None = None  # the clip's path below the source's root, if not at `file`
-
-
-class Reject(NamedTuple):
-    """A line without a valid rating."""
-
-    item: str  # the id if readable, else the first 80 characters of the line
-    reason: str  # a fixed word, snake_case
-    detail: str  # the expected and the found value
-    source_file: str  # "" if no file names it
-    line: int | None
-    author: str | None = None  # the line's author, as the export names the person: it never leaves the build
-    made_from: tuple[tuple[str, str], ...] = ()  # kinds and ids (`earmark.schemas.tables.Ref`) beside source and item
-
-
-class Note(NamedTuple):
-    """A remark about no single row, such as a missing part of the layout."""
-
-    text: str
 
 
 Imported = Iterator[Rating | Reject | Note]

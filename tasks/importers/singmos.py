@@ -18,7 +18,8 @@ from typing import Any
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.rating_sources import Source
-from earmark.tasks.importers.cells import BadRow, Scale, clip, identifier, score, shown
+from earmark.schemas.rejects import Note, shown
+from earmark.tasks.importers.cells import BadRow, Scale, clip, identifier, score
 from earmark.tasks.importers.json_arrays import parse_object, read_text
 from earmark.tasks.importers.lists import (
     Cells,
@@ -32,7 +33,7 @@ from earmark.tasks.importers.lists import (
     require_folder,
     scale_of,
 )
-from earmark.tasks.importers.rows import Imported, Note, Rating
+from earmark.tasks.importers.rows import Imported, Rating
 
 FOLDERS = ("DATA/sets", "sets", "")
 # In this order: "eval" holds "val".

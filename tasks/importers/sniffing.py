@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from earmark.schemas.errors import InputError
-from earmark.tasks.importers.cells import number, shown
+from earmark.schemas.rejects import Reject, shown
+from earmark.tasks.importers.cells import number
 from earmark.tasks.importers.column_words import HOLDERS, read_name
 from earmark.tasks.importers.json_arrays import object_lines, read_records
 from earmark.tasks.importers.lines import read_rows
 from earmark.tasks.importers.lists import UNFILLED, ListFile, fitted
-from earmark.tasks.importers.rows import Reject
 
 LOOKED_AT = 20_000  # rows
 LEAST_FITS = 0.5  # share of the rows that must be as wide as the first

@@ -11,7 +11,8 @@ from functools import partial
 from pathlib import Path
 
 from earmark.schemas.rating_sources import Source
-from earmark.tasks.importers.cells import BadRow, clip, identifier, score, shown
+from earmark.schemas.rejects import shown
+from earmark.tasks.importers.cells import BadRow, clip, identifier, score
 from earmark.tasks.importers.lists import Cells, ListFile, find_parts, headed_rows, parsed, published, scale_of
 from earmark.tasks.importers.rows import Imported, Rating
 

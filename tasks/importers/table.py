@@ -20,18 +20,8 @@ from earmark.schemas.files import require_regular
 from earmark.schemas.patterns import groups_in
 from earmark.schemas.places import below, without_place
 from earmark.schemas.rating_sources import COLUMN, Columns, Source, fields_in
-from earmark.tasks.importers.cells import (
-    BadRow,
-    clip,
-    deviation,
-    given,
-    identifier,
-    number,
-    score,
-    shown,
-    split_name,
-    votes,
-)
+from earmark.schemas.rejects import Note, Reject, shown
+from earmark.tasks.importers.cells import BadRow, clip, deviation, given, identifier, number, score, split_name, votes
 from earmark.tasks.importers.json_arrays import object_lines, read_records
 from earmark.tasks.importers.lines import most_rows, unreadable
 from earmark.tasks.importers.lists import (
@@ -44,7 +34,7 @@ from earmark.tasks.importers.lists import (
     require_columns,
     scale_of,
 )
-from earmark.tasks.importers.rows import Imported, Note, Rating, Reject
+from earmark.tasks.importers.rows import Imported, Rating
 
 ENDINGS = {
     **{".csv": "csv", ".txt": "csv", ".tsv": "tsv"},

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.rating_sources import Source
-from earmark.tasks.importers.cells import BadRow, clip, identifier, score, shown
+from earmark.schemas.rejects import Note, shown
+from earmark.tasks.importers.cells import BadRow, clip, identifier, score
 from earmark.tasks.importers.lists import Cells, ListFile, find_parts, headed_rows, parsed, published, scale_of
-from earmark.tasks.importers.rows import Imported, Note, Rating
+from earmark.tasks.importers.rows import Imported, Rating
 
 PARTS = {"": ("raw_data.csv",)}
 PUBLISHED = ("idx", "method", "uttr", "snr", "noise", "quality_score", "intelligibility_score", "file_name")

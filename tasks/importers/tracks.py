@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from earmark.schemas.registry import Registry
+from earmark.schemas.rejects import Note, Reject, shown
+from earmark.schemas.tracks import MARK, Tag, Track
 from earmark.tasks.importers import jamendo
-from earmark.tasks.importers.cells import BadRow, clip, given, identifier, shown
-from earmark.tasks.importers.jamendo import MARK, Tag, TagMap, Track, TrackLayout
+from earmark.tasks.importers.cells import BadRow, clip, given, identifier
+from earmark.tasks.importers.jamendo import TagMap, TrackLayout
 from earmark.tasks.importers.lists import Cells, parsed, require_once
-from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.importers.table import read_table, table_file
 
 WANTED = ("track_id", "audio")

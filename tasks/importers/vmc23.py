@@ -14,7 +14,8 @@ from functools import partial
 from pathlib import Path
 
 from earmark.schemas.rating_sources import Source
-from earmark.tasks.importers.cells import BadRow, clip, score, shown
+from earmark.schemas.rejects import shown
+from earmark.tasks.importers.cells import BadRow, clip, score
 from earmark.tasks.importers.lists import Cells, ListFile, bare_rows, find_parts, parsed, published, scale_of
 from earmark.tasks.importers.rows import Imported, Rating
 from earmark.tasks.importers.tmhint_qi import split_name

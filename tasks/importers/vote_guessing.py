@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from earmark.tasks.importers.cells import number, shown
+from earmark.schemas.rejects import shown
+from earmark.tasks.importers.cells import number
 from earmark.tasks.importers.column_words import ColumnName, read_name, word_set
 from earmark.tasks.importers.sniffing import WORDS, ending, is_audio, read_sample
 from earmark.tasks.importers.votes import CHOICES

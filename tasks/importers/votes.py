@@ -15,10 +15,10 @@ from typing import Any, Literal, NamedTuple
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.human_preferences import VoteSource
-from earmark.tasks.importers.cells import BadRow, clip, given, identifier, number, shown, split_name
+from earmark.schemas.rejects import Note, Reject, shown
+from earmark.tasks.importers.cells import BadRow, clip, given, identifier, number, split_name
 from earmark.tasks.importers.lists import ListFile
 from earmark.tasks.importers.music import words
-from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.importers.table import named_rows
 
 DIMENSIONS = ("musicality", "alignment", "overall")

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from earmark.tasks.annotation.builtin import Measured, alignment
-from earmark.tasks.annotation.errors import BadRequest
+from earmark.schemas.errors import InputError
+from earmark.tasks.audio.text_match import Measured, alignment
 from earmark.tasks.instruction_rubrics.builtin_words import (
     attribute_of,
     content,
@@ -46,12 +46,12 @@ def rubric_writer(facts: Facts, clips: Sequence[Mapping[str, float]]) -> dict[st
     """Perturb, decompose, filter, label, give rationales, translate; `facts` are `ask` and its prompt's values.
 
     Raises:
-        BadRequest: an unknown ask, or a missing fact.
+        InputError: an unknown ask, or a missing fact.
     """
     try:
         return _WRITES[str(facts["ask"])](facts)
     except KeyError as missing:
-        raise BadRequest(f"expected an ask of {', '.join(_WRITES)} and its facts, found no {missing}") from None
+        raise InputError(f"expected an ask of {', '.join(_WRITES)} and its facts, found no {missing}") from None
 
 
 def rubric_judge(facts: Mapping[str, Any], clips: list[Measured]) -> dict[str, Any] | list[dict[str, Any]] | str:
@@ -69,7 +69,7 @@ def rubric_judge(facts: Mapping[str, Any], clips: list[Measured]) -> dict[str, A
         the fitting part of the text.
 
     Raises:
-        BadRequest: not one clip, or no text.
+        InputError: not one clip, or no text.
     """
     if facts.get("ask") == "hear":
         return {"items": [{"id": one["id"], **_heard(one["question"], clips)} for one in facts["items"]]}
@@ -82,7 +82,7 @@ def rubric_judge(facts: Mapping[str, Any], clips: list[Measured]) -> dict[str, A
         ]
     text = str(facts.get("item") or facts.get("instruction") or "")
     if len(clips) != 1 or not text:
-        raise BadRequest(f"expected one clip and an instruction or item, found {len(clips)} and {text[:40]!r}")
+        raise InputError(f"expected one clip and an instruction or item, found {len(clips)} and {text[:40]!r}")
     fit = alignment(phrase_book(text, "en") if language_of(text) == "zh" else text, clips[0])
     wrong = contradictions(str(facts["truth"]), text) if facts.get("truth") else []
     fits = not wrong and not fit.wrong

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from earmark.schemas.instruction_rubrics import InstructionRubrics, Verifier
+from earmark.schemas.rejects import Reject
 from earmark.schemas.rubric_tables import SAMPLES
-from earmark.tasks.importers.rows import Reject
 from earmark.tasks.instruction_rubrics.asks import DECOMPOSE, FILTER, MISMATCH, READ
 from earmark.tasks.instruction_rubrics.attributes import BY_READING, DROPPED
 from earmark.tasks.instruction_rubrics.deciding import lost_by_kind, partners

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from earmark.schemas.errors import InputError
+from earmark.schemas.rejects import Note, Reject
 from earmark.schemas.tables import AUDIO
-from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.importers.table import named_rows, table_file
 from earmark.tasks.text.bilingual import language_of
 

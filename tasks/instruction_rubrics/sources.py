@@ -13,11 +13,11 @@ from earmark.schemas.errors import StoreError
 from earmark.schemas.files import Root
 from earmark.schemas.instruction_rubrics import CORPUS, CaptionSource, InstructionRubrics
 from earmark.schemas.places import without_place
+from earmark.schemas.rejects import Note, Reject
 from earmark.schemas.rubric_tables import SAMPLES
 from earmark.tasks.audio.probe import SILENCE_DBFS
 from earmark.tasks.audio.recordings import require_chromaprint
 from earmark.tasks.importers.caption_sets import Instruction, read_caption_set
-from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.instruction_rubrics.asks import ASKS
 from earmark.tasks.pipeline.inputs import Input
 from earmark.tasks.pipeline.intake import Intake

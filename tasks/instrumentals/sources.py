@@ -11,9 +11,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from earmark.schemas.instrumentals import CORPUS, TRACKS, Instrumentals
-from earmark.tasks.importers.cells import shown
-from earmark.tasks.importers.jamendo import Track
-from earmark.tasks.importers.rows import Note, Reject
+from earmark.schemas.rejects import Note, Reject, shown
+from earmark.schemas.tracks import Track
 from earmark.tasks.instrumentals.separators import describe_separator
 from earmark.tasks.pipeline.inputs import Input
 from earmark.tasks.pipeline.media import MEASURED, audio_digest, clip_below

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from earmark.tasks.annotation.errors import BadRequest
+from earmark.schemas.errors import InputError
 
 Measured = Mapping[str, float]
 
@@ -27,14 +27,14 @@ def speech_critique(facts: Mapping[str, Any], clips: list[Measured]) -> dict[str
         Four descriptions of one clip, and free text if wanted; of two, a text ending with `Final Scores: [[x, y]]`.
 
     Raises:
-        BadRequest: no clip, or more than two.
+        InputError: no clip, or more than two.
     """
     if len(clips) == 1:
         parts = {aspect: f"{text[0].upper()}{text[1:]}." for aspect, text in describe(clips[0]).items()}
         free = f"The signal's quality, as far as it was measured, is {points(clips[0]):.0f} of 100."
         return parts | ({"free_text": free} if facts.get("free_text") else {})
     if len(clips) != 2:
-        raise BadRequest(f"expected one or two clips, found {len(clips)}")
+        raise InputError(f"expected one or two clips, found {len(clips)}")
     first, second = map(describe, clips)
     lines = [f"{aspect.capitalize()}: clip 1: {first[aspect]}; clip 2: {second[aspect]}." for aspect in first]
     one, two = scores(points(clips[0]), points(clips[1]))
@@ -81,10 +81,10 @@ def speech_pair(facts: Mapping[str, Any], clips: list[Measured]) -> str:
     """Return the clip of better quality by `points`: `A`, `B`, or `tie` for equal ones.
 
     Raises:
-        BadRequest: not two clips.
+        InputError: not two clips.
     """
     if len(clips) != 2:
-        raise BadRequest(f"expected two clips, found {len(clips)}")
+        raise InputError(f"expected two clips, found {len(clips)}")
     one, two = points(clips[0]), points(clips[1])
     return "tie" if one == two else "A" if one > two else "B"
 

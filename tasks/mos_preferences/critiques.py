@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from earmark.schemas.critiques import ASPECTS, CRITIQUES, PAIRED_CRITIQUES
 from earmark.schemas.mos_preferences import PAIRS, RATINGS, MosPreferences
+from earmark.schemas.rejects import Reject
+from earmark.schemas.scores import read_scores, with_final_line
 from earmark.schemas.tables import Table
-from earmark.tasks.annotation.scores import read_scores, with_final_line
-from earmark.tasks.importers.rows import Reject
 from earmark.tasks.mos_preferences.audio import find_audio, root_of
 from earmark.tasks.mos_preferences.critiquing import ASK_OF, SIDES, CritiqueQuestion, kinds_asked
 from earmark.tasks.mos_preferences.sources import heard_sources

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from earmark.schemas.critiques import ASPECTS, CRITIQUES, PAIRED_CRITIQUES, Critiques
 from earmark.schemas.mos_preferences import MosPreferences
+from earmark.schemas.questions import Audio, AudioForm
 from earmark.schemas.rewards import prefers
-from earmark.tasks.annotation.request import Audio, AudioForm
-from earmark.tasks.annotation.scores import FORM, has_heading, read_scores
+from earmark.schemas.scores import FORM, has_heading, read_scores
 from earmark.tasks.mos_preferences.audio import find_audio, root_of
 from earmark.tasks.pipeline.ask import Ask, Asker, GivenUp, Row, Values
 from earmark.tasks.pipeline.checks import Fault

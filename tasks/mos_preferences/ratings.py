@@ -17,13 +17,11 @@ from earmark.schemas.mos_preferences import RATINGS, MosPreferences
 from earmark.schemas.places import told
 from earmark.schemas.rating_sources import Source
 from earmark.schemas.tables import AUDIO, split_ends
-from earmark.tasks.audio.decode import convert
-from earmark.tasks.audio.faults import BadAudio
 from earmark.tasks.importers.ratings import read_source
 from earmark.tasks.importers.rows import Rating
 from earmark.tasks.mos_preferences.audio import find_audio, root_of
 from earmark.tasks.pipeline.intake import Intake
-from earmark.tasks.pipeline.media import EMBEDDED_AT_ONCE, MEASURED, clip_below, fault_row
+from earmark.tasks.pipeline.media import EMBEDDED_AT_ONCE, MEASURED, clip_below, convert_once
 from earmark.tasks.pipeline.progress import working
 from earmark.tasks.pipeline.references import measure_apart
 from earmark.tasks.pipeline.rows import Rows, Shard, read_shard, shards_of
@@ -164,13 +162,8 @@ def _converted(stage: Stage, config: MosPreferences, file: Path, probe: tuple[An
     if sha256 is None or config.audio == "index":
         return None, *probe
     name = f"audio/{sha256[:2]}/{sha256}.wav"
-    try:
-        if not (stage.work / name).is_file():  # equal bytes are converted once
-            with replacing(stage.work / name) as temporary:
-                convert(file, temporary, CONVERTED_RATE_HZ)
-    except BadAudio as bad:  # the file changed since it was measured
-        return None, *fault_row(bad.reason, bad.detail)
-    return name, *probe
+    fault = convert_once(file, stage.work / name, CONVERTED_RATE_HZ)
+    return (None, *fault) if fault else (name, *probe)
 
 
 @step("clips", unit="clips", table=RATINGS.name, label="write ratings")

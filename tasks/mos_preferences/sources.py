@@ -12,7 +12,7 @@ from earmark.schemas.files import Root
 from earmark.schemas.mos_preferences import CORPUS, MosPreferences
 from earmark.schemas.places import below, url_of, without_place
 from earmark.schemas.rating_sources import Source
-from earmark.tasks.audio.probe import AudioFault
+from earmark.schemas.rejects import AudioFault
 from earmark.tasks.importers.ratings import RATING_LAYOUTS, input_files, read_source
 from earmark.tasks.importers.rows import Rating
 from earmark.tasks.importers.table import is_pattern

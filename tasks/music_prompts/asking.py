@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from earmark.schemas.music_prompts import CATEGORIES, MusicPrompts
-from earmark.tasks.annotation.request import Audio, AudioForm, YesNo
-from earmark.tasks.importers.jamendo import Tag
+from earmark.schemas.questions import Audio, AudioForm, YesNo
+from earmark.schemas.tracks import Tag
 from earmark.tasks.music_prompts.checks import Checked, check_prompt
 from earmark.tasks.pipeline.ask import Ask, Row, Values
 from earmark.tasks.pipeline.checks import Fault

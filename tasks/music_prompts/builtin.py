@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from earmark.tasks.annotation.errors import BadRequest
+from earmark.schemas.errors import InputError
 
 
 def music_prompt(facts: Mapping[str, Any], clips: list[Mapping[str, float]]) -> dict[str, str]:
@@ -18,12 +18,12 @@ def music_prompt(facts: Mapping[str, Any], clips: list[Mapping[str, float]]) -> 
         `prompt`.
 
     Raises:
-        BadRequest: a fact is missing.
+        InputError: a fact is missing.
     """
     try:
         genre, instrument, mood = (str(facts[name]) for name in ("genre", "instrument", "mood"))
     except KeyError as missing:
-        raise BadRequest(f"expected the facts genre, instrument and mood, found no {missing}") from None
+        raise InputError(f"expected the facts genre, instrument and mood, found no {missing}") from None
     text = f"{genre[:1].upper()}{genre[1:]} music led by {instrument}. Mood or theme: {mood}."
     added = [str(name) for name in facts.get("added") or []]
     if added:

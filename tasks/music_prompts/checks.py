@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from earmark.tasks.importers.jamendo import Tag
+from earmark.schemas.tracks import Tag
 from earmark.tasks.pipeline.checks import Fault
 from earmark.tasks.text.tag_words import Lexicon, Naming, everyday_tags, written
 from earmark.tasks.text.voices import names_voices

@@ -15,11 +15,11 @@ from earmark.schemas.errors import ConfigError, StoreError
 from earmark.schemas.files import Root
 from earmark.schemas.music_prompts import CORPUS, PROMPTS, TAGS, CaptionSet, MusicPrompts
 from earmark.schemas.places import without_place
-from earmark.tasks.audio.probe import AudioFault
+from earmark.schemas.rejects import AudioFault, Note, Reject
+from earmark.schemas.tracks import Tag, Track
 from earmark.tasks.importers.captions import ListedCaption, read_captions
-from earmark.tasks.importers.jamendo import Tag, Track, read_tag_map, read_tracks
+from earmark.tasks.importers.jamendo import read_tag_map, read_tracks
 from earmark.tasks.importers.recalls import Recall, read_recalls
-from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.music_prompts.asking import VERIFY, WRITE
 from earmark.tasks.pipeline.fingerprint import file_digests
 from earmark.tasks.pipeline.inputs import Input, require_folder

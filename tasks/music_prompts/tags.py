@@ -9,10 +9,9 @@ from typing import Any
 import duckdb
 
 from earmark.schemas.music_prompts import COOCCURRENCE, TAGS, MusicPrompts
+from earmark.schemas.questions import says_yes
+from earmark.schemas.rejects import AudioFault, Reject
 from earmark.schemas.tables import UNSPLIT
-from earmark.tasks.annotation.answers import says_yes
-from earmark.tasks.audio.probe import AudioFault
-from earmark.tasks.importers.rows import Reject
 from earmark.tasks.music_prompts.asking import VERIFY
 from earmark.tasks.music_prompts.sources import RECALLS_SCHEMA, Lists, verified_clips
 from earmark.tasks.pipeline.ask import Asker, GivenUp, Row

@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 
 from earmark.schemas.music_prompts import PROMPTS, SHOTS, SPLIT_OF, TRIPLETS, MusicPrompts
 from earmark.schemas.tables import UNSPLIT
-from earmark.tasks.annotation.backend import Media
 from earmark.tasks.music_prompts.asking import WRITE, checked_prompt, taxonomy, text_of
 from earmark.tasks.music_prompts.drawing import PromptInputs
 from earmark.tasks.pipeline.ask import Asker, GivenUp, Row
@@ -73,7 +72,7 @@ def open_written(connection: duckdb.DuckDBPyConnection, drawn: PromptInputs, rou
 
 
 @contextmanager
-def with_lexicon(stage: Stage, config: MusicPrompts, triplets: list[Row], media: Media | None) -> Iterator[list[Row]]:
+def with_lexicon(stage: Stage, config: MusicPrompts, triplets: list[Row], encoder: object) -> Iterator[list[Row]]:
     """Give each triplet, in place of their file, the word forms of the whole taxonomy for checking prompts; and the
     texts no prompt may repeat."""
     lexicon = taxonomy(Path(triplets[0]["lexicon"]))

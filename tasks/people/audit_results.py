@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from earmark.schemas.errors import InputError
 from earmark.schemas.study import Audited, StudyPlan, Trial
 from earmark.tasks.evaluation.agreement import alpha
-from earmark.tasks.exports.folder import building, write_facts
 from earmark.tasks.people.answers import Returned
 from earmark.tasks.people.auditing import QUESTION, UNSURE
+from earmark.tasks.store.folder import building, write_facts
 
 RECORD, ROWS = "audit.json", "rows.csv"
 VERDICTS = ("confirmed", "refuted", "disputed", "unsure")

@@ -19,10 +19,10 @@ from earmark.schemas.views import names_clip
 from earmark.tasks.evaluation.asking import swapped_sides
 from earmark.tasks.evaluation.samples import LETTERS, SamplePart, Samples, find_evaluation, select_samples
 from earmark.tasks.exports.clips import ClipFile, clip_files
-from earmark.tasks.exports.folder import building
 from earmark.tasks.people.choosing import LETTERS as SIDES
 from earmark.tasks.people.choosing import page_names, shared
 from earmark.tasks.people.page import render, sound_address, write_page, write_plan
+from earmark.tasks.store.folder import building
 from earmark.tasks.store.sql import query, quoted
 from earmark.tasks.store.versions import Store, Version
 

@@ -10,8 +10,8 @@ from earmark.schemas.errors import InputError
 from earmark.schemas.study import StudyPlan
 from earmark.tasks.evaluation.leaderboard import OPINIONS
 from earmark.tasks.evaluation.submission import prompts_of
-from earmark.tasks.exports.folder import records_of, write_record
 from earmark.tasks.people.answers import Returned, mean_opinions
+from earmark.tasks.store.folder import records_of, write_record
 from earmark.tasks.store.versions import Store, Version
 
 

@@ -11,15 +11,15 @@ from typing import TypeVar
 import duckdb
 
 from earmark.schemas.errors import InputError
+from earmark.schemas.rejects import AudioFault, Note, Reject, shown
 from earmark.schemas.study import PAGES, PLAN, Heard, Study, StudyPlan, Wanted
-from earmark.tasks.audio.probe import QUIET_DB, AudioFault, Probe, probe
-from earmark.tasks.exports.folder import building
-from earmark.tasks.importers.cells import given, shown
+from earmark.tasks.audio.probe import QUIET_DB, Probe, probe
+from earmark.tasks.importers.cells import given
 from earmark.tasks.importers.music import ListedGeneration, MusicPrompt, read_generations, read_prompts
-from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.importers.table import named_rows, table_file
 from earmark.tasks.people.choosing import OTHER, Known, Pair, TrialMaterial, pages_of
 from earmark.tasks.people.page import clip_path, write_pages, write_plan
+from earmark.tasks.store.folder import building
 from earmark.tasks.store.sql import query, view_parquet
 from earmark.tasks.store.versions import Store
 

@@ -18,12 +18,12 @@ import pyarrow as pa
 
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.config import BuildConfig
+from earmark.schemas.questions import Ask as Form
 from earmark.tasks.annotation.backend import question
 from earmark.tasks.annotation.explaining import explained
 from earmark.tasks.annotation.outcome import Outcome
 from earmark.tasks.annotation.outcome import Unanswered as NoAnswer
 from earmark.tasks.annotation.prompts import Prompt, prompt_named
-from earmark.tasks.annotation.request import Ask as Form
 from earmark.tasks.annotation.request import Request
 from earmark.tasks.pipeline.checks import Fault
 from earmark.tasks.pipeline.funnel import FailedRow, FirstRows

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import duckdb
 
+from earmark.schemas.questions import YesNo
 from earmark.tasks.annotation.answers import Reply, yes_no
 from earmark.tasks.annotation.errors import AskError
 from earmark.tasks.annotation.gemini import read_generate_content
 from earmark.tasks.annotation.ledger_reports import received
 from earmark.tasks.annotation.openai_compatible import read_chat_completion
-from earmark.tasks.annotation.request import YesNo
 from earmark.tasks.annotation.thoughts import MARKS
 from earmark.tasks.pipeline.ledger import has_ledger, ledger_address
 from earmark.tasks.store.sql import quoted, view_parquet

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Any
 
-from earmark.tasks.annotation.request import Ask, Choice, FreeText, Json, Rating, YesNo
+from earmark.schemas.questions import Ask, Choice, FreeText, Json, ScaleRating, YesNo
 
 WORD = "word"
 STAND_IN = f"{WORD} {WORD} {WORD}"
@@ -40,7 +40,7 @@ def imagined_answers(form: Ask, given: Any = None) -> Iterator[Any]:
             yield from form.choices
         case YesNo():
             yield from ({"p_yes": p_yes, "share": 1.0, "bounded": False} for p_yes in (1.0, 0.0))
-        case Rating():
+        case ScaleRating():
             yield from ({"score": float(word), "share": 1.0} for word in reversed(form.words))
 
 

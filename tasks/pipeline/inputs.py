@@ -17,9 +17,8 @@ from earmark.schemas.errors import InputError
 from earmark.schemas.files import Root
 from earmark.schemas.places import url_of
 from earmark.schemas.registry import load
+from earmark.schemas.rejects import AudioFault, Note, Reject
 from earmark.tasks.audio.faults import LONGEST_S
-from earmark.tasks.audio.probe import AudioFault
-from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.pipeline.fingerprint import distinct, file_digests, roots_digest
 from earmark.tasks.pipeline.media import audio_digest, clip_below
 from earmark.tasks.pipeline.mirror import bring, bring_folder

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from earmark.tasks.importers.rows import Note, Reject
+from earmark.schemas.rejects import Note, Reject
 from earmark.tasks.pipeline.references import References, reject_of
 from earmark.tasks.pipeline.step import Account
 

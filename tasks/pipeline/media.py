@@ -12,14 +12,17 @@ import pyarrow as pa
 from earmark.schemas.config import BuildConfig
 from earmark.schemas.errors import InputError
 from earmark.schemas.files import FOLLOW, Root, read_regular
+from earmark.schemas.rejects import AudioFault
 from earmark.schemas.tables import AUDIO
-from earmark.tasks.audio.faults import LONGEST_S
+from earmark.tasks.audio.decode import convert
+from earmark.tasks.audio.faults import LONGEST_S, BadAudio
 from earmark.tasks.audio.index import Beginning, MediaIndex, decoded_in_part
-from earmark.tasks.audio.probe import AudioFault, Probe, probe
+from earmark.tasks.audio.probe import Probe, probe
 from earmark.tasks.audio.similarity import Similarity, Vector
 from earmark.tasks.pipeline.mirror import bring
 from earmark.tasks.pipeline.progress import working
 from earmark.tasks.pipeline.scratch import ASSUMED, MEDIA, SIMILARITIES, UNREAD, SampledIndex, media_place
+from earmark.tasks.store.files import replacing
 from earmark.tasks.store.manifest import digest_of
 from earmark.tasks.store.versions import Store
 
@@ -124,6 +127,18 @@ def loudness_of(store: Store, beginnings: Sequence[Beginning]) -> list[float]:
 def fault_row(reason: str, detail: str) -> tuple[Any, ...]:
     """Return the columns `MEASURED` of an unusable file."""
     return (*[None] * len(Probe._fields), reason, detail)
+
+
+def convert_once(file: Path, target: Path, sample_rate_hz: int) -> tuple[Any, ...] | None:
+    """Write a clip as a mono WAV unless it is there; return a `fault_row` if the file changed since it was measured."""
+    if target.is_file():
+        return None
+    try:
+        with replacing(target) as temporary:
+            convert(file, temporary, sample_rate_hz)
+    except BadAudio as bad:
+        return fault_row(bad.reason, bad.detail)
+    return None
 
 
 def audio_digest(store: Store, label: str, files: Mapping[str, Path | AudioFault], longest_s: float = LONGEST_S) -> str:

@@ -18,9 +18,9 @@ from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import EarmarkError, Faults, MissingExtraError
 from earmark.schemas.places import told
 from earmark.schemas.reasons import find_reason, options_of
+from earmark.schemas.rejects import Note, Reject
 from earmark.tasks.annotation.backend import check_annotator
 from earmark.tasks.importers.lines import first_rows
-from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.pipeline.inputs import Input, checked_inputs
 from earmark.tasks.pipeline.mirror import bring
 from earmark.tasks.store.versions import Store

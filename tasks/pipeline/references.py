@@ -25,12 +25,12 @@ from earmark.schemas.config import BuildConfig, Decontaminate, nearest
 from earmark.schemas.errors import ConfigError, InputError, StoreError
 from earmark.schemas.files import Root
 from earmark.schemas.registry import load
+from earmark.schemas.rejects import AudioFault, Note, Reject
 from earmark.schemas.tables import Table
 from earmark.tasks.audio.faults import LONGEST_S, BadAudio
-from earmark.tasks.audio.probe import AudioFault, Probe
+from earmark.tasks.audio.probe import Probe
 from earmark.tasks.audio.recordings import Print, fingerprint
 from earmark.tasks.audio.similarity import DECIMALS
-from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.pipeline.disjoint import Side, crossings
 from earmark.tasks.pipeline.media import (
     clap_at,

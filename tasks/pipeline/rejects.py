@@ -8,8 +8,8 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from earmark.schemas.reasons import current_word
+from earmark.schemas.rejects import Reject
 from earmark.schemas.tables import REJECTS
-from earmark.tasks.importers.rows import Reject
 
 
 def came_in(kept: Iterable[str], rejects: Iterable[tuple[str, Reject]]) -> Counter[str]:

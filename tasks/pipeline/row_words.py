@@ -10,8 +10,8 @@ import duckdb
 import pyarrow as pa
 
 from earmark.schemas.errors import StoreError
+from earmark.schemas.questions import Audio, Message, Text
 from earmark.tasks.annotation.prompts import own_words, prompt_named, prompt_names, versions_of
-from earmark.tasks.annotation.request import Audio, Message, Text
 from earmark.tasks.store.files import sha256_file
 from earmark.tasks.store.versions import Version
 

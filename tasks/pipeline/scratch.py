@@ -19,10 +19,11 @@ from typing import Any, TypeVar
 
 from earmark.schemas.files import read_regular
 from earmark.schemas.places import url_of
+from earmark.schemas.rejects import AudioFault
 from earmark.schemas.sqlite import connected, open_to_read
 from earmark.tasks.audio.faults import LONGEST_S
 from earmark.tasks.audio.index import MediaIndex
-from earmark.tasks.audio.probe import AudioFault, Probe
+from earmark.tasks.audio.probe import Probe
 from earmark.tasks.pipeline.mirror import bring
 from earmark.tasks.store.versions import Store
 from earmark.tasks.text.anonymity import SALT_FILE

@@ -13,8 +13,8 @@ from functools import partial
 
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.config import BuildConfig
+from earmark.schemas.questions import Audio
 from earmark.tasks.annotation.backend import Media
-from earmark.tasks.annotation.request import Audio
 from earmark.tasks.annotation.session import Session
 from earmark.tasks.audio.encode import Encoder
 from earmark.tasks.audio.key import key_of

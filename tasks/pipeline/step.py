@@ -25,7 +25,7 @@ import pyarrow as pa
 from pydantic import TypeAdapter
 
 from earmark.schemas.reasons import current_word
-from earmark.tasks.importers.rows import Reject
+from earmark.schemas.rejects import Reject
 from earmark.tasks.pipeline.progress import Work, working
 from earmark.tasks.pipeline.rejects import rejects_table
 from earmark.tasks.pipeline.sessions import forget_clips

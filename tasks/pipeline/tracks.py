@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from earmark.schemas.files import Root
 from earmark.schemas.places import without_place
+from earmark.schemas.rejects import AudioFault, Note, Reject
 from earmark.schemas.tables import split_ends
-from earmark.schemas.tracks import NOT_STATED, TracksConfig
-from earmark.tasks.audio.probe import SILENCE_DBFS, AudioFault
-from earmark.tasks.importers.jamendo import Track, read_licences, read_tag_map
-from earmark.tasks.importers.rows import Note, Reject
+from earmark.schemas.tracks import NOT_STATED, Track, TracksConfig
+from earmark.tasks.audio.probe import SILENCE_DBFS
+from earmark.tasks.importers.jamendo import read_licences, read_tag_map
 from earmark.tasks.importers.tracks import TRACK_LAYOUTS
 from earmark.tasks.pipeline.inputs import Input
 from earmark.tasks.pipeline.intake import Intake

@@ -30,10 +30,11 @@ from typing import Any, Generic, NamedTuple, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from earmark.schemas.rejects import Reject
 from earmark.tasks.annotation.backend import Media
 from earmark.tasks.annotation.prompts import own_words
 from earmark.tasks.annotation.session import Session
-from earmark.tasks.importers.rows import Reject
+from earmark.tasks.audio.encode import Encoder
 from earmark.tasks.pipeline.ask import Ask, Asker, Config, GivenUp, Row
 from earmark.tasks.pipeline.checks import check_failed
 from earmark.tasks.pipeline.exchange import Exchange
@@ -72,10 +73,10 @@ DRAW = [
 
 _FIRST: dict[Path, FirstRows] = {}
 """First rows of the active walks in this process, by folder."""
-Shown: TypeAlias = Callable[[Stage, Config, list[Row], Media | None], AbstractContextManager[list[Row]]]
+Shown: TypeAlias = Callable[[Stage, Config, list[Row], Encoder | None], AbstractContextManager[list[Row]]]
 
 
-def as_they_are(stage: Stage, config: Any, rows: list[Row], media: Media | None) -> AbstractContextManager[list[Row]]:
+def as_they_are(stage: Stage, config: Any, rows: list[Row], encoder: object) -> AbstractContextManager[list[Row]]:
     """Return the rows of a shard unchanged."""
     return nullcontext(rows)
 
@@ -251,7 +252,8 @@ def walk_shard(
     first = None if config.most_rejected is None else _FIRST.setdefault(folder, FirstRows(stage))
     stopped = [folder / "stopped" / f"{path.parent.name}-{path.name}" for path in paths]
     askers: list[Asker[Any]] = []
-    with walk.opened(stage, config, read_shard(rows, item), media) as opened:
+    encoder = media.load_audio if isinstance(media.load_audio, Encoder) else None
+    with walk.opened(stage, config, read_shard(rows, item), encoder) as opened:
         try:
             asyncio.run(_exchange(walk, config, opened, item, sessions, first, askers))
         except BaseException:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from earmark.tasks.annotation.builtin import Measured, alignment
-from earmark.tasks.annotation.errors import BadRequest
+from earmark.schemas.errors import InputError
+from earmark.tasks.audio.text_match import Measured, alignment
 
 TIE_QUALITY = 3.0  # points of quality below which two clips sound alike
 TIE_ALIGNMENT = 0.5  # points of alignment below which two clips fit alike
@@ -24,10 +24,10 @@ def music_pair(facts: Mapping[str, Any], clips: list[Measured]) -> dict[str, str
         A, B or tie for each asked dimension, and `reason`.
 
     Raises:
-        BadRequest: fewer than two clips.
+        InputError: fewer than two clips.
     """
     if len(clips) < 2:
-        raise BadRequest(f"expected two clips, found {len(clips)}")
+        raise InputError(f"expected two clips, found {len(clips)}")
     a, b = clips[-2], clips[-1]
     dimensions = facts.get("dimensions") or ["musicality", "alignment"]
     if dimensions == ["overall"]:  # the better-sounding clip; if equal, the better-fitting clip
@@ -59,10 +59,10 @@ def music_clip(facts: Mapping[str, Any], clips: list[Measured]) -> str:
         clips: measurements, the clip's last; one before it is a reference.
 
     Raises:
-        BadRequest: no clip.
+        InputError: no clip.
     """
     if not clips:
-        raise BadRequest("expected one clip, found none")
+        raise InputError("expected one clip, found none")
     if facts.get("dimensions") == ["alignment"]:
         points = 50 + 25 * alignment(str(facts.get("text") or ""), clips[-1], clips[-2] if clips[1:] else None).points
     else:

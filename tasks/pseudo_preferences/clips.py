@@ -10,8 +10,8 @@ import duckdb
 import pyarrow as pa
 
 from earmark.schemas.pseudo_preferences import PseudoPreferences
+from earmark.schemas.rejects import AudioFault
 from earmark.tasks.audio.index import Beginning
-from earmark.tasks.audio.probe import AudioFault
 from earmark.tasks.pipeline.media import loudness_of, with_audio
 from earmark.tasks.store.sql import query
 from earmark.tasks.store.staging import Stage

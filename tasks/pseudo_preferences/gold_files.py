@@ -8,9 +8,8 @@ from earmark.schemas.errors import InputError
 from earmark.schemas.files import Root
 from earmark.schemas.pseudo_preferences import PseudoPreferences
 from earmark.schemas.pseudo_tables import DIMENSIONS
-from earmark.tasks.audio.probe import AudioFault
+from earmark.schemas.rejects import AudioFault, Note, Reject
 from earmark.tasks.importers.music import Gold, read_gold
-from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.pipeline.media import clip_below
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from earmark.schemas.pseudo_preferences import ORDERS, PseudoPreferences
-from earmark.tasks.annotation.request import Audio, AudioForm
+from earmark.schemas.questions import Audio, AudioForm
 from earmark.tasks.pipeline.ask import Ask, Asker, Row, Values, side_by_side
 from earmark.tasks.pipeline.walk import walk
 

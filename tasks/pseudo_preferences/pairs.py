@@ -15,11 +15,11 @@ from earmark.schemas.files import Root
 from earmark.schemas.places import clips_folder, without_place
 from earmark.schemas.pseudo_preferences import CORPUS, MODALITIES, PseudoPreferences
 from earmark.schemas.pseudo_tables import CLIPS, PAIRS
+from earmark.schemas.rejects import AudioFault, Note, Reject
 from earmark.schemas.tables import split_ends
-from earmark.tasks.audio.probe import SILENCE_DBFS, AudioFault
+from earmark.tasks.audio.probe import SILENCE_DBFS
 from earmark.tasks.audio.similarity import DECIMALS
 from earmark.tasks.importers.music import ListedGeneration, MusicPrompt, read_generations, read_prompts, read_ranks
-from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.pipeline.fingerprint import file_digests
 from earmark.tasks.pipeline.grouping import group
 from earmark.tasks.pipeline.inputs import Input

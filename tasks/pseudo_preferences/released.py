@@ -17,11 +17,11 @@ from earmark.schemas.files import Root
 from earmark.schemas.places import below
 from earmark.schemas.pseudo_preferences import PseudoPreferences
 from earmark.schemas.pseudo_tables import BIAS, CLIPS, JUDGMENTS, LABELS, PAIRS
+from earmark.schemas.rejects import AudioFault, Note, Reject
 from earmark.schemas.tables import SPLITS, UNSPLIT, Table, split_ends
-from earmark.tasks.audio.probe import SILENCE_DBFS, AudioFault
+from earmark.tasks.audio.probe import SILENCE_DBFS
 from earmark.tasks.importers.cmi_pref import Label, read_labels
 from earmark.tasks.importers.lists import ListFile
-from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.importers.table import table_file
 from earmark.tasks.pipeline.grouping import group
 from earmark.tasks.pipeline.inputs import Input

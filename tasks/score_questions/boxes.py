@@ -16,15 +16,16 @@ import numpy as np
 from PIL import Image
 
 from earmark.schemas.errors import InputError, StoreError
+from earmark.schemas.rejects import shown
 from earmark.schemas.score_questions import Detector
-from earmark.tasks.exports.folder import RECORD, building, write_facts
-from earmark.tasks.importers.cells import BadRow, shown
+from earmark.tasks.importers.cells import BadRow
 from earmark.tasks.pipeline.progress import working
 from earmark.tasks.score_questions.forum.detection import open_detector
 from earmark.tasks.score_questions.forum.links import SUFFIXES
 from earmark.tasks.score_questions.forum.pictures import read_picture
 from earmark.tasks.score_questions.review_files import CONFIG, TASKS, address_of, questions_of, template
 from earmark.tasks.score_questions.reviews import json_annotations, several
+from earmark.tasks.store.folder import RECORD, building, write_facts
 from earmark.tasks.store.versions import Version
 
 BOXES_CONFIG = "label-studio-boxes.xml"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from earmark.tasks.annotation.errors import BadRequest
+from earmark.schemas.errors import InputError
 
 Facts = Mapping[str, Any]
 Clips = list[Mapping[str, float]]
@@ -56,14 +56,14 @@ def score_writer(facts: Facts, clips: Clips) -> dict[str, Any]:
             and words. For `distract`: `truth`, `others`, `count`.
 
     Raises:
-        BadRequest: an unknown step.
+        InputError: an unknown step.
     """
     match facts.get("step"):
         case "rewrite":
             return _rewrite(facts)
         case "distract":
             return _distract(str(facts["truth"]), [str(text) for text in facts["others"]], int(facts["count"]))
-    raise BadRequest(f"expected the step rewrite or distract, found {facts.get('step')!r}")
+    raise InputError(f"expected the step rewrite or distract, found {facts.get('step')!r}")
 
 
 def _rewrite(facts: Facts) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def score_labeller(facts: Facts, clips: Clips) -> dict[str, str]:
         facts: `step`, the prompt's name; `question`; `options`.
 
     Raises:
-        BadRequest: an unknown step.
+        InputError: an unknown step.
     """
     question = [word.casefold() for word in _WORD.findall(str(facts["question"]))]
     answers = [word.casefold() for option in facts["options"] for word in _WORD.findall(str(option))]
@@ -146,7 +146,7 @@ def score_labeller(facts: Facts, clips: Clips) -> dict[str, str]:
             if hard or sum(word in _HARD for word in answers) > 1:
                 return {"difficulty": "hard"}
             return {"difficulty": "easy" if easy and len(question) < 16 else "medium"}
-    raise BadRequest(f"expected a step of labelling, found {facts.get('step')!r}")
+    raise InputError(f"expected a step of labelling, found {facts.get('step')!r}")
 
 
 def score_reader(facts: Facts, clips: Clips) -> str:

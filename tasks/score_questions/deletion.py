@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
+from earmark.schemas.rejects import Reject
 from earmark.schemas.score_questions import OPTIONS
-from earmark.tasks.importers.rows import Reject
 from earmark.tasks.pipeline.ask import Row
 from earmark.tasks.score_questions.requests import options_of
 from earmark.tasks.score_questions.reviews import ReviewerVerdict, enough, option_id

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from earmark.schemas.rejects import Reject
 from earmark.schemas.score_questions import OPTIONS, ScoreQuestions
-from earmark.tasks.importers.rows import Reject
 from earmark.tasks.pipeline.rows import read_rows
 from earmark.tasks.pipeline.step import Account
 from earmark.tasks.pipeline.walk import Walked

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from earmark.schemas.questions import Choice, Image
 from earmark.schemas.score_questions import LABELLED, ScoreQuestions
-from earmark.tasks.annotation.request import Choice, Image
 from earmark.tasks.pipeline.ask import Row, Values
 from earmark.tasks.score_questions.examples import examples_of
 from earmark.tasks.score_questions.option_order import LETTERS

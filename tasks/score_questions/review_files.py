@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 
 from earmark.schemas.errors import StoreError
 from earmark.schemas.score_questions import QUESTIONS
-from earmark.tasks.exports.folder import RECORD, building, write_facts
 from earmark.tasks.score_questions.option_order import LETTERS
 from earmark.tasks.score_questions.requests import MEDIA_TYPES
 from earmark.tasks.score_questions.reviews import COLUMNS, CRITERIA, DELETES, ReviewerVerdict
 from earmark.tasks.store.files import replacing
+from earmark.tasks.store.folder import RECORD, building, write_facts
 from earmark.tasks.store.result_table import FORMULA
 from earmark.tasks.store.versions import Version
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from earmark.schemas.errors import InputError
-from earmark.tasks.importers.cells import BadRow, shown
+from earmark.schemas.rejects import Reject, shown
+from earmark.tasks.importers.cells import BadRow
 from earmark.tasks.importers.json_arrays import read_json
 from earmark.tasks.importers.lines import read_rows
-from earmark.tasks.importers.rows import Reject
 from earmark.tasks.text.anonymity import scrub
 
 FLAGS_WHEN = {"musically_correct": False, "options_relevant": False, "offensive": True, "ambiguous": True}

@@ -11,9 +11,9 @@ import pyarrow as pa
 from pydantic import TypeAdapter
 
 from earmark.schemas.places import without_place
+from earmark.schemas.rejects import Reject
 from earmark.schemas.score_questions import OPTIONS, QUESTIONS, REVIEWS, SOURCES, TRANSCRIPTS, ScoreQuestions
 from earmark.schemas.tables import SPLITS, UNSPLIT, Table
-from earmark.tasks.importers.rows import Reject
 from earmark.tasks.pipeline.ask import Row
 from earmark.tasks.pipeline.rejects import came_in
 from earmark.tasks.pipeline.step import Account, Done, step

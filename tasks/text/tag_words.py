@@ -15,7 +15,7 @@ from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
-from earmark.tasks.importers.jamendo import Tag
+from earmark.schemas.tracks import Tag
 
 LISTS = ("forms.tsv", "vocal.tsv", "everyday.tsv", "vocal_words.tsv", "beside_voices.tsv")
 _TOKEN = re.compile(r"[^\W_]+|[,.;:!?()\n]")  # marks are tokens too: no form spans them

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from earmark.tasks.importers.jamendo import Tag
+from earmark.schemas.tracks import Tag
 from earmark.tasks.text.tag_words import (
     instrument_words,
     read_list,

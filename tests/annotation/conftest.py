@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from earmark.schemas.annotation import AnnotatorConfig
+from earmark.schemas.questions import Json, Message
 from earmark.tasks.annotation.backend import Media, question
 from earmark.tasks.annotation.engine import Annotator
 from earmark.tasks.annotation.ledger import open_ledger
 from earmark.tasks.annotation.outcome import Report
-from earmark.tasks.annotation.request import Json, Message, Request
+from earmark.tasks.annotation.request import Request
 from earmark.tasks.annotation.session import Session
 from tests.servers.faults import Faults
 from tests.servers.openai_server import OpenAIServer

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from earmark.schemas.annotation import AnnotatorConfig
+from earmark.schemas.questions import Audio, Message, YesNo
 from earmark.tasks.annotation.backend import Media, question
 from earmark.tasks.annotation.outcome import Answer
-from earmark.tasks.annotation.request import Audio, Message, YesNo
 from earmark.tasks.audio.encode import Encoder
 from tests.annotation.conftest import ask_all
 

@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 
 from earmark.flows.command.ledger_cli import app
 from earmark.schemas.errors import EarmarkError
+from earmark.schemas.questions import FreeText, Message
 from earmark.tasks.annotation.backend import question
 from earmark.tasks.annotation.errors import QuotaExhausted
 from earmark.tasks.annotation.ledger import connect
 from earmark.tasks.annotation.ledger_reports import batches, free_batch
-from earmark.tasks.annotation.request import FreeText, Message
 from tests.annotation.conftest import Bench, config_for, requests_for
 from tests.annotation.test_batches import BATCH
 from tests.servers.openai_server import OpenAIServer

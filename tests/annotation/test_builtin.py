@@ -14,13 +14,13 @@ import soundfile
 
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.errors import InputError
+from earmark.schemas.questions import Audio, AudioForm, Json, Message
 from earmark.schemas.registry import load
 from earmark.tasks.annotation.backend import Media, question
 from earmark.tasks.annotation.builtin import functions
 from earmark.tasks.annotation.engine import Annotator
 from earmark.tasks.annotation.ledger import open_ledger
 from earmark.tasks.annotation.outcome import Answer, Unanswered
-from earmark.tasks.annotation.request import Audio, AudioForm, Json, Message
 from earmark.tasks.audio.encode import Encoder
 from earmark.tasks.audio.measure import Samples, filtered_loudness_lufs, loudness_lufs, measure
 from tests.annotation.conftest import ask_all

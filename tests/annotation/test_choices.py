@@ -12,10 +12,10 @@ from typing import Any, Self
 import pytest
 
 from earmark.schemas.annotation import AnnotatorConfig
+from earmark.schemas.questions import Choice, Message, ScaleRating, YesNo
 from earmark.tasks.annotation.backend import question
 from earmark.tasks.annotation.choices import FIELDS
 from earmark.tasks.annotation.outcome import Report
-from earmark.tasks.annotation.request import Choice, Message, Rating, YesNo
 from tests.annotation.conftest import QUICK, ask_all
 
 SIDES = Choice(("A", "B", "tie"))
@@ -143,7 +143,7 @@ def test_a_config_s_own_constraint_and_none_win(tmp_path: Path) -> None:
 def test_probabilities_are_read_without_a_constraint_and_keys_hold_none(tmp_path: Path) -> None:
     with Server("vllm") as server:
         config = AnnotatorConfig(annotator="openai:tiny", base_url=server.url, **QUICK)
-        requests = [question(config, [Message.of("user", "Which?")], ask) for ask in (YesNo(), Rating(), SIDES)]
+        requests = [question(config, [Message.of("user", "Which?")], ask) for ask in (YesNo(), ScaleRating(), SIDES)]
         ask_all(config, requests, ledger=tmp_path / "l.sqlite")
     assert requests[2].key == "5e9d72e795dcaa8de61ce8b67952ce6f5284639591e8c3391266504faf7658e9"  # held before
     assert all(bool(FIELDS & body.keys()) != bool(body.get("logprobs")) for body in server.bodies)

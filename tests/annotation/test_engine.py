@@ -16,6 +16,7 @@ import pytest
 
 from earmark.schemas.annotation import AnnotatorConfig, Prices
 from earmark.schemas.errors import ConfigError
+from earmark.schemas.questions import Choice, FreeText, Message, YesNo
 from earmark.tasks.annotation.answers import PARSER, Reply
 from earmark.tasks.annotation.backend import Media, make_backend, question
 from earmark.tasks.annotation.engine import Annotator
@@ -23,7 +24,7 @@ from earmark.tasks.annotation.errors import AuthFailed, BudgetExhausted, QuotaEx
 from earmark.tasks.annotation.ledger import connect, open_ledger
 from earmark.tasks.annotation.outcome import Answer, Unanswered
 from earmark.tasks.annotation.progress import Progress
-from earmark.tasks.annotation.request import Choice, FreeText, Message, Request, YesNo
+from earmark.tasks.annotation.request import Request
 from earmark.tasks.annotation.session import Session
 from tests.annotation.conftest import Bench, LocalServer, ask_all, config_for, requests_for, serving
 from tests.servers.faults import ALL, TRANSPORT, Faults
@@ -440,7 +441,7 @@ def test_two_annotators_on_one_ledger_ask_each_key_once(tmp_path: Path, run: Any
 
 def test_what_is_sent_is_what_the_protocol_wants(tmp_path: Path, run: Any) -> None:
     async def story() -> None:
-        from earmark.tasks.annotation.request import Audio, Json
+        from earmark.schemas.questions import Audio, Json
 
         server = await serving()
         server.keep_bodies = True

@@ -15,13 +15,14 @@ from typing import Any
 import pytest
 
 from earmark.schemas.annotation import AnnotatorConfig, Prices
+from earmark.schemas.questions import Json, Message, YesNo
 from earmark.tasks.annotation import server_faults, streaks
 from earmark.tasks.annotation.backend import question
 from earmark.tasks.annotation.engine import Annotator
 from earmark.tasks.annotation.ledger import connect, open_ledger
 from earmark.tasks.annotation.ledger_reports import stats
 from earmark.tasks.annotation.outcome import Answer, Outcome, Unanswered
-from earmark.tasks.annotation.request import Json, Message, Request, YesNo
+from earmark.tasks.annotation.request import Request
 from tests.annotation.conftest import SCHEMA
 from tests.conftest import ROOT
 from tests.servers.faulty.kinds import CAP, KINDS

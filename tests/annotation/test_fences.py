@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from earmark.schemas.annotation import AnnotatorConfig
+from earmark.schemas.questions import Choice, FreeText, Json, Text
 from earmark.tasks.annotation.answers import Reply, answer_value
 from earmark.tasks.annotation.backend import question
 from earmark.tasks.annotation.engine import Annotator
@@ -19,7 +20,7 @@ from earmark.tasks.annotation.errors import BadAnswer, KeptRefused
 from earmark.tasks.annotation.explaining import explained
 from earmark.tasks.annotation.ledger import open_ledger
 from earmark.tasks.annotation.prompts import load_prompt, packaged
-from earmark.tasks.annotation.request import Choice, FreeText, Json, Request, Text
+from earmark.tasks.annotation.request import Request
 from tests.annotation.conftest import Bench, config_for, serving
 from tests.annotation.test_prompts import BODY, A, B
 from tests.annotation.test_reread import PRICED, age

@@ -14,11 +14,11 @@ import pytest
 
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.errors import ConfigError, MissingExtraError
+from earmark.schemas.questions import Json, Message
 from earmark.tasks.annotation.backend import Media, check_annotator, make_backend, question
 from earmark.tasks.annotation.errors import StopRun
 from earmark.tasks.annotation.litellm_backend import LiteLLM
 from earmark.tasks.annotation.outcome import Answer
-from earmark.tasks.annotation.request import Json, Message
 from tests.annotation.conftest import ask_all
 
 HAS_LITELLM = importlib.util.find_spec("litellm") is not None

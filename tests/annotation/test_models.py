@@ -14,10 +14,11 @@ import soundfile
 
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.errors import ConfigError, MissingExtraError
+from earmark.schemas.questions import Audio, AudioForm, Message, YesNo
 from earmark.tasks.annotation.backend import Media, question
 from earmark.tasks.annotation.errors import StopRun
 from earmark.tasks.annotation.outcome import Answer, Unanswered
-from earmark.tasks.annotation.request import Audio, AudioForm, Message, Request, YesNo
+from earmark.tasks.annotation.request import Request
 from earmark.tasks.audio.encode import Encoder
 from tests.annotation.conftest import ask_all
 

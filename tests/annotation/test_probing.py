@@ -11,20 +11,9 @@ from typing import Any
 import pytest
 
 from earmark.schemas.annotation import AnnotatorConfig
+from earmark.schemas.questions import Ask, Audio, Choice, FreeText, Image, Json, Message, Part, ScaleRating, YesNo
 from earmark.tasks.annotation.backend import question
 from earmark.tasks.annotation.probing import ModelFact, probe
-from earmark.tasks.annotation.request import (
-    Ask,
-    Audio,
-    Choice,
-    FreeText,
-    Image,
-    Json,
-    Message,
-    Part,
-    Rating,
-    YesNo,
-)
 
 CLIP = Audio("0" * 64, "clip.wav", duration_s=30.0)
 PICTURE = Image("1" * 64, "score.png")
@@ -121,7 +110,7 @@ def probed(server: str, model: str, form: Ask, *parts: Part, **values: Any) -> d
         ("good", FreeText(), (CLIP,), "text about audio", "ok", "'ready'"),
         ("good", SCHEMA, (PICTURE,), "JSON about image", "ok", "keys in its order"),
         ("good", YesNo(), (CLIP,), "yes or no about audio", "ok", "share 1.00"),
-        ("good", Rating(), (), "rating", "ok", "log-probabilities of 3 tokens"),
+        ("good", ScaleRating(), (), "rating", "ok", "log-probabilities of 3 tokens"),
         ("good", Choice(("oboe", "harp")), (), "choice", "ok", "does not constrain it"),
         ("deaf", FreeText(), (CLIP,), "text about audio", "bad", "audio input is not supported"),
         ("vague", FreeText(), (CLIP,), "text about audio", "bad", "takes no audio cannot be asked"),

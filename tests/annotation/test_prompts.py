@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from earmark.schemas.questions import Audio, Text
 from earmark.tasks.annotation.errors import PromptError
 from earmark.tasks.annotation.neutral import neutral
 from earmark.tasks.annotation.prompts import LOCK, load_prompt, lock_prompts, parse_prompt, read_lock
-from earmark.tasks.annotation.request import Audio, Text
 
 BODY = """---
 name: pair

@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 from earmark.schemas.annotation import AnnotatorConfig
+from earmark.schemas.questions import Ask, Audio, Choice, Json, Message, ScaleRating, YesNo
 from earmark.tasks.annotation.backend import Media, question
 from earmark.tasks.annotation.outcome import Answer, Unanswered
-from earmark.tasks.annotation.request import Ask, Audio, Choice, Json, Message, Rating, YesNo
 from earmark.tasks.annotation.session import Session
 from earmark.tasks.annotation.vllm_serve import VARIABLE, VllmServe
 from earmark.tasks.audio.encode import Encoder
@@ -99,7 +99,7 @@ def test_vllm_asks_every_form_and_has_the_probabilities_of_transformers(
     assert len(values) == 3, report.outcomes
     assert not any(value["bounded"] for value in values)
     assert_parity({name: [value[name] for value in values] for name in ("p_yes", "share")}, model, clips, tmp_path)
-    rated = session.ask([question(config, [Message.of("user", clip, "How good?")], Rating()) for clip in clips])
+    rated = session.ask([question(config, [Message.of("user", clip, "How good?")], ScaleRating()) for clip in clips])
     assert all(isinstance(one, Answer) and 1 < one.value["score"] < 5 for one in rated.outcomes), rated.outcomes
     schema = {"type": "object", "properties": {"choice": {"enum": ["A", "B"]}}, "required": ["choice"]}
     asks: list[Ask] = [Choice(("A", "B", "tie")), Json.of(schema | {"additionalProperties": False})]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict
 
 from earmark.schemas.annotation import AnnotatorConfig, Prices
+from earmark.schemas.questions import Ask, Choice, FreeText, Json, Message, YesNo
 from earmark.tasks.annotation import batch_openai, google_files, server_faults
 from earmark.tasks.annotation.answers import MOST_TOKENS, Reply, answer_value
 from earmark.tasks.annotation.backend import question
@@ -20,7 +21,6 @@ from earmark.tasks.annotation.errors import AskError, one_line
 from earmark.tasks.annotation.gemini import read_generate_content
 from earmark.tasks.annotation.limits import limits_of
 from earmark.tasks.annotation.openai_compatible import read_chat_completion
-from earmark.tasks.annotation.request import Ask, Choice, FreeText, Json, Message, YesNo
 from tests.annotation.conftest import SCHEMA
 
 NUMBERS = st.one_of(

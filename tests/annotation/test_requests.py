@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from earmark.schemas.annotation import AnnotatorConfig, Limits, known_prices
+from earmark.schemas.questions import Audio, AudioForm, Choice, FreeText, Image, Json, Message, YesNo
 from earmark.tasks.annotation.answers import Reply, answer_value
 from earmark.tasks.annotation.backend import question
 from earmark.tasks.annotation.budget import Budget
@@ -32,18 +33,7 @@ from earmark.tasks.annotation.errors import (
 from earmark.tasks.annotation.limits import limits_of, within
 from earmark.tasks.annotation.openai_compatible import read_chat_completion
 from earmark.tasks.annotation.pace import Pace, backoff
-from earmark.tasks.annotation.request import (
-    Audio,
-    AudioForm,
-    Choice,
-    FreeText,
-    Image,
-    Json,
-    Message,
-    Request,
-    Sampling,
-    YesNo,
-)
+from earmark.tasks.annotation.request import Request, Sampling
 from earmark.tasks.annotation.server_faults import retry_after
 from tests.annotation.conftest import SCHEMA
 

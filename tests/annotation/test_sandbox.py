@@ -17,10 +17,10 @@ import jinja2
 import pytest
 from jinja2 import meta, nodes
 
+from earmark.schemas.questions import Audio, Image
 from earmark.tasks.annotation import prompts
 from earmark.tasks.annotation.errors import PromptError
 from earmark.tasks.annotation.prompts import PACKAGED, Prompt, parse_prompt
-from earmark.tasks.annotation.request import Audio, Image
 from earmark.tasks.annotation.sandbox import MOST_SIGNS
 from tests.conftest import ROOT
 

@@ -22,11 +22,12 @@ import pytest
 
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.errors import ConfigError, EarmarkError
+from earmark.schemas.questions import Ask, Choice, FreeText, Json, Message, ScaleRating, YesNo
 from earmark.tasks.annotation.backend import Media, question
 from earmark.tasks.annotation.errors import ModelMissing, ServerGone, Unsupported
 from earmark.tasks.annotation.outcome import Answer
 from earmark.tasks.annotation.progress import Progress
-from earmark.tasks.annotation.request import Ask, Choice, FreeText, Json, Message, Rating, Request, YesNo
+from earmark.tasks.annotation.request import Request
 from earmark.tasks.annotation.session import Session
 from earmark.tasks.annotation.vllm_log import stage_of
 from earmark.tasks.annotation.vllm_serve import VARIABLE, VllmServe
@@ -104,7 +105,7 @@ def test_every_form_of_answer_is_asked_as_the_engine_in_the_process_was(stand_in
         serve={"tensor_parallel_size": 2, "data_parallel_size": 3, "gpu_memory_utilization": 0.5},
         seed=3,
     )
-    forms = (FreeText(), Json.of({"type": "object"}), Choice(("tie", "A")), YesNo(), Rating(1, 3))
+    forms = (FreeText(), Json.of({"type": "object"}), Choice(("tie", "A")), YesNo(), ScaleRating(1, 3))
     report = ask_all(config, requests_of(config, *forms), ledger=tmp_path / "l.sqlite")
     values = [outcome.value for outcome in report.outcomes if isinstance(outcome, Answer)]
     assert values[:3] == ["so", {"a": 1}, "tie"], report.outcomes

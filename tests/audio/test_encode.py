@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from earmark.schemas.errors import InputError
-from earmark.tasks.annotation.request import Audio, AudioForm
+from earmark.schemas.questions import Audio, AudioForm
 from earmark.tasks.audio.encode import Encoder, encode, encode_parts
 
 RATE_HZ, SECONDS = 11_025, 20.0  # several blocks of the decoder

@@ -9,9 +9,10 @@ import pytest
 import soundfile
 
 from earmark.schemas.errors import InputError
+from earmark.schemas.rejects import AudioFault
 from earmark.tasks.audio import index as index_module
 from earmark.tasks.audio.index import Beginning, MediaIndex
-from earmark.tasks.audio.probe import AudioFault, Probe, probe
+from earmark.tasks.audio.probe import Probe, probe
 
 
 def tone(path: Path, peak: float = 0.5) -> Path:

@@ -15,12 +15,13 @@ import soxr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from earmark.schemas.rejects import AudioFault
 from earmark.tasks.audio import decode as decode_module
 from earmark.tasks.audio import sound as sound_module
 from earmark.tasks.audio.decode import convert, decode, decode_mono
 from earmark.tasks.audio.faults import BadAudio
 from earmark.tasks.audio.index import MediaIndex
-from earmark.tasks.audio.probe import AudioFault, Probe, probe
+from earmark.tasks.audio.probe import Probe, probe
 from earmark.tasks.audio.sound import Samples
 from tests.conftest import ROOT
 

@@ -15,10 +15,12 @@ import numpy as np
 import pytest
 import soundfile
 
-from earmark.tasks.annotation.request import Audio, AudioForm, Message, Request
+from earmark.schemas.questions import Audio, AudioForm, Message
+from earmark.schemas.rejects import AudioFault
+from earmark.tasks.annotation.request import Request
 from earmark.tasks.audio.decode import decode
 from earmark.tasks.audio.index import MediaIndex
-from earmark.tasks.audio.probe import AudioFault, Probe, probe
+from earmark.tasks.audio.probe import Probe, probe
 from earmark.tasks.audio.sound import Samples, was_cut
 
 RATES, SECONDS = (16_000, 22_050, 44_100), 1.5

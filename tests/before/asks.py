@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from earmark.schemas.annotation import AnnotatorConfig
+from earmark.schemas.questions import Ask, Audio, Choice, FreeText, Json, Message, ScaleRating, YesNo
 from earmark.tasks.annotation.backend import Media, question
-from earmark.tasks.annotation.request import Ask, Audio, Choice, FreeText, Json, Message, Rating, Request, YesNo
+from earmark.tasks.annotation.request import Request
 from earmark.tasks.annotation.session import Session
 from earmark.tasks.audio.encode import Encoder
 
@@ -42,7 +43,7 @@ SCHEMA = {
     "required": ["choice"],
     "additionalProperties": False,
 }
-FORMS: tuple[Ask, ...] = (FreeText(), Json.of(SCHEMA), Choice(("A", "B", "tie")), YesNo(), Rating())
+FORMS: tuple[Ask, ...] = (FreeText(), Json.of(SCHEMA), Choice(("A", "B", "tie")), YesNo(), ScaleRating())
 
 
 def clips(folder: Path) -> list[Audio]:

@@ -67,8 +67,8 @@ async def by_aiohttp(base_url: str, count: int, concurrency: int) -> None:
 
 def engine_requests(config: Any, count: int) -> list[Any]:
     """The same requests as the engine's."""
+    from earmark.schemas.questions import Message
     from earmark.tasks.annotation.backend import question
-    from earmark.tasks.annotation.request import Message
 
     system = Message.of("system", SYSTEM)
     return [

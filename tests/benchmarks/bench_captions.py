@@ -80,7 +80,7 @@ def bodies(folder: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
 
 def filled(body: dict[str, Any]) -> dict[str, Any]:
     """The request with its audio in place of the path."""
-    from earmark.tasks.annotation.request import AudioForm
+    from earmark.schemas.questions import AudioForm
     from earmark.tasks.audio.encode import encode
 
     if body["model"] == "reads" or not _sound(body)["data"].endswith(".flac"):
@@ -149,7 +149,8 @@ async def by_engine(base_url: str, requests: list[Any], concurrency: int, sounds
 
 def as_requests(prepared: list[dict[str, Any]], sounds: dict[str, bytes]) -> list[Any]:
     """The same requests as the engine's; the bytes of their audio are added to `sounds`."""
-    from earmark.tasks.annotation.request import Audio, Message, Request, Sampling
+    from earmark.schemas.questions import Audio, Message
+    from earmark.tasks.annotation.request import Request, Sampling
 
     found = []
     for body in prepared:

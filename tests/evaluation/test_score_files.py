@@ -17,8 +17,9 @@ from earmark.schemas.critiques import Critiques
 from earmark.schemas.errors import EarmarkError, InputError
 from earmark.schemas.evaluations import Evaluation, Examinee
 from earmark.schemas.human_preferences import HumanPreferences
+from earmark.schemas.questions import Audio, Json, Text, YesNo
 from earmark.tasks.annotation.outcome import Answer, Report
-from earmark.tasks.annotation.request import Audio, Json, Request, Text, YesNo
+from earmark.tasks.annotation.request import Request
 from earmark.tasks.evaluation import judging, reading, statistics
 from earmark.tasks.evaluation.samples import MeasurementOptions, SamplePart
 from earmark.tasks.pipeline.registry import corpora, find_corpus

@@ -27,9 +27,9 @@ from typer.testing import CliRunner
 from earmark.flows.command.cli import app
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.errors import ConfigError, EarmarkError, InputError
+from earmark.schemas.questions import Audio
 from earmark.tasks.annotation.backend import Media, check_annotator
 from earmark.tasks.annotation.errors import BadAnswer
-from earmark.tasks.annotation.request import Audio
 from earmark.tasks.annotation.scorer import as_json, identity
 from earmark.tasks.evaluation.entries import Entry, borda_points
 from earmark.tasks.evaluation.leaderboard import rank_submissions

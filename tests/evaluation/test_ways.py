@@ -18,9 +18,10 @@ import pytest
 
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.evaluations import Examinee
+from earmark.schemas.questions import Message, ScaleRating
 from earmark.tasks.annotation.answers import Reply, rating
 from earmark.tasks.annotation.errors import BadAnswer
-from earmark.tasks.annotation.request import Message, Rating, Request
+from earmark.tasks.annotation.request import Request
 from earmark.tasks.evaluation import judging, statistics
 from earmark.tasks.evaluation.released import released
 from earmark.tasks.evaluation.samples import MeasurementOptions, SamplePart
@@ -141,15 +142,15 @@ def test_a_rating_is_the_mean_of_its_digits() -> None:
     logits = np.random.default_rng(0).normal(size=6)
     logprobs = logits - np.log(np.exp(logits).sum())
     tokens = tuple(zip(("1", " 2", "3", "4", "5", "Hm"), map(float, logprobs), strict=True))
-    said = rating(Rating(), Reply("3", first_token=tokens))
+    said = rating(ScaleRating(), Reply("3", first_token=tokens))
     shares = np.exp(logprobs[:5])
     assert said["score"] == pytest.approx(np.average([1, 2, 3, 4, 5], weights=shares), abs=1e-12)
     assert said["share"] == pytest.approx(shares.sum(), abs=1e-12)
     with pytest.raises(BadAnswer, match="expected a digit from 1 to 5 as the first token, found 'Hm' likelier"):
-        rating(Rating(), Reply("Hm", first_token=(("Hm", -0.1), ("6", -3.0))))
+        rating(ScaleRating(), Reply("Hm", first_token=(("Hm", -0.1), ("6", -3.0))))
     with pytest.raises(BadAnswer, match="found none; does the server offer them"):
-        rating(Rating(), Reply("3"))
-    keys = {Request("openai:m", (Message.of("user", "?"),), Rating(*scale)).key for scale in ((1, 5), (0, 9))}
+        rating(ScaleRating(), Reply("3"))
+    keys = {Request("openai:m", (Message.of("user", "?"),), ScaleRating(*scale)).key for scale in ((1, 5), (0, 9))}
     assert len(keys) == 2
 
 

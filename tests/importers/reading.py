@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from earmark.schemas.rating_sources import Source
+from earmark.schemas.rejects import Note, Reject
 from earmark.tasks.importers.ratings import input_files, read_source
-from earmark.tasks.importers.rows import Note, Rating, Reject
+from earmark.tasks.importers.rows import Rating
 
 
 class Reading(NamedTuple):

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from earmark.schemas.errors import InputError
+from earmark.schemas.rejects import Note, Reject
 from earmark.tasks.importers.caption_sets import TABLES, Instruction, read_caption_set, video_of
-from earmark.tasks.importers.rows import Note, Reject
 
 ROOT = Path("/audio")
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earmark.tasks.annotation.errors import BadRequest
+from earmark.schemas.errors import InputError
 from earmark.tasks.annotation.prompts import bound, load_prompt
 from earmark.tasks.instruction_rubrics.builtin import contradictions, rubric_judge, rubric_writer
 from earmark.tasks.instruction_rubrics.builtin_words import content, phrase_book
@@ -125,11 +125,11 @@ def test_a_judge_goes_by_measurements_and_by_the_clips_own_caption() -> None:
 
 
 def test_a_bad_request_is_named() -> None:
-    with pytest.raises(BadRequest, match="expected an ask of perturb"):
+    with pytest.raises(InputError, match="expected an ask of perturb"):
         rubric_writer({"ask": "sing"}, [])
-    with pytest.raises(BadRequest, match="no 'items'"):
+    with pytest.raises(InputError, match="no 'items'"):
         rubric_writer({"ask": "filter", "instruction": "x"}, [])
-    with pytest.raises(BadRequest, match="expected one clip"):
+    with pytest.raises(InputError, match="expected one clip"):
         rubric_judge({"instruction": "x"}, [])
 
 

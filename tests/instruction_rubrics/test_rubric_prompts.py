@@ -10,8 +10,8 @@ from typing import Any
 import jsonschema
 import pytest
 
+from earmark.schemas.questions import Audio, Message, Text
 from earmark.tasks.annotation.prompts import Prompt, bound, load_prompt, versions_of
-from earmark.tasks.annotation.request import Audio, Message, Text
 from earmark.tasks.instruction_rubrics.checks import perturbation_fault
 
 PROMPTS = Path(__file__).parents[2] / "prompts"

@@ -20,9 +20,9 @@ import earmark.flows.instrumentals
 from earmark.flows.command.running import read_config
 from earmark.schemas.errors import ConfigError, EarmarkError, InputError, Interrupted, StoreError
 from earmark.schemas.instrumentals import FLAGS, TRACKS
+from earmark.schemas.tracks import Track
 from earmark.tasks.audio.probe import Probe, probe
 from earmark.tasks.audio.separation.jobs import SeparatedTrack, SeparationJob
-from earmark.tasks.importers.jamendo import Track
 from earmark.tasks.instrumentals import separated, sources
 from earmark.tasks.instrumentals.separated import SeparatedFiles
 from earmark.tasks.instrumentals.separators import Separators

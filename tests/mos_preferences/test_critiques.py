@@ -19,11 +19,10 @@ from earmark.flows.command.running import forecast_build
 from earmark.flows.mos_preferences import build
 from earmark.schemas.critiques import ASPECTS as CRITIQUE_ASPECTS
 from earmark.schemas.critiques import CRITIQUE_VIEWS
-from earmark.schemas.errors import ConfigError, EarmarkError
+from earmark.schemas.errors import ConfigError, EarmarkError, InputError
 from earmark.schemas.mos_preferences import CORPUS
 from earmark.schemas.rewards import final_scores
 from earmark.tasks.annotation import answers, run
-from earmark.tasks.annotation.errors import BadRequest
 from earmark.tasks.annotation.prompts import prompt_named
 from earmark.tasks.mos_preferences import critiquing
 from earmark.tasks.mos_preferences.builtin import describe, points, scores, speech_critique
@@ -452,7 +451,7 @@ def test_the_builtin_critic_describes_one_clip_and_refuses_three() -> None:
     assert isinstance(free, dict)
     assert (set(free) - set(said), free | said) == ({"free_text"}, free)
     assert json.dumps(said)
-    with pytest.raises(BadRequest):
+    with pytest.raises(InputError):
         speech_critique({}, [CLEAN] * 3)
 
 

@@ -21,7 +21,7 @@ from earmark.schemas.captions import CORPUS as CAPTIONS
 from earmark.schemas.config import Licence, parse_config
 from earmark.schemas.errors import ConfigError, EarmarkError, InputError, StoreError
 from earmark.schemas.music_prompts import CATEGORIES, CORPUS, MusicPrompts
-from earmark.tasks.importers.jamendo import Tag
+from earmark.schemas.tracks import Tag
 from earmark.tasks.music_prompts.sources import plan_build
 from earmark.tasks.release import withdrawal
 from earmark.tasks.release.publishing import gathered

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from earmark.schemas.tracks import Tag
 from earmark.tasks.annotation.prompts import packaged
-from earmark.tasks.importers.jamendo import Tag
 from earmark.tasks.music_prompts.asking import prompt_fault
 from earmark.tasks.music_prompts.builtin import music_prompt
 from earmark.tasks.music_prompts.checks import check_prompt

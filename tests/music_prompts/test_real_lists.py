@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from earmark.tasks.importers.jamendo import Tag
+from earmark.schemas.tracks import Tag
 from earmark.tasks.text.tag_words import runs_together
 from tests.builds import rows_of
 from tests.conftest import ROOT

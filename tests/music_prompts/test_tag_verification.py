@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import soundfile
 
+from earmark.schemas.tracks import Tag
 from earmark.tasks.annotation.prompts import PACKAGED, own_words
-from earmark.tasks.importers.jamendo import Tag
 from earmark.tasks.music_prompts import asking
 from earmark.tasks.text.tag_words import written
 from tests.builds import contents_of, rows_of

@@ -20,12 +20,13 @@ from hypothesis import strategies as st
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.config import BuildConfig
 from earmark.schemas.errors import EarmarkError
+from earmark.schemas.questions import Audio, FreeText, Message, YesNo
+from earmark.schemas.rejects import Reject
 from earmark.tasks.annotation.backend import Media, question
 from earmark.tasks.annotation.outcome import Answer, Outcome, Unanswered
 from earmark.tasks.annotation.prompts import Prompt, prompt_named
-from earmark.tasks.annotation.request import Audio, FreeText, Message, Request, YesNo
+from earmark.tasks.annotation.request import Request
 from earmark.tasks.annotation.session import Session
-from earmark.tasks.importers.rows import Reject
 from earmark.tasks.pipeline import sessions as build_sessions
 from earmark.tasks.pipeline.ask import Ask, Asker, GivenUp, Posed, Row, pose, side_by_side
 from earmark.tasks.pipeline.checks import Fault

@@ -9,10 +9,10 @@ from jsonschema import Draft202012Validator
 
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.config import BuildConfig
+from earmark.schemas.questions import Ask as Form
+from earmark.schemas.questions import Choice, Json, Message, ScaleRating, YesNo
 from earmark.tasks.annotation.backend import question
 from earmark.tasks.annotation.prompts import bound, packaged, prompt_names, versions_of
-from earmark.tasks.annotation.request import Ask as Form
-from earmark.tasks.annotation.request import Choice, Json, Message, Rating, YesNo
 from earmark.tasks.pipeline.ask import Ask, Posed, Values, prompt_digests
 from earmark.tasks.pipeline.checks import Fault
 from earmark.tasks.pipeline.imagined import STAND_IN, imagined_answers
@@ -72,7 +72,7 @@ def test_given_fields_stand_and_the_others_derive_at_any_depth() -> None:
     [
         (Choice(("A", "B", "tie")), "B"),
         (YesNo(), {"p_yes": 0.0, "share": 1.0, "bounded": False}),
-        (Rating(1, 3), {"score": 2.0, "share": 1.0}),
+        (ScaleRating(1, 3), {"score": 2.0, "share": 1.0}),
     ],
 )
 def test_the_first_answer_that_passes_the_check_is_taken(form: Form, wanted: Any) -> None:

@@ -15,8 +15,8 @@ from earmark.schemas.errors import ConfigError, InputError
 from earmark.schemas.files import Root
 from earmark.schemas.music_prompts import MusicPrompts
 from earmark.schemas.registry import load
+from earmark.schemas.rejects import AudioFault
 from earmark.schemas.score_questions import ScoreQuestions
-from earmark.tasks.audio.probe import AudioFault
 from earmark.tasks.importers.cells import BadRow
 from earmark.tasks.music_prompts.sources import verified_clips
 from earmark.tasks.pipeline.plan import plan_build

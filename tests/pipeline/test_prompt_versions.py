@@ -12,9 +12,10 @@ import pytest
 
 from earmark.flows import score_questions
 from earmark.schemas.errors import EarmarkError
+from earmark.schemas.questions import Message
 from earmark.schemas.score_questions import CORPUS
 from earmark.tasks.annotation.prompts import packaged
-from earmark.tasks.annotation.request import Message, Request
+from earmark.tasks.annotation.request import Request
 from earmark.tasks.pipeline.plan import plan_build
 from earmark.tasks.pipeline.wording import staying
 from earmark.tasks.score_questions.requests import DISTRACTORS, REWRITING

@@ -13,12 +13,12 @@ import pytest
 from earmark.schemas.config import read_toml
 from earmark.schemas.errors import ConfigError, EarmarkError, InputError
 from earmark.schemas.files import NotAFile, open_regular, read_regular
+from earmark.schemas.questions import Image
+from earmark.schemas.rejects import AudioFault
 from earmark.tasks.annotation.backend import read_image
 from earmark.tasks.annotation.errors import BadMedia, PromptError
 from earmark.tasks.annotation.prompts import parse_prompt
-from earmark.tasks.annotation.request import Image
 from earmark.tasks.audio.index import MediaIndex
-from earmark.tasks.audio.probe import AudioFault
 from earmark.tasks.evaluation.scores import read_table as read_scores
 from earmark.tasks.importers.cells import BadRow
 from earmark.tasks.importers.jamendo import read_tag_map

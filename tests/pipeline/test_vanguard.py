@@ -12,8 +12,9 @@ import pytest
 
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.errors import EarmarkError
+from earmark.schemas.questions import Message
 from earmark.tasks.annotation.backend import question
-from earmark.tasks.annotation.request import Message, Request
+from earmark.tasks.annotation.request import Request
 from earmark.tasks.annotation.vanguard import Vanguard
 from tests.annotation.conftest import LocalServer
 from tests.builds import rows_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from earmark.tasks.annotation.builtin import alignment
 from earmark.tasks.audio.measure import measure
+from earmark.tasks.audio.text_match import alignment
 from earmark.tasks.pseudo_preferences.builtin import music_pair, quality
 from tests.audio.signals import RATE, music, worse
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from earmark.schemas.errors import InputError
+from earmark.schemas.questions import Text
 from earmark.schemas.score_questions import CATEGORIES, CORPUS, DIFFICULTIES, LABELLED, ScoreQuestions
-from earmark.tasks.annotation.request import Request, Text
+from earmark.tasks.annotation.request import Request
 from earmark.tasks.pipeline.ask import prompt_digests
 from earmark.tasks.pipeline.inputs import digest_inputs
 from earmark.tasks.score_questions.examples import examples_of

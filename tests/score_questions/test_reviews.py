@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
 from earmark.schemas.errors import InputError, StoreError
+from earmark.schemas.rejects import Reject
 from earmark.schemas.score_questions import CORPUS
-from earmark.tasks.importers.rows import Reject
 from earmark.tasks.release.withdrawal import search, withdraw
 from earmark.tasks.score_questions.review_agreement import agreements, alphas, cohen_kappa
 from earmark.tasks.score_questions.review_files import CONFIG, SHEET, TASKS, contents_of, write_review, write_verdicts

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earmark.tasks.importers.jamendo import CATEGORIES, Tag
+from earmark.schemas.tracks import Tag
+from earmark.tasks.importers.jamendo import CATEGORIES
 from earmark.tasks.text.tag_words import (
     Lexicon,
     everyday_tags,

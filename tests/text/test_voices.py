@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from earmark.tasks.importers.jamendo import Tag
+from earmark.schemas.tracks import Tag
 from earmark.tasks.text.voices import calls_for_voices, names_voices
 
 

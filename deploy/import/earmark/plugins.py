@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from earmark.schemas.corpus import Corpus as Corpus
     from earmark.schemas.corpus import Story as Story
     from earmark.schemas.evaluations import Evaluation as Evaluation
+    from earmark.schemas.questions import Json as Json
     from earmark.schemas.rating_sources import Source as Source
+    from earmark.schemas.rejects import Reject as Reject
     from earmark.schemas.tables import REJECTS as REJECTS
     from earmark.schemas.tables import Column as Column
     from earmark.schemas.tables import Table as Table
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from earmark.tasks.annotation.prompts import Prompt as Prompt
     from earmark.tasks.annotation.prompts import Untrusted as Untrusted
     from earmark.tasks.annotation.prompts import parse_prompt as parse_prompt
-    from earmark.tasks.annotation.request import Json as Json
     from earmark.tasks.annotation.request import Request as Request
     from earmark.tasks.exports.formats import Format as Format
     from earmark.tasks.exports.shapes import plain as plain
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from earmark.tasks.importers.lists import published as published
     from earmark.tasks.importers.rows import Imported as Imported
     from earmark.tasks.importers.rows import Rating as Rating
-    from earmark.tasks.importers.rows import Reject as Reject
     from earmark.tasks.importers.votes import VoteLayout as VoteLayout
     from earmark.tasks.pipeline.ask import Ask as Ask
     from earmark.tasks.pipeline.ask import Asker as Asker

@@ -18,9 +18,9 @@ from earmark.schemas.errors import InputError
 from earmark.schemas.files import FOLLOW, NotAFile, Root, open_regular
 from earmark.schemas.forum import IMAGES
 from earmark.schemas.places import without_place
+from earmark.schemas.rejects import Reject
 from earmark.schemas.score_questions import ScoreQuestions
 from earmark.tasks.importers.cells import BadRow
-from earmark.tasks.importers.rows import Reject
 from earmark.tasks.pipeline.progress import working
 from earmark.tasks.pipeline.step import Account, Done, step
 from earmark.tasks.score_questions.forum.detection import Sight, open_detector

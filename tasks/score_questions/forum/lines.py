@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import zstandard
 
 from earmark.schemas.files import open_regular
+from earmark.schemas.rejects import Reject
 from earmark.tasks.importers.lines import most_rows, unreadable
-from earmark.tasks.importers.rows import Reject
 
 BLOCK = 1 << 22
 LONGEST_LINE = 1 << 24  # bytes; DuckDB's reader refuses a file with a longer one

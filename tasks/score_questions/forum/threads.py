@@ -12,8 +12,8 @@ import duckdb
 import pyarrow as pa
 
 from earmark.schemas.places import without_place
+from earmark.schemas.rejects import Reject
 from earmark.schemas.score_questions import ScoreQuestions
-from earmark.tasks.importers.rows import Reject
 from earmark.tasks.pipeline.progress import working
 from earmark.tasks.pipeline.rejects import rejects_table
 from earmark.tasks.pipeline.step import Account, Done, step

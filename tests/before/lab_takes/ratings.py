@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 
 from earmark.schemas.mos_preferences import Source
+from earmark.schemas.rejects import Reject
 from earmark.tasks.importers.lists import Found, list_file, published
-from earmark.tasks.importers.rows import Imported, Rating, Reject
+from earmark.tasks.importers.rows import Imported, Rating
 
 
 def find(source: Source, root: Path) -> Found:

@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 import soundfile
 
+from earmark.schemas.rejects import Reject
 from earmark.tasks.build.fingerprint import file_digests
 from earmark.tasks.build.plan import Plan, make_plan
 from earmark.tasks.build.rows import Rows, keep_rows, read_rows
 from earmark.tasks.build.step import Account, Done, step
-from earmark.tasks.importers.rows import Reject
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store
 from lab_takes.corpus import CORPUS, TAKES, StudioTakes

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from earmark.schemas.rewards import UNREADABLE, accuracy_reward, final_scores
-from earmark.tasks.annotation.scores import has_heading, read_scores, with_final_line
+from earmark.schemas.scores import has_heading, read_scores, with_final_line
 
 WRITTEN = [
     "Final Scores: [[7,5]]",
