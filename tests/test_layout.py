@@ -6,6 +6,7 @@ import ast
 import subprocess
 from collections.abc import Iterator
 from fnmatch import fnmatch
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -68,9 +69,16 @@ def arrows() -> dict[tuple[str, str], list[Path]]:
     return drawn
 
 
-def imports(path: Path) -> Iterator[str]:
-    """Dotted names that a module imports, wherever in it; relative imports are made absolute."""
-    for node in ast.walk(ast.parse((ROOT / path).read_bytes())):
+def imports(path: Path, *, typed: bool = True) -> Iterator[str]:
+    """Dotted names that a module imports, wherever in it; relative imports are made absolute.
+
+    Args:
+        typed: with the imports for type checkers alone.
+    """
+    tree = ast.parse((ROOT / path).read_bytes())
+    if not typed:
+        tree = Running().visit(tree)
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -78,6 +86,15 @@ def imports(path: Path) -> Iterator[str]:
             module = ".".join([*package, *([node.module] if node.module else [])])
             yield module
             yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+class Running(ast.NodeTransformer):
+    """Drops what stands below `if TYPE_CHECKING`."""
+
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
+        if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            return node.orelse
+        return self.generic_visit(node)
 
 
 def within(name: str, room: str) -> bool:
@@ -100,6 +117,15 @@ def test_few_arrows(capsys: pytest.CaptureFixture[str]) -> None:
     with capsys.disabled():
         print(f"\n{len(drawn)} arrows between rooms")
     assert len(drawn) <= MOST_ARROWS
+
+
+@pytest.mark.parametrize("room", sorted({room_of(".".join(path.parts)) for path in MODULES}))
+def test_no_circle_inside_a_room(room: str) -> None:
+    """Imports inside functions count, those for type checkers alone do not: they run in no order."""
+    own = {f"{OURS}{'.'.join(path.with_suffix('').parts)}": path for path in MODULES}
+    own = {name: path for name, path in own.items() if room_of(name.removeprefix(OURS)) == room}
+    graph = {name: own.keys() & {*imports(path, typed=False)} - {name} for name, path in own.items()}
+    TopologicalSorter(graph).prepare()
 
 
 def test_no_module_lies_loose() -> None:

@@ -35,7 +35,6 @@ from earmark.flows.command.publish_cli import publish
 from earmark.flows.command.rebuild_cli import rebuild
 from earmark.flows.command.review_cli import app as review_app
 from earmark.flows.command.serve_cli import serve
-from earmark.flows.command.start import main as start
 from earmark.flows.command.study_cli import app as study_app
 from earmark.flows.command.withdraw_cli import withdraw
 from earmark.schemas.errors import EarmarkError, Faults, Interrupted, StoreError, TooManyRejects
@@ -327,7 +326,3 @@ def let_go(error: BaseException) -> None:
             traceback.clear_frames(one.__traceback__)
             one.__traceback__ = None  # a cleared frame still holds the closures of its comprehensions
             left += [origin for origin in (one.__cause__, one.__context__) if origin is not None]
-
-
-if __name__ == "__main__":
-    start()

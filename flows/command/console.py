@@ -73,13 +73,6 @@ def show_corpora(
             tell(f": {'; '.join(of)}", head=name)
 
 
-def show_questions(asks: Mapping[str, Any]) -> None:
-    """Print the requests to one model: their subjects, the answered count, and the cost of the rest."""
-    from earmark.flows.command.previewing import request_lines
-
-    tell(*request_lines(asks))
-
-
 def version_facts(version: Version) -> dict[str, Any]:
     """Return a version as JSON."""
     manifest = version.manifest

@@ -23,7 +23,7 @@ from typing import Any
 from typer.core import TyperGroup
 
 from earmark.flows.command.old_names import new_spelling
-from earmark.flows.command.start import end_at_once
+from earmark.flows.command.signals import end_at_once
 from earmark.schemas.errors import Interrupted
 from earmark.schemas.unseen import on_terminal
 

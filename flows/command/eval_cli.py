@@ -138,6 +138,7 @@ def run(
     """
     from earmark.flows.command import console
     from earmark.flows.command.ending import stoppable
+    from earmark.flows.command.previewing import request_lines
     from earmark.schemas.errors import ConfigError
     from earmark.tasks.evaluation import judging, reading
     from earmark.tasks.evaluation.results import evaluation_page
@@ -163,7 +164,7 @@ def run(
             with stoppable("answers are kept; run the same command again to continue"), shown():
                 if dry_run:
                     plan = judging.forecast(version, known, place, examinee, given.wish())
-                    print_json(plan) if given.as_json else console.show_questions(plan)
+                    print_json(plan) if given.as_json else console.tell(*request_lines(plan))
                     return
                 record = judging.judge(version, known, place, examinee, given.wish(), given.out)
             print_record(record, evaluation_page, given.as_json, holds)
@@ -318,6 +319,7 @@ def rollouts(
     """
     from earmark.flows.command import console
     from earmark.flows.command.ending import stoppable
+    from earmark.flows.command.previewing import request_lines
     from earmark.schemas.evaluations import Policy
     from earmark.tasks.evaluation import rollouts as drawing
     from earmark.tasks.evaluation.judging import asked_of
@@ -332,7 +334,7 @@ def rollouts(
     with stoppable("answers are kept; run the same command again to continue"), shown():
         if dry_run:
             plan = drawing.forecast(version, known, place, config, wish)
-            print_json(plan) if as_json else console.show_questions(plan)
+            print_json(plan) if as_json else console.tell(*request_lines(plan))
             return
         facts, folder = drawing.roll(version, known, place, config, wish, out)
     if as_json:

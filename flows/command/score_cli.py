@@ -57,6 +57,7 @@ def score(
     """
     from earmark.flows.command import console
     from earmark.flows.command.ending import stoppable
+    from earmark.flows.command.previewing import request_lines
     from earmark.schemas.errors import ConfigError
     from earmark.schemas.evaluations import Examinee
     from earmark.tasks.evaluation import leaderboard, submission
@@ -80,7 +81,7 @@ def score(
             if as_json:
                 print_json({"asks": plans})
             for plan in () if as_json else plans:
-                console.show_questions(plan)
+                console.tell(*request_lines(plan))
             return
         record = submission.score(version, known, place, judge, wish, out)
     print_record(record, leaderboard.score_page, as_json, "figures of each clip")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import signal
+
+from earmark.flows.command.signals import end_at_once
 
 
 def main() -> None:
@@ -14,8 +15,3 @@ def main() -> None:
     from earmark.flows.command.cli import main as run
 
     run()
-
-
-def end_at_once(number: int, frame: object) -> None:
-    """End the process: there is nothing to keep yet, and Python would print a traceback."""
-    os._exit(128 + number)

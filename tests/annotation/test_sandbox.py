@@ -109,7 +109,7 @@ def test_a_dry_run_of_a_strangers_config_runs_nothing(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "data" / "demo" / "music", tmp_path / "music")
     config = tmp_path / "own.toml"
     config.write_text(demo + '\n[asks]\nmusic-pair = "own.md"\n', "utf-8")
-    command = [sys.executable, "-m", "earmark.flows.command.cli", "build", "pseudo-preferences", "--dry-run"]
+    command = [sys.executable, "-m", "earmark", "build", "pseudo-preferences", "--dry-run"]
     environment = {**os.environ, "OPENAI_API_KEY": "sk-secret", "EARMARK_STORE": str(tmp_path / "store")}
     ended = subprocess.run(
         [*command, "-c", str(config)], capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=300

@@ -67,7 +67,7 @@ def commands(corpus: str, table: str, folder: Path, share: float) -> dict[str, t
     (inputs / "build.toml").write_text(toml_of({"corpus": corpus, **CORPORA[corpus][0](inputs, share)}))
 
     def run(*words: str) -> Size:
-        return measured([sys.executable, "-m", "earmark.flows.command.cli", *words, "--store", str(store)], store)
+        return measured([sys.executable, "-m", "earmark", *words, "--store", str(store)], store)
 
     build = ("build", corpus, "-c", str(inputs / "build.toml"))
     taken = {"build": run(*build), "nothing to do": run(*build), "build --force": run(*build, "--force")}

@@ -407,7 +407,7 @@ def rehearse(
     """A line of the table."""
     inputs, store = folder / "inputs", folder / "store"
     inputs.mkdir(parents=True)
-    command = [sys.executable, "-m", "earmark.flows.command.cli", "build", corpus, "-c", str(inputs / "build.toml")]
+    command = [sys.executable, "-m", "earmark", "build", corpus, "-c", str(inputs / "build.toml")]
     build = [*command, "--store", str(store), "--json"]
     with server_of(corpus, latency_ms, slots) as address:
         values = {"corpus": corpus, **CORPORA[corpus](inputs, share, f"{address}/v1")}

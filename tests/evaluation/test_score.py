@@ -276,7 +276,7 @@ def test_a_scoring_that_was_killed_goes_on(built: tuple[Version, Path], store: S
         server.first_token = listening(chance)
         settings = tmp_path / "judge.toml"
         settings.write_text(f'annotator = "openai:judge"\nbase_url = "{server.base_url}"\nmax_concurrency = 2\n')
-        command = [sys.executable, "-m", "earmark.flows.command.cli", "eval", "score", "music-prompts"]
+        command = [sys.executable, "-m", "earmark", "eval", "score", "music-prompts"]
         command += ["-g", str(tmp_path / "ours"), "--settings", str(settings), "--store", str(store.root)]
         environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'deploy/import'}"}
         with subprocess.Popen(command, env=environment) as run:

@@ -390,7 +390,7 @@ def test_a_scoring_that_was_killed_goes_on(built: tuple[Version, Path], store: S
     command = [
         sys.executable,
         "-m",
-        "earmark.flows.command.cli",
+        "earmark",
         "eval",
         "score",
         "music-prompts",

@@ -293,7 +293,7 @@ def test_an_export_that_is_killed_leaves_nothing_half_written(demo_store: Store,
     command = [
         sys.executable,
         "-m",
-        "earmark.flows.command.cli",
+        "earmark",
         "export",
         MUSIC,
         "--for",
@@ -345,7 +345,7 @@ def test_the_command_lists_and_exports(demo_store: Store, tmp_path: Path) -> Non
         command = [
             sys.executable,
             "-m",
-            "earmark.flows.command.cli",
+            "earmark",
             "export",
             MUSIC,
             "--store",

@@ -210,7 +210,7 @@ def served(folder: Path, deployments: Path, store: Path, **more: str) -> Iterato
     before = log.read_bytes().count(READY) if log.is_file() else 0
     with log.open("ab") as said:
         process = subprocess.Popen(
-            [sys.executable, "-m", "earmark.flows.command.cli", *map(str, words)],
+            [sys.executable, "-m", "earmark", *map(str, words)],
             cwd=ROOT,
             env={**kept, **ours, **more},
             stdout=said,

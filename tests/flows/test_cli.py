@@ -46,7 +46,7 @@ def earmark(
 ) -> subprocess.CompletedProcess[str]:
     """Run the command to its end, which must come with that exit code."""
     ended = subprocess.run(
-        [sys.executable, *python, "-m", "earmark.flows.command.cli", *map(str, arguments)],
+        [sys.executable, *python, "-m", "earmark", *map(str, arguments)],
         cwd=ROOT,
         env=environment(store),
         capture_output=True,
@@ -405,7 +405,7 @@ def test_build_once_then_up_to_date_without_prefect(tmp_path: Path, nothing_left
 def test_killed_build_is_told_and_resumed(tmp_path: Path, nothing_left: None) -> None:
     store = tmp_path / "store"
     build = subprocess.Popen(
-        [sys.executable, "-m", "earmark.flows.command.cli", "build", CORPUS, "--config", str(DEMO)],
+        [sys.executable, "-m", "earmark", "build", CORPUS, "--config", str(DEMO)],
         cwd=ROOT,
         env=environment(store),
         stdout=subprocess.DEVNULL,
@@ -502,7 +502,7 @@ def test_build_that_is_stopped_says_how_to_go_on(
 ) -> None:
     store = tmp_path / "store"
     build = subprocess.Popen(
-        [sys.executable, "-m", "earmark.flows.command.cli", "build", CORPUS, "--config", str(DEMO)],
+        [sys.executable, "-m", "earmark", "build", CORPUS, "--config", str(DEMO)],
         cwd=ROOT,
         env=environment(store),
         stdout=subprocess.DEVNULL,

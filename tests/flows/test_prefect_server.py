@@ -35,7 +35,7 @@ SECRET = "sk-of-a-provider"
 
 def build(store: Path, keep_s: float) -> subprocess.CompletedProcess[str]:
     """Build the demo as a process whose Prefect home is that of the test."""
-    words = [sys.executable, "-m", "earmark.flows.command.cli", "build", CORPUS, "-c", str(DEMO), "--force"]
+    words = [sys.executable, "-m", "earmark", "build", CORPUS, "-c", str(DEMO), "--force"]
     env = environment(store) | {"EARMARK_KEEP_S": str(keep_s), "OPENAI_API_KEY": SECRET}
     return subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, timeout=300)
 
@@ -245,7 +245,7 @@ def test_loopback_is_reached_past_proxies(
 def test_a_build_behind_proxies_reaches_its_server(tmp_path: Path, nothing_left: None) -> None:
     """HTTP and SOCKS proxies that are not there: whoever asked them would fail."""
     proxies = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
-    words = [sys.executable, "-m", "earmark.flows.command.cli", "build", CORPUS, "-c", str(DEMO)]
+    words = [sys.executable, "-m", "earmark", "build", CORPUS, "-c", str(DEMO)]
     env = environment(tmp_path / "store") | proxies | {"ALL_PROXY": "socks5://127.0.0.1:9"}
     ended = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, timeout=300)
     assert ended.returncode == 0, ended.stderr

@@ -87,9 +87,7 @@ def test_serve_that_is_killed_while_it_deploys_leaves_no_process(tmp_path: Path)
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections and answers none
         ours = Prefect(home, f"http://127.0.0.1:{silent.getsockname()[1]}/api")
         environment = {**os.environ, "PREFECT_HOME": str(home), "PREFECT_API_URL": ours.url}
-        serve = subprocess.Popen(
-            [sys.executable, "-m", "earmark.flows.command.cli", "serve", "--deploy-only"], cwd=ROOT, env=environment
-        )
+        serve = subprocess.Popen([sys.executable, "-m", "earmark", "serve", "--deploy-only"], cwd=ROOT, env=environment)
         try:
             waited("a command of Prefect's", lambda: _prefects(ours), 60)
             serve.send_signal(signal.SIGKILL)

@@ -18,7 +18,7 @@ from tests.flows.test_cli import environment
 def test_changes_are_told_until_an_interrupt(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     run = start_run(store, "captions", tmp_path / "c.toml")
-    command = [sys.executable, "-m", "earmark.flows.command.cli", "status", "--watch"]
+    command = [sys.executable, "-m", "earmark", "status", "--watch"]
     with subprocess.Popen(
         command, cwd=ROOT, env=environment(store.root), stdout=subprocess.PIPE, text=True
     ) as watching:

@@ -120,7 +120,7 @@ def test_a_build_is_stale_after_a_rule_and_not_after_words(tmp_path: Path) -> No
 
     def build() -> str:
         words = ["build", "mos-preferences", "--config", "c.toml", "--store", "store"]
-        command = [sys.executable, "-m", "earmark.flows.command.cli", *words]
+        command = [sys.executable, "-m", "earmark", *words]
         ended = subprocess.run(command, cwd=house, capture_output=True, text=True, timeout=300, env=environment)
         assert ended.returncode == 0, ended.stderr
         return ended.stdout + ended.stderr

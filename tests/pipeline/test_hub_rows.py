@@ -91,7 +91,7 @@ def earmark(folder: Path, hub: HubServer, *words: str, cwd: Path | None = None) 
         "EARMARK_STORE": str(folder / "store"),
     }
     return subprocess.run(
-        [sys.executable, "-m", "earmark.flows.command.cli", *words],
+        [sys.executable, "-m", "earmark", *words],
         env={**environment(folder / "store"), "HF_ENDPOINT": hub.endpoint, "HF_TOKEN": READER, **home},
         capture_output=True,
         text=True,

@@ -76,7 +76,7 @@ def test_a_builds_lines_tell_run_shard_and_request(tmp_path: Path) -> None:
         make_pool(tmp_path / "pool", 4)
         config = write_config(tmp_path / "pool", server.base_url)
         ended = subprocess.run(
-            [sys.executable, "-m", "earmark.flows.command.cli", "build", "pseudo-preferences", "-c", str(config)],
+            [sys.executable, "-m", "earmark", "build", "pseudo-preferences", "-c", str(config)],
             cwd=ROOT,
             env={**environment(tmp_path / "store"), "EARMARK_LOG": "json"},
             capture_output=True,

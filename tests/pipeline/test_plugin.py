@@ -75,7 +75,7 @@ class House:
         paths = os.pathsep.join([str(self.site), str(ROOT)])
         environment = {**os.environ, "PYTHONPATH": paths, "EARMARK_STORE": str(self.folder / "store")}
         ended = subprocess.run(
-            [sys.executable, "-m", "earmark.flows.command.cli", *map(str, words)],
+            [sys.executable, "-m", "earmark", *map(str, words)],
             cwd=self.folder, env=environment, capture_output=True, text=True, timeout=300,
         )  # fmt: skip
         assert ended.returncode == code, ended.stdout + ended.stderr

@@ -358,7 +358,7 @@ def test_a_judge_that_is_stopped_says_how_to_go_on(
     before = asked(server)
     words = ["judge", CORPUS, "-e", "musicality", "--annotator", "openai:other", "--base-url", server.base_url]
     judge = subprocess.Popen(
-        [sys.executable, "-m", "earmark.flows.command.cli", *words, "--split", "all"],
+        [sys.executable, "-m", "earmark", *words, "--split", "all"],
         cwd=ROOT,
         env={**os.environ, "EARMARK_STORE": str(tmp_path / "store")},
         stdout=subprocess.DEVNULL,

@@ -141,7 +141,7 @@ publish = {{ repo = "{REPO}", allow_builtin = true }}
     log = tmp_path / "rebuild.log"
 
     def begin() -> subprocess.Popen[bytes]:
-        words = [sys.executable, "-m", "earmark.flows.command.cli", "rebuild", "--config", str(config)]
+        words = [sys.executable, "-m", "earmark", "rebuild", "--config", str(config)]
         with log.open("ab") as said:
             begun.append(subprocess.Popen(words, cwd=ROOT, env=environment(store), stdout=said, stderr=said))
         return begun[-1]

@@ -75,7 +75,7 @@ def command(made: Release, build: str, *words: object, code: int = 0, home: Path
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "EARMARK_"))}
     own = {"PYTHONPATH": os.pathsep.join([str(site), str(ROOT)]), "EARMARK_KEEP_S": "0", "EARMARK_STORE": "store"}
     ended = subprocess.run(
-        [sys.executable, "-m", "earmark.flows.command.cli", *map(str, words)],
+        [sys.executable, "-m", "earmark", *map(str, words)],
         cwd=made.folder / build, env=kept | own | {"PREFECT_HOME": str(home or made.prefect)},
         capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL,
     )  # fmt: skip

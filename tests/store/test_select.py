@@ -166,7 +166,7 @@ RUNAWAY = [
 
 @pytest.mark.parametrize(("statement", "number"), RUNAWAY, ids=["recursion", "product", "one value"])
 def test_a_runaway_statement_ends_when_it_is_told_to(store: Path, statement: str, number: signal.Signals) -> None:
-    command = [sys.executable, "-m", "earmark.flows.command.cli", "inspect", "sql", statement, "--store", str(store)]
+    command = [sys.executable, "-m", "earmark", "inspect", "sql", statement, "--store", str(store)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while psutil.Process(process.pid).cpu_times().user < 2.5:  # it has begun, and has no end
         assert process.poll() is None, process.communicate()
