@@ -1,18 +1,24 @@
 """Register names for configs and the command line: our own, and those of installed packages by entry points.
 
-    LAYOUTS = Registry("layout of tracks", "earmark.importers", Layout, {"table": TABLE}, prefix="tracks.")
+    ours = registered("earmark.tasks.importers")
+    LAYOUTS = Registry("layout of tracks", "earmark.importers", Layout, ours, prefix="tracks.")
 
-A package adds one by an entry point of the group, `"tracks.lab" = "lab.earmark:LAYOUT"`. Names are known without an
-import; a package that cannot be imported is the fault of those alone who use it.
+One of ours registers in its own module, `TABLE = register("tracks.table")(Layout(…))`. A package adds one by an entry
+point of the group, `"tracks.lab" = "lab.earmark:LAYOUT"`. Names are known without an import; a package that cannot be
+imported is the fault of those alone who use it.
 """
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib import import_module, metadata
-from typing import Any, Generic, TypeVar
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 from pydantic_core import CoreSchema, core_schema
@@ -20,6 +26,53 @@ from pydantic_core import CoreSchema, core_schema
 from earmark.schemas.errors import ConfigError
 
 Kind = TypeVar("Kind")
+Declared = TypeVar("Declared")
+
+
+def register(name: str) -> Callable[[Declared], Declared]:
+    """Register a declaration of a module, or as a decorator a function or class, by a name as of an entry point."""
+    return lambda declared: declared  # `registered` reads the call
+
+
+class Registration(NamedTuple):
+    """A call that registers something, as it stands in a module."""
+
+    name: str
+    reference: str  # `module:NAME`
+    facts: dict[str, Any]  # the literal keywords of a decorator
+
+
+@cache
+def registered(package: str, files: str = "*.py", mark: str = "register") -> tuple[Registration, ...]:
+    """Read the registrations of a package from the text of its modules, in order.
+
+    Nothing is imported: all backends take a quarter of a second, and a command needs one.
+
+    Args:
+        files: the modules, a pattern of paths below the package.
+        mark: the function that registers.
+    """
+    pattern = re.compile(
+        rf'^(?:(\w+) = {mark}\(\s*"([\w.-]+)"|@{mark}\(((?:.|\n)+?)\)\n(?:class|def) (\w+))', re.MULTILINE
+    )
+    folder, found = folder_of(package), []
+    for path in sorted(folder.glob(files)):
+        module = ".".join((package, *path.relative_to(folder).with_suffix("").parts))
+        for assigned, name, arguments, decorated in pattern.findall(path.read_text("utf-8")):
+            call = ast.parse(f"{mark}({arguments})", mode="eval").body
+            assert isinstance(call, ast.Call)
+            facts = {one.arg: ast.literal_eval(one.value) for one in call.keywords if one.arg}
+            name = name or ast.literal_eval(call.args[0])
+            found.append(Registration(name, f"{module}:{assigned or decorated}", facts))
+    return tuple(found)
+
+
+def folder_of(package: str) -> Path:
+    """Return the folder of an importable package, without importing it."""
+    spec = find_spec(package)
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +90,17 @@ class Registry(Generic[Kind]):
     what: str  # one of them, for messages
     group: str  # the entry points' group
     kind: type[Kind]  # what each declaration is
-    own: Mapping[str, Kind | str]  # ours: the declarations, or their `module:name`
-    prefix: str = ""  # what an entry point's name begins with, where several registries share a group
+    ours: Mapping[str, Kind | str] | tuple[Registration, ...]  # the declarations, their `module:name`, or registrations
+    prefix: str = ""  # what the names begin with, where several registries share a group
     loaded: dict[str, Kind] = field(default_factory=dict, init=False, compare=False)
+
+    @cached_property
+    def own(self) -> dict[str, Kind | str]:
+        """Ours by name: the declarations, or their `module:name`."""
+        if isinstance(self.ours, Mapping):
+            return {**self.ours}
+        found = ((one.name, one.reference) for one in self.ours)
+        return {name.removeprefix(self.prefix): place for name, place in found if name.startswith(self.prefix)}
 
     @cached_property
     def entries(self) -> dict[str, Registered]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import tomllib
@@ -13,7 +14,7 @@ import yaml
 from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
-from earmark.schemas.registry import Registry
+from earmark.schemas.registry import Registry, registered
 from earmark.tasks.annotation.backends import BACKENDS
 from earmark.tasks.exports.formats import FORMATS
 from earmark.tasks.importers.caption_sets import CAPTION_LAYOUTS
@@ -68,6 +69,22 @@ def test_every_corpus_is_in(place: str, monkeypatch: pytest.MonkeyPatch, tmp_pat
 def test_every_export_format_is_in_the_guide() -> None:
     table = text("flows/README.md").partition("| format | what it writes |\n")[2].partition("\n\n")[0]
     assert re.findall(r"`([a-z-]+)`", "\n".join(row.split("|")[1] for row in table.splitlines())) == [*FORMATS.own]
+
+
+def test_every_registration_is_read_from_the_text() -> None:
+    """As the modules say when they are parsed, each name once in its room."""
+    for files, mark in (
+        ("importers/*", "register"),
+        ("*/builtin", "register"),
+        ("annotation/*", "backend"),
+        ("exports/*", "Format"),
+    ):
+        trees = [ast.parse(path.read_text("utf-8")) for path in (ROOT / "tasks").glob(f"{files}.py")]
+        calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        names = [call.args[0] for call in calls if isinstance(call.func, ast.Name) and call.func.id == mark]
+        called = [name.value for name in names if isinstance(name, ast.Constant)]
+        found = [one.name for one in registered("earmark.tasks", f"{files}.py", mark)]
+        assert sorted(found) == sorted(called) == sorted({*found}) != []
 
 
 REGISTRIES = (RATING_LAYOUTS, TRACK_LAYOUTS, VOTE_LAYOUTS, CAPTION_LAYOUTS, BACKENDS, FORMATS)

@@ -1,10 +1,14 @@
-"""Register the backends of annotator specs, `<name>` among the entry points `earmark.backends`."""
+"""Register the backends of annotator specs: ours by `@backend` in their modules, others by `earmark.backends`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
-from earmark.schemas.registry import Registry
+from earmark.schemas.registry import Registry, registered
+
+Maker = TypeVar("Maker", bound=Callable[..., object])
 
 
 @dataclass(frozen=True)
@@ -21,27 +25,16 @@ class Provider:
     functions: str | None = None
 
 
+def backend(name: str, **facts: Any) -> Callable[[Maker], Maker]:
+    """Register a backend's maker. Its facts are literal fields of `Provider`: they are read without importing it."""
+    return lambda make: make
+
+
 BACKENDS = Registry(
     "annotation backend",
     "earmark.backends",
     Provider,
-    {
-        "openai": Provider("earmark.tasks.annotation.openai_compatible:OpenAICompatible", hosted=True, batches=True),
-        "gemini": Provider("earmark.tasks.annotation.gemini:Gemini", hosted=True, batches=True),
-        "vllm": Provider("earmark.tasks.annotation.vllm_serve:VllmServe", in_process=True),
-        "transformers": Provider(
-            "earmark.tasks.annotation.transformers_local:TransformersLocal",
-            in_process=True,
-            library=("transformers", "models"),
-        ),
-        "litellm": Provider(
-            "earmark.tasks.annotation.litellm_backend:LiteLLM", hosted=True, library=("litellm", "litellm")
-        ),
-        "builtin": Provider(
-            "earmark.tasks.annotation.builtin:Builtin", functions="earmark.tasks.annotation.builtin:functions"
-        ),
-        "scorer": Provider("earmark.tasks.annotation.scorer:make_scorer", in_process=True),
-    },
+    {one.name: Provider(one.reference, **one.facts) for one in registered("earmark.tasks.annotation", mark="backend")},
 )
 
 

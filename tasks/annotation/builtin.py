@@ -1,8 +1,8 @@
 """Answer without a model, by functions of signal measurements and facts: weak, honest and always named as such.
 
-A corpus's functions are in `tasks/<corpus>/builtin.py`, which exports `FUNCTIONS` by name. Another package adds a
-function by an entry point of the group `earmark.builtins`, `lab-judge-1 = "lab.builtin:judge"`. A name includes its
-version: other rules get another name, so that their answers have other keys.
+A corpus's functions are registered in its `tasks/<corpus>/builtin.py`. Another package adds a function by an entry
+point of the group `earmark.builtins`, `lab-judge-1 = "lab.builtin:judge"`. A name includes its version: other rules get
+another name, so that their answers have other keys.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
-from importlib import import_module
-from pathlib import Path
 from types import FunctionType
 from typing import TypeAlias
 
@@ -21,9 +19,10 @@ from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.config import nearest
 from earmark.schemas.errors import ConfigError, InputError
 from earmark.schemas.questions import Audio
-from earmark.schemas.registry import Registry
+from earmark.schemas.registry import Registry, registered
 from earmark.tasks.annotation.answers import Reply
 from earmark.tasks.annotation.backend import Media
+from earmark.tasks.annotation.backends import backend
 from earmark.tasks.annotation.errors import BadMedia, BadRequest
 from earmark.tasks.annotation.request import Request
 
@@ -36,14 +35,10 @@ MOST_MEASURED = 50_000
 @cache
 def functions() -> Registry[FunctionType]:
     """Return every builtin function by its name with version, for a request's facts and its clips' measurements."""
-    own: dict[str, FunctionType | str] = {}
-    for path in sorted(Path(__file__).parents[1].glob("*/builtin.py")):
-        module = import_module(f"earmark.tasks.{path.parent.name}.builtin")
-        named: Mapping[str, FunctionType] = getattr(module, "FUNCTIONS", {})
-        own |= {name: f"{module.__name__}:{function.__name__}" for name, function in named.items()}
-    return Registry("builtin function", "earmark.builtins", FunctionType, own)
+    return Registry("builtin function", "earmark.builtins", FunctionType, registered("earmark.tasks", "*/builtin.py"))
 
 
+@backend("builtin", functions="earmark.tasks.annotation.builtin:functions")
 class Builtin:
     """Backend of a registered function on a request's facts and the measurements of its clips."""
 

@@ -14,6 +14,7 @@ from earmark.schemas.errors import ConfigError
 from earmark.schemas.questions import Audio, Image, Json, Message, Part, ScaleRating, Text, YesNo
 from earmark.tasks.annotation.answers import NO_USAGE, Reply, model_name, token_counts
 from earmark.tasks.annotation.backend import Media
+from earmark.tasks.annotation.backends import backend
 from earmark.tasks.annotation.bodies import Base64, json_bytes
 from earmark.tasks.annotation.errors import Misshapen
 from earmark.tasks.annotation.http import HttpBackend, parsed_reply
@@ -30,6 +31,7 @@ BLOCKED = frozenset(
 )
 
 
+@backend("gemini", hosted=True, batches=True)
 class Gemini(HttpBackend):
     """Client of generateContent over HTTP; its key in GOOGLE_API_KEY or GEMINI_API_KEY, or in the variable
     `api_key_env`, goes to the servers bound to it in the environment (`tasks/annotation/keys.py`); Vertex AI gets a

@@ -17,6 +17,7 @@ from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.errors import ConfigError, MissingExtraError
 from earmark.tasks.annotation.answers import Reply
 from earmark.tasks.annotation.backend import Media
+from earmark.tasks.annotation.backends import backend
 from earmark.tasks.annotation.bodies import json_bytes
 from earmark.tasks.annotation.errors import ConnectionFailed, ServerError, TimedOut
 from earmark.tasks.annotation.http import SHORTEST_SECRET
@@ -56,6 +57,7 @@ ELSEWHERE = frozenset(
 """Providers that `base_url` may move to another host: they know only a key, and no token of the machine's."""
 
 
+@backend("litellm", hosted=True, library=("litellm", "litellm"))
 class LiteLLM:
     """Client of `litellm.acompletion`, with answers in the form of chat completions.
 

@@ -15,6 +15,7 @@ from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.questions import Ask, Audio, Choice, Image, Json, Message, Part, ScaleRating, Text, YesNo
 from earmark.tasks.annotation.answers import NO_USAGE, Reply, model_name, token_counts
 from earmark.tasks.annotation.backend import Media
+from earmark.tasks.annotation.backends import backend
 from earmark.tasks.annotation.bodies import Base64, json_bytes
 from earmark.tasks.annotation.choices import Choices
 from earmark.tasks.annotation.errors import AskError, BadRequest, Misshapen, RowRefused, Unsupported
@@ -41,6 +42,7 @@ THOUGHTS = frozenset({"thinking", "reasoning", "redacted_thinking"})
 TOO_MANY = re.compile(r"logprobs\D{0,80}?(\d{1,3})\b|(\d{1,3})\D{0,40}logprobs", re.IGNORECASE)
 
 
+@backend("openai", hosted=True, batches=True)
 class OpenAICompatible(HttpBackend):
     """Client of chat completions over HTTP; its key in `OPENAI_API_KEY`, or in the variable `api_key_env`, goes to the
     servers bound to it in the environment (`tasks/annotation/keys.py`)."""

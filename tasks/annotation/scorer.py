@@ -25,6 +25,7 @@ from earmark.schemas.files import read_regular
 from earmark.schemas.questions import Audio
 from earmark.tasks.annotation.answers import Reply
 from earmark.tasks.annotation.backend import Backend, Media
+from earmark.tasks.annotation.backends import backend
 from earmark.tasks.annotation.bodies import Base64, json_bytes
 from earmark.tasks.annotation.errors import AskError, BadAnswer, BadRequest, one_line
 from earmark.tasks.annotation.http import HttpBackend
@@ -36,6 +37,7 @@ Function: TypeAlias = Callable[[Waveform, int], object]
 """Function from samples (frames,), full scale ±1, and their rate in Hz, to numbers by name."""
 
 
+@backend("scorer", in_process=True)
 def make_scorer(config: AnnotatorConfig, media: Media) -> Backend:
     """Make the backend of a scorer.
 

@@ -14,6 +14,7 @@ from jinja2 import TemplateError
 
 from earmark.schemas.errors import ConfigError, MissingExtraError, model_fault
 from earmark.schemas.questions import Audio, Image, Part, ScaleRating, Text, YesNo
+from earmark.tasks.annotation.backends import backend
 from earmark.tasks.annotation.errors import AskError, BadRequest, Unsupported
 from earmark.tasks.annotation.inprocess import InProcess, chat, completion, waveform
 from earmark.tasks.annotation.request import Request
@@ -22,6 +23,7 @@ TEMPLATE_OPTIONS = "chat_template_kwargs"
 """Key in `extra_body` of options of the chat template, such as `enable_thinking`; the rest goes to `generate`."""
 
 
+@backend("transformers", in_process=True, library=("transformers", "models"))
 class TransformersLocal(InProcess):
     """`transformers:<name or folder>`; on a GPU if available."""
 

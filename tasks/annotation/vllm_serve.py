@@ -30,6 +30,7 @@ from earmark.schemas.errors import ConfigError
 from earmark.schemas.questions import ScaleRating, YesNo, canonical
 from earmark.tasks.annotation.answers import Reply
 from earmark.tasks.annotation.backend import Media
+from earmark.tasks.annotation.backends import backend
 from earmark.tasks.annotation.children import Child, end_orphans, orphan_mark
 from earmark.tasks.annotation.choices import Choices
 from earmark.tasks.annotation.errors import AskError, BadRequest, ServerGone, Unsupported, one_line, shaped
@@ -111,6 +112,7 @@ def flags(options: Mapping[str, Any]) -> list[str]:
     return words
 
 
+@backend("vllm", in_process=True)
 class VllmServe:
     """Model behind a private `vllm serve`. The server starts with the first request."""
 

@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from earmark.schemas.errors import InputError
+from earmark.schemas.registry import register
 
 _KEYS = ("C", "C sharp", "D", "E flat", "E", "F", "F sharp", "G", "A flat", "A", "B flat", "B")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 
 
+@register("music-caption-1")
 def music_caption(facts: Mapping[str, Any], clips: list[Mapping[str, float]]) -> str:
     """Describe a clip's tags, tempo, key, brightness and level.
 
@@ -34,6 +36,7 @@ def music_caption(facts: Mapping[str, Any], clips: list[Mapping[str, float]]) ->
     return f"{about}; {pace}, {tonality}. The sound is {bright} and the level of the mix is {level}."
 
 
+@register("caption-refine-1")
 def refine_caption(facts: Mapping[str, Any], clips: list[Mapping[str, float]]) -> str:
     """Keep the first sentence of each of the `texts`, each once.
 
@@ -48,6 +51,3 @@ def refine_caption(facts: Mapping[str, Any], clips: list[Mapping[str, float]]) -
 
 def _listed(words: list[str]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
-
-
-FUNCTIONS = {"caption-refine-1": refine_caption, "music-caption-1": music_caption}  # by name with version

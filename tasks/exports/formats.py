@@ -10,7 +10,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from earmark.schemas.registry import Registry
+from earmark.schemas.registry import Registry, registered
 from earmark.schemas.views import Kind, View
 from earmark.tasks.exports import shapes
 from earmark.tasks.exports.rows import Selection
@@ -105,60 +105,58 @@ def _write_dataset_info(place: Path, selection: Selection, shape: Shape) -> None
     (place / "dataset_info.json").write_text(json.dumps(info, indent=1) + "\n", encoding="utf-8", newline="\n")
 
 
-_OURS = (
-    Format(
-        "trl-reward", "TRL's RewardTrainer", {"preference": shapes.trl_preference}, "parquet", False,
-        {"preference": _TRL.format("reward")}, "RewardTrainer takes preferences between two texts",
-    ),
-    Format(
-        "trl-dpo", "TRL's DPOTrainer", {"preference": shapes.trl_preference}, "parquet", False,
-        {"preference": _TRL.format("dpo")}, "DPOTrainer takes preferences between two texts",
-    ),
-    Format(
-        "trl-sft", "TRL's SFTTrainer", {"sft": shapes.trl_sft}, "parquet", False,
-        {"sft": _TRL.format("sft")}, "SFTTrainer takes prompts with a completion",
-    ),
-    Format(
-        "trl-grpo", "TRL's GRPOTrainer", {"grpo": shapes.trl_grpo}, "parquet", False,
-        {"grpo": _TRL.format("grpo") + " --reward_funcs MODULE.FUNCTION"}, "GRPOTrainer takes prompts of text",
-    ),
-    Format(
-        "ms-swift", "ms-swift: DPO and reward models (also between clips), SFT",
-        {"preference": shapes.swift_preference, "clips": shapes.swift_preference, "sft": shapes.swift_sft},
-        "jsonl", True,
-        {
-            "preference": _SWIFT_RLHF.format("dpo"),
-            "clips": _SWIFT_RLHF.format("rm"),
-            "sft": "swift sft --model MODEL --dataset {train}",
-        },
-        "ms-swift's DPO and SFT need answers (try ms-swift-grpo)",
-    ),
-    Format(
-        "ms-swift-grpo", "ms-swift's GRPO", {"grpo": shapes.swift_grpo}, "jsonl", True,
-        {"grpo": _SWIFT_RLHF.format("grpo") + " --reward_funcs NAME --external_plugins FILE"},
-        "ms-swift's GRPO takes prompts that a model answers in text",
-    ),
-    Format(
-        "llama-factory", "LLaMA-Factory: DPO, reward models, SFT",
-        {"preference": shapes.llama_factory_preference, "sft": shapes.swift_sft}, "jsonl", True,
-        {"preference": _LLAMA.format("dpo"), "sft": _LLAMA.format("sft")},
-        "LLaMA-Factory takes clips in prompts only, and answers in text", finish=_write_dataset_info,
-    ),
-    Format(
-        "jsonl", "anything: JSON lines, with the clips as files beside them", _PLAIN, "jsonl", True,
-        dict.fromkeys(_WHAT, LOAD),
-    ),
-    Format(
-        "webdataset", "the webdataset library: tar shards of JSON and clips", _PLAIN, "tar", True,
-        dict.fromkeys(
-            _WHAT,
-            "python -c \"import webdataset; "
-            "print(next(iter(webdataset.WebDataset('{train}', shardshuffle=False))))\"",
-        ),
-    ),
-    Format(
-        EMBEDDINGS, "`datasets`, DuckDB and pandas: each clip's embedding by a CLAP model", {}, "parquet", True,
-        {}, write=write_columns, suffix=".parquet",
+TRL_REWARD = Format(
+    "trl-reward", "TRL's RewardTrainer", {"preference": shapes.trl_preference}, "parquet", False,
+    {"preference": _TRL.format("reward")}, "RewardTrainer takes preferences between two texts",
+)  # fmt: skip
+TRL_DPO = Format(
+    "trl-dpo", "TRL's DPOTrainer", {"preference": shapes.trl_preference}, "parquet", False,
+    {"preference": _TRL.format("dpo")}, "DPOTrainer takes preferences between two texts",
+)  # fmt: skip
+TRL_SFT = Format(
+    "trl-sft", "TRL's SFTTrainer", {"sft": shapes.trl_sft}, "parquet", False,
+    {"sft": _TRL.format("sft")}, "SFTTrainer takes prompts with a completion",
+)  # fmt: skip
+TRL_GRPO = Format(
+    "trl-grpo", "TRL's GRPOTrainer", {"grpo": shapes.trl_grpo}, "parquet", False,
+    {"grpo": _TRL.format("grpo") + " --reward_funcs MODULE.FUNCTION"}, "GRPOTrainer takes prompts of text",
+)  # fmt: skip
+MS_SWIFT = Format(
+    "ms-swift", "ms-swift: DPO and reward models (also between clips), SFT",
+    {"preference": shapes.swift_preference, "clips": shapes.swift_preference, "sft": shapes.swift_sft},
+    "jsonl", True,
+    {
+        "preference": _SWIFT_RLHF.format("dpo"),
+        "clips": _SWIFT_RLHF.format("rm"),
+        "sft": "swift sft --model MODEL --dataset {train}",
+    },
+    "ms-swift's DPO and SFT need answers (try ms-swift-grpo)",
+)  # fmt: skip
+MS_SWIFT_GRPO = Format(
+    "ms-swift-grpo", "ms-swift's GRPO", {"grpo": shapes.swift_grpo}, "jsonl", True,
+    {"grpo": _SWIFT_RLHF.format("grpo") + " --reward_funcs NAME --external_plugins FILE"},
+    "ms-swift's GRPO takes prompts that a model answers in text",
+)  # fmt: skip
+LLAMA_FACTORY = Format(
+    "llama-factory", "LLaMA-Factory: DPO, reward models, SFT",
+    {"preference": shapes.llama_factory_preference, "sft": shapes.swift_sft}, "jsonl", True,
+    {"preference": _LLAMA.format("dpo"), "sft": _LLAMA.format("sft")},
+    "LLaMA-Factory takes clips in prompts only, and answers in text", finish=_write_dataset_info,
+)  # fmt: skip
+JSONL = Format(
+    "jsonl", "anything: JSON lines, with the clips as files beside them", _PLAIN, "jsonl", True,
+    dict.fromkeys(_WHAT, LOAD),
+)  # fmt: skip
+WEBDATASET = Format(
+    "webdataset", "the webdataset library: tar shards of JSON and clips", _PLAIN, "tar", True,
+    dict.fromkeys(
+        _WHAT,
+        "python -c \"import webdataset; "
+        "print(next(iter(webdataset.WebDataset('{train}', shardshuffle=False))))\"",
     ),
 )  # fmt: skip
-FORMATS = Registry("export format", "earmark.exports", Format, {format_.name: format_ for format_ in _OURS})
+CLIP_EMBEDDINGS = Format(
+    "embeddings", "`datasets`, DuckDB and pandas: each clip's embedding by a CLAP model", {}, "parquet", True,
+    {}, write=write_columns, suffix=".parquet",
+)  # fmt: skip
+FORMATS = Registry("export format", "earmark.exports", Format, registered("earmark.tasks.exports", mark="Format"))

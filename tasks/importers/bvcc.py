@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from earmark.schemas.rating_sources import Source
+from earmark.schemas.registry import register
 from earmark.schemas.rejects import Note, Reject, shown
 from earmark.tasks.importers.cells import BadRow, clip, identifier, score
 from earmark.tasks.importers.lists import (
@@ -110,4 +111,6 @@ def _read_texts(file: ListFile) -> tuple[dict[str, str], int]:
     return texts, unread
 
 
-LAYOUT = published(find, read, signature=r"(sys[0-9a-f]{5},)?sys[0-9a-f]{5}-utt[0-9a-f]{7}(\.wav)?,")
+LAYOUT = register("ratings.bvcc")(
+    published(find, read, signature=r"(sys[0-9a-f]{5},)?sys[0-9a-f]{5}-utt[0-9a-f]{7}(\.wav)?,")
+)

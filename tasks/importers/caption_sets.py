@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.places import without_place
-from earmark.schemas.registry import Registry
+from earmark.schemas.registry import Registry, register, registered
 from earmark.schemas.rejects import Note, Reject, shown
 from earmark.tasks.importers.captions import ListedCaption, read_captions
 from earmark.tasks.importers.cells import BadRow, clip, given, identifier
@@ -57,26 +57,14 @@ class CaptionColumns(NamedTuple):
     kind: str = ""  # type of the file, if its ending does not show it
     video: str | None = None  # instead of a group: the column whose file or id begins with the id of a YouTube video
 
+    @property
+    def layout(self) -> CaptionLayout:
+        """Return the layout of such tables."""
+        return CaptionLayout(partial(_read_table, self))
+
 
 YOUTUBE = "youtube:"
 _VIDEO = re.compile(r"(?:.*/)?([\w-]{11})(?:_[^/]*)?(?:\.\w+)?")
-
-
-LP_TEXTS = ("caption_writing", "caption_summary", "caption_paraphrase")
-TABLES: dict[str, CaptionColumns] = {
-    "audiocaps": CaptionColumns("audiocap_id", ("caption",), "{youtube_id}_{start_time}.wav", video="youtube_id"),
-    "clotho": CaptionColumns("file_name", tuple(f"caption_{n}" for n in range(1, 6)), "{file_name}", some_texts=True),
-    # Ends in .json. data_aug2/ID_1.wav derives from data/ID.wav, MusicCaps' clip of the video.
-    "musicbench": CaptionColumns("location", ("main_caption",), "{location}", kind="jsonl", video="location"),
-    "musiccaps": CaptionColumns("ytid", ("caption",), "{ytid}.wav", video="ytid"),
-    "song-describer": CaptionColumns("caption_id", ("caption",), "{path}", "artist_id"),
-    # Captions generated from attributes are left out, as its authors advise.
-    "lp-musiccaps": CaptionColumns("fname", LP_TEXTS, "{fname}.wav", some_texts=True, video="ytid"),
-    "lp-musiccaps-mtt": CaptionColumns("track_id", LP_TEXTS, "{path}", some_texts=True),
-    "wavcaps": CaptionColumns("id", ("caption",), "{id}.flac"),  # JSON of one source; its rows stand under `data`
-    "instruct-tts": CaptionColumns("id", ("APS", "DSD", "RP"), "{id}.wav", some_texts=True),
-    "table": CaptionColumns("id", ("text",), "{audio}", "group", "model"),
-}
 
 
 def read_caption_set(
@@ -185,13 +173,40 @@ def _read_list(path: Path, written: str, root: str, pattern: str | None) -> Iter
             yield Instruction(caption.item, audio, caption.text, None, None, caption.source_file, caption.line)
 
 
+LP_TEXTS = ("caption_writing", "caption_summary", "caption_paraphrase")
+AUDIOCAPS = register("captions.audiocaps")(
+    CaptionColumns("audiocap_id", ("caption",), "{youtube_id}_{start_time}.wav", video="youtube_id").layout
+)
+CLOTHO = register("captions.clotho")(
+    CaptionColumns("file_name", tuple(f"caption_{n}" for n in range(1, 6)), "{file_name}", some_texts=True).layout
+)
+# Ends in .json. data_aug2/ID_1.wav derives from data/ID.wav, MusicCaps' clip of the video.
+MUSICBENCH = register("captions.musicbench")(
+    CaptionColumns("location", ("main_caption",), "{location}", kind="jsonl", video="location").layout
+)
+MUSICCAPS = register("captions.musiccaps")(CaptionColumns("ytid", ("caption",), "{ytid}.wav", video="ytid").layout)
+SONG_DESCRIBER = register("captions.song-describer")(
+    CaptionColumns("caption_id", ("caption",), "{path}", "artist_id").layout
+)
+# Captions generated from attributes are left out, as its authors advise.
+LP_MUSICCAPS = register("captions.lp-musiccaps")(
+    CaptionColumns("fname", LP_TEXTS, "{fname}.wav", some_texts=True, video="ytid").layout
+)
+LP_MUSICCAPS_MTT = register("captions.lp-musiccaps-mtt")(
+    CaptionColumns("track_id", LP_TEXTS, "{path}", some_texts=True).layout
+)
+WAVCAPS = register("captions.wavcaps")(
+    CaptionColumns("id", ("caption",), "{id}.flac").layout
+)  # JSON of one source; its rows stand under `data`
+INSTRUCT_TTS = register("captions.instruct-tts")(
+    CaptionColumns("id", ("APS", "DSD", "RP"), "{id}.wav", some_texts=True).layout
+)
+TABLE = register("captions.table")(CaptionColumns("id", ("text",), "{audio}", "group", "model").layout)
+LISTED = register("captions.caption-list")(CaptionLayout(_read_list))
 CAPTION_LAYOUTS = Registry(
     "layout of caption sets",
     "earmark.importers",
     CaptionLayout,
-    {
-        **{name: CaptionLayout(partial(_read_table, columns)) for name, columns in TABLES.items()},
-        "caption-list": CaptionLayout(_read_list),
-    },
-    prefix="captions.",
+    registered("earmark.tasks.importers"),
+    "captions.",
 )

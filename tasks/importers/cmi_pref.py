@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from earmark.schemas.errors import InputError
+from earmark.schemas.registry import register
 from earmark.schemas.rejects import Note, Reject, shown
 from earmark.tasks.importers.cells import BadRow, given, number
 from earmark.tasks.importers.lists import ListFile
@@ -167,4 +168,4 @@ def _named(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**cells, "instrumental": not given(cells["lyrics"])}
 
 
-LAYOUT = VoteLayout(each(read), task="cmi-pref")
+LAYOUT = register("votes.cmi-pref")(VoteLayout(each(read), task="cmi-pref"))

@@ -20,6 +20,7 @@ from pathlib import Path, PurePosixPath
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.places import without_place
+from earmark.schemas.registry import register
 from earmark.schemas.rejects import Note, Reject, shown
 from earmark.schemas.tracks import MARK, NOT_STATED, Tag, Track
 from earmark.tasks.importers.cells import BadRow, clip, identifier, number
@@ -178,4 +179,4 @@ def _duration(cell: str) -> float:
     raise BadRow("bad_value", f"expected a duration in seconds, found '{shown(cell)}'")
 
 
-LAYOUT = TrackLayout(read_tracks, lambda track: PurePosixPath(track.path).stem)
+LAYOUT = register("tracks.mtg-jamendo")(TrackLayout(read_tracks, lambda track: PurePosixPath(track.path).stem))

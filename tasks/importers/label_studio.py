@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from earmark.schemas.registry import register
 from earmark.schemas.rejects import Note, Reject, shown
 from earmark.tasks.importers.cells import BadRow
 from earmark.tasks.importers.json_arrays import read_documents
@@ -105,4 +106,4 @@ def _file(url: Any) -> Any:
     return url
 
 
-LAYOUT = VoteLayout(each(read), documents=True)
+LAYOUT = register("votes.label-studio")(VoteLayout(each(read), documents=True))

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from earmark.schemas.registry import register
 from earmark.schemas.rejects import Note, Reject
 from earmark.tasks.importers.cells import BadRow
 from earmark.tasks.importers.json_arrays import read_documents
@@ -153,5 +154,5 @@ def _listened(data: Any) -> float | None:
     return total
 
 
-LAYOUT = VoteLayout(each(read), task="music-arena", split="test", drops_ties=True)
-BATTLES = replace(LAYOUT, read=each(read_battles), documents=True)
+LAYOUT = register("votes.music-arena")(VoteLayout(each(read), task="music-arena", split="test", drops_ties=True))
+BATTLES = register("votes.music-arena-battles")(replace(LAYOUT, read=each(read_battles), documents=True))

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.rating_sources import Source
+from earmark.schemas.registry import register
 from earmark.schemas.rejects import shown
 from earmark.tasks.importers.cells import BadRow, clip, deviation, identifier, score, votes
 from earmark.tasks.importers.lists import (
@@ -98,4 +99,4 @@ def _split(db: str) -> str:
     raise BadRow("bad_split", f"expected TRAIN, VAL or TEST in the database's name, found '{shown(db)}'")
 
 
-LAYOUT = published(find, read, signature=r"db,con,file,")
+LAYOUT = register("ratings.nisqa")(published(find, read, signature=r"db,con,file,"))

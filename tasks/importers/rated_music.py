@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.human_preferences import VoteSource
+from earmark.schemas.registry import register
 from earmark.schemas.rejects import Note, Reject, shown
 from earmark.schemas.tables import SPLIT_ALIASES, SPLITS
 from earmark.tasks.importers.cells import BadList, BadRow, Scale, clip, given, identifier, missing_cells, score
@@ -166,18 +167,22 @@ def _scale(source: VoteSource) -> Scale:
     return Scale(*source.scale, missing_cells(source.not_a_rating))
 
 
-MUSICEVAL = VoteLayout(
-    lambda source, files, root: read_musiceval(files, root, _scale(source)),
-    rated=True,
-    find=musiceval_files,
-    task="musiceval",
-    split="native",
+MUSICEVAL = register("votes.musiceval")(
+    VoteLayout(
+        lambda source, files, root: read_musiceval(files, root, _scale(source)),
+        rated=True,
+        find=musiceval_files,
+        task="musiceval",
+        split="native",
+    )
 )
-PAM = VoteLayout(
-    lambda source, files, root: chain.from_iterable(
-        read_pam(file, source.columns, root, _scale(source)) for file in files
-    ),
-    rated=True,
-    task="pam",
-    split="test",
+PAM = register("votes.pam")(
+    VoteLayout(
+        lambda source, files, root: chain.from_iterable(
+            read_pam(file, source.columns, root, _scale(source)) for file in files
+        ),
+        rated=True,
+        task="pam",
+        split="test",
+    )
 )

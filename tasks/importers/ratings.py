@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from earmark.schemas.rating_sources import Source
-from earmark.schemas.registry import Registry
+from earmark.schemas.registry import Registry, registered
 from earmark.schemas.rejects import Note
-from earmark.tasks.importers import bvcc, nisqa, singmos, somos, table, tmhint_qi, vmc23
 from earmark.tasks.importers.lists import RatingLayout, Resolve
 from earmark.tasks.importers.rows import Imported
 
@@ -15,16 +14,8 @@ RATING_LAYOUTS = Registry(
     "layout of ratings",
     "earmark.importers",
     RatingLayout,
-    {
-        "bvcc": bvcc.LAYOUT,
-        "nisqa": nisqa.LAYOUT,
-        "singmos": singmos.LAYOUT,
-        "somos": somos.LAYOUT,
-        "tmhint-qi": tmhint_qi.LAYOUT,
-        "vmc23": vmc23.LAYOUT,
-        "table": table.LAYOUT,
-    },
-    prefix="ratings.",
+    registered("earmark.tasks.importers"),
+    "ratings.",
 )
 
 

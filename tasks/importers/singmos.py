@@ -18,6 +18,7 @@ from typing import Any
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.rating_sources import Source
+from earmark.schemas.registry import register
 from earmark.schemas.rejects import Note, shown
 from earmark.tasks.importers.cells import BadRow, Scale, clip, identifier, score
 from earmark.tasks.importers.json_arrays import parse_object, read_text
@@ -181,4 +182,6 @@ def _lines(text: str, keys: list[str]) -> Iterator[int]:
         yield line
 
 
-LAYOUT = published(find, read, signature=r"voicemos2024-track2-|sys\d{4}-utt\d+(\.wav)?,|\{")
+LAYOUT = register("ratings.singmos")(
+    published(find, read, signature=r"voicemos2024-track2-|sys\d{4}-utt\d+(\.wav)?,|\{")
+)

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from earmark.schemas.rating_sources import Source
+from earmark.schemas.registry import register
 from earmark.schemas.rejects import shown
 from earmark.tasks.importers.cells import BadRow, clip, identifier, score
 from earmark.tasks.importers.lists import Cells, ListFile, find_parts, headed_rows, parsed, published, scale_of
@@ -61,4 +62,6 @@ def _listener(cells: Cells, system: str) -> str:
     return identifier(cells[3], "listener")
 
 
-LAYOUT = published(find, read, signature=r"systemId,utteranceId,choice,listenerId|utteranceId,mean")
+LAYOUT = register("ratings.somos")(
+    published(find, read, signature=r"systemId,utteranceId,choice,listenerId|utteranceId,mean")
+)

@@ -20,6 +20,7 @@ from earmark.schemas.files import require_regular
 from earmark.schemas.patterns import groups_in
 from earmark.schemas.places import below, without_place
 from earmark.schemas.rating_sources import COLUMN, Columns, Source, fields_in
+from earmark.schemas.registry import register
 from earmark.schemas.rejects import Note, Reject, shown
 from earmark.tasks.importers.cells import BadRow, clip, deviation, given, identifier, number, score, split_name, votes
 from earmark.tasks.importers.json_arrays import object_lines, read_records
@@ -346,4 +347,4 @@ READERS: dict[str, Callable[[ListFile, tuple[str, ...], tuple[str, ...]], Rows]]
     "parquet": _parquet,
 }
 
-LAYOUT = RatingLayout(find, read, clip_root)
+LAYOUT = register("ratings.table")(RatingLayout(find, read, clip_root))

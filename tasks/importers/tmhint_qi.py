@@ -12,6 +12,7 @@ from pathlib import Path
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.rating_sources import Source
+from earmark.schemas.registry import register
 from earmark.schemas.rejects import Note, shown
 from earmark.tasks.importers.cells import BadRow, clip, identifier, score
 from earmark.tasks.importers.lists import Cells, ListFile, find_parts, headed_rows, parsed, published, scale_of
@@ -83,4 +84,4 @@ def _splits(folder: Path) -> dict[str, str] | None:
     return splits
 
 
-LAYOUT = published(find, read, listing, signature=r"idx,method,uttr,snr,noise,")
+LAYOUT = register("ratings.tmhint-qi")(published(find, read, listing, signature=r"idx,method,uttr,snr,noise,"))

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from earmark.schemas.registry import Registry
+from earmark.schemas.registry import Registry, register, registered
 from earmark.schemas.rejects import Note, Reject, shown
 from earmark.schemas.tracks import MARK, Tag, Track
-from earmark.tasks.importers import jamendo
 from earmark.tasks.importers.cells import BadRow, clip, given, identifier
 from earmark.tasks.importers.jamendo import TagMap, TrackLayout
 from earmark.tasks.importers.lists import Cells, parsed, require_once
@@ -69,10 +68,11 @@ def _tag(word: str, synonyms: TagMap) -> Tag:
     return Tag(category.strip(), synonyms.get(category.strip(), {}).get(name, name))
 
 
+TABLE = register("tracks.table")(TrackLayout(read_track_table))
 TRACK_LAYOUTS = Registry(
     "layout of tracks",
     "earmark.importers",
     TrackLayout,
-    {"mtg-jamendo": jamendo.LAYOUT, "table": TrackLayout(read_track_table)},
-    prefix="tracks.",
+    registered("earmark.tasks.importers"),
+    "tracks.",
 )

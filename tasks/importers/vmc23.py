@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from earmark.schemas.rating_sources import Source
+from earmark.schemas.registry import register
 from earmark.schemas.rejects import shown
 from earmark.tasks.importers.cells import BadRow, clip, score
 from earmark.tasks.importers.lists import Cells, ListFile, bare_rows, find_parts, parsed, published, scale_of
@@ -61,4 +62,4 @@ def _origin(track: str, rest: str) -> tuple[str, str, str, str | None]:
     return match["system"], match["speaker"], match["content"], None
 
 
-LAYOUT = published(find, read, signature=r"VoiceMOS2023Track\d-")
+LAYOUT = register("ratings.vmc23")(published(find, read, signature=r"VoiceMOS2023Track\d-"))

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.human_preferences import VoteSource
+from earmark.schemas.registry import register
 from earmark.schemas.rejects import Note, Reject, shown
 from earmark.tasks.importers.cells import BadRow, clip, given, identifier, number, split_name
 from earmark.tasks.importers.lists import ListFile
@@ -291,8 +292,10 @@ def _split(cell: Any) -> str | None:
     return split_name(cell) if given(cell) and str(cell).strip().lower() not in SPLIT_WORDS else None
 
 
-LAYOUT = VoteLayout(
-    lambda source, files, root: chain.from_iterable(
-        table_votes(file, source.columns, root, source.positive) for file in files
+LAYOUT = register("votes.votes")(
+    VoteLayout(
+        lambda source, files, root: chain.from_iterable(
+            table_votes(file, source.columns, root, source.positive) for file in files
+        )
     )
 )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from earmark.schemas.errors import InputError
+from earmark.schemas.registry import register
 from earmark.tasks.audio.text_match import Measured, alignment
 from earmark.tasks.instruction_rubrics.builtin_words import (
     attribute_of,
@@ -42,6 +43,7 @@ _MARK = {"en": "[word by word]", "zh": "【逐词】"}
 _ADDED = {"en": " with a loud siren throughout", "zh": "并一直伴有响亮的警笛"}
 
 
+@register("rubric-writer-1")
 def rubric_writer(facts: Facts, clips: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     """Perturb, decompose, filter, label, give rationales, translate; `facts` are `ask` and its prompt's values.
 
@@ -54,6 +56,7 @@ def rubric_writer(facts: Facts, clips: Sequence[Mapping[str, float]]) -> dict[st
         raise InputError(f"expected an ask of {', '.join(_WRITES)} and its facts, found no {missing}") from None
 
 
+@register("rubric-judge-1")
 def rubric_judge(facts: Mapping[str, Any], clips: list[Measured]) -> dict[str, Any] | list[dict[str, Any]] | str:
     """Judge whether a clip fits a text: by measured tempo, brightness and loudness, and by the words of its own
     caption.
@@ -295,6 +298,3 @@ _WRITES: dict[str, Callable[[Facts], dict[str, Any]]] = {
     "rationales": _rationales,
     "translate": _translate,
 }
-
-
-FUNCTIONS = {"rubric-judge-1": rubric_judge, "rubric-writer-1": rubric_writer}  # by name with version

@@ -10,12 +10,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from earmark.schemas.errors import InputError
+from earmark.schemas.registry import register
 
 Measured = Mapping[str, float]
 
 LEAST_GAP = 2.0  # least difference in points of 100 between clips with different scores
 
 
+@register("speech-critique-1")
 def speech_critique(facts: Mapping[str, Any], clips: list[Measured]) -> dict[str, str] | str:
     """Describe one clip, or compare and score two.
 
@@ -77,6 +79,7 @@ def points(clip: Measured) -> float:
     return max(0.0, 100.0 - lost)
 
 
+@register("speech-pair-1")
 def speech_pair(facts: Mapping[str, Any], clips: list[Measured]) -> str:
     """Return the clip of better quality by `points`: `A`, `B`, or `tie` for equal ones.
 
@@ -96,6 +99,3 @@ def scores(first: float, second: float) -> tuple[int, int]:
         lower = -1 if one > 1 else 0
         one, two = (one + 1 + lower, two + lower) if first > second else (one + lower, two + 1 + lower)
     return one, two
-
-
-FUNCTIONS = {"speech-critique-1": speech_critique, "speech-pair-1": speech_pair}  # by name with version

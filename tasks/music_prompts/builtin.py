@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from earmark.schemas.errors import InputError
+from earmark.schemas.registry import register
 
 
+@register("music-prompt-1")
 def music_prompt(facts: Mapping[str, Any], clips: list[Mapping[str, float]]) -> dict[str, str]:
     """Name a genre, an instrument and a mood or theme in one sentence, and the instruments to add in another.
 
@@ -30,6 +32,3 @@ def music_prompt(facts: Mapping[str, Any], clips: list[Mapping[str, float]]) -> 
         names = " and ".join([", ".join(added[:-1]), added[-1]] if len(added) > 1 else added)
         text += f" With {names}."
     return {"prompt": text}
-
-
-FUNCTIONS = {"music-prompt-1": music_prompt}  # by name with version

@@ -17,6 +17,7 @@ from pathlib import Path
 from threading import Lock
 
 from earmark.schemas.places import cache_folder
+from earmark.schemas.registry import folder_of
 from earmark.tasks.store.files import write_text
 
 OURS = "earmark"
@@ -50,7 +51,7 @@ def code_digest(module: str, *more: str) -> str:
     Args:
         module: `flows.<corpus>`, with the queries in `tasks/<corpus>/`, or the flow's module in another package, with
             its queries; queries named by the modules are added.
-        more: modules of entries in the corpus's config: of packages, and of builtin functions.
+        more: modules of the layouts, backends and functions that the corpus's config names.
 
     Raises:
         ValueError: there is no such module, or it is in no package.
@@ -171,18 +172,11 @@ def _file_of(name: str) -> Path | None:
 
 def _queries(module: str, modules: Iterable[Parsed]) -> set[tuple[str, Path]]:
     """Return the SQL of a corpus's room or package, and queries named by modules, as in `query("importers/tracks")`."""
-    rooms, package = _folder_of(f"{OURS}.tasks"), module.partition(".")[0]
-    room = rooms / module.rpartition(".")[2] if package == OURS else _folder_of(package)
+    rooms, package = folder_of(f"{OURS}.tasks"), module.partition(".")[0]
+    room = rooms / module.rpartition(".")[2] if package == OURS else folder_of(package)
     own = {path.relative_to(room.parent).with_suffix("").as_posix(): path for path in room.rglob("*.sql")}
     named = {name: rooms / f"{name}.sql" for parsed in modules for name in parsed.queries}
     return {(name, path) for name, path in (named | own).items() if path.is_file()}
-
-
-def _folder_of(package: str) -> Path:
-    spec = importlib.util.find_spec(package)
-    assert spec is not None
-    assert spec.origin is not None
-    return Path(spec.origin).parent
 
 
 def _recall() -> dict[str, Parsed]:

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
 
 from earmark.schemas.config import nearest
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import ConfigError
-from earmark.schemas.registry import Registered, Registry
+from earmark.schemas.registry import Registered, Registry, folder_of
 
 
 @cache
@@ -54,14 +52,7 @@ def find_corpus(name: str) -> Corpus:
 
 
 def _own() -> Iterator[str]:
-    rooms = {name: _folder(f"earmark.{name}") for name in ("flows", "tasks", "schemas")}
+    rooms = {name: folder_of(f"earmark.{name}") for name in ("flows", "tasks", "schemas")}
     for path in sorted(rooms["flows"].glob("*.py")):
         if (rooms["tasks"] / path.stem).is_dir() and (rooms["schemas"] / path.name).is_file():
             yield path.stem
-
-
-def _folder(package: str) -> Path:
-    spec = find_spec(package)
-    assert spec is not None
-    assert spec.origin is not None
-    return Path(spec.origin).parent

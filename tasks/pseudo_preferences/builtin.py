@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from earmark.schemas.errors import InputError
+from earmark.schemas.registry import register
 from earmark.tasks.audio.text_match import Measured, alignment
 
 TIE_QUALITY = 3.0  # points of quality below which two clips sound alike
 TIE_ALIGNMENT = 0.5  # points of alignment below which two clips fit alike
 
 
+@register("music-pair-2")
 def music_pair(facts: Mapping[str, Any], clips: list[Measured]) -> dict[str, str]:
     """Judge two clips: musicality by faults of the signal, alignment by tag words.
 
@@ -51,6 +53,7 @@ def music_pair(facts: Mapping[str, Any], clips: list[Measured]) -> dict[str, str
     return answer
 
 
+@register("music-clip-1")
 def music_clip(facts: Mapping[str, Any], clips: list[Measured]) -> str:
     """Rate one clip from 1 to 5: musicality by faults of the signal, alignment by tag words.
 
@@ -97,6 +100,3 @@ def _prefer(a: float, b: float, tie: float) -> str:
 def _beyond(value: float, least: float, slope: float, most: float) -> float:
     """Return the points lost: nothing up to `least`, then `slope` a unit, at most `most`."""
     return min(most, max(0.0, (value - least) * slope))
-
-
-FUNCTIONS = {"music-clip-1": music_clip, "music-pair-2": music_pair}  # by name with version

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from earmark.schemas.errors import InputError
+from earmark.schemas.registry import register
 
 Facts = Mapping[str, Any]
 Clips = list[Mapping[str, float]]
@@ -48,6 +49,7 @@ _HARD = frozenset(["fugue", "enharmonic", "modulation", "hemiola", "stretto", "n
 _EASY = frozenset(["symbol", "sign", "dot", "note", "clef", "name", "mean", "called", "letter", "number"])
 
 
+@register("score-writer-1")
 def score_writer(facts: Facts, clips: Clips) -> dict[str, Any]:
     """Make a question from a thread's title, with the first sentence of each comment as an option; or wrong options.
 
@@ -114,6 +116,7 @@ def _distract(truth: str, others: Sequence[str], count: int) -> dict[str, str]:
     return {f"Option {letter}": text for letter, text in zip("ABC", kept, strict=False)}
 
 
+@register("score-judge-1")
 def score_judge(facts: Facts, clips: Clips) -> str:
     """Return the letter of the option sharing most words with the question; prefer the longest, then the first."""
     question = _bag(str(facts["question"]))
@@ -124,6 +127,7 @@ def score_judge(facts: Facts, clips: Clips) -> str:
     return "ABCDEFGH"[best]
 
 
+@register("score-labeller-1")
 def score_labeller(facts: Facts, clips: Clips) -> dict[str, str]:
     """Choose a category and subcategory by occurring words, or a difficulty by words and length.
 
@@ -149,6 +153,7 @@ def score_labeller(facts: Facts, clips: Clips) -> dict[str, str]:
     raise InputError(f"expected a step of labelling, found {facts.get('step')!r}")
 
 
+@register("score-reader-1")
 def score_reader(facts: Facts, clips: Clips) -> str:
     """Return Yes or No by words in common: an option without words of the question counts as possibly wrong."""
     option = _bag(str(facts["option"]))
@@ -159,12 +164,3 @@ def score_reader(facts: Facts, clips: Clips) -> str:
 
 def _bag(text: str) -> set[str]:
     return {word.casefold() for word in _WORD.findall(text)}
-
-
-FUNCTIONS = {
-    "score-judge-1": score_judge,
-    "score-labeller-1": score_labeller,
-    "score-reader-1": score_reader,
-    "score-writer-1": score_writer,
-}
-"""By name with version."""

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from earmark.schemas.captions import Captions
 from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.registry import named_in
-from earmark.tasks.annotation.backends import BACKENDS
 from earmark.tasks.pipeline.code import _closure, code_digest, parse, plain_sql
+from earmark.tasks.pipeline.plan import _references
+from earmark.tasks.pipeline.registry import find_corpus
 from tests.conftest import ROOT
 
 RULE = '''
@@ -141,23 +141,20 @@ def test_a_build_is_stale_after_a_rule_and_not_after_words(tmp_path: Path) -> No
     assert "up to date" not in build()
 
 
-def test_what_a_registry_names_is_covered_and_what_only_exports_is_not() -> None:
-    covered = set(_closure("earmark.flows.captions"))
-    assert covered >= {provider.make.partition(":")[0] for provider in BACKENDS.own.values()}  # type: ignore[union-attr]
-    assert {"earmark.tasks.importers.jamendo", "earmark.tasks.importers.tracks"} <= covered
-    assert not {"earmark.tasks.captions.exports", "earmark.tasks.importers.bvcc"} & covered
-
-
-def test_a_builtin_function_is_covered_where_a_config_names_it() -> None:
-    """Its room's `builtin.py` changes the key of builds that use it, and of no other."""
-    demo = ROOT / "data/demo/captions.toml"
-    values = read_toml(demo)
-    modules = [entry.declared.partition(":")[0] for entry in named_in(parse_config(Captions, values, demo))
-               if isinstance(entry.declared, str)]  # fmt: skip
-    assert "earmark.tasks.captions.builtin" in modules
-    assert not {path for path in _closure("earmark.flows.captions") if path.endswith(".builtin")} - {
-        "earmark.tasks.annotation.builtin"
+def covered(corpus: str) -> set[str]:
+    """The modules whose code the key of a demo's build covers."""
+    demo = ROOT / f"data/demo/{corpus}.toml"
+    config = parse_config(find_corpus(corpus).config, read_toml(demo), demo)
+    modules = (reference.partition(":")[0] for reference in _references(named_in(config)))
+    return {
+        name.removeprefix("earmark.tasks.") for name in _closure(find_corpus(corpus).flow.partition(":")[0], *modules)
     }
-    covered = _closure("earmark.flows.captions", *modules)
-    assert "earmark.tasks.captions.builtin" in covered
-    assert "earmark.tasks.score_questions.builtin" not in covered
+
+
+def test_layouts_backends_and_functions_that_a_config_names_are_covered_and_no_others() -> None:
+    ratings, captions = covered("mos-preferences"), covered("captions")
+    assert ratings >= {"importers.bvcc", "importers.vmc23", "importers.table", "annotation.builtin"}
+    assert captions >= {"importers.jamendo", "annotation.builtin", "captions.builtin"}
+    others = {"captions.exports", "importers.nisqa", "annotation.gemini", "score_questions.builtin"}
+    assert not (ratings | captions) & others
+    assert "mos_preferences.builtin" in ratings - captions

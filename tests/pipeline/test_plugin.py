@@ -175,7 +175,7 @@ def test_its_layout_is_read_by_a_corpus_of_ours_and_its_format_exports_it(house:
     line = "layout of ratings 'tempo-scores': the package earmark-tempos 1.0 cannot be imported: ModuleNotFoundError"
     assert line in house.build("mos-preferences", code=1)
     install(house.site, importers={})
-    line = "format: expected one of bvcc, nisqa, singmos, somos, tmhint-qi, vmc23, table, found 'tempo-scores'"
+    line = "format: expected one of bvcc, nisqa, singmos, somos, table, tmhint-qi, vmc23, found 'tempo-scores'"
     assert line in house.build("mos-preferences", code=1)
 
 
@@ -201,7 +201,7 @@ def test_its_backend_judges_for_a_corpus_of_ours(house: House) -> None:
     assert line in house.build("pseudo-preferences", code=1)
     config.write_text(config.read_text().replace("builtin:steady-1", "tempos:steady"))
     install(house.site, backends={})
-    known = "openai, gemini, vllm, transformers, litellm, builtin, scorer"
+    known = "builtin, gemini, litellm, openai, scorer, transformers, vllm"
     line = f"judge.model: expected backend:model with a backend of {known}, found 'tempos:steady'"
     assert line in house.build("pseudo-preferences", code=1)
 

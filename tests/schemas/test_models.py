@@ -78,7 +78,7 @@ def test_the_nearest_declaration_is_taken(tmp_path: Path, monkeypatch: pytest.Mo
     ("models", "judge", "line"),
     [
         ({}, {"model": "omni"}, "judge: model: expected a declared model or backend:model, found 'omni'; none is"),
-        ({}, {"model": "nobody:m"}, "judge.model: expected backend:model with a backend of openai"),
+        ({}, {"model": "nobody:m"}, "judge.model: expected backend:model with a backend of builtin"),
         ({}, {}, "missing key 'judge.model'"),
         ({}, {"model": 1}, "judge: model: expected a text, found 1"),
         ({}, {"model": "openai:m", "temprature": 1}, "unknown key 'judge.temprature'; did you mean 'temperature'?"),
