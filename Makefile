@@ -36,7 +36,7 @@ test: $(VENV)/.dev ## Run the fast tests.
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
 test-slow: $(VENV)/.dev $(VENV)/.presidio $(AZURITE)/.made ## Run the slow tests (kills, large inputs, real servers) and those that need system tools.
-	EARMARK_THOROUGH=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m 'slow or system or thorough' -rs --timeout 1800
+	EARMARK_THOROUGH=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'slow or system or thorough' -rs --timeout 1800
 
 test-models: $(VLLM)/.made $(MODELS)/.made ## Test real inference on CPU: vLLM and transformers with a tiny model.
 	$(MODELS)/bin/python -m pytest -m models --timeout 600

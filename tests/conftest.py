@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.register_profile("earmark", deadline=None, derandomize=True)
 settings.load_profile("earmark")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files whose tests say that they take long: one of them at the end would keep a worker alone."""
+    seconds: Counter[Path] = Counter()
+    for item in items:
+        if marker := item.get_closest_marker("timeout"):
+            seconds[item.path] += marker.args[0]
+    items.sort(key=lambda item: -seconds[item.path])
 
 
 def examples(count: int, *, phases: Sequence[Phase] = tuple(Phase)) -> Callable[[Callable[..., None]], Any]:

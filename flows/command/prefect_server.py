@@ -35,7 +35,7 @@ from dataclasses import asdict, dataclass
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from earmark.schemas.errors import ConfigError, DiskError
@@ -45,6 +45,7 @@ from earmark.tasks.pipeline.logs import TELEMETRY_OFF
 
 if TYPE_CHECKING:
     import uvicorn
+    from pydantic import SecretStr
 
 KEEP_S = 300.0
 """Seconds a server stays after the last build, unless `EARMARK_KEEP_S` sets another time."""
@@ -319,7 +320,7 @@ def serve(folder: Path) -> None:
     server.run(sockets=[listening])
 
 
-def prepare_database(url: Any) -> None:
+def prepare_database(url: SecretStr | None) -> None:
     """Create a missing SQLite file as an empty database of Prefect's: running its migrations takes several seconds. A
     newer Prefect migrates further from the file's version.
 

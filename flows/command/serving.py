@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
+from pydantic import SecretStr
 
 from earmark.flows.command.access import own_access
 from earmark.flows.command.ending import take
-from earmark.flows.command.prefect_server import DATABASE, check_database, home, pass_proxies_by
+from earmark.flows.command.prefect_server import DATABASE, home, pass_proxies_by, prepare_database
 from earmark.schemas.errors import ConfigError, EarmarkError
 from earmark.tasks.annotation.children import KILL_S, Child
 
@@ -125,7 +126,7 @@ def serve(
     if access:
         os.environ.update(access.client, PREFECT_HOME=str(home()))  # of this process too, before Prefect is imported
         if not {"PREFECT_SERVER_DATABASE_CONNECTION_URL", "PREFECT_API_DATABASE_CONNECTION_URL"} & os.environ.keys():
-            check_database(home() / DATABASE)
+            prepare_database(SecretStr(f"sqlite+aiosqlite:///{home() / DATABASE}"))
     take(RUNS_S + IDLE_S + 2 * KILL_S)
     try:
         if access:

@@ -21,8 +21,10 @@ from typing import Any
 import psutil
 import pytest
 import yaml
+from pydantic import SecretStr
 
 from earmark.flows.command import access, running
+from earmark.flows.command.prefect_server import DATABASE, prepare_database
 from earmark.flows.command.rebuild_plan import read_rebuild
 from earmark.flows.command.running import demo_config
 from earmark.schemas.rebuild import Rebuild
@@ -32,6 +34,11 @@ from tests.conftest import ROOT
 
 FILE = ROOT / "deploy/prefect.yaml"
 DEPLOYMENTS = yaml.safe_load(FILE.read_text("utf-8"))["deployments"]
+QUICK = {
+    "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "2",
+    "PREFECT_WORKER_QUERY_SECONDS": "2",
+    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
+}
 
 
 def waited(for_what: str, found: Callable[[], Any], seconds: float) -> Any:
@@ -158,7 +165,8 @@ def serving(home: Path, **more: str) -> Iterator[Prefect]:
         port = free.getsockname()[1]
     home.mkdir()
     roots = os.pathsep.join([str(ROOT), str(home.parent)])
-    ours = Prefect(home, f"http://127.0.0.1:{port}/api", more={"EARMARK_ROOTS": roots, **more})
+    ours = Prefect(home, f"http://127.0.0.1:{port}/api", more={"EARMARK_ROOTS": roots, **QUICK, **more})
+    prepare_database(SecretStr(f"sqlite+aiosqlite:///{home / DATABASE}"))
     try:
         ours.start("server", "start", "--port", str(port))
         ours.run("server", "status", "--wait", "--timeout", "90", seconds=120)

@@ -26,15 +26,10 @@ import psutil
 import yaml
 
 from tests.conftest import ROOT
-from tests.deploy.test_deploy import Prefect, waited
+from tests.deploy.test_deploy import QUICK, Prefect, waited
 
 ENDED = ("COMPLETED", "CANCELLED", "FAILED", "CRASHED")
 UNDER_WAY = ("RUNNING", "PENDING", "CANCELLING")
-QUICK = {
-    "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "2",
-    "PREFECT_WORKER_QUERY_SECONDS": "2",
-    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
-}
 READY = b"schedules are running"
 PARTS = {
     "annotation/children.py": "guard",  # its command line ends with that of its child

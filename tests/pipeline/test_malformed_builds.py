@@ -46,44 +46,60 @@ def outcome(folder: Path, *sources: dict[str, Any], **values: Any) -> Version | 
     return line
 
 
-# name, content of t.csv, reasons of its rejects
-ROWS: list[tuple[str, bytes, list[str]]] = [
-    ("sound", HEAD + GOOD, []),
-    ("byte order mark and CRLF", b"\xef\xbb\xbf" + (HEAD + GOOD).replace(b"\n", b"\r\n"), []),
-    ("no end of the last line", (HEAD + GOOD)[:-1], []),
-    ("only a header", HEAD, []),
-    ("every row faulty", HEAD + b"a.wav,,x\nb.wav,9,x\n", ["score_missing", "score_out_of_scale"]),
-    ("one good row", HEAD + b"a.wav,3,x\n", []),
-    ("equal means", HEAD + b"a.wav,3,x\nb.wav,3,y\nc.wav,3,z\n", []),
-    ("text in a score", HEAD + GOOD + b"d.wav,good,x\n", ["score_not_a_number"]),
-    ("NaN", HEAD + GOOD + b"d.wav,nan,x\n", ["score_not_a_number"]),
-    ("infinity", HEAD + GOOD + b"d.wav,inf,x\n", ["score_not_a_number"]),
-    ("out of its scale", HEAD + GOOD + b"d.wav,55,x\n", ["score_out_of_scale"]),
-    ("ragged", HEAD + GOOD + b"d.wav,3\ne.wav,3,x,y\n", ["bad_line", "bad_line"]),
-    ("no system", HEAD + GOOD + b"d.wav,3,\n", ["missing_value"]),
-    ("twice with another system", HEAD + GOOD + b"a.wav,4,z\n", ["conflicting_facts", "conflicting_facts"]),
-    ("a path that climbs", HEAD + GOOD + b"../../etc/passwd,3,x\n", ["path_outside_root"]),
-    ("an absolute path", HEAD + GOOD + b"/etc/passwd,3,x\n", ["path_outside_root"]),
-    ("Latin-1 in a row", HEAD + GOOD + "é.wav,3,x\n".encode("latin-1"), ["bad_encoding"]),
-    ("NUL in a row", HEAD + GOOD + b"\0.wav,3,x\n", ["bad_encoding"]),
-    ("an open quote", HEAD + GOOD + b'"d.wav,3,x\n', ["bad_line"]),
-    ("a name of 1,000 letters", HEAD + GOOD + b"d" * 1000 + b",3,x\n", []),
-    ("names of other scripts", HEAD + "音声/é🎵.wav,3,ü|x\n<b>.wav,4,`y`\n".encode(), []),
-    ("quotes of SQL", HEAD + b"a';DROP TABLE clips;--.wav,3,x'\nb{}.wav,4,$seed\n", []),
-]
+# content of a list, reasons of its rejects
+ROWS: dict[str, tuple[bytes, list[str]]] = {
+    "sound": (HEAD + GOOD, []),
+    "byte order mark and CRLF": (b"\xef\xbb\xbf" + (HEAD + GOOD).replace(b"\n", b"\r\n"), []),
+    "no end of the last line": ((HEAD + GOOD)[:-1], []),
+    "only a header": (HEAD, []),
+    "every row faulty": (HEAD + b"a.wav,,x\nb.wav,9,x\n", ["score_missing", "score_out_of_scale"]),
+    "one good row": (HEAD + b"a.wav,3,x\n", []),
+    "equal means": (HEAD + b"a.wav,3,x\nb.wav,3,y\nc.wav,3,z\n", []),
+    "text in a score": (HEAD + GOOD + b"d.wav,good,x\n", ["score_not_a_number"]),
+    "NaN": (HEAD + GOOD + b"d.wav,nan,x\n", ["score_not_a_number"]),
+    "infinity": (HEAD + GOOD + b"d.wav,inf,x\n", ["score_not_a_number"]),
+    "out of its scale": (HEAD + GOOD + b"d.wav,55,x\n", ["score_out_of_scale"]),
+    "ragged": (HEAD + GOOD + b"d.wav,3\ne.wav,3,x,y\n", ["bad_line", "bad_line"]),
+    "no system": (HEAD + GOOD + b"d.wav,3,\n", ["missing_value"]),
+    "twice with another system": (HEAD + GOOD + b"a.wav,4,z\n", ["conflicting_facts", "conflicting_facts"]),
+    "a path that climbs": (HEAD + GOOD + b"../../etc/passwd,3,x\n", ["path_outside_root"]),
+    "an absolute path": (HEAD + GOOD + b"/etc/passwd,3,x\n", ["path_outside_root"]),
+    "Latin-1 in a row": (HEAD + GOOD + "é.wav,3,x\n".encode("latin-1"), ["bad_encoding"]),
+    "NUL in a row": (HEAD + GOOD + b"\0.wav,3,x\n", ["bad_encoding"]),
+    "an open quote": (HEAD + GOOD + b'"d.wav,3,x\n', ["bad_line"]),
+    "a name of 1,000 letters": (HEAD + GOOD + b"d" * 1000 + b",3,x\n", []),
+    "names of other scripts": (HEAD + "音声/é🎵.wav,3,ü|x\n<b>.wav,4,`y`\n".encode(), []),
+    "quotes of SQL": (HEAD + b"a';DROP TABLE clips;--.wav,3,x'\nb{}.wav,4,$seed\n", []),
+}
+
+
+def check_rows(folder: Path, names: list[str]) -> None:
+    """Build from the lists of those names, a source each, and hold each source's rows and rejects against the table."""
+    sources = {}
+    for number, name in enumerate(names):
+        source = f"source{number}"
+        (folder / f"{source}.csv").write_bytes(ROWS[name][0])
+        sources[source] = table(name=source, files={"test": f"{source}.csv"})
+    version = outcome(folder, *sources.values())
+    assert isinstance(version, Version)
+    rejects, ratings = rows_of(version, "rejects"), rows_of(version, "ratings")
+    assert all(row["line"] > 1 for row in rejects)
+    for source, name in zip(sources, names, strict=True):
+        content, reasons = ROWS[name]
+        file = f"{source}/{source}.csv"
+        assert sorted(row["reason"] for row in rejects if row["file"] == file) == reasons, name
+        lines = sum(bool(line.strip()) for line in content.splitlines()) - 1
+        assert sum(row["dataset"] == source for row in ratings) == lines - len(reasons), name
+
+
+def test_rows_of_all_kinds_beside_each_other(tmp_path: Path) -> None:
+    check_rows(tmp_path, list(ROWS))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("content", "reasons"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
-def test_rows(tmp_path: Path, content: bytes, reasons: list[str]) -> None:
-    (tmp_path / "t.csv").write_bytes(content)
-    version = outcome(tmp_path, table())
-    assert isinstance(version, Version)
-    rejects = rows_of(version, "rejects")
-    assert sorted(row["reason"] for row in rejects) == sorted(reasons)
-    assert all(row["file"] == "one/t.csv" and row["line"] > 1 for row in rejects)
-    lines = sum(bool(line.strip()) for line in content.splitlines()) - 1
-    assert len(rows_of(version, "ratings")) == lines - len(reasons)
+@pytest.mark.parametrize("name", ["only a header", "every row faulty", "one good row", "equal means", "quotes of SQL"])
+def test_rows_of_one_kind_alone(tmp_path: Path, name: str) -> None:
+    check_rows(tmp_path, [name])
 
 
 def nothing(path: Path) -> None:
