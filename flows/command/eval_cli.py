@@ -157,8 +157,7 @@ def run(
                 return
             for record in tables:
                 print_record(record, evaluation_page, False, holds)
-            if without:
-                console.tell(f"note: not measured, because the file has none of their clips: {', '.join(without)}")
+            console.tell(*(f"note: not measured: {why}" for why in without or ()))
         elif model:
             examinee = judging.examinee(annotator, given.base_url, given.settings)
             with stoppable("answers are kept; run the same command again to continue"), shown():
@@ -195,6 +194,61 @@ def compare(
         with stoppable("answers are kept; run the same command again to continue"), shown():
             record = compare_models(measure, models, given.out)
         print_record(record, comparison_page, given.as_json, "tables and plot")
+
+
+@app.command()
+@spread
+def tables(
+    corpus: SubjectArgument,
+    models: Annotated[
+        list[str],
+        option(
+            "--models -m MODEL",
+            "[NAME=]MODEL: a file of scores, an earlier run's folder or backend:model. A name "
+            "that stands twice has several files.",
+        ),
+    ],
+    given: SubjectOptions,
+    table: Annotated[str | None, option("NAME", "The table of a paper, or a layout of yours (.toml).")] = None,
+    by: Annotated[list[str] | None, option("COLUMN", "Without --table: columns by group, such as dataset+gap.")] = None,
+    metric: Annotated[list[str] | None, option("NAME", "With --by: accuracy, error, lcc, srcc, …")] = None,
+    baseline: Annotated[
+        list[str] | None, option("NAME", "Test differences to this model; MODEL=NAME for that model only.")
+    ] = None,
+    rule: Annotated[
+        list[str] | None, option("NAME=WAY", "ties=half, unanswered=left-out, true_ties=left-out, arena=sum, …")
+    ] = None,
+    sampled: Annotated[
+        str | None, option("COLUMN", "What was sampled, such as system. Default: clips, prompts.")
+    ] = None,
+    intervals: Annotated[bool, typer.Option("--intervals/--no-intervals", help="Print the cells' intervals.")] = True,
+    base_url: BaseUrlOption = None,
+    settings: SettingsOption = None,
+    out: RecordOption = None,
+) -> None:
+    """Print a table of models by groups of samples, as a paper does: terminal, Markdown, CSV and LaTeX.
+
+    **Examples:**
+
+    `earmark eval tables mos-preferences -m UTMOS=utmos.csv -m ours.csv --table mos-rmbench-2 --baseline UTMOS`
+
+    `earmark eval tables human-preferences -m a.csv -m b.csv -e cmi-pref-musicality --by modality+confidence_band`
+    """
+    from earmark.flows.command.ending import stoppable
+    from earmark.tasks.evaluation.comparing import Measure
+    from earmark.tasks.evaluation.layouts import choose_layout
+    from earmark.tasks.evaluation.tabulating import TableOptions, make_table, named_models, table_page
+    from earmark.tasks.pipeline.progress import shown
+
+    layout = choose_layout(table, given.evaluation, by or (), metric or (), rule or ())
+    entrants = named_models(models)
+    split = [one.rpartition("=") for one in baseline or ()]
+    bases = {model: base for model, _, base in split}
+    with given.subject(corpus) as (version, known, place):
+        measure = Measure(version, known, place, given.wish(), base_url, settings)
+        with stoppable("answers are kept; run the same command again to continue"), shown():
+            record = make_table(measure, entrants, layout, TableOptions(bases, sampled, intervals), out)
+        print_record(record, table_page, given.as_json)
 
 
 @app.command()

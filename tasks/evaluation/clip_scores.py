@@ -14,8 +14,13 @@ from earmark.tasks.evaluation.samples import Samples
 from earmark.tasks.evaluation.scores import empty, number, preferred, read_table
 
 ANY = "score"
+OVERALL = "overall"
 BESIDE = ("file", "clip_sha256")  # columns of a template beside the clip's id
 _WAYS = ("id", "clip_sha256", "file")
+
+
+class NotCovered(InputError):
+    """Error of a file of clip scores that says nothing of an evaluation."""
 
 
 class ClipScores(NamedTuple):
@@ -88,29 +93,31 @@ def _clip_rows(scores: ClipScores, clips: Mapping[str, Mapping[str, Any]], table
     return found
 
 
-def clip_predictions(scores: ClipScores, samples: Samples) -> tuple[dict[str, Prediction], Reachable | None] | None:
-    """Predict an evaluation's samples from the file, and bound the preferences that any clip scores could meet.
+def clip_predictions(scores: ClipScores, samples: Samples, overall: Sequence[str] = ()) -> dict[str, Prediction]:
+    """Predict an evaluation's samples from the file.
 
-    Returns:
-        None if the file has none of the evaluation's clips, or not its dimension.
+    Args:
+        overall: columns whose sum stands for the dimension `overall`; by default the column of that name.
 
     Raises:
+        NotCovered: the file has none of the evaluation's clips, or no column for its dimension.
         InputError: as `_clip_rows`; or clips of the evaluation are missing.
     """
     evaluation = samples.evaluation
-    column = next((name for name in (evaluation.dimension, ANY) if name in scores.scores), None)
-    if column is None or evaluation.clips is None:
-        return None
-    table, key = evaluation.clips
-    relation = samples.connection.cursor().sql(f'SELECT "{key}" AS id, clip_sha256, file FROM "{table}"')
-    clips = {row["id"]: row for row in relation.to_arrow_table().to_pylist()}
-    places = _clip_rows(scores, clips, table, key)
-    names = evaluation.clip_columns
-    rows = [row for batch in samples.batches(10_000, ["id", "target", *names]) for row in batch]
+    assert evaluation.clips is not None
+    clips, names = _clips(samples), evaluation.clip_columns
+    rows = [row for batch in samples.batches(10_000, ["id", *names]) for row in batch]
     wanted = {row[name] for row in rows for name in names}
+    wished = tuple(overall) if overall and evaluation.dimension == OVERALL else (evaluation.dimension,)
+    columns = next((held for held in (wished, (ANY,)) if {*held} <= scores.scores.keys()), None)
+    if columns is None:
+        there = {clips[one][way] for one in wanted for way in _WAYS} & {*scores.names}
+        held = f"no column {' and '.join(wished)}, and no column {ANY}" if there else "none of its clips"
+        raise NotCovered(f"{evaluation.name}, for which {scores.path} has {held}")
+    places = _clip_rows(scores, clips, *evaluation.clips)
     missing = sorted(wanted - places.keys())
     if len(missing) == len(wanted):
-        return None
+        raise NotCovered(f"{evaluation.name}, for which {scores.path} has none of its clips")
     if missing:
         raise InputError(
             f"{scores.path}: {len(missing):,} of {len(wanted):,} clips of '{evaluation.name}' are missing, the first "
@@ -118,18 +125,31 @@ def clip_predictions(scores: ClipScores, samples: Samples) -> tuple[dict[str, Pr
         )
     found = {}
     for row in rows:
-        values = [scores.scores[column][places[row[name]]] for name in names]
-        known = [value for value in values if value is not None]
-        if len(known) < len(values):
+        cells = [[scores.scores[column][places[row[name]]] for column in columns] for name in names]
+        known = [sum(cell for cell in held if cell is not None) for held in cells if None not in held]
+        if len(known) < len(cells):
             found[row["id"]] = empty(row["id"])
         elif evaluation.kind == "scalar":
             found[row["id"]] = Prediction(row["id"], score=known[0])
         else:
             found[row["id"]] = preferred(row["id"], known[0] - known[1], evaluation)
-    if evaluation.kind == "scalar":
-        return found, None
-    content = {name: clip["clip_sha256"] or name for name, clip in clips.items()}
-    return found, reachable(_vote(row, evaluation, content) for row in rows)
+    return found
+
+
+def most_met(samples: Samples) -> Reachable:
+    """Bound the number of an evaluation's preferences that any clip scores could meet."""
+    evaluation = samples.evaluation
+    content = {name: clip["clip_sha256"] or name for name, clip in _clips(samples).items()}
+    columns = ["id", "target", *evaluation.clip_columns]
+    return reachable(_vote(row, evaluation, content) for batch in samples.batches(10_000, columns) for row in batch)
+
+
+def _clips(samples: Samples) -> dict[str, dict[str, Any]]:
+    """Return the clips of the evaluation's table, by id."""
+    assert samples.evaluation.clips is not None
+    table, key = samples.evaluation.clips
+    relation = samples.connection.cursor().sql(f'SELECT "{key}" AS id, clip_sha256, file FROM "{table}"')
+    return {row["id"]: row for row in relation.to_arrow_table().to_pylist()}
 
 
 def _vote(row: Mapping[str, Any], evaluation: Evaluation, content: Mapping[str, str]) -> tuple[str, str, bool]:

@@ -15,12 +15,15 @@ import pyarrow.parquet as pq
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import InputError
 from earmark.schemas.evaluations import Evaluation
-from earmark.tasks.evaluation.comparison import PLOT, TEST, as_svg, compare, comparison_page, ranking
+from earmark.tasks.evaluation.asking import Prediction
+from earmark.tasks.evaluation.clip_scores import NotCovered, clip_predictions, read_clip_scores
+from earmark.tasks.evaluation.comparison import PLOT, TEST, as_prediction, as_svg, compare, comparison_page, ranking
 from earmark.tasks.evaluation.judging import examinee, judge
-from earmark.tasks.evaluation.reading import measure_file
+from earmark.tasks.evaluation.reading import by_clip, measure_file
 from earmark.tasks.evaluation.recording import RECORD as EVALUATION
 from earmark.tasks.evaluation.results import Threshold, source_of
-from earmark.tasks.evaluation.samples import MeasurementOptions, NoSamples, find_evaluation
+from earmark.tasks.evaluation.samples import MeasurementOptions, NoSamples, Samples, find_evaluation
+from earmark.tasks.evaluation.scores import read_scores, read_table
 from earmark.tasks.store.folder import file_word, records_of, version_facts, write_record
 from earmark.tasks.store.versions import Store, Version
 
@@ -54,7 +57,7 @@ def compare_models(measure: Measure, entrants: Sequence[str], out: Path | None) 
             or other samples.
         EarmarkError: as `judge` and `measure_file`.
     """
-    named = {one: _name(one) for one in entrants}
+    named = {one: name_of(one) for one in entrants}
     if len(entrants) < 2:
         raise InputError(f"expected two models or more to compare, found {len(entrants)}")
     listed = [named[one] for one in entrants]
@@ -80,7 +83,53 @@ def compare_models(measure: Measure, entrants: Sequence[str], out: Path | None) 
     return facts, write_record(folder, RECORD, facts, {**comparison_page(facts).files(), PLOT: as_svg(facts)})
 
 
-def _name(entrant: str) -> str:
+def predictions_of(measure: Measure, entrant: str, samples: Samples, overall: Sequence[str]) -> dict[str, Prediction]:
+    """Return an entrant's predictions of an evaluation's samples, by id; a file is read, a model without an earlier run
+    is asked.
+
+    Args:
+        overall: as `clip_predictions` takes it.
+
+    Raises:
+        NotCovered: the entrant has none.
+        InputError: as `compare_models`, `read_scores` and `clip_predictions`.
+    """
+    path, evaluation = Path(entrant), samples.evaluation
+    if path.is_file():
+        if by_clip(path):
+            if evaluation.clips is None:
+                raise NotCovered(f"{evaluation.name}, which takes no scores of clips as in {path}")
+            dimensions = {one.dimension for one in measure.corpus.evaluations if one.clips} | {*overall}
+            return clip_predictions(read_clip_scores(path, dimensions), samples, overall)
+        ids = {row[0] for row in samples.connection.execute("SELECT id FROM judged.everything").fetchall()}
+        table = read_table(path)
+        if "id" in table.column_names and not ids & {str(one) for one in table["id"].to_pylist()}:
+            raise NotCovered(f"{evaluation.name}, for which {path} has none of its samples")
+        return read_scores(path, samples, shared=True)
+    wish = replace(measure.wish, evaluation=evaluation.name)
+    folder = _runs(replace(measure, wish=wish), entrant).get(evaluation.name)
+    if folder is None:
+        raise NotCovered(f"{evaluation.name}, which {entrant} was not measured on")
+    found = {row["id"]: as_prediction(row) for row in _predictions(folder)}
+    wanted = {row["id"] for batch in samples.batches(10_000, ["id"]) for row in batch}
+    if odd := sorted(wanted - found.keys()):
+        raise InputError(
+            f"{entrant}: was measured on {len(found):,} samples of '{evaluation.name}', without '{odd[0]}': measure it "
+            "with the same --split, --language and --limit"
+        )
+    return found
+
+
+def _predictions(folder: Path) -> list[dict[str, Any]]:
+    """Return the rows of an earlier run's predictions."""
+    table = pq.read_table(folder / "predictions.parquet")
+    if "cluster" not in table.column_names:
+        raise InputError(f"{folder}: an earlier Earmark wrote this run, without clusters: run it again")
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows
+
+
+def name_of(entrant: str) -> str:
     """Return a model's name in the tables."""
     path = Path(entrant)
     if not path.is_dir():
@@ -136,10 +185,7 @@ def _runs(measure: Measure, entrant: str) -> dict[str, Path]:
 def _compared(evaluation: Evaluation, folders: dict[str, Path]) -> dict[str, Any]:
     rows, thresholds = {}, {}
     for name, folder in folders.items():
-        table = pq.read_table(folder / "predictions.parquet")
-        if "cluster" not in table.column_names:
-            raise InputError(f"{folder}: an earlier Earmark wrote this run, without clusters: run it again")
-        rows[name] = {row["id"]: row for row in table.to_pylist()}
+        rows[name] = {row["id"]: row for row in _predictions(folder)}
         threshold = json.loads((folder / EVALUATION).read_bytes()).get("threshold")
         thresholds[name] = threshold and Threshold(**threshold)
     return compare(evaluation, rows, thresholds)

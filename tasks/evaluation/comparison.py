@@ -49,7 +49,7 @@ def compare(
                 f"{len(first):,}; the first that only one of them has is '{odd[0]}': measure both with the same "
                 "--split, --language and --limit"
             )
-    predictions = {name: {one: _prediction(row) for one, row in rows.items()} for name, rows in runs.items()}
+    predictions = {name: {one: as_prediction(row) for one, row in rows.items()} for name, rows in runs.items()}
     ids = [one for one in first if all(rows[one]["reason"] not in NOT_MEASURED for rows in runs.values())]
     answered = [one for one in ids if all(by_id[one].answered for by_id in predictions.values())]
     used = answered if evaluation.kind == "scalar" else ids
@@ -90,7 +90,8 @@ def _sample(evaluation: Evaluation, row: Mapping[str, Any]) -> dict[str, Any]:
     return {"id": row["id"], "target": target} | ({} if row["cluster"] is None else {"cluster": row["cluster"]})
 
 
-def _prediction(row: Mapping[str, Any]) -> Prediction:
+def as_prediction(row: Mapping[str, Any]) -> Prediction:
+    """Return the prediction of a row of `predictions.parquet`."""
     return Prediction(row["id"], row["score"], row["choice"], row["reason"], row["detail"], row["items"] or [])
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import InputError
 from earmark.schemas.evaluations import Evaluation
-from earmark.tasks.evaluation.clip_scores import clip_predictions, read_clip_scores
+from earmark.tasks.evaluation.clip_scores import NotCovered, clip_predictions, most_met, read_clip_scores
 from earmark.tasks.evaluation.recording import choose_threshold, record
 from earmark.tasks.evaluation.samples import MeasurementOptions, NoSamples, find_evaluation, select_samples
 from earmark.tasks.evaluation.scores import order_of, read_scores, read_table, require_form
@@ -36,14 +36,19 @@ def read(
 def measure_file(
     version: Version, corpus: Corpus, store: Store, path: Path, wish: MeasurementOptions, out: Path | None
 ) -> tuple[list[tuple[dict[str, Any], Path]], list[str] | None]:
-    """Measure a file of scores per clip (column `clip`, no `id`) as `read_clips`, any other as `read`.
+    """Measure a file of scores per clip as `read_clips`, any other as `read`.
 
     Returns:
-        Facts and folder of each evaluation; and the evaluations that a file per clip does not cover, else None.
+        Facts and folder of each evaluation; and why a file per clip does not cover the others, else None.
     """
-    if {"clip", "id"} & set(read_table(path).column_names) == {"clip"}:
+    if by_clip(path):
         return read_clips(version, corpus, store, path, wish, out)
     return [read(version, corpus, store, path, wish, out)], None
+
+
+def by_clip(path: Path) -> bool:
+    """Return whether a file has a row a clip: a column `clip`, and no `id`."""
+    return {"clip", "id"} & set(read_table(path).column_names) == {"clip"}
 
 
 def read_clips(
@@ -52,7 +57,7 @@ def read_clips(
     """Measure every scalar and preference evaluation that a file of clip scores covers.
 
     Returns:
-        Facts and folder of each; and the evaluations that the file does not cover.
+        Facts and folder of each; and why the file does not cover the other evaluations, a sentence each.
 
     Raises:
         StoreError: the evaluation, or every one of the corpus, needs more than a number per clip.
@@ -64,22 +69,21 @@ def read_clips(
     for evaluation in evaluations:
         try:
             with select_samples(version, corpus, evaluation, wish.part) as samples:
-                result = clip_predictions(scores, samples)
-                if result is None:
-                    without.append(evaluation.name)
-                    continue
-                predictions, most = result
+                predictions = clip_predictions(scores, samples)
                 facts = {**_file(path, evaluation), "per_clip": True}
-                if most is not None:
+                if evaluation.kind == "preference":
+                    most = most_met(samples)
                     facts["reachable"] = {"accuracy": most.met / samples.count, "exact": most.exact}
                 place = out / evaluation.name if out and len(evaluations) > 1 else out
                 tables.append(record(store, samples, wish, predictions, facts, place))
-        except NoSamples:
+        except NotCovered as lacking:
+            without.append(str(lacking))
+        except NoSamples as none:
             if wish.evaluation is not None:
                 raise
-            without.append(evaluation.name)
+            without.append(str(none))
     if not tables:
-        raise InputError(f"{path}: no clip of {', '.join(without)} is in it")
+        raise InputError("; ".join(without))
     return tables, without
 
 

@@ -64,7 +64,7 @@ def released(path: Path, layout: str, store: Store, roots: Sequence[Path]) -> It
         inputs = {one.name: sha256_file(one) for one in files}
         named = re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-")
         folder = Path(temporary) / f"{named}-{min(inputs.values())[:8]}"
-        yield _written(folder, corpus, tables, inputs), replace(corpus, evaluations=order)
+        yield as_version(folder, corpus, tables, inputs), replace(corpus, evaluations=order)
 
 
 def _name_clips(tables: dict[str, list[dict[str, Any]]], store: Store, roots: Sequence[Path]) -> None:
@@ -87,8 +87,10 @@ def _name_clips(tables: dict[str, list[dict[str, Any]]], store: Store, roots: Se
             row |= {"clip_sha256": probe.clip_sha256, "duration_s": probe.duration_s}
 
 
-def _written(folder: Path, corpus: Corpus, tables: dict[str, list[dict[str, Any]]], inputs: dict[str, str]) -> Version:
-    """Write a version of these rows, with a digest determined by them."""
+def as_version(
+    folder: Path, corpus: Corpus, tables: dict[str, list[dict[str, Any]]], inputs: dict[str, str]
+) -> Version:
+    """Write a version of these rows by table, with a digest determined by them."""
     schemas = {table.name: table.schema for table in corpus.tables}
     entries, counts = [], {}
     folder.mkdir()

@@ -140,7 +140,7 @@ def count(
     measured = Measured(evaluation, rows, found, threshold)
     table = [measured.row(None, ALL, range(len(rows)))]
     for group in evaluation.groups:
-        blocks = [measured.row(group, value, places) for value, places in _members(group, rows)]
+        blocks = [measured.row(group, value, places) for value, places in members(group, rows)]
         table += blocks
         if group == evaluation.groups[0] and len(blocks) > 1:
             table.append(_mean(group, blocks))
@@ -180,7 +180,7 @@ def cycles(
     return counts | dict(zip(("per_100", "low", "high"), hundred, strict=True))
 
 
-def _members(group: str, rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[int]]]:
+def members(group: str, rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[int]]]:
     """Return the places of each group's rows; a null in a column means no group, a list several groups."""
     names = group.split("+")
     places: dict[tuple[Any, ...], list[int]] = {}

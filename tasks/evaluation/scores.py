@@ -64,12 +64,13 @@ def _forms(evaluation: Evaluation) -> tuple[str, list[tuple[str, ...]]]:
     return "choice (a letter)", [("choice",)]
 
 
-def read_scores(path: Path, samples: Samples) -> dict[str, Prediction]:
+def read_scores(path: Path, samples: Samples, shared: bool = False) -> dict[str, Prediction]:
     """Read predictions of the selected samples from a file; a sample with empty cells has no answer.
 
     Args:
         path: a file with the column `id` and, by the evaluation's kind, the columns of `_forms`.
         samples: the selected samples; the file may have others too.
+        shared: whether the file may hold other evaluations' samples too.
 
     Raises:
         InputError: the file cannot be read, lacks a column, repeats an id, has an unknown id, lacks a sample, or holds
@@ -87,6 +88,8 @@ def read_scores(path: Path, samples: Samples) -> dict[str, Prediction]:
     for place, row in enumerate(table.select(["id", *form]).to_pylist(), 1):
         where = f"{path}, row {place}"
         name = "" if row["id"] is None else str(row["id"])
+        if name not in known and shared:
+            continue
         if name not in known:
             raise InputError(f"{where}: unknown id '{name[:80]}': no sample of '{evaluation.name}' has it")
         if name in predictions:

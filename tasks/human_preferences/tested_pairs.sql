@@ -17,6 +17,7 @@ SELECT
     b.clip_sha256 AS b_audio,
     md5_number_lower(concat(comparisons.comparison_id, '-', benchmark.dimension)) % 2 = 0 AS swapped,
     benchmark.modality,
+    CASE WHEN benchmark.reference_clip IS NULL THEN 'without' ELSE 'with' END AS reference,
     coalesce(benchmark.vocals, CASE WHEN benchmark.task = 'cmi-pref' THEN 'instrumental' END) AS vocals,
     benchmark.confidence_band,
     benchmark.month,

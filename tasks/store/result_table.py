@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from math import isfinite
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -19,14 +20,19 @@ from earmark.tasks.store.card import markdown_cell
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """Beginnings of text that spreadsheets run as a formula."""
+SURE = 0.05
+"""P below which a difference has a star."""
 
 
 class Interval(NamedTuple):
-    """A value with the ends of its 95 % interval, if known."""
+    """A value with the ends of its 95 % interval, if known, and its difference to a baseline with the p of no
+    difference."""
 
     value: float
     low: float | None = None
     high: float | None = None
+    gain: float | None = None
+    p: float | None = None
 
 
 Value: TypeAlias = "str | float | int | Interval | None"  # None is drawn as a dash
@@ -48,6 +54,7 @@ class ResultColumn:
     decimals: int | None = None  # None for as many as the column needs, at most three
     signed: bool = False  # whether positive numbers have a sign
     best: Literal["highest", "lowest"] | None = None  # marks the best rows bold, the second underlined
+    over: str = ""  # a heading above those of adjoining columns; before this one's where there is one line of headings
 
 
 def percent(heading: str, decimals: int = 1) -> ResultColumn:
@@ -82,7 +89,11 @@ class ResultTable:
 
     @cached_property
     def headings(self) -> tuple[str, ...]:
-        """Return the headings with units."""
+        """Return the headings with units, in one line."""
+        return tuple(f"{one.over} {low}".lstrip() for one, low in zip(self.forms, self._lower, strict=True))
+
+    @property
+    def _lower(self) -> tuple[str, ...]:
         return tuple(one.heading + (f" ({one.unit})" if one.unit not in ("", "%") else "") for one in self.forms)
 
     @cached_property
@@ -128,21 +139,19 @@ class ResultTable:
         return "\n".join(lines)
 
     def csv(self) -> str:
-        """Return the table as CSV, with numbers in full and the ends of intervals in columns of their own."""
-        ranged = [any(isinstance(value, Interval) for value in self._values(at)) for at in range(len(self.columns))]
+        """Return the table as CSV, with numbers in full; intervals and differences have columns of their own."""
+        ends = [_ends(self._values(at)) for at in range(len(self.columns))]
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
-        ends = (("", " low", " high") if wide else ("",) for wide in ranged)
-        writer.writerow(
-            _plain(form.heading) + end for form, of_form in zip(self.forms, ends, strict=True) for end in of_form
-        )
+        names = (f"{one.over} {one.heading}".lstrip() for one in self.forms)
+        writer.writerow(_plain(name) + end for name, of_form in zip(names, ends, strict=True) for end in of_form)
         for row in (*self.rows, *self.footings):
             cells: list[Value] = []
-            for value, wide in zip(row, ranged, strict=True):
-                if not wide:
+            for value, wide in zip(row, ends, strict=True):
+                if len(wide) == 1:
                     cells.append(_plain(value) if isinstance(value, str) else value)
                 else:
-                    cells += value if isinstance(value, Interval) else (value, None, None)
+                    cells += (value if isinstance(value, Interval) else (value, *[None] * 4))[: len(wide)]
             writer.writerow(cells)
         return file.getvalue()
 
@@ -158,7 +167,8 @@ class ResultTable:
                 f"% {' '.join(self.title.split())}",
                 rf"\begin{{tabular}}{{{''.join('r' if number else 'l' for number in self.numeric)}}}",
                 r"\toprule",
-                " & ".join(map(_latex, self.headings)) + r" \\",
+                *self._spans(),
+                " & ".join(map(_latex, self._lower)) + r" \\",
                 r"\midrule",
                 *lines[: len(self.rows)],
                 *foot,
@@ -166,6 +176,16 @@ class ResultTable:
                 r"\end{tabular}",
             ]
         )
+
+    def _spans(self) -> list[str]:
+        """Return the line of upper headings in LaTeX, with rules below, if there are any."""
+        spans, rules, at = list[str](), list[str](), 1
+        for over, held in groupby(one.over for one in self.forms):
+            width = len([*held])
+            spans.append(rf"\multicolumn{{{width}}}{{c}}{{{_latex(over)}}}" if over else " & ".join([""] * width))
+            rules += [rf"\cmidrule(lr){{{at}-{at + width - 1}}}"] if over else []
+            at += width
+        return [" & ".join(spans) + r" \\", " ".join(rules)] if rules else []
 
 
 @dataclass(frozen=True)
@@ -213,6 +233,14 @@ def _plain(text: str) -> str:
     return f"'{line}" if line.startswith(FORMULA) else line
 
 
+def _ends(values: Sequence[Value]) -> tuple[str, ...]:
+    """Return the endings of the headings of a column in CSV."""
+    known = [value for value in values if isinstance(value, Interval)]
+    if any(value.gain is not None for value in known):
+        return "", " low", " high", " difference", " p"
+    return ("", " low", " high") if known else ("",)
+
+
 def _middle(value: Value) -> float | None:
     return None if isinstance(value, str) else value.value if isinstance(value, Interval) else value
 
@@ -220,7 +248,7 @@ def _middle(value: Value) -> float | None:
 def _text(value: Value, form: ResultColumn, digits: int) -> str:
     if value is None or isinstance(value, str):
         return number(value)
-    middle, low, high = value if isinstance(value, Interval) else (value, None, None)
+    middle, low, high, gain, p = value if isinstance(value, Interval) else (value, None, None, None, None)
     if form.decimals is None and "e" in number(middle):
         return number(middle)
     if isinstance(middle, int) and form.decimals is None and not digits:
@@ -233,9 +261,11 @@ def _text(value: Value, form: ResultColumn, digits: int) -> str:
     else:
         text = f"{middle * scale:{sign}z,.{digits}f}"
     text += " %" if form.unit == "%" else ""
-    if low is None or high is None:
+    if low is not None and high is not None:
+        text += f" [{low * scale:{sign}z,.{digits}f}, {high * scale:{sign}z,.{digits}f}]"
+    if gain is None:
         return text
-    return f"{text} [{low * scale:{sign}z,.{digits}f}, {high * scale:{sign}z,.{digits}f}]"
+    return f"{text} ({gain * scale:+z,.{digits}f}){'*' if p is not None and p < SURE else ''}"
 
 
 def _marks(form: ResultColumn, digits: int, values: Sequence[float | None]) -> dict[int, Literal["best", "second"]]:

@@ -271,6 +271,12 @@ def test_a_coin_lies_in_its_interval_and_the_oracle_is_right(kind: Any) -> None:
         assert found["majority"]["accuracy"]["value"] == 0.5
 
 
+def test_the_commonest_answer_is_no_baseline_where_it_is_always_right() -> None:
+    rows = [{"id": str(place), "target": "chosen", "swapped": place % 2 == 0} for place in range(10)]
+    evaluation = Evaluation("e", "preference", "x", "", sides=("chosen", "rejected"))
+    assert baselines(evaluation, rows, {})[0].keys() == {"oracle", "always first", "coin"}
+
+
 def test_a_question_without_its_right_option_leaves(tmp_path: Path) -> None:
     rows = [{"id": "1", "target": "C", "options": 2}, {"id": "2", "target": "B", "options": 2}]
     predictions = {row["id"]: Prediction(str(row["id"]), choice="B") for row in rows}

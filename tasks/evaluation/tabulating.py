@@ -1,0 +1,500 @@
+"""Tabulate models by groups of samples, with intervals and paired tests: `earmark eval tables`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from earmark.schemas.errors import ConfigError, InputError, StoreError
+from earmark.schemas.evaluations import Evaluation
+from earmark.tasks.evaluation.asking import Prediction
+from earmark.tasks.evaluation.clip_scores import NotCovered
+from earmark.tasks.evaluation.comparing import Measure, name_of, predictions_of
+from earmark.tasks.evaluation.comparison import HEADLINE
+from earmark.tasks.evaluation.influence import METRICS, Influence, Scale, Units, bounds, gap, mean
+from earmark.tasks.evaluation.layouts import LayoutColumn, TableLayout, TableRules
+from earmark.tasks.evaluation.results import LABELS, NOT_MEASURED, credits_of, members
+from earmark.tasks.evaluation.samples import NoSamples, Samples, find_evaluation, select_samples
+from earmark.tasks.evaluation.statistics import Floats, holm
+from earmark.tasks.store.folder import file_word, records_of, version_facts, write_record
+from earmark.tasks.store.result_table import SURE, Interval, ResultColumn, ResultPage, ResultTable, Value
+
+RECORD = "table.json"
+SCALES: dict[str, Scale] = {"lcc": "correlation", "srcc": "correlation", "ktau": "correlation", "mse": "positive"}
+LOWER = ("error", "cycles", "mse")
+OF_CHOICES = ("accuracy", "error", "cycles")
+CLIPS = (("a_audio", "a_clip"), ("b_audio", "b_clip"), ("audio", "clip"))
+
+Row = Mapping[str, Any]
+Places = npt.NDArray[np.int64]
+BOUND = re.compile(r"(<=|>=|<|>)\s*(-?[\d.]+)")
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """Options of a table beside its layout."""
+
+    baselines: Mapping[str, str] = field(default_factory=dict)  # by model; "" for all others
+    sampled: str | None = None  # the column of the units that were sampled; by default clips, and prompts or triplets
+    intervals: bool = True
+
+
+@dataclass(frozen=True)
+class MeasuredPool:
+    """Samples of an evaluation with each model's predictions; None where it has none."""
+
+    evaluation: Evaluation
+    rules: TableRules
+    rows: list[Row]
+    predictions: dict[str, list[Prediction] | None]
+    start: int  # the place of its first sample among those of all evaluations
+
+    @cached_property
+    def credits(self) -> dict[str, Floats]:
+        """Return each model's correctness by sample; NaN for a sample to leave out."""
+        name = "accuracy_tie_half" if self.rules.ties == "half" else "accuracy"
+        found = {}
+        for model, predictions in self.predictions.items():
+            values = np.full(len(self.rows), np.nan)
+            for place, (row, one) in enumerate(zip(self.rows, predictions or (), strict=False)):
+                if one.answered or self.rules.unanswered == "wrong":
+                    credit = credits_of(self.evaluation, row["target"], one, None)
+                    values[place] = credit.get(name, credit["accuracy"])
+            found[model] = values
+        return found
+
+    @cached_property
+    def targets(self) -> Floats:
+        """Return the truths as numbers."""
+        return np.array([row["target"] for row in self.rows], float)
+
+    def scores(self, model: str) -> Floats:
+        """Return a model's scores; NaN where it has none."""
+        found = self.predictions[model] or ()
+        return np.array([np.nan if one.score is None else one.score for one in found], float)
+
+    def measure(
+        self, model: str, places: Places, metric: str, level: str | None
+    ) -> tuple[float, Floats, Places] | None:
+        """Return a metric over the samples at these places, the influences, and the places of these."""
+        predictions = self.predictions[model]
+        if predictions is None or not len(places):
+            return None
+        if metric == "cycles":
+            places, values = self._cycles(predictions, places)
+            found = mean(values)
+        elif metric in OF_CHOICES:
+            places = places[~np.isnan(self.credits[model][places])]
+            if not len(places):
+                return None
+            right = self.credits[model][places]
+            found = mean(right if metric == "accuracy" else 1 - right)
+        else:
+            scores = self.scores(model)
+            places = places[~np.isnan(scores[places])]
+            x, y = scores[places], self.targets[places]
+            if level is not None:
+                named = pd.DataFrame({"x": x, "y": y, "at": places, "by": [self.rows[at][level] for at in places]})
+                means = named.groupby("by").agg({"x": "mean", "y": "mean", "at": "first"})
+                x, y, places = (means[name].to_numpy() for name in ("x", "y", "at"))
+            found = METRICS[metric](x, y) if len(x) > 1 else Influence(None, np.zeros(len(x)))
+        return None if found.value is None else (found.value, found.parts, places)
+
+    def _cycles(self, predictions: Sequence[Prediction], places: Places) -> tuple[Places, Floats]:
+        """Return the first place of each triplet, and 1 if each of its clips wins once, else 0."""
+        evaluation, won = self.evaluation, dict[Any, list[Any]]()
+        first: dict[Any, int] = {}
+        for place in places.tolist():
+            row, choice = self.rows[place], predictions[place].choice
+            triplet = row[evaluation.triplets or ""]
+            first.setdefault(triplet, place)
+            if choice in evaluation.sides:
+                won.setdefault(triplet, []).append(row[evaluation.clip_columns[evaluation.sides.index(choice)]])
+        turns = [float(len(won.get(one, ())) == 3 == len({*won[one]})) for one in first]
+        return np.array([*first.values()]), np.array(turns)
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    """A column of the table: its samples in each of its evaluations."""
+
+    form: LayoutColumn
+    heading: str
+    over: str
+    metric: str
+    parts: tuple[tuple[MeasuredPool, Places], ...]
+
+
+def named_models(entrants: Sequence[str]) -> dict[str, list[str]]:
+    """Return files, folders and models by the name of their row: `NAME=ENTRANT`, or the entrant's own name."""
+    found: dict[str, list[str]] = {}
+    for entrant in entrants:
+        name, sign, rest = entrant.partition("=")
+        if not sign or Path(entrant).exists():
+            name, rest = name_of(entrant), entrant
+        found.setdefault(name, []).append(rest)
+    return found
+
+
+# -- samples and predictions --------------------------------------------------------------------------------------
+
+
+def make_table(
+    measure: Measure, models: Mapping[str, Sequence[str]], layout: TableLayout, options: TableOptions, out: Path | None
+) -> tuple[dict[str, Any], Path]:
+    """Measure models on the evaluations of a layout, and write the table.
+
+    Return the facts of `table.json`, and the folder.
+
+    Args:
+        models: by the name of a row: files of scores, folders of earlier runs, or `backend:model`.
+
+    Raises:
+        InputError: a model has no predictions for any evaluation, or as `predictions_of`.
+        StoreError: the corpus lacks an evaluation, or the evaluation a column.
+    """
+    names = {*models}
+    for model, base in options.baselines.items():
+        if odd := {model, base} - names - {""}:
+            raise ConfigError(f"--baseline: no model '{min(odd)}'; models: {', '.join(models)}")
+    wanted = _evaluations(measure, layout)
+    with ExitStack() as stack:
+        opened = dict[str, Samples]()
+        for name, evaluation in wanted.items():
+            with suppress(NoSamples):
+                chosen = select_samples(measure.version, measure.corpus, evaluation, measure.wish.part)
+                opened[name] = stack.enter_context(chosen)
+        if not opened:
+            raise NoSamples(f"{measure.version.corpus}@{measure.version.name} has no sample of {', '.join(wanted)}")
+        pools, notes = _pools(measure, models, layout, options, opened)
+    columns = [made for form in layout.columns for made in _columns(form, layout, wanted, pools)]
+    cells = _cells(columns, [*models], pools, options)
+    facts = {
+        **version_facts(measure.version),
+        "title": layout.title,
+        "first": layout.first,
+        "models": {name: [*entrants] for name, entrants in models.items()},
+        "baselines": dict(options.baselines),
+        "intervals": options.intervals,
+        "best": layout.best,
+        "columns": [_column_facts(column, layout) for column in columns],
+        "rows": [
+            {"model": name, "cells": cells[name]}
+            for name in models
+            if layout.baselines == "shown" or name not in options.baselines.values()
+        ],
+        "notes": [*_method(columns, options), *_rules(layout.rules, pools), *layout.notes, *notes],
+    }
+    folder = out or records_of(measure.store, measure.version) / _folder(facts)
+    return facts, write_record(folder, RECORD, facts, table_page(facts).files())
+
+
+def _evaluations(measure: Measure, layout: TableLayout) -> dict[str, Evaluation]:
+    """Return the evaluations of the layout's columns, by name."""
+    if layout.corpus and not {one.name for one in measure.corpus.evaluations} >= {*_names(layout)}:
+        raise StoreError(f"'{layout.title}' is a table of {layout.corpus}; {measure.corpus.name} has other evaluations")
+    found = [find_evaluation(measure.corpus, name) for name in _names(layout)]
+    return {one.name: one for one in found or [find_evaluation(measure.corpus, measure.wish.evaluation)]}
+
+
+def _names(layout: TableLayout) -> list[str]:
+    listed = [name for column in layout.columns for name in _listed(column.evaluation or layout.evaluation)]
+    return [*dict.fromkeys(listed)]
+
+
+def _listed(names: str | list[str] | None) -> list[str]:
+    return [] if names is None else [names] if isinstance(names, str) else names
+
+
+def _pools(
+    measure: Measure,
+    models: Mapping[str, Sequence[str]],
+    layout: TableLayout,
+    options: TableOptions,
+    opened: Mapping[str, Samples],
+) -> tuple[dict[str, MeasuredPool], list[str]]:
+    """Read samples and predictions; return them by evaluation, and notes."""
+    pools, notes, start = dict[str, MeasuredPool](), [], 0
+    for name, samples in opened.items():
+        rows = _rows(layout, options, samples)
+        given: dict[str, dict[str, Prediction] | None] = {}
+        for model, entrants in models.items():
+            found, lacking = [], []
+            for entrant in entrants:
+                try:
+                    found.append(predictions_of(measure, entrant, samples, layout.rules.overall))
+                except NotCovered as none:
+                    lacking.append(f"no figure of {model} on {none}")
+            if len(found) > 1:
+                raise InputError(f"'{model}' has predictions of '{name}' from several of {', '.join(entrants)}")
+            given[model] = found[0] if found else None
+            notes += lacking if not found else []
+        known = [one for one in given.values() if one is not None]
+        kept = [row for row in rows if all(one[row["id"]].reason not in NOT_MEASURED for one in known)]
+        if lost := len(rows) - len(kept):
+            notes.append(f"{name}: {lost:,} samples left the evaluation of a model, and so of all")
+        if layout.rules.true_ties == "left-out" and samples.evaluation.kind == "preference":
+            kept = [row for row in kept if row["target"] != "tie"]
+        aligned = {model: None if held is None else [held[row["id"]] for row in kept] for model, held in given.items()}
+        for model, predictions in aligned.items():
+            empty = sum(not one.answered for one in predictions or ())
+            notes += [f"{name}: {model} has no answer to {empty:,} of {len(kept):,} samples"] if empty else []
+        pools[name] = MeasuredPool(samples.evaluation, layout.rules, kept, aligned, start)
+        start += len(kept)
+    if empty_handed := [model for model in models if all(pool.predictions[model] is None for pool in pools.values())]:
+        raise InputError(f"'{empty_handed[0]}' has no prediction of {', '.join(pools)}: {'; '.join(notes)}")
+    return pools, notes
+
+
+def _rows(layout: TableLayout, options: TableOptions, samples: Samples) -> list[Row]:
+    """Return the samples with the columns that the table needs.
+
+    Raises:
+        StoreError: the evaluation lacks one.
+    """
+    evaluation, wanted = samples.evaluation, [options.sampled] if options.sampled else []
+    for column in layout.columns:
+        names = _listed(column.evaluation or layout.evaluation)
+        if names and evaluation.name not in names:
+            continue
+        wanted += [*layout.where, *column.where, *(column.by.split("+") if column.by else ())]
+        wanted += [column.level] if column.level else []
+    if odd := [name for name in wanted if name not in samples.columns]:
+        known = [name for name in samples.columns if name not in ("id", "target", "text", "lyrics")]
+        raise StoreError(f"evaluation '{evaluation.name}' has no column '{odd[0]}' here; columns: {', '.join(known)}")
+    units = (*(name for pair in CLIPS for name in pair), "cluster", evaluation.triplets)
+    columns = dict.fromkeys(["id", "target", *wanted, *(one for one in units if one in samples.columns)])
+    return [row for batch in samples.batches(10_000, [*columns]) for row in batch]
+
+
+# -- columns ------------------------------------------------------------------------------------------------------
+
+
+def _columns(
+    form: LayoutColumn, layout: TableLayout, wanted: Mapping[str, Evaluation], pools: Mapping[str, MeasuredPool]
+) -> Iterable[TableColumn]:
+    """Yield the column of a form, or with `by` one for each group."""
+    names = _listed(form.evaluation or layout.evaluation) or [*wanted]
+    chosen = [pools[name] for name in names if name in pools]
+    metric = form.metric or layout.metric or HEADLINE[wanted[names[0]].kind]
+    for name in names:
+        _require(metric, wanted[name])
+    where = {**layout.where, **form.where}
+    places = [
+        (pool, [at for at, row in enumerate(pool.rows) if all(_meets(row[key], want) for key, want in where.items())])
+        for pool in chosen
+    ]
+    if form.by is None:
+        yield TableColumn(
+            form, form.heading, form.over, metric, tuple((pool, np.array(at, int)) for pool, at in places)
+        )
+        return
+    groups: dict[str, list[tuple[MeasuredPool, Places]]] = {}
+    for pool, at in places:
+        for value, held in members(form.by, [pool.rows[one] for one in at]):
+            groups.setdefault(value, []).append((pool, np.array(at, int)[held]))
+    for value, parts in groups.items():
+        yield TableColumn(form, value, form.over or form.by, metric, tuple(parts))
+
+
+def _require(metric: str, evaluation: Evaluation) -> None:
+    kind = evaluation.kind
+    fits = {"cycles": evaluation.triplets is not None, "auroc": kind == "yes_no"}
+    if not fits.get(metric, (kind == "scalar") != (metric in OF_CHOICES)):
+        raise StoreError(f"evaluation '{evaluation.name}' ({kind}) has no metric '{metric}'")
+
+
+def _meets(value: Any, want: Any) -> bool:
+    """Return whether a sample's value is the wanted one, one of several, or within a bound."""
+    if isinstance(want, list):
+        return any(_meets(value, one) for one in want)
+    if isinstance(value, list):
+        return any(_meets(one, want) for one in value)
+    if isinstance(value, float | int) and isinstance(want, str) and (found := BOUND.fullmatch(want)):
+        edge = float(found[2])
+        return {"<": value < edge, "<=": value <= edge, ">": value > edge, ">=": value >= edge}[found[1]]
+    if isinstance(value, str) and isinstance(want, str):
+        return value.casefold() == want.casefold()
+    return value is not None and bool(value == want)
+
+
+def _column_facts(column: TableColumn, layout: TableLayout) -> dict[str, Any]:
+    form, samples = column.form, sum(len(at) for _, at in column.parts)
+    percent = layout.percent if form.percent is None else form.percent
+    return {
+        "heading": column.heading + (f" ({samples:,})" if layout.counts else ""),
+        "over": column.over,
+        "metric": column.metric,
+        "evaluations": [pool.evaluation.name for pool, _ in column.parts],
+        "samples": samples,
+        "scale": 100 if percent and column.metric not in SCALES else 1,
+        "decimals": layout.decimals if form.decimals is None else form.decimals,
+    }
+
+
+# -- cells --------------------------------------------------------------------------------------------------------
+
+
+def _cells(
+    columns: Sequence[TableColumn], models: Sequence[str], pools: Mapping[str, MeasuredPool], options: TableOptions
+) -> dict[str, list[dict[str, Any] | None]]:
+    """Return each model's cells, in the order of the columns."""
+    total = sum(len(pool.rows) for pool in pools.values())
+    units: dict[str | None, Units] = {}
+    found: dict[str, list[dict[str, Any] | None]] = {name: [] for name in models}
+    for column in columns:
+        key = column.form.level or options.sampled
+        if key not in units:
+            units[key] = Units.of(_labels(pools, key))
+        for name, cell in zip(models, _column_cells(column, models, units[key], total, options), strict=True):
+            found[name].append(cell)
+    return found
+
+
+def _column_cells(
+    column: TableColumn, models: Sequence[str], units: Units, total: int, options: TableOptions
+) -> list[dict[str, Any] | None]:
+    parts, values = np.zeros((total, len(models))), list[float | None]()
+    counts = []
+    for at, model in enumerate(models):
+        found = [pool.measure(model, places, column.metric, column.form.level) for pool, places in column.parts]
+        known = [one for one in found if one is not None]
+        whole = bool(known) and len(known) == len(found)
+        values.append(sum(value for value, *_ in known) / len(known) if whole else None)
+        counts.append(sum(len(places) for *_, places in known))
+        for (pool, _), (_, influences, places) in zip(column.parts, known if whole else (), strict=False):
+            parts[pool.start + places, at] += influences / len(known)
+    used: npt.NDArray[np.bool_] = np.zeros(total, bool)
+    for pool, places in column.parts:
+        used[pool.start + places] = True
+    if column.form.level or column.metric == "cycles":  # one influence a system or triplet
+        used = (parts != 0).any(axis=1)
+    independent = units.independent(used) if used.any() else 0.0
+    variances = units.variance(parts)
+    pairs = [_baseline(options, model) for model in models]
+    others = [None if base is None else models.index(base) for base in pairs]
+    gaps = np.stack([parts[:, at] - (0 if of is None else parts[:, of]) for at, of in enumerate(others)], axis=1)
+    spreads = units.variance(gaps)
+    cells: list[dict[str, Any] | None] = []
+    for at, value in enumerate(values):
+        if value is None:
+            cells.append(None)
+            continue
+        low, high = bounds(value, float(variances[at]), independent, SCALES.get(column.metric, "share"))
+        cell: dict[str, Any] = {"value": value, "low": low, "high": high, "samples": counts[at]}
+        of = others[at]
+        base = None if of is None else values[of]
+        if base is not None:
+            cell["difference"] = {"to": pairs[at], **gap(value - base, float(spreads[at]), independent)._asdict()}
+        cells.append(cell)
+    compared = [cell["difference"] for cell in cells if cell and "difference" in cell]
+    for one, adjusted in zip(compared, holm([one["p"] for one in compared]), strict=True):
+        one["p_holm"] = adjusted
+    return cells
+
+
+def _baseline(options: TableOptions, model: str) -> str | None:
+    base = options.baselines.get(model, options.baselines.get(""))
+    return None if base == model else base
+
+
+def _labels(pools: Mapping[str, MeasuredPool], key: str | None) -> list[list[list[Any]]]:
+    """Return the labels of the units behind each sample, for each kind of unit."""
+    if key is not None:
+        return [[_several(row.get(key)) for pool in pools.values() for row in pool.rows]]
+    clips, clusters = list[list[Any]](), list[list[Any]]()
+    for pool in pools.values():
+        held = [[row[n] for n in _first_known(row)] for row in pool.rows]
+        if triplets := pool.evaluation.triplets:  # a triplet's pairs stand and fall with all three clips
+            whole: dict[Any, list[Any]] = {}
+            for row, named in zip(pool.rows, held, strict=True):
+                whole.setdefault(row[triplets], []).extend(named)
+            held = [whole[row[triplets]] for row in pool.rows]
+        clips += held
+        clusters += [_several(row.get("cluster")) for row in pool.rows]
+    return [clips, clusters]
+
+
+def _first_known(row: Row) -> list[str]:
+    """Return for each clip of a sample the column that names it: by content, else by id."""
+    named = [next((name for name in pair if row.get(name) is not None), None) for pair in CLIPS]
+    return [name for name in named if name is not None]
+
+
+def _several(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+# -- for a reader -------------------------------------------------------------------------------------------------
+
+
+def _method(columns: Sequence[TableColumn], options: TableOptions) -> list[str]:
+    """Say what intervals and tests take as sampled."""
+    what = "a clip, a prompt or a triplet" if options.sampled is None else f"the same {options.sampled}"
+    said = (
+        [f"in brackets: intervals of 95 %; samples that share {what} count as dependent"] if options.intervals else []
+    )
+    levels = sorted({column.form.level for column in columns if column.form.level})
+    said += [f"means by {level} are correlated; there the {level} is what was sampled" for level in levels]
+    if options.baselines:
+        to = ", ".join(f"{base}" + (f" for {model}" if model else "") for model, base in options.baselines.items())
+        said.append(
+            f"in parentheses: difference to {to}, paired on the same samples; * p < {SURE} by Student's test over what "
+            "was sampled, by Holm over the models of a column"
+        )
+    return said
+
+
+def _rules(rules: TableRules, pools: Mapping[str, MeasuredPool]) -> list[str]:
+    kinds = {pool.evaluation.kind for pool in pools.values()}
+    overall = any(pool.evaluation.dimension == "overall" for pool in pools.values())
+    wanted = {"ties": "preference" in kinds, "true_ties": "preference" in kinds, "arena": overall}
+    return [line for name, line in rules.said().items() if wanted.get(name, True)]
+
+
+def table_page(facts: Mapping[str, Any]) -> ResultPage:
+    """Return the page of a table."""
+    columns: list[ResultColumn | str] = [facts["first"]]
+    for one in facts["columns"]:
+        best: Literal["highest", "lowest"] = "lowest" if one["metric"] in LOWER else "highest"
+        marks = best if facts["best"] else None
+        columns.append(ResultColumn(one["heading"], decimals=one["decimals"], best=marks, over=one["over"]))
+    rows = [
+        (row["model"], *(_cell(cell, of, facts) for cell, of in zip(row["cells"], facts["columns"], strict=True)))
+        for row in facts["rows"]
+    ]
+    metrics = dict.fromkeys(_metric_words(one) for one in facts["columns"])
+    title = f"{facts['corpus']} {facts['version']}: {facts['title']}"
+    table = ResultTable(facts["title"], tuple(columns), tuple(rows))
+    return ResultPage(title, (table,), tuple(facts["notes"]), f"Figures: {', '.join(metrics)}.")
+
+
+def _metric_words(column: Mapping[str, Any]) -> str:
+    words = {"error": "error rate", "cycles": "cycles of all triplets", "mse": "mean squared error"}
+    name: str = words.get(column["metric"], LABELS.get(column["metric"], column["metric"]))
+    return name + (" in %" if column["scale"] == 100 else "")
+
+
+def _cell(cell: Mapping[str, Any] | None, column: Mapping[str, Any], facts: Mapping[str, Any]) -> Value:
+    if cell is None:
+        return None
+    scale, gained = column["scale"], cell.get("difference")
+    ends = [None if not facts["intervals"] or cell[end] is None else scale * cell[end] for end in ("low", "high")]
+    gain = (scale * gained["value"], gained["p_holm"]) if gained else ()
+    return Interval(scale * cell["value"], *ends, *gain)
+
+
+def _folder(facts: Mapping[str, Any]) -> str:
+    key = json.dumps([facts["models"], facts["baselines"], facts["columns"], facts["notes"]], sort_keys=True)
+    return f"table-{file_word(facts['title'])[:60].strip('-.')}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
