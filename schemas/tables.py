@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import NoneType
@@ -188,7 +191,7 @@ class Table(Generic[R]):
         if self.row is not None and self.schema is None:
             object.__setattr__(self, "schema", columns(self.row))
         if self.row is not None and not self.description:
-            object.__setattr__(self, "description", " ".join((self.row.__doc__ or "").split()))
+            object.__setattr__(self, "description", " ".join(_docstring(self.row).split()))
         if self.embedded:
             features = {field.name: _FILES.get(embeds(field)) or _feature(field.type) for field in self.schema}
             metadata = {"huggingface": json.dumps({"info": {"features": features}})}
@@ -212,6 +215,18 @@ class Table(Generic[R]):
     def required(self) -> tuple[str, ...]:
         """Names of the columns that may not be null."""
         return tuple(field.name for field in self.schema if field.metadata[b"required"] == b"true")
+
+
+def _docstring(row: type) -> str:
+    """Return a row type's docstring; `python -OO` keeps none, but the source does."""
+    if row.__doc__ or __debug__:
+        return row.__doc__ or ""
+    try:
+        (node,) = ast.parse(textwrap.dedent(inspect.getsource(row))).body
+    except OSError:  # made by a call: there is no class statement
+        return ""
+    assert isinstance(node, ast.ClassDef)
+    return ast.get_docstring(node) or ""
 
 
 def embeds(field: pa.Field) -> str | None:

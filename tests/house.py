@@ -18,6 +18,7 @@ from earmark.schemas.annotation import Asked, ModelDeclaration
 from earmark.schemas.config import Model
 from earmark.schemas.reasons import REASONS
 from earmark.tasks.pipeline.registry import corpora, find_corpus
+from tests.row_types import Known, untyped_subscripts
 from tests.test_layout import ROOT, arrows, room_of
 
 OPENINGS = re.compile(r"(What|Whether|How|Of|Where|Which|Who|When|Why)\b")
@@ -60,6 +61,7 @@ def main() -> None:
     for path, text in product.items():
         lines[room_of(".".join(path.with_suffix("").parts))] += text.count("\n")
     trees = {path: ast.parse(text) for path, text in product.items()}
+    known = Known(trees.values())
     words = [text for tree in trees.values() for text in documented(tree)]
     count = sum(len(WORD.findall(text)) for text in words)
     classes = Counter(node.name for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
@@ -84,6 +86,9 @@ def main() -> None:
         "arrows between rooms": len(arrows()),
         "subscripts by a string, in 1,000 lines": round(
             1000 * sum(map(string_subscripts, trees.values())) / sum(lines.values()), 1
+        ),
+        "  on rows without a type": round(
+            1000 * sum(len(list(untyped_subscripts(tree, known))) for tree in trees.values()) / sum(lines.values()), 1
         ),
         "docstrings": len(words),
         "  that begin with What, Whether, How …, %": round(

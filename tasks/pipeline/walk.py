@@ -25,7 +25,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial, update_wrapper
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeAlias
+from typing import Any, Generic, NamedTuple, TypeAlias, TypedDict
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -81,6 +81,33 @@ def as_they_are(stage: Stage, config: Any, rows: list[Row], encoder: object) -> 
     return nullcontext(rows)
 
 
+class Draw(TypedDict):
+    """A draw of a question; a walk's own columns come beside these."""
+
+    at: int
+    ask: str
+    draw: int
+    last: bool
+    value: Any
+    role: str
+    annotator: str
+    prompt: str
+    request_key: str
+    notes: str | None
+    reason: str | None
+    detail: str
+    final: bool
+
+
+class WalkLoss(TypedDict):
+    """The end of a row given up."""
+
+    at: int
+    stage: str
+    reason: str
+    detail: str
+
+
 class Walked(NamedTuple):
     """Results of a walk."""
 
@@ -94,8 +121,8 @@ class Walked(NamedTuple):
             if row["reason"] is None:
                 yield row["at"], json.loads(row["data"])
 
-    def given_up(self) -> list[Row]:
-        """Return the rows given up: `at`, `stage`, `reason`, `detail`, in order."""
+    def given_up(self) -> list[WalkLoss]:
+        """Return the rows given up, in order."""
         return [row for row in self._rows("results") if row["reason"] is not None]
 
     def accounts(self, stages: Sequence[str], reject: Callable[[Any, str, str], tuple[str, Reject]]) -> list[Account]:
@@ -120,8 +147,8 @@ class Walked(NamedTuple):
         """Return the files of all draws, in order: columns `DRAW` and the walk's own."""
         return sorted((self.folder / "draws").glob("*.parquet"))
 
-    def read_draws(self) -> Iterator[Row]:
-        """Yield all draws, in order, with parsed values."""
+    def read_draws(self) -> Iterator[Any]:
+        """Yield all draws, in order, with parsed values: `Draw` and the walk's own columns."""
         for path in self.draws():
             for row in pq.ParquetFile(path).read().to_pylist():
                 yield {**row, "value": None if row["value"] is None else json.loads(row["value"])}

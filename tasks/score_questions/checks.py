@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from earmark.schemas.score_questions import ScoreQuestions
-from earmark.tasks.pipeline.ask import Row
 from earmark.tasks.pipeline.checks import Fault
 from earmark.tasks.score_questions.requests import LEAST_OPTIONS, LONGEST_OPTION_WORDS, MOST_OPTIONS, needed_numbers
+from earmark.tasks.score_questions.rows import PooledThread, RewrittenThread
 
 ALIKE = 0.8  # share of words in common from which two options count as equal
 LONGER = 1.5  # factor over the next longest option from which length gives an option away
@@ -55,7 +54,7 @@ def given_away(options: Sequence[str], truth: int) -> bool:
     return bool(others) and lengths[truth] > LONGER * max(others) and lengths[truth] - max(others) >= 4
 
 
-def check_rewriting(config: ScoreQuestions, thread: Row, value: Any) -> Fault | None:
+def check_rewriting(config: ScoreQuestions, thread: PooledThread, value: RewrittenThread) -> Fault | None:
     """Return the first fault of a rewritten thread; None for a thread declared unusable."""
     if not value["usable"]:
         return None

@@ -10,28 +10,30 @@ from typing import Literal, NamedTuple
 
 from earmark.schemas.rejects import Reject
 from earmark.schemas.score_questions import OPTIONS
-from earmark.tasks.pipeline.ask import Row
-from earmark.tasks.score_questions.requests import options_of
+from earmark.tasks.score_questions.requests import only_options, options_of
 from earmark.tasks.score_questions.reviews import ReviewerVerdict, enough, option_id
+from earmark.tasks.score_questions.rows import LabelledQuestion
 
 
 class Left(NamedTuple):
     """A question after its reviews."""
 
-    row: Row  # the question without the deleted options
+    row: LabelledQuestion  # the question without the deleted options
     contents: tuple[str, ...]  # content hashes before each deletion, and now
     rejects: list[tuple[str, Reject]]  # its deleted options
     reviewers: tuple[str, ...]  # reviewers behind the deletions
 
 
-def content_of(row: Row) -> str:
+def content_of(row: LabelledQuestion) -> str:
     """Hash a question's content apart from its letters: another wording needs another review."""
     truth, *others = options_of(row)
     shown = [row["question"], truth, sorted(others), row["image_sha256"]]
     return hashlib.sha256(json.dumps(shown).encode()).hexdigest()
 
 
-def without_deleted(row: Row, verdicts: Iterable[ReviewerVerdict], by: Literal["any", "majority", "all"]) -> Left:
+def without_deleted(
+    row: LabelledQuestion, verdicts: Iterable[ReviewerVerdict], by: Literal["any", "majority", "all"]
+) -> Left:
     """Remove the wrong options deleted by enough of a question's reviewers.
 
     Reviews of the remaining question then count as well, and may delete more.
@@ -59,7 +61,6 @@ def without_deleted(row: Row, verdicts: Iterable[ReviewerVerdict], by: Literal["
                 (OPTIONS.name, Reject(row["thread_key"], "option_deleted", detail, "", None, made_from=refs))
             )
             reviewers |= dict.fromkeys(who)
-        kept = {name: [text for text in row[name] if text not in gone] for name in ("other_texts", "distractors")}
-        row = {**row, **kept}
+        row = only_options(row, set(options_of(row)) - gone.keys())
         contents.append(content_of(row))
     return Left(row, tuple(contents), rejects, tuple(reviewers))

@@ -10,6 +10,7 @@ from earmark.schemas.score_questions import OPTIONS, ScoreQuestions
 from earmark.tasks.pipeline.rows import read_rows
 from earmark.tasks.pipeline.step import Account
 from earmark.tasks.pipeline.walk import Walked
+from earmark.tasks.score_questions.rows import OptionDraw, PooledThread
 from earmark.tasks.score_questions.writing import READINGS
 from earmark.tasks.store.result_table import Interval, ResultTable, percent
 
@@ -49,17 +50,18 @@ class Kind:
 
 def readings_of(written: Walked) -> list[Reading]:
     """Return the reading of every option, in order."""
-    threads = {at: row["thread_key"] for at, row in enumerate(read_rows(written.source))}
+    threads: list[PooledThread] = read_rows(written.source)
+    draws: Iterable[OptionDraw] = written.read_draws()
     return [
         Reading(
-            threads[draw["at"]],
+            threads[draw["at"]]["thread_key"],
             draw["ask"],
             draw["kind"],
             draw["option"],
             None if draw["reason"] else draw["value"] == READINGS[draw["ask"]],
             (draw["reason"], draw["detail"]) if draw["reason"] else None,
         )
-        for draw in written.read_draws()
+        for draw in draws
         if draw["ask"] in READINGS and draw["last"]
     ]
 

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
+from typing import Any, TypeVar
 
 from earmark.schemas.questions import Choice, Image
 from earmark.schemas.score_questions import LABELLED, ScoreQuestions
-from earmark.tasks.pipeline.ask import Row, Values
+from earmark.tasks.pipeline.ask import Values
 from earmark.tasks.score_questions.examples import examples_of
 from earmark.tasks.score_questions.option_order import LETTERS
+from earmark.tasks.score_questions.rows import (
+    PooledThread,
+    ReadOption,
+    ShortDraft,
+    ThreadComment,
+    TiedDraft,
+    UnlabelledDraft,
+    WholeDraft,
+)
+
+Draft = TypeVar("Draft", bound=WholeDraft)
 
 REWRITING, TIE, DISTRACTORS = "score-question-rewrite", "score-question-tie", "score-question-distractors"
 MAY_BE_RIGHT, CONTRADICTS = "score-question-may-be-right", "score-question-contradicts"
@@ -21,7 +32,7 @@ YES, NO = "Yes", "No"
 MEDIA_TYPES = {"png": "image/png", "jpg": "image/jpeg"}
 
 
-def best_of(comments: Sequence[Row]) -> list[Row]:
+def best_of(comments: Sequence[ThreadComment]) -> list[ThreadComment]:
     """Return the comments of the highest score: a single comment decided by votes, or several in a tie (S = U - D,
     WildScore).
 
@@ -33,13 +44,13 @@ def best_of(comments: Sequence[Row]) -> list[Row]:
     return [comment for comment in comments if comment["score"] == highest]
 
 
-def needed_numbers(comments: Sequence[Row]) -> set[int]:
+def needed_numbers(comments: Sequence[ThreadComment]) -> set[int]:
     """Return the numbers, from 1, of the comments required as options: the best, including ties."""
     best = best_of(comments)[:MOST_OPTIONS]
     return {number for number, comment in enumerate(comments, 1) if comment in best}
 
 
-def rewrite_values(config: ScoreQuestions, thread: Row) -> Values:
+def rewrite_values(config: ScoreQuestions, thread: PooledThread) -> Values:
     """Show a thread, a row of `pool.sql`, to be rewritten as a question with options."""
     comments = thread["best_comments"]
     needed = needed_numbers(comments)
@@ -51,14 +62,14 @@ def rewrite_values(config: ScoreQuestions, thread: Row) -> Values:
     return Values({**about, **limits, **_picture(False, thread)}, facts)
 
 
-def tie_values(config: ScoreQuestions, draft: Row) -> Values:
+def tie_values(config: ScoreQuestions, draft: TiedDraft) -> Values:
     """Show a draft's `best` options, which have equal votes, for a choice of the best answer."""
     shown: dict[str, Any] = {"question": draft["question"], "options": [option["text"] for option in draft["best"]]}
     letters = Choice(tuple(LETTERS[: len(shown["options"])]))
     return Values({**shown, **_picture(config.judge.sees_image, draft)}, shown, letters)
 
 
-def distractor_values(config: ScoreQuestions, draft: Row) -> Values:
+def distractor_values(config: ScoreQuestions, draft: ShortDraft) -> Values:
     """Show a draft's right option, for wrong ones beside it; their number is its `lacks`, 1 to 3."""
     about = {"question": draft["question"], "truth": draft["truth_text"], "others": draft["other_texts"]}
     count = draft["lacks"]
@@ -67,24 +78,24 @@ def distractor_values(config: ScoreQuestions, draft: Row) -> Values:
     return Values(shown, {"step": "distract", **about, "count": count})
 
 
-def contradiction_values(config: ScoreQuestions, about: Row) -> Values:
+def contradiction_values(config: ScoreQuestions, about: ReadOption) -> Values:
     """Show an `option` beside the right one of a draft (`question`, `truth_text`), which it may contradict."""
     return _read(config, CONTRADICTS, about, truth=about["truth_text"])
 
 
-def right_values(config: ScoreQuestions, about: Row) -> Values:
+def right_values(config: ScoreQuestions, about: ReadOption) -> Values:
     """Show an `option` of a draft that could be right, without the right option."""
     return _read(config, MAY_BE_RIGHT, about)
 
 
-def _read(config: ScoreQuestions, name: str, about: Row, **more: str) -> Values:
+def _read(config: ScoreQuestions, name: str, about: ReadOption, **more: str) -> Values:
     if config.reader is None:
         raise ValueError("nobody reads without a [reader]")
     shown = {"question": about["question"], "option": about["option"], **more}
     return Values({**shown, **_picture(config.reader.sees_image, about)}, {"step": name, **shown}, Choice((YES, NO)))
 
 
-def label_values(config: ScoreQuestions, draft: Row) -> Values:
+def label_values(config: ScoreQuestions, draft: UnlabelledDraft) -> Values:
     """Show a question to be labelled with category and subcategory, or its difficulty, as `label` says."""
     examples = examples_of(config, draft["label"])
     shown: dict[str, Any] = {"question": draft["question"], "options": sorted(options_of(draft))}
@@ -92,17 +103,25 @@ def label_values(config: ScoreQuestions, draft: Row) -> Values:
     return Values({**shown, **more}, {"step": LABELS[draft["label"]], **shown})
 
 
-def label_prompt(config: ScoreQuestions, draft: Row) -> str:
+def label_prompt(config: ScoreQuestions, draft: UnlabelledDraft) -> str:
     """Return the name of a label's prompt: a separate prompt if the config has examples of its own."""
     label = draft["label"]
     return LABELS[label] if config.examples()[label] is None else f"{LABELS[label]}-examples"
 
 
-def options_of(draft: Row) -> list[str]:
+def options_of(draft: WholeDraft) -> list[str]:
     """Return the texts of a draft's options, the right one first."""
     return [draft["truth_text"], *draft["other_texts"], *draft["distractors"]]
 
 
-def _picture(shown: bool, thread: Row) -> dict[str, Any]:
+def only_options(draft: Draft, left: Collection[str]) -> Draft:
+    """Return a draft with these of its wrong options alone."""
+    kept = draft.copy()
+    kept["other_texts"] = [text for text in draft["other_texts"] if text in left]
+    kept["distractors"] = [text for text in draft["distractors"] if text in left]
+    return kept
+
+
+def _picture(shown: bool, thread: PooledThread) -> dict[str, Any]:
     image = Image(thread["image_sha256"], thread["image_file"], MEDIA_TYPES[thread["extension"]])
     return {"with_image": shown, "score_image": image}

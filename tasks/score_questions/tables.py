@@ -24,6 +24,7 @@ from earmark.tasks.score_questions.option_order import LETTERS, in_order, right_
 from earmark.tasks.score_questions.reading import Kind, account_of, kinds_of, readings_of
 from earmark.tasks.score_questions.requests import options_of
 from earmark.tasks.score_questions.reviews import FLAGS_WHEN, ReviewerVerdict, applies, gather_reviews, left_out
+from earmark.tasks.score_questions.rows import LabelledQuestion, LetteredQuestion
 from earmark.tasks.score_questions.transcripts import read_transcripts
 from earmark.tasks.score_questions.writing import STAGES
 from earmark.tasks.store.staging import Stage
@@ -42,7 +43,7 @@ def write_tables(stage: Stage, config: ScoreQuestions, written: Walked) -> Done[
     Raises:
         InputError: a review file cannot be read.
     """
-    drafts = {question["thread_key"]: question for _, question in written.results()}
+    drafts: dict[str, LabelledQuestion] = {question["thread_key"]: question for _, question in written.results()}
     files = [(config.path(name), without_place(name)) for name in config.review.files]
     readings = readings_of(written)
     verdicts, refused = gather_reviews(files, {name: content_of(row) for name, row in drafts.items()})
@@ -105,10 +106,10 @@ def _reject(thread: str, reason: str, detail: str, reviewers: Sequence[str] = ()
     return QUESTIONS.name, Reject(thread, reason, detail, "", None, made_from=who)
 
 
-def _with_letters(questions: Sequence[Row], seed: int) -> dict[str, Row]:
+def _with_letters(questions: Sequence[LabelledQuestion], seed: int) -> dict[str, LetteredQuestion]:
     """Return questions by id, with their options in the order of the letters, and their content hash."""
     places = right_places({row["thread_key"]: len(options_of(row)) for row in questions}, seed)
-    by_id = {}
+    by_id: dict[str, LetteredQuestion] = {}
     for row in questions:
         name, (truth, *others) = row["thread_key"], options_of(row)
         texts = in_order(name, truth, others, places[name], seed)
@@ -116,15 +117,15 @@ def _with_letters(questions: Sequence[Row], seed: int) -> dict[str, Row]:
     return by_id
 
 
-def _questions(config: ScoreQuestions, rows: Sequence[Row]) -> Iterator[pa.Table]:
+def _questions(config: ScoreQuestions, rows: Sequence[LetteredQuestion]) -> Iterator[pa.Table]:
     for start in range(0, len(rows), IMAGES_AT_ONCE):
         part = []
         for row in rows[start : start + IMAGES_AT_ONCE]:
             path = Path(row["image_file"])
             part.append(
                 {
+                    **row,
                     "question_id": row["thread_key"],
-                    **{name: row[name] for name in _AS_THEY_ARE},
                     "options": row["texts"],
                     "truth_letter": LETTERS[row["place"]],
                     "image": {"bytes": path.read_bytes(), "path": path.name},
@@ -140,13 +141,7 @@ def _questions(config: ScoreQuestions, rows: Sequence[Row]) -> Iterator[pa.Table
         yield QUESTIONS.schema.empty_table()
 
 
-_AS_THEY_ARE = (
-    "split", "question", "preference", "category", "subcategory", "difficulty", "image_sha256", "width", "height",
-    "content_sha256", "request_key",
-)  # fmt: skip
-
-
-def _options(row: Row, as_right: Mapping[tuple[str, str], bool | None]) -> Iterator[Row]:
+def _options(row: LetteredQuestion, as_right: Mapping[tuple[str, str], bool | None]) -> Iterator[Row]:
     comments = {option["text"]: option for option in row["options"]}
     for letter, text in zip(LETTERS, row["texts"], strict=False):
         comment = comments.get(text)
@@ -164,12 +159,10 @@ def _options(row: Row, as_right: Mapping[tuple[str, str], bool | None]) -> Itera
         }
 
 
-def _source(config: ScoreQuestions, row: Row) -> Row:
-    names = ("split", "author_id", "forum", "year", "words", "comments", "tied", "image_from", "detector",
-             "score_confidence", "staves", "kind")  # fmt: skip
+def _source(config: ScoreQuestions, row: LetteredQuestion) -> Row:
     return {
+        **row,
         "question_id": row["thread_key"],
-        **{name: row[name] for name in names},
         "best_votes": max(comment["score"] for comment in row["best_comments"]),
         "source": config.source.name,
     }

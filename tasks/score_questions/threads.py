@@ -10,6 +10,7 @@ from earmark.tasks.pipeline.rows import Rows, keep_rows
 from earmark.tasks.pipeline.step import Done, step
 from earmark.tasks.score_questions.forum.images import image_folder
 from earmark.tasks.score_questions.forum.scrubbing import Texts
+from earmark.tasks.score_questions.rows import PooledThread
 from earmark.tasks.store.sql import connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
 
@@ -18,7 +19,7 @@ LONGEST_COMMENT = 10_000  # characters shown to models; the forum's own limit
 
 
 @step("pool", label="")
-def gather_threads(stage: Stage, config: ScoreQuestions, texts: Texts, images: Path) -> Done[Rows]:
+def gather_threads(stage: Stage, config: ScoreQuestions, texts: Texts, images: Path) -> Done[Rows[PooledThread]]:
     """Join threads with a score, their comments and images, sorted by key."""
     with connect(stage.work / "spill") as connection:
         for name, path in (("threads", texts.threads), ("comments", texts.comments), ("images", images)):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 
 from earmark.schemas.score_questions import CATEGORIES, ScoreQuestions
-from earmark.tasks.pipeline.ask import Ask, Asker, GivenUp, Row, side_by_side
+from earmark.tasks.pipeline.ask import Ask, Asker, GivenUp, side_by_side
 from earmark.tasks.pipeline.checks import Fault
 from earmark.tasks.pipeline.walk import walk
 from earmark.tasks.score_questions.checks import check_left, check_rewriting, good_distractors
@@ -30,10 +31,22 @@ from earmark.tasks.score_questions.requests import (
     label_prompt,
     label_values,
     needed_numbers,
+    only_options,
     options_of,
     rewrite_values,
     right_values,
     tie_values,
+)
+from earmark.tasks.score_questions.rows import (
+    PooledThread,
+    QuestionDraft,
+    ReadOption,
+    RewrittenThread,
+    SettledDraft,
+    ShortDraft,
+    ThreadComment,
+    UnlabelledDraft,
+    WholeDraft,
 )
 
 STAGES = ("rewrite", "settle", "distract", "check", "label")
@@ -41,13 +54,13 @@ STAGES = ("rewrite", "settle", "distract", "check", "label")
 READINGS = {"contradict": NO, "check": YES}  # asks that read an option, each with the answer removing a wrong one
 
 
-def usable_distractors(draft: Row, value: Any) -> tuple[list[str], Fault | None]:
+def usable_distractors(draft: ShortDraft, value: Mapping[str, str]) -> tuple[list[str], Fault | None]:
     """Return the usable distractors of an answer, and the fault of the others."""
     written = [text for _, text in sorted(value.items())]
     return good_distractors(written, draft["truth_text"], draft["other_texts"], draft["lacks"])
 
 
-def check_label(config: ScoreQuestions, draft: Row, value: Any) -> Fault | None:
+def check_label(config: ScoreQuestions, draft: UnlabelledDraft, value: dict[str, str]) -> Fault | None:
     """Return a fault if the subcategory does not belong to its category."""
     if draft["label"] != "taxonomy" or value["subcategory"] in CATEGORIES[value["category"]]:
         return None
@@ -55,7 +68,7 @@ def check_label(config: ScoreQuestions, draft: Row, value: Any) -> Fault | None:
     return Fault("other_category", f"expected one of {own} for {value['category']}, found {value['subcategory']}")
 
 
-def imagine_draft(config: ScoreQuestions, thread: Row) -> dict[str, Any]:
+def imagine_draft(config: ScoreQuestions, thread: PooledThread) -> dict[str, Any]:
     """Imagine as many options as a thread's comments can give, the needed ones first."""
     comments = range(1, len(thread["best_comments"]) + 1)
     needed = needed_numbers(thread["best_comments"])
@@ -110,23 +123,22 @@ _COLUMNS = [("label", pa.string()), ("nth", pa.int64()), ("option", pa.string())
 
 
 @walk("write", asks=ASKS, columns=_COLUMNS, label="write questions")
-async def write_questions(asker: Asker[ScoreQuestions], thread: Row) -> Row:
+async def write_questions(asker: Asker[ScoreQuestions], thread: PooledThread) -> dict[str, Any]:
     """Turn a thread (a row of `pool.sql`) into a question, keeping the thread's columns."""
     if asker.config.questions.wrong == "written":
         thread = {**thread, "best_comments": best_of(thread["best_comments"])}
-    draft = await rewrite(asker, thread)
-    draft = await settle(asker, draft)
+    draft = await settle(asker, await rewrite(asker, thread))
     if asker.config.reader and draft["other_texts"]:
         stay = await side_by_side(*(stays(asker, CONTRADICT, row) for row in readings(draft, draft["other_texts"])))
         draft = {**draft, "other_texts": [text for text, one in zip(draft["other_texts"], stay, strict=True) if one]}
-    draft = {**draft, "distractors": await distract(asker, draft)}
+    whole: WholeDraft = {**draft, "distractors": await distract(asker, draft)}
     if asker.config.reader:
-        draft = await without_right(asker, draft)
-    taxonomy, difficulty = await side_by_side(*(asker(LABEL, {**draft, "label": label}) for label in LABELS))
-    return {**draft, **taxonomy, **difficulty}
+        whole = await without_right(asker, whole)
+    taxonomy, difficulty = await side_by_side(*(asker(LABEL, {**whole, "label": label}) for label in LABELS))
+    return {**whole, **taxonomy, **difficulty}
 
 
-async def rewrite(asker: Asker[ScoreQuestions], thread: Row) -> Row:
+async def rewrite(asker: Asker[ScoreQuestions], thread: PooledThread) -> QuestionDraft:
     """Add `question`, `request_key` and `options`, each with its comment's `comment_key` and `score`.
 
     Raises:
@@ -135,17 +147,18 @@ async def rewrite(asker: Asker[ScoreQuestions], thread: Row) -> Row:
     reply = await asker.reply(REWRITE, thread)
     if reply.failure:
         raise GivenUp("rewrite", *reply.failure)
-    if not reply.value["usable"]:
-        why = one_line(reply.value["why"]) or "no reason given"
+    rewritten: RewrittenThread = reply.value
+    if not rewritten["usable"]:
+        why = one_line(rewritten["why"]) or "no reason given"
         raise GivenUp("rewrite", "unusable", f"the writer finds no question in it: {why}")
-    options = []
-    for option in reply.value["options"]:
-        comment = thread["best_comments"][option["comment"] - 1]
-        options.append({**comment, "text": one_line(option["text"])})
-    return {**thread, "question": one_line(reply.value["question"]), "request_key": reply.key, "options": options}
+    options: list[ThreadComment] = [
+        {**thread["best_comments"][option["comment"] - 1], "text": one_line(option["text"])}
+        for option in rewritten["options"]
+    ]
+    return {**thread, "question": one_line(rewritten["question"]), "request_key": reply.key, "options": options}
 
 
-async def settle(asker: Asker[ScoreQuestions], draft: Row) -> Row:
+async def settle(asker: Asker[ScoreQuestions], draft: QuestionDraft) -> SettledDraft:
     """Add the right option, by votes or by a judge's choice among ties: `truth_text`, `other_texts`, `preference`.
 
     `tied` is the number of options with the best's votes.
@@ -163,7 +176,7 @@ async def settle(asker: Asker[ScoreQuestions], draft: Row) -> Row:
     }  # fmt: skip
 
 
-async def distract(asker: Asker[ScoreQuestions], draft: Row) -> list[str]:
+async def distract(asker: Asker[ScoreQuestions], draft: SettledDraft) -> list[str]:
     """Write wrong options for a draft with fewer than the config wants.
 
     Usable options of the last draw are kept, if the question then has options enough and none gives it away.
@@ -171,9 +184,9 @@ async def distract(asker: Asker[ScoreQuestions], draft: Row) -> list[str]:
     count = 1 + len(draft["other_texts"])
     if (lacks := MOST_OPTIONS - count) <= 0:
         return []
-    draft = {**draft, "lacks": lacks}
-    reply = await asker.reply(DISTRACT, draft)
-    good = [] if reply.value is None else usable_distractors(draft, reply.value)[0]
+    short: ShortDraft = {**draft, "lacks": lacks}
+    reply = await asker.reply(DISTRACT, short)
+    good = [] if reply.value is None else usable_distractors(short, reply.value)[0]
     if reply.failure:
         enough = reply.value is not None and count + len(good) >= LEAST_OPTIONS
         if not enough or reply.failure[0] == "longer_is_right":
@@ -181,7 +194,7 @@ async def distract(asker: Asker[ScoreQuestions], draft: Row) -> list[str]:
     return good
 
 
-async def without_right(asker: Asker[ScoreQuestions], draft: Row) -> Row:
+async def without_right(asker: Asker[ScoreQuestions], draft: WholeDraft) -> WholeDraft:
     """Remove wrong options that could be right.
 
     The right option is read, too, to measure the reader's accuracy; it stays in any case.
@@ -194,11 +207,10 @@ async def without_right(asker: Asker[ScoreQuestions], draft: Row) -> Row:
     left = [text for text, one in zip(options[1:], stay[1:], strict=True) if one]
     if fault := check_left([options[0], *left]):
         raise GivenUp("check", *fault)
-    kept = {name: [text for text in draft[name] if text in left] for name in ("other_texts", "distractors")}
-    return {**draft, **kept}
+    return only_options(draft, left)
 
 
-def readings(draft: Row, options: list[str]) -> list[Row]:
+def readings(draft: SettledDraft, options: list[str]) -> list[ReadOption]:
     """Return the rows for a reader: each option of a draft, its number `nth`, and its `kind`."""
     kinds = {draft["truth_text"]: "truth"} | dict.fromkeys(draft["other_texts"], "comment")
     return [
@@ -206,7 +218,7 @@ def readings(draft: Row, options: list[str]) -> list[Row]:
     ]
 
 
-async def stays(asker: Asker[ScoreQuestions], ask: Ask[ScoreQuestions], about: Row) -> bool:
+async def stays(asker: Asker[ScoreQuestions], ask: Ask[ScoreQuestions], about: ReadOption) -> bool:
     """Return whether a reading keeps an option; without an answer, the option is dropped."""
     reply = await asker.reply(ask, about)
     return reply.failure is None and reply.value != READINGS[ask.name]

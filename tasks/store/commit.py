@@ -15,7 +15,6 @@ from pydantic import ValidationError
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import StoreError
 from earmark.schemas.registry import load
-from earmark.schemas.tables import Table
 from earmark.tasks.store.card import render_card, split_order
 from earmark.tasks.store.checks import check_tables
 from earmark.tasks.store.diff import Change, diff_tables
@@ -174,39 +173,35 @@ def check(draft: Draft) -> tuple[FileEntry, ...]:
 
 
 def compare(draft: Draft, files: tuple[FileEntry, ...], before: Version | None) -> TableComparison:
-    """Compare a draft with the newest version; make files that both hold hard links to that version's."""
+    """Compare a draft with the newest version; make files that both hold hard links to that version's.
+
+    The draft repeats the version if the files are the same, and so are the manifest's fields for publishing,
+    withdrawals and known faults.
+    """
     if before is None:
         return TableComparison(files, None)
-    listed = [entry for entry in before.manifest.files if entry.path not in PAGES]
+    made, old, tables = draft.made, before.manifest, draft.made.corpus.tables
     if (
-        list(files) == listed
-        and _published_alike(before.manifest, draft.made)
-        and all(one.has_met(before.manifest) for one in draft.known)
+        list(files) == [entry for entry in old.files if entry.path not in PAGES]
+        and old.config.get("licences") == made.config.get("licences")
+        and [parent for parent in old.parents if parent.corpus != old.corpus] == list(made.parents)
+        and old.models == made.models
+        and old.rules == made.rules
+        and old.schemas == {table.name: schema_digest(table) for table in tables}
+        and all(one.has_met(old) for one in draft.known)
     ):
         return TableComparison(files, before, same=True)
-    paths = {entry.sha256: before.folder / entry.path for entry in before.manifest.files}
+    paths = {entry.sha256: before.folder / entry.path for entry in old.files}
     for entry in files:
-        if entry.sha256 in paths and paths[entry.sha256].is_file():
-            link_over(paths[entry.sha256], draft.stage.version / entry.path)
-    changed = [one for one in draft.made.corpus.tables if _hashes(files, one) != _hashes(listed, one)]
+        if (path := paths.get(entry.sha256)) and path.is_file():
+            link_over(path, draft.stage.version / entry.path)
+    changed = [
+        table
+        for table in tables
+        if [one.sha256 for one in files if one.table == table.name] != [one.sha256 for one in old.entries(table.name)]
+    ]
     changes = diff_tables(changed, before.table_files(), draft.stage.tables(), draft.stage.work / SPILL)
     return TableComparison(files, before, changes=changes)
-
-
-def _hashes(entries: Sequence[FileEntry], table: Table) -> list[str]:
-    return [entry.sha256 for entry in entries if entry.table == table.name]
-
-
-def _published_alike(before: Manifest, made: Made) -> bool:
-    """Return whether the manifest's fields for publishing, withdrawals and known faults would stay the same."""
-    parents = [parent for parent in before.parents if parent.corpus != before.corpus]
-    return (
-        before.config.get("licences") == made.config.get("licences")
-        and parents == list(made.parents)
-        and before.models == made.models
-        and before.rules == made.rules
-        and before.schemas == {table.name: schema_digest(table) for table in made.corpus.tables}
-    )
 
 
 def render(draft: Draft, comparison: TableComparison, name: str) -> RenderedPages:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,3 +36,14 @@ def test_published_columns_are_the_frozen_ones() -> None:
 
 if __name__ == "__main__":
     COLUMNS.write_text("\n".join(lines()) + "\n", "utf-8")
+
+
+def test_descriptions_stay_without_docstrings() -> None:
+    """`python -OO` drops docstrings; cards go on to describe each table by that of its row."""
+    lines = (
+        "from earmark.tasks.pipeline.registry import corpora, find_corpus",
+        "print([table.description for name in corpora() for table in find_corpus(name).tables])",
+    )
+    command = [sys.executable, "-OO", "-c", "\n".join(lines)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str([table.description for name in corpora() for table in find_corpus(name).tables])
