@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, GetJsonSchemaHandler, field_validator, model_validator
+from pydantic import Field, GetJsonSchemaHandler, ValidationInfo, field_validator, model_validator
 from pydantic_core import CoreSchema
 
-from earmark.schemas.config import Model, Name, checked, declarations
+from earmark.schemas.config import Model, Name, checked, declarations, moved
 from earmark.schemas.registry import OneOf
 
 BACKENDS = OneOf("earmark.tasks.annotation.backends:BACKENDS", "backend:model")
@@ -242,7 +242,7 @@ GROUPS = {
 class Declarations(Model):
     """Models of a file: a build config, `models.toml` beside it, or the file that `EARMARK_MODELS` names."""
 
-    models: dict[Name, ModelDeclaration]
+    models: dict[Name, ModelDeclaration] = Field(default={}, description="Models by name.")
 
 
 class AnnotatorConfig(MoneyOptions, PatienceOptions, PaceOptions, AnswerOptions, SamplingOptions, ModelService):
@@ -264,25 +264,32 @@ class AnnotatorConfig(MoneyOptions, PatienceOptions, PaceOptions, AnswerOptions,
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Describe a role as config files write it."""
+        """Describe a role as config files write it; deployments of 1.0.0 may also hold `annotator` with any option."""
         described = handler.resolve_ref_schema(handler(schema))
         keys, required = cls.spelling(), [key for key in described.get("required", ()) if key not in OF_MODELS]
         described["properties"] = {key: described["properties"][name] for name, key in keys.items()}
         described["properties"]["model"]["pattern"] += "|^[^:]+$"
-        described["required"] = [keys[name] for name in required]
-        return described
+        del described["required"], described["additionalProperties"]
+        role = {"required": [keys[name] for name in required], "propertyNames": {"enum": [*keys.values()]}}
+        return {**described, "if": {"required": ["annotator"]}, "else": role}
 
     @model_validator(mode="before")
     @classmethod
-    def _join_model(cls, values: Any) -> Any:
-        """Put the model that a role names into the role's table; the role's own options come first."""
-        if not isinstance(values, dict) or "model" not in values:
+    def _join_model(cls, values: Any, info: ValidationInfo) -> Any:
+        """Put the model that a role names into the role's table; the role's own options come first.
+
+        Values from Python, of a deployment or recorded may be the whole table.
+        """
+        context = info.context or {}
+        whole = "file" not in context or context.get("recorded") or context.get("flat_roles")
+        if not isinstance(values, dict) or ("model" not in values and whole):
+            return values
+        if wrong := next((key for key in values if key in OF_MODELS or key == "annotator"), None):
+            place = OF_MODELS.get(wrong, wrong)
+            raise moved(f"key '{wrong}' belongs to a model: write {place} in [models.NAME], and here model = \"NAME\"")
+        if "model" not in values:
             return values
         own = {key: value for key, value in values.items() if key != "model"}
-        if wrong := next((key for key in own if key in OF_MODELS or key == "annotator"), None):
-            raise ValueError(
-                f"key '{wrong}' belongs to a model: write {OF_MODELS.get(wrong, 'model')} in [models.NAME]"
-            )
         name = values["model"]
         if not isinstance(name, str):
             raise ValueError(f"model: expected a text, found {name!r}")  # noqa: TRY004  # pydantic collects it
@@ -377,18 +384,22 @@ def is_flat(role: Mapping[str, Any]) -> bool:
 
 
 def declared(name: str) -> ModelDeclaration:
-    """Return a declared model.
+    """Return a declared model; an ONNX file's path is relative to the file that declares it.
 
     Raises:
         ConfigError: a declaration is wrong.
         ValueError: the model is not declared.
     """
     names: dict[str, None] = {}
-    for where, models in declarations():
-        found = checked(Declarations, {"models": models}, where).models
-        if name in found:
-            return found[name]
-        names |= dict.fromkeys(found)
+    for where, table in declarations():
+        models = checked(Declarations, table, where).models
+        if name not in models:
+            names |= dict.fromkeys(models)
+            continue
+        backend, _, model = models[name].annotator.partition(":")
+        if backend != "scorer" or not model.endswith(".onnx"):
+            return models[name]
+        return models[name].model_copy(update={"annotator": f"scorer:{where.parent.absolute() / model}"})
     known = f"declared: {', '.join(sorted(names))}" if names else "none is declared in [models.NAME]"
     raise ValueError(f"model: expected a declared model or backend:model, found '{name}'; {known}")
 

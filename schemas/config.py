@@ -26,6 +26,7 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from earmark.schemas.dropped import dropped_of
 from earmark.schemas.errors import ConfigError
@@ -40,6 +41,11 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$", description=
 LINKS = "EARMARK_LINKS"
 MODELS = "EARMARK_MODELS"
 LARGEST = 2**63 - 1  # largest value of an integer column
+
+
+def moved(line: str) -> PydanticCustomError:
+    """Return the error for a key of an earlier release; the line tells its present spelling."""
+    return PydanticCustomError("moved", "{line}", {"line": line})
 
 
 class Model(BaseModel):
@@ -67,9 +73,9 @@ class Model(BaseModel):
         if recorded:
             return {names.get(key, key): value for key, value in values.items() if key not in dropped}
         if gone := min(dropped.keys() & values.keys(), default=None):
-            raise ValueError(f"key '{gone}' is no option any more: {dropped[gone].instead}")
+            raise moved(f"key '{gone}' is no option any more: {dropped[gone].instead}")
         old = min(names.keys() & values.keys())
-        raise ValueError(f"key '{old}' is now called '{names[old]}'")
+        raise moved(f"key '{old}' is now called '{names[old]}'")
 
     @model_serializer(mode="wrap")
     def _recorded_with_dropped(self, dump: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
@@ -100,7 +106,7 @@ def _no_prompt_tables(value: Any) -> Any:
     for name, one in value.items() if isinstance(value, dict) else ():
         if isinstance(one, dict):
             written = one.get("version") or one.get("prompt")
-            raise ValueError(f"a prompt is a file or a version: expected [asks] with {name} = {written!r}")  # noqa: TRY004
+            raise moved(f"a prompt is a file or a version: expected [asks] with {name} = {written!r}")
     return value
 
 
@@ -129,7 +135,7 @@ def no_table(instead: str) -> BeforeValidator:
 
     def refuse(value: Any) -> Any:
         if isinstance(value, dict):
-            raise ValueError(f"expected no table: write {instead}")  # noqa: TRY004  # pydantic's errors are values
+            raise moved(f"expected no table: write {instead}")
         return value
 
     return BeforeValidator(refuse)
@@ -269,25 +275,25 @@ _DECLARED: ContextVar[tuple[dict[str, Any], Path, Path]] = ContextVar("models of
 
 
 def declarations() -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Yield the models declared for the config that is read, nearest first, with their files.
+    """Yield the tables with models for the config that is read, nearest first, with their files.
 
     Raises:
         ConfigError: a file of models cannot be read.
     """
     own, place, folder = _DECLARED.get(({}, Path("config"), Path()))
     if own:
-        yield place, own
+        yield place, {"models": own}
     files = [] if is_url(str(folder)) else [folder / "models.toml"]
     if files and files[0].exists():
         require_below_roots("models", str(files[0]))
-        yield files[0], read_toml(files[0]).get("models", {})
+        yield files[0], read_toml(files[0])
     if named := os.environ.get(MODELS):
         if Path(named).is_dir():
             raise ConfigError(
                 f"{MODELS}={named}: expected a TOML file with [models.NAME], found a folder; the folder of separation "
                 "checkpoints is EARMARK_CHECKPOINTS"
             )
-        yield Path(named), read_toml(Path(named)).get("models", {})
+        yield Path(named), read_toml(Path(named))
 
 
 class BuildConfig(Declaring):
@@ -342,6 +348,8 @@ class BuildConfig(Declaring):
     @field_validator("engine", mode="before")
     @classmethod
     def _engine_is_one_word(cls, value: Any) -> Any:
+        if isinstance(value, dict):
+            raise moved("expected no table: write engine = 'threads', 'ray', 'ray:8' (processors) or 'ray:HOST:PORT'")
         word = value if isinstance(value, str) else ""
         if not re.fullmatch(r"threads|ray(:(0*[1-9][0-9]{0,3}|\S*[^\s\d]\S*))?", word):
             raise ValueError("expected 'threads', 'ray', 'ray:8' (processors), 'ray:auto' or 'ray:HOST:PORT'")
@@ -490,25 +498,27 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{str(path)!r}: cannot be read: {error}") from None
 
 
-def parse_config(model: type[Config], values: dict[str, Any], where: Path) -> Config:
+def parse_config(model: type[Config], values: dict[str, Any], where: Path, *, flat_roles: bool = False) -> Config:
     """Check the values of a config file (`where`) against its model; relative paths start from this file's folder.
+
+    Only with `flat_roles` may a role hold the options of its model, as in 1.0.0.
 
     Raises:
         ConfigError: one line with the first faulty key, expected and found.
     """
     if "base" in values:
         raise ConfigError(f"{where}: unknown key 'base'{nearest('base', _spelling_at(model, ()).values())}")
-    return checked(model, {**values, "base": where.parent.absolute()}, where)
+    return checked(model, {**values, "base": where.parent.absolute()}, where, flat_roles=flat_roles)
 
 
-def checked(model: type[Checked], values: dict[str, Any], where: Path) -> Checked:
+def checked(model: type[Checked], values: dict[str, Any], where: Path, *, flat_roles: bool = False) -> Checked:
     """Check values against a model other than a build's.
 
     Raises:
         ConfigError: as `parse_config`.
     """
     try:
-        return model.model_validate(values, context={"file": where})
+        return model.model_validate(values, context={"file": where, "flat_roles": flat_roles})
     except ValidationError as error:
         raise ConfigError(f"{where}: {_one_line(model, error)}") from None
 
@@ -534,7 +544,8 @@ def _texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
 
 def _one_line(model: type[BaseModel], error: ValidationError) -> str:
     errors = error.errors()
-    first = min(errors, key=lambda e: e["type"] != "extra_forbidden")  # a misspelt key explains a missing key
+    ranks = {"moved": 0, "extra_forbidden": 1}  # a misspelt key explains a missing key
+    first = min(errors, key=lambda e: ranks.get(e["type"], 2))
     *place, last = first["loc"] or ("",)
     known = _spelling_at(model, tuple(place))
     key = _dotted((*place, known.get(str(last), last)))
@@ -544,12 +555,15 @@ def _one_line(model: type[BaseModel], error: ValidationError) -> str:
     if first["type"] == "missing":
         return f"missing key '{key}'{more}"
     message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "moved":
+        return f"{f'{key}: ' if key else ''}{message}; new spelling of a file: earmark doctor --config FILE{more}"
     if not key:
         return f"{message}{more}"
     said = f"{key}: {message[0].lower()}{message[1:]}"
     if first["type"] == "value_error" and isinstance(first["input"], dict):
         return f"{said}{more}"  # a rule over a whole table names the found value itself
     found = without_secrets(repr(first["input"]))
+    found = re.sub(r"(://[^\s?'\"]*)\?[^\s'\"]*", r"\1?…", found)  # a query may hold a key
     return f"{said}, found {found if len(found) <= 80 else found[:77] + '...'}{more}"
 
 

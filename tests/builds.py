@@ -16,10 +16,11 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import pyarrow.parquet as pq
 
+from earmark.flows.command.respelling import document, new_values
 from earmark.flows.mos_preferences import build
 from earmark.schemas.config import BuildConfig, parse_config, read_toml
 from earmark.schemas.corpus import Corpus
@@ -42,6 +43,20 @@ def build_version(config: MosPreferences, store_root: Path, *, force: bool = Fal
 def read_config(path: Path) -> MosPreferences:
     """The build config in a TOML file."""
     return parse_config(MosPreferences, read_toml(path), path)
+
+
+Shape = TypeVar("Shape", bound=BuildConfig)
+
+
+def config_from(model: type[Shape], values: dict[str, Any], path: Path) -> Shape:
+    """Read a config whose roles hold all options of their models."""
+    return parse_config(model, new_values(model, values), path)
+
+
+def write_toml(model: type[BuildConfig], values: dict[str, Any], path: Path) -> Path:
+    """Write the same as a file."""
+    path.write_text("\n".join(document(new_values(model, values))) + "\n", "utf-8")
+    return path
 
 
 def config_of(base: Path, *sources: Mapping[str, Any], **values: Any) -> MosPreferences:

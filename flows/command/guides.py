@@ -138,7 +138,7 @@ def _kind(annotation: Any) -> str:
     if origin is Annotated:
         return _kind(arguments[0])
     if origin is Literal:
-        return " or ".join(f"`{value}`" for value in arguments)
+        return " or ".join(f"`{'false' if value is False else value}`" for value in arguments)
     if origin in (Union, types.UnionType):
         return " or ".join(_kind(argument) for argument in arguments if argument is not type(None))
     if origin in (tuple, list):

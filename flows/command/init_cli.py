@@ -58,6 +58,9 @@ def init(
         form, models = found.config.model_json_schema(), Declarations.model_json_schema()
         form["properties"]["models"] |= models["properties"]["models"]
         form["$defs"] |= models["$defs"]
+        for part in form["$defs"].values():  # files have no roles of 1.0.0, unlike deployments
+            if part.pop("if", None):
+                part |= part.pop("else")
         print_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **form})
         return
     if table is None:

@@ -123,7 +123,7 @@ def new_text(model: type[Model], text: str) -> str:
         kept = tomllib.loads(edited) == new
     except tomllib.TOMLDecodeError:
         kept = False
-    return edited if kept else "\n".join(_document(new)) + "\n"
+    return edited if kept else "\n".join(document(new)) + "\n"
 
 
 def _tables(model: type[Model], table: Any) -> Iterator[tuple[type[Model], dict[str, Any]]]:
@@ -238,7 +238,7 @@ def _dotted(model: dict[str, Any]) -> Iterator[str]:
             yield f"{key} = {_inline(value)}"
 
 
-def _document(values: dict[str, Any], *prefix: str) -> list[str]:
+def document(values: dict[str, Any], *prefix: str) -> list[str]:
     """Return the lines of a table: plain values, then tables, then arrays of tables."""
     arrays = {
         key for key, one in values.items() if isinstance(one, list) and one and all(isinstance(x, dict) for x in one)
@@ -248,7 +248,7 @@ def _document(values: dict[str, Any], *prefix: str) -> list[str]:
     for key in (key for key in values if key in inner | arrays):
         name = ".".join(map(_key, (*prefix, key)))
         for one in values[key] if key in arrays else [values[key]]:
-            body = _document(one, *prefix, key)
+            body = document(one, *prefix, key)
             lines += ["", f"[[{name}]]" if key in arrays else f"[{name}]", *body]
     return lines
 

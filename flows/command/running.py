@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from earmark.flows.command.ending import how, machine_fault, stop_behind, stoppable
-from earmark.schemas.config import BuildConfig, parse_config, read_toml
+from earmark.schemas.annotation import Declarations
+from earmark.schemas.config import BuildConfig, checked, parse_config, read_toml
 from earmark.schemas.errors import ConfigError, DiskError, StoreError
 from earmark.schemas.places import require_below_roots
 from earmark.schemas.registry import load
@@ -40,18 +41,21 @@ class Built:
     newest: str | None = None  # the corpus's newest version, if this one existed already
 
 
-def read_config(corpus: Corpus, path: Path, limit: int | None = None) -> BuildConfig:
+def read_config(corpus: Corpus, path: Path, limit: int | None = None, *, flat_roles: bool = False) -> BuildConfig:
     """Read a corpus's config file: TOML, or values from Python kept by `earmark.build`.
 
     Raises:
         ConfigError: the file is not a config of that corpus, or lies outside `EARMARK_ROOTS`.
     """
     require_below_roots("config", str(path))
-    values, path = _kept_values(path) if path.suffix == ".json" else (read_toml(path), path)
+    kept = path.suffix == ".json"
+    values, path = _kept_values(path) if kept else (read_toml(path), path)
     stated = values.setdefault("corpus", corpus.name)
     if stated != corpus.name:
         raise ConfigError(f"{path}: expected corpus = '{corpus.name}', found '{stated}'")
-    return parse_config(corpus.config, values if limit is None else {**values, "limit": limit}, path)
+    checked(Declarations, {"models": values.get("models", {})}, path)  # the unused ones too
+    values = values if limit is None else {**values, "limit": limit}
+    return parse_config(corpus.config, values, path, flat_roles=flat_roles or kept)
 
 
 def _kept_values(path: Path) -> tuple[dict[str, Any], Path]:
@@ -64,12 +68,19 @@ def _kept_values(path: Path) -> tuple[dict[str, Any], Path]:
 
 
 def plan_build(
-    name: str, path: Path, store: Store, limit: int | None = None, *, allow_rejects: bool = False
+    name: str,
+    path: Path,
+    store: Store,
+    limit: int | None = None,
+    *,
+    allow_rejects: bool = False,
+    resumed: bool = False,
 ) -> tuple[Plan, BuildConfig]:
     """Read the config, check the first rows of its inputs and fingerprint them, without starting anything.
 
     Args:
         name, path, store, limit, allow_rejects: as in `run_build`.
+        resumed: its run may be one of 1.0.0.
 
     Raises:
         ConfigError: the file is not a config of that corpus.
@@ -80,7 +91,7 @@ def plan_build(
     from earmark.tasks.pipeline.preflight import check
 
     corpus = find_corpus(name)
-    config = read_config(corpus, path, limit)
+    config = read_config(corpus, path, limit, flat_roles=resumed)
     config = config.model_copy(update={"most_rejected": None}) if allow_rejects else config
     check(corpus, config, store)
     plan = planned(corpus, config, store)
@@ -216,7 +227,7 @@ def run_build(
     with shown(), one_commit_each():
         if force or store.latest(name) is None:
             _begin_prefect()
-        plan, config = plan_build(name, path, store, limit, allow_rejects=allow_rejects)
+        plan, config = plan_build(name, path, store, limit, allow_rejects=allow_rejects, resumed=not fresh)
         if not force and (done := plan.up_to_date()):
             settle_runs(store, name, path, limit, done.name)
             return Built(done, new=False, newest=store.versions(name)[-1].name)

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-from earmark.schemas.annotation import is_flat
 from earmark.schemas.config import checked, read_toml
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.evaluations import Examinee, Mode
@@ -39,11 +38,11 @@ def asked_of(kind: type[One], annotator: str | None, base_url: str | None, setti
     values = read_toml(settings) if settings else {}
     where = settings or Path(command)
     if annotator is not None:
-        values.pop("model", None)
-        values["annotator" if is_flat(values) and ":" in annotator else "model"] = annotator
+        values["model"] = annotator
     config = checked(kind, values, where)
     if base_url is not None:
-        config = checked(kind, config.model_dump(exclude_unset=True) | {"base_url": base_url}, where)
+        values = config.model_dump(exclude_unset=True) | {"base_url": base_url}
+        config = checked(kind, values, where, flat_roles=True)
     if settings is None:
         return config
     asks = {name: one if isinstance(one, int) else str(settings.parent / one) for name, one in config.asks.items()}

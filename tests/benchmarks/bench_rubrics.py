@@ -33,7 +33,7 @@ def config_for(samples: int) -> Any:
          "captions": f"{name}.csv", "generated": name.endswith("-gen"), "set": "train"}
         for name in SUBSETS
     ]  # fmt: skip
-    asked = {"annotator": "openai:a-model", "base_url": "http://127.0.0.1:9/v1"}
+    asked = {"model": "openai:a-model"}
     counts = {"train": dict.fromkeys(SUBSETS, samples // len(SUBSETS) // 2 * 2)}
     values = {"sources": sources, "counts": counts, "judge": asked, "writer": asked, "disjoint": {"fingerprint": 0}}
     return parse_config(InstructionRubrics, values, Path("build.toml"))

@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from earmark.schemas.config import parse_config, read_toml
+from earmark.schemas.config import read_toml
 from earmark.schemas.registry import load
 from earmark.schemas.score_questions import ScoreQuestions
 from earmark.tasks.annotation.outcome import Answer, Outcome
@@ -25,6 +25,7 @@ from earmark.tasks.pipeline.forecast import Sampler, run_dry
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.score_questions.requests import REWRITING
 from earmark.tasks.store.versions import Store
+from tests.builds import config_from
 
 DEMO = Path("data/demo/score-questions.toml")
 
@@ -49,7 +50,7 @@ def first_drafts(version: int, server: str, model: str, wanted: int) -> tuple[Co
     corpus, values = find_corpus("score-questions"), read_toml(DEMO)
     asked = {"annotator": f"openai:{model}", "base_url": server, "repairs": 0, "max_concurrency": 2}
     values |= {"writer": {**asked, "max_tokens": 600}, "asks": {REWRITING: version}}
-    config = parse_config(ScoreQuestions, values, DEMO)
+    config = config_from(ScoreQuestions, values, DEMO)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "dry").mkdir()

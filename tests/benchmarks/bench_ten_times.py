@@ -22,7 +22,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import soundfile
 
-from tests.benchmarks.rehearse import RATE_HZ, Size, human_preferences, measured, mos_preferences, toml_of
+from earmark.tasks.pipeline.registry import find_corpus
+from tests.benchmarks.rehearse import RATE_HZ, Size, human_preferences, measured, mos_preferences
+from tests.builds import write_toml
 
 SECONDS = 0.2
 
@@ -64,7 +66,8 @@ def commands(corpus: str, table: str, folder: Path, share: float) -> dict[str, t
     """What each command took, in the order of a version's life, and the rows of the main table."""
     inputs, store = folder / "inputs", folder / "store"
     inputs.mkdir(parents=True)
-    (inputs / "build.toml").write_text(toml_of({"corpus": corpus, **CORPORA[corpus][0](inputs, share)}))
+    values = {"corpus": corpus, **CORPORA[corpus][0](inputs, share)}
+    write_toml(find_corpus(corpus).config, values, inputs / "build.toml")
 
     def run(*words: str) -> Size:
         return measured([sys.executable, "-m", "earmark", *words, "--store", str(store)], store)

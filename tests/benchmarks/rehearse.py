@@ -36,7 +36,8 @@ from urllib.request import urlopen
 import numpy as np
 import soundfile
 
-from tests.builds import contents_of
+from earmark.tasks.pipeline.registry import find_corpus
+from tests.builds import contents_of, write_toml
 
 RATE_HZ, SECONDS = 16_000, 3.0
 PLACES = 64  # requests in flight to one model
@@ -84,23 +85,6 @@ def write_clip(path: Path, seed: int, channels: int = 1) -> None:
     if channels > 1:
         noise = (noise + dice.uniform(-0.6, 0.6, frames)) / 2
     soundfile.write(path, (swell * noise).astype(np.float32).T, RATE_HZ, subtype="PCM_16")
-
-
-def toml_of(values: Mapping[str, Any]) -> str:
-    """Values as TOML: tables of the top level by their headers, all below them inline."""
-
-    def cell(value: Any) -> str:
-        if isinstance(value, Mapping):
-            return "{ " + ", ".join(f"{key} = {cell(held)}" for key, held in value.items()) + " }"
-        if isinstance(value, list):
-            return "[" + ", ".join(map(cell, value)) + "]"
-        return json.dumps(value)
-
-    lines = [f"{key} = {cell(value)}" for key, value in values.items() if not isinstance(value, Mapping)]
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            lines += [f"[{key}]", *(f"{name} = {cell(held)}" for name, held in value.items())]
-    return "\n".join(lines) + "\n"
 
 
 def asked(base_url: str, model: str, hears: bool = True, **more: Any) -> dict[str, Any]:
@@ -411,7 +395,7 @@ def rehearse(
     build = [*command, "--store", str(store), "--json"]
     with server_of(corpus, latency_ms, slots) as address:
         values = {"corpus": corpus, **CORPORA[corpus](inputs, share, f"{address}/v1")}
-        (inputs / "build.toml").write_text(toml_of(values))
+        write_toml(find_corpus(corpus).config, values, inputs / "build.toml")
         first = measured(build, store)
         counts, work = counts_of(address), counts_of(address, "work") if slots else {}
         again, forced = measured(build, store), measured([*build, "--force"], store)
@@ -436,7 +420,7 @@ def rehearse(
     if append:
         with server_of(corpus, latency_ms, slots) as address:
             values = {"corpus": corpus, **CORPORA[corpus](inputs, share * 1.01, f"{address}/v1")}
-            (inputs / "build.toml").write_text(toml_of(values))
+            write_toml(find_corpus(corpus).config, values, inputs / "build.toml")
             grown = measured(build, store)
             more_rows = f"{counts_of(address)['asked']:,}; {grown.wall_s:.0f}; {grown.processor_s:.0f}"
     manifest = json.loads((store / corpus / "v1/manifest.json").read_text())

@@ -19,7 +19,7 @@ from earmark.schemas.captions import Captions
 from earmark.schemas.config import parse_config, read_toml
 from earmark.tasks.audio import encode
 from earmark.tasks.store.versions import Version
-from tests.builds import serve_builds
+from tests.builds import config_from, serve_builds
 from tests.pseudo_preferences.music import write_clip
 from tests.runner import run_flow
 from tests.servers.openai_server import MOODS, PLAYED, caption_answer
@@ -76,7 +76,7 @@ def config_of(folder: Path, *pipelines: Mapping[str, Any], **values: Any) -> Cap
         "most_rejected": None,
         **values,
     }
-    return parse_config(Captions, held, folder / "build.toml")
+    return config_from(Captions, held, folder / "build.toml")
 
 
 @contextmanager

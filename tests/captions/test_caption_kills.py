@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from earmark.schemas.captions import Captions
 from earmark.tasks.store.versions import Store, verify
 from tests.annotation.conftest import LocalServer
-from tests.builds import Builds, contents_of
-from tests.captions.captions import HEARS, QUICK, READS, caption_answer, write_tracks
+from tests.builds import Builds, contents_of, write_toml
+from tests.captions.captions import HEARS, QUICK, READS, SMALL_HEARING, caption_answer, write_tracks
 from tests.servers.faults import Faults
 from tests.servers.openai_server import OpenAIServer
 
@@ -45,19 +45,15 @@ def asked(server: OpenAIServer) -> int:
 def write_config(folder: Path, hears: OpenAIServer, reads: OpenAIServer) -> Path:
     """Pipeline B, a server for each stage."""
     write_tracks(folder, TRACKS, seconds=0.2)
-    quick = [f"{key} = {json.dumps(value)}" for key, value in QUICK.items()]
-    lines = [
-        '[source]\nname = "made"\nformat = "table"\ntracks = "tracks.csv"',
-        "[tracks]\nshortest_s = 0.1",
-        '[[pipelines]]\nname = "refined"\n[pipelines.listen]\nask = "describe"',
-        f'annotator = "{HEARS}"\nbase_url = "{hears.base_url}"\nhearing = {{ sample_rate_hz = 8000 }}',
-        *quick,
-        f'[pipelines.refine]\nannotator = "{READS}"\nbase_url = "{reads.base_url}"',
-        *quick,
-    ]
-    path = folder / "build.toml"
-    path.write_text("\n".join(lines) + "\n")
-    return path
+    listen = {"annotator": HEARS, "base_url": hears.base_url, "hearing": SMALL_HEARING, "ask": "describe", **QUICK}
+    values = {
+        "source": {"name": "made", "format": "table", "tracks": "tracks.csv"},
+        "tracks": {"shortest_s": 0.1},
+        "pipelines": [
+            {"name": "refined", "listen": listen, "refine": {"annotator": READS, "base_url": reads.base_url, **QUICK}}
+        ],
+    }
+    return write_toml(Captions, values, folder / "build.toml")
 
 
 def test_a_killed_build_asks_again_only_what_was_in_flight(

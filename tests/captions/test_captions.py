@@ -367,17 +367,19 @@ def test_files_of_one_name_are_no_ids(tmp_path: Path) -> None:
         write_tsv(iter(pa.Table.from_pylist(rows).to_batches()), tmp_path / "captions.tsv")
 
 
+def one_pass(**values: Any) -> dict[str, Any]:
+    """A pipeline with one model, named by the role."""
+    return {"name": "direct", "listen": {"model": "openai:hears", **values}}
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
         ({"pipelines": []}, "pipelines"),
-        ({"pipelines": [direct("http://x/v1", spans=2)]}, "refine"),
-        ({"pipelines": [direct("http://x/v1", segments=True)]}, "write spans = 'all'"),
-        (
-            {"pipelines": [direct("http://x/v1")], "repeats": {"action": "reject"}},
-            "repeats: .*: write repeats = 'reject'",
-        ),
-        ({"pipelines": [direct("http://x/v1"), direct("http://x/v1")]}, "different names"),
+        ({"pipelines": [one_pass(spans=2)]}, "refine"),
+        ({"pipelines": [one_pass(segments=True)]}, "write spans = 'all'"),
+        ({"pipelines": [one_pass()], "repeats": {"action": "reject"}}, "repeats: .*: write repeats = 'reject'"),
+        ({"pipelines": [one_pass(), one_pass()]}, "different names"),
     ],
 )
 def test_a_config_that_cannot_work_is_refused(tmp_path: Path, changed: Row, said: str) -> None:

@@ -197,7 +197,9 @@ def test_systems_are_ranked_and_a_further_one_costs_its_own_clips(
     with LocalServer(Faults()) as server:
         server.first_token = listening(fair)
         settings = tmp_path / "judge.toml"
-        settings.write_text(f'annotator = "openai:judge"\nbase_url = "{server.base_url}"\n')
+        settings.write_text(
+            f'model = "j"\nmodels.j = {{ annotator = "openai:judge", base_url = "{server.base_url}" }}\n'
+        )
         for number, name in enumerate(("best", "half", "none")):
             clips = [*generate(tmp_path / name, version, number).values()]
             good |= {sha256(path) for path in clips[: (len(clips), len(clips) // 2, 0)[number]]}
@@ -275,7 +277,10 @@ def test_a_scoring_that_was_killed_goes_on(built: tuple[Version, Path], store: S
     with LocalServer(Faults(latency_s=0.3)) as server:
         server.first_token = listening(chance)
         settings = tmp_path / "judge.toml"
-        settings.write_text(f'annotator = "openai:judge"\nbase_url = "{server.base_url}"\nmax_concurrency = 2\n')
+        settings.write_text(
+            f'model = "j"\n[models.j]\nannotator = "openai:judge"\nbase_url = "{server.base_url}"\n'
+            "pace.max_concurrency = 2\n"
+        )
         command = [sys.executable, "-m", "earmark", "eval", "score", "music-prompts"]
         command += ["-g", str(tmp_path / "ours"), "--settings", str(settings), "--store", str(store.root)]
         environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'deploy/import'}"}

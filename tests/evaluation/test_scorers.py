@@ -65,8 +65,8 @@ class Peak:
 """
 
 
-RMS = 'annotator = "scorer:lab_scorer.quality:score"\nversion = "1"\nscores = ["rms", "peak"]\n'
-TOP = 'annotator = "scorer:lab_scorer.quality:Peak"\nversion = "1"\nscores = ["top"]\nhearing = {longest_s = 0.1}\n'
+RMS = 'model = "scorer:lab_scorer.quality:score"\nversion = "1"\nscores = ["rms", "peak"]\n'
+TOP = 'model = "scorer:lab_scorer.quality:Peak"\nversion = "1"\nscores = ["top"]\nhearing = {longest_s = 0.1}\n'
 
 
 RECEIVED = """
@@ -307,8 +307,16 @@ def serving(answer: str = '{"level": LEVEL, "took_s": 1}', refuses: int = 0) -> 
 
 
 def served(folder: Path, url: str) -> Path:
-    text = f'annotator = "scorer:loudness"\nbase_url = "{url}"\nversion = "3"\nscores = ["level"]\n'
-    return scorer_file(folder, text + 'retry_base_s = 0.01\nextra_body = {axis = "all"}\n')
+    text = f"""model = "loud"
+version = "3"
+scores = ["level"]
+[models.loud]
+annotator = "scorer:loudness"
+base_url = "{url}"
+patience.retry_base_s = 0.01
+sampling.extra_body = {{ axis = "all" }}
+"""
+    return scorer_file(folder, text)
 
 
 def test_a_server_scores_each_clip_once(
@@ -346,18 +354,18 @@ def test_a_server_that_gives_no_number_is_asked_once(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('annotator = "openai:gpt"\nversion = "1"\nscores = ["a"]', "begins with scorer:"),
-        ('annotator = "scorer:lab"\nversion = "1"\nscores = ["a"]', "scorer:package.module:callable"),
-        ('annotator = "scorer:os:listdir"\nscores = ["a"]', "version is missing"),
-        ('annotator = "scorer:m.onnx"\nversion = "1"\nscores = ["a"]', "an ONNX file goes by its digest"),
-        ('annotator = "scorer:nowhere.at:all"\nversion = "1"\nscores = ["a"]', "No module named 'nowhere'"),
-        ('annotator = "scorer:math:nothing"\nversion = "1"\nscores = ["a"]', "has no attribute 'nothing'"),
-        ('annotator = "scorer:math:pi"\nversion = "1"\nscores = ["a"]', "expected a callable, found float"),
-        ('annotator = "scorer:math:sqrt"\nversion = "1"\nscores = ["clap"]', "'clap' is a word of `earmark"),
-        ('annotator = "scorer:math:sqrt"\nversion = "1"\nscores = ["system"]', "'system' is a word of"),
-        ('annotator = "scorer:math:sqrt"\nversion = "1"\nscores = ["a", "a"]', "each name once"),
-        ('annotator = "scorer:math:sqrt"\nversion = "1"\nscores = ["a"]\nranked = ["b"]', "those of lower and ranked"),
-        ('annotator = "scorer:math:sqrt"\nversion = "1"\nscores = []', "scores"),
+        ('model = "openai:gpt"\nversion = "1"\nscores = ["a"]', "begins with scorer:"),
+        ('model = "scorer:lab"\nversion = "1"\nscores = ["a"]', "scorer:package.module:callable"),
+        ('model = "scorer:os:listdir"\nscores = ["a"]', "version is missing"),
+        ('model = "scorer:m.onnx"\nversion = "1"\nscores = ["a"]', "an ONNX file goes by its digest"),
+        ('model = "scorer:nowhere.at:all"\nversion = "1"\nscores = ["a"]', "No module named 'nowhere'"),
+        ('model = "scorer:math:nothing"\nversion = "1"\nscores = ["a"]', "has no attribute 'nothing'"),
+        ('model = "scorer:math:pi"\nversion = "1"\nscores = ["a"]', "expected a callable, found float"),
+        ('model = "scorer:math:sqrt"\nversion = "1"\nscores = ["clap"]', "'clap' is a word of `earmark"),
+        ('model = "scorer:math:sqrt"\nversion = "1"\nscores = ["system"]', "'system' is a word of"),
+        ('model = "scorer:math:sqrt"\nversion = "1"\nscores = ["a", "a"]', "each name once"),
+        ('model = "scorer:math:sqrt"\nversion = "1"\nscores = ["a"]\nranked = ["b"]', "those of lower and ranked"),
+        ('model = "scorer:math:sqrt"\nversion = "1"\nscores = []', "scores"),
     ],
 )
 def test_a_scorer_that_cannot_be_is_refused_before_anything_is_measured(
@@ -370,7 +378,7 @@ def test_a_scorer_that_cannot_be_is_refused_before_anything_is_measured(
 
 
 def test_two_scorers_cannot_give_one_score(tmp_path: Path) -> None:
-    path = scorer_file(tmp_path, 'annotator = "scorer:math:sqrt"\nversion = "1"\nscores = ["a"]')
+    path = scorer_file(tmp_path, 'model = "scorer:math:sqrt"\nversion = "1"\nscores = ["a"]')
     with pytest.raises(ConfigError, match="two scorers give a score 'a'"):
         read_scorers([path, path])
 
@@ -441,7 +449,7 @@ def test_an_onnx_file_scores_each_clip_once(
     """By the file's content: moved, it scores nothing anew; with another factor, it scores all."""
     ours = generate(tmp_path / "ours", built[0], 1)
     make_model(tmp_path / "m.onnx", outputs={"level": 1.0, "half": 0.5}, rank=rank)
-    path = scorer_file(tmp_path, 'annotator = "scorer:m.onnx"\nscores = ["level", "half"]\n')
+    path = scorer_file(tmp_path, 'model = "scorer:m.onnx"\nscores = ["level", "half"]\n')
     facts = run(store, "-g", tmp_path / "ours", "--scorer", path)
     rows = pq.read_table(Path(facts["folder"]) / "clips.parquet").to_pylist()
     for row in rows:
@@ -450,7 +458,7 @@ def test_an_onnx_file_scores_each_clip_once(
         assert values == {"level": pytest.approx(level, abs=1e-4), "half": pytest.approx(level / 2, abs=1e-4)}
     assert sha256(tmp_path / "m.onnx") in facts["measured_by"]["scores"]["level"]["scorer"]
     (tmp_path / "m.onnx").rename(tmp_path / "moved.onnx")
-    moved = scorer_file(tmp_path, 'annotator = "scorer:moved.onnx"\nscores = ["level", "half"]\n')
+    moved = scorer_file(tmp_path, 'model = "scorer:moved.onnx"\nscores = ["level", "half"]\n')
     plan = run(store, "-g", tmp_path / "ours", "--scorer", moved, "--dry-run")["asks"]
     assert plan[0]["to_ask"] == 0
     make_model(tmp_path / "moved.onnx", outputs={"level": 2.0, "half": 0.5})
@@ -462,22 +470,22 @@ def test_an_onnx_file_scores_each_clip_once(
 def test_an_onnx_file_that_does_not_fit(built: tuple[Version, Path], store: Store, tmp_path: Path) -> None:
     clips = dict([*heard(generate(tmp_path / "ours", built[0], 1)).items()][:1])
     make_model(tmp_path / "m.onnx", outputs={"level": 1.0, "half": 0.5})
-    wrong = scorer_file(tmp_path, 'annotator = "scorer:m.onnx"\nscores = ["level", "quarter"]\n')
+    wrong = scorer_file(tmp_path, 'model = "scorer:m.onnx"\nscores = ["level", "quarter"]\n')
     with pytest.raises(EarmarkError, match="expected the score 'quarter', found level, half"):
         clip_scores(clips, read_scorers([wrong]), store)
     make_model(tmp_path / "one.onnx", outputs={"output": 2.0})
-    one = scorer_file(tmp_path, 'annotator = "scorer:one.onnx"\nscores = ["twice"]\n')
+    one = scorer_file(tmp_path, 'model = "scorer:one.onnx"\nscores = ["twice"]\n')
     (score,) = clip_scores(clips, read_scorers([one]), store)[next(iter(clips))]
     level = mean_level({name: Path(clip.path) for name, clip in clips.items()})
     assert score.value == pytest.approx(2 * level, abs=1e-4)
     assert score.request_key
     assert identity(read_scorers([one])[0]) == f"scorer:onnx@{sha256(tmp_path / 'one.onnx')}"
-    two = scorer_file(tmp_path, 'annotator = "scorer:one.onnx"\nscores = ["twice", "thrice"]\n')
+    two = scorer_file(tmp_path, 'model = "scorer:one.onnx"\nscores = ["twice", "thrice"]\n')
     with pytest.raises(EarmarkError, match="expected 2 numbers in 'output', found 1"):
         clip_scores(clips, read_scorers([two]), store)
     (tmp_path / "bad.onnx").write_bytes(b"no model")
     with pytest.raises(ConfigError, match=r"bad\.onnx: not a model of onnxruntime"):
-        read_scorers([scorer_file(tmp_path, 'annotator = "scorer:bad.onnx"\nscores = ["a"]\n')])
+        read_scorers([scorer_file(tmp_path, 'model = "scorer:bad.onnx"\nscores = ["a"]\n')])
 
 
 def test_a_missing_file_is_one_line(tmp_path: Path) -> None:

@@ -108,7 +108,9 @@ def test_what_judges_share_goes_to_the_model_of_each(tmp_path: Path) -> None:
         "judges": [{"annotator": "openai:m"}, {"annotator": "openai:n", "retries": 4}],
     }
     new = new_values(PseudoPreferences, old)
-    now, before = (parse_config(PseudoPreferences, one, tmp_path / "c.toml") for one in (new, old))
+    now, before = (
+        parse_config(PseudoPreferences, one, tmp_path / "c.toml", flat_roles=one is old) for one in (new, old)
+    )
     assert (now.judges, now.judge) == (before.judges, before.judge)
     assert [one.retries for one in now.judges] == [2, 4]
 

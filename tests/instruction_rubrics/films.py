@@ -9,7 +9,7 @@ import numpy as np
 import soundfile
 
 from earmark.schemas.captions import Captions
-from earmark.schemas.config import parse_config
+from tests.builds import config_from
 from tests.captions.captions import QUICK, SMALL_HEARING, words_of
 from tests.instruction_rubrics.rubrics import rubric_answer
 from tests.servers.openai_server import caption_answer
@@ -51,4 +51,4 @@ def films_config(folder: Path, base_url: str, **values: Any) -> Captions:
         "pipelines": [{"name": "mix", "listen": {**listen, "hears_s": 4.0}}],
         **values,
     }
-    return parse_config(Captions, more, folder / "films.toml")
+    return config_from(Captions, more, folder / "films.toml")

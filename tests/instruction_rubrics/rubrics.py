@@ -19,7 +19,7 @@ from earmark.schemas.instruction_rubrics import InstructionRubrics
 from earmark.tasks.annotation.outcome import Answer, Outcome, Unanswered
 from earmark.tasks.annotation.request import Request
 from earmark.tasks.store.versions import Version
-from tests.builds import serve_builds
+from tests.builds import config_from, serve_builds
 from tests.pseudo_preferences.music import write_clip
 from tests.runner import run_flow
 
@@ -70,7 +70,7 @@ def config_of(folder: Path, *sources: Mapping[str, Any], base_url: str = "http:/
         "writer": {**QUICK, "annotator": "openai:writes", "base_url": base_url},
         **values,
     }
-    return parse_config(InstructionRubrics, held, folder / "build.toml")
+    return config_from(InstructionRubrics, held, folder / "build.toml")
 
 
 def said_to(body: Mapping[str, Any]) -> str:

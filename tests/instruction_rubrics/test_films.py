@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +17,7 @@ from earmark.schemas.config import BuildConfig
 from earmark.schemas.errors import ConfigError, StoreError
 from earmark.tasks.store.versions import Store, Version, verify
 from tests.annotation.conftest import LocalServer
-from tests.builds import forecast, rows_of
+from tests.builds import forecast, rows_of, write_toml
 from tests.captions.captions import QUICK, SMALL_HEARING, build_captions, write_tracks
 from tests.conftest import ROOT
 from tests.flows.test_cli import as_json, earmark
@@ -83,14 +82,8 @@ def test_every_second_of_a_film_is_in_a_segment_or_a_reject(server: OpenAIServer
 
 def as_toml(folder: Path, name: str, config: BuildConfig) -> None:
     """Write a config where a rebuild finds it."""
-
-    def shown(value: Any) -> str:
-        if isinstance(value, dict):
-            return "{" + ", ".join(f"{json.dumps(key)} = {shown(one)}" for key, one in value.items()) + "}"
-        return f"[{', '.join(map(shown, value))}]" if isinstance(value, list) else json.dumps(value)
-
     values = config.model_dump(mode="json", exclude={"base"}, exclude_none=True, exclude_unset=True)
-    (folder / name).write_text("".join(f"{key} = {shown(one)}\n" for key, one in values.items()), "utf-8")
+    write_toml(type(config), values, folder / name)
 
 
 @pytest.mark.slow

@@ -49,8 +49,8 @@ def config_in(folder: Path, **similarity: Any) -> InstructionRubrics:
     (folder / "clap/config.json").write_text("{}")
     values = {
         "sources": [{"name": "list", "subset": "music", "domain": "music", "captions": "list.csv", "set": "train"}],
-        "judge": {"annotator": "builtin:rubric-judge-1"},
-        "writer": {"annotator": "builtin:rubric-writer-1"},
+        "judge": {"model": "builtin:rubric-judge-1"},
+        "writer": {"model": "builtin:rubric-writer-1"},
         "negatives": {"perturb": 0, "judged": 0},
         "disjoint": {"fingerprint": 0},
         "similarity": {"model": "clap", **similarity},

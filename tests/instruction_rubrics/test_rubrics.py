@@ -485,7 +485,7 @@ def test_a_forecast_explains_its_requests_and_asks_nothing(tmp_path: Path, serve
 )
 def test_a_config_that_cannot_be_is_one_line(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
     source = {"name": "real", "subset": "real", "domain": "music", "captions": "real.csv"}
-    held = {"sources": [source], "judge": {"annotator": "builtin:x"}, "writer": {"annotator": "builtin:y"}, **changed}
+    held = {"sources": [source], "judge": {"model": "builtin:x"}, "writer": {"model": "builtin:y"}, **changed}
     with pytest.raises(ConfigError, match=said) as caught:
         parse_config(InstructionRubrics, held, tmp_path / "b.toml")
     assert "\n" not in str(caught.value)

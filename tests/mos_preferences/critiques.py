@@ -5,15 +5,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from earmark.schemas.config import parse_config
 from earmark.schemas.mos_preferences import MosPreferences
-from tests.builds import build_from_file, serve_builds
+from tests.builds import build_from_file, config_from, serve_builds, write_toml
 from tests.pseudo_preferences.music import QUICK, write_clip
 
 
@@ -43,27 +41,14 @@ def values_of(base_url: str, critiques: Mapping[str, Any] | None = None, **value
 
 def config_of(folder: Path, base_url: str, critiques: Mapping[str, Any] | None = None, **values: Any) -> MosPreferences:
     """A build config over the study in a folder."""
-    return parse_config(
+    return config_from(
         MosPreferences, {"most_rejected": None, **values_of(base_url, critiques, **values)}, folder / "build.toml"
     )
 
 
 def write_config(folder: Path, base_url: str, critiques: Mapping[str, Any] | None = None) -> Path:
     """The same as a TOML file; its path."""
-    values = values_of(base_url, critiques)
-    (source,) = values["sources"]
-
-    def cell(value: Any) -> str:
-        if isinstance(value, Mapping):
-            return "{ " + ", ".join(f"{key} = {cell(held)}" for key, held in value.items()) + " }"
-        return json.dumps(value)
-
-    lines = ["[[sources]]", *(f"{key} = {cell(value)}" for key, value in source.items())]
-    for name in ("triplets", "critiques"):
-        lines += [f"[{name}]", *(f"{key} = {cell(value)}" for key, value in values[name].items())]
-    path = folder / "build.toml"
-    path.write_text("\n".join(lines) + "\n")
-    return path
+    return write_toml(MosPreferences, values_of(base_url, critiques), folder / "build.toml")
 
 
 if __name__ == "__main__":

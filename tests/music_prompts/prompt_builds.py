@@ -17,7 +17,7 @@ from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.music_prompts import MusicPrompts
 from earmark.tasks.pipeline import plan
 from earmark.tasks.store.versions import Version
-from tests.builds import serve_builds
+from tests.builds import config_from, serve_builds
 from tests.runner import run_flow
 
 GENRES = ("rock", "jazz", "ambient", "techno", "folk", "metal")
@@ -48,7 +48,7 @@ def config_of(folder: Path, **values: Any) -> MusicPrompts:
     """A build config over `tracks.tsv` in a folder; small lists will do."""
     pool = {"popularity": 1, "mentions": 0, **values.pop("pool", {})}
     held = {"most_rejected": None, "tracks": "tracks.tsv", "synthesis": BUILTIN, **values, "pool": pool}
-    return parse_config(MusicPrompts, held, folder / "build.toml")
+    return config_from(MusicPrompts, held, folder / "build.toml")
 
 
 def write_tracks(path: Path, tracks: Iterable[Sequence[str]]) -> None:

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from earmark.schemas.captions import CORPUS as CAPTIONS
-from earmark.schemas.config import Licence, parse_config
+from earmark.schemas.config import Licence
 from earmark.schemas.errors import ConfigError, EarmarkError, InputError, StoreError
 from earmark.schemas.music_prompts import CATEGORIES, CORPUS, MusicPrompts
 from earmark.schemas.tracks import Tag
@@ -31,7 +31,7 @@ from earmark.tasks.store.sql import query
 from earmark.tasks.store.versions import Store, Version, open_store
 from earmark.tasks.text.tag_words import runs_together
 from tests.annotation.conftest import LocalServer
-from tests.builds import contents_of, forecast, rows_of
+from tests.builds import config_from, contents_of, forecast, rows_of
 from tests.captions.captions import build_captions
 from tests.captions.captions import read_config as read_captions_config
 from tests.conftest import ROOT
@@ -540,7 +540,7 @@ def test_the_identity_holds_what_decides(tmp_path: Path) -> None:
     there = config_of(tmp_path, synthesis={**QUICK, "base_url": "http://b/v1", "max_concurrency": 1}).identity()
     assert here == there
     assert config_of(tmp_path, synthesis={**QUICK, "shots": 1}).identity() != here
-    assert parse_config(MusicPrompts, {"tracks": "x", "synthesis": QUICK}, tmp_path / "b.toml").identity() != here
+    assert config_from(MusicPrompts, {"tracks": "x", "synthesis": QUICK}, tmp_path / "b.toml").identity() != here
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import time
 from collections.abc import Iterator
@@ -11,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from earmark.schemas.music_prompts import MusicPrompts
 from earmark.tasks.store.versions import Store, Version, verify
 from tests.annotation.conftest import LocalServer
-from tests.builds import Builds, contents_of
+from tests.builds import Builds, contents_of, write_toml
 from tests.music_prompts.prompt_builds import GENRES, QUICK, made_tracks, write_captions, write_tracks, writing_answer
 from tests.pseudo_preferences.music import write_clip
 from tests.servers.faults import Faults
@@ -41,18 +41,15 @@ def write_config(folder: Path, base_url: str) -> Path:
         write_clip(folder / f"audio/{number:02d}/{number}.mp3.flac", number, seconds=0.1)
     write_captions(folder / "captions.json", {f"{n}.mp3": f"A calm {GENRES[n % 6]} tune, {n}." for n in range(20)})
     asked: dict[str, Any] = {**QUICK, "base_url": base_url, "max_concurrency": CONCURRENCY}
-    tables: dict[str, dict[str, Any]] = {
+    values = {
+        "tracks": "tracks.tsv",
+        "captions": [{"name": "made", "file": "captions.json"}],
         "pool": {"popularity": 1, "mentions": 0, "recall": 0.0},
         "prompts": {"strict_id": 12, "improvised_id": 12, "strict_ood": 8},
         "verification": {**asked, "audio": "audio", "file": "{path}.flac", "tracks": 4},
         "synthesis": asked,
     }
-    lines = ['tracks = "tracks.tsv"', '[[captions]]\nname = "made"\nfile = "captions.json"']
-    for name, values in tables.items():
-        lines += [f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in values.items())]
-    path = folder / "build.toml"
-    path.write_text("\n".join(lines) + "\n")
-    return path
+    return write_toml(MusicPrompts, values, folder / "build.toml")
 
 
 def asked(server: OpenAIServer) -> int:

@@ -9,7 +9,6 @@ the test: the program has no hook for it.
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import re
@@ -23,11 +22,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from earmark.schemas.instruction_rubrics import InstructionRubrics
+from earmark.schemas.score_questions import ScoreQuestions
 from earmark.tasks.store.staging import STAGING
 from earmark.tasks.store.versions import MANIFEST, Store, verify
 from tests.annotation.conftest import LocalServer
 from tests.annotation.test_kills import received
-from tests.builds import NAMED, ORDER, Builds, contents_of
+from tests.builds import NAMED, ORDER, Builds, contents_of, write_toml
 from tests.instruction_rubrics import rubrics
 from tests.mos_preferences import critiques
 from tests.pseudo_preferences import music
@@ -76,26 +77,23 @@ def _judgments(folder: Path, base_url: str) -> Path:
 
 def _rubrics(folder: Path, base_url: str) -> Path:
     rubrics.write_captions(folder, "real", map(rubrics.caption, range(24)))
-    asked = [f"{key} = {json.dumps(value)}" for key, value in {**rubrics.QUICK, "base_url": base_url}.items()]
-    lines = [
-        "bench_share = 0.5",
-        '[[sources]]\nname = "real"\nsubset = "real"\ndomain = "music"\ncaptions = "real.csv"',
-        "[clips]\nshortest_s = 0.1",
-        "[disjoint]\nfingerprint = 0",
-        *('[judge]\nannotator = "openai:hears"\nhearing = { sample_rate_hz = 8000 }', *asked),
-        *('[writer]\nannotator = "openai:writes"', *asked),
-    ]
-    (folder / "build.toml").write_text("\n".join(lines) + "\n")
-    return folder / "build.toml"
+    asked = {**rubrics.QUICK, "base_url": base_url}
+    values = {
+        "bench_share": 0.5,
+        "sources": [{"name": "real", "subset": "real", "domain": "music", "captions": "real.csv"}],
+        "clips": {"shortest_s": 0.1},
+        "disjoint": {"fingerprint": 0},
+        "judge": {"annotator": "openai:hears", "hearing": {"sample_rate_hz": 8000}, **asked},
+        "writer": {"annotator": "openai:writes", **asked},
+    }
+    return write_toml(InstructionRubrics, values, folder / "build.toml")
 
 
 def _questions(folder: Path, base_url: str) -> Path:
     (folder / "dump.ndjson").touch()  # the process makes its own threads
-    lines = ['corpus = "score-questions"', '[source]\nsubmissions = ["dump.ndjson"]\ncomments = ["dump.ndjson"]']
-    for name, values in questions.asked_by(base_url, max_concurrency=4).items():
-        lines += [f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in values.items())]
-    (folder / "build.toml").write_text("\n".join(lines) + "\n")
-    return folder / "build.toml"
+    source = {"submissions": ["dump.ndjson"], "comments": ["dump.ndjson"]}
+    values = {"corpus": "score-questions", "source": source, **questions.asked_by(base_url, max_concurrency=4)}
+    return write_toml(ScoreQuestions, values, folder / "build.toml")
 
 
 CASES: Mapping[str, Case] = {

@@ -88,21 +88,21 @@ PLACES = {
 MORE: dict[str, dict[str, Any]] = {
     "captions": {"pipelines": "judged", "instrumentals": "instrumentals@v1", "segments": {"least_s": 1.5, "most_s": 2}},
     "music-prompts": {
-        "verification": {"annotator": "openai:m", "audio": "tracks/audio"},
+        "verification": {"model": "openai:m", "audio": "tracks/audio"},
         "keep": "music-prompts@v1",
         "captions": [{"name": "all", "version": "captions@v1"}],
     },
     "pseudo-preferences": {
         "judge": {"qualify": {"gold": "votes.csv"}},
-        "judges": [{"annotator": "openai:m"}, {"annotator": "openai:n"}],
+        "judges": [{"model": "openai:m"}, {"model": "openai:n"}],
         "jury": {"combine": "weighted"},
         "pairs": {"count": 60, "near": "org/clap"},
     },
     "instruction-rubrics": {
-        "judge": {"annotator": "openai:m", "qualify": {}},
+        "judge": {"model": "openai:m", "qualify": {}},
         "similarity": {"model": "org/clap"},
-        "labeller": {"annotator": "openai:m"},
-        "reader": {"annotator": "openai:m"},
+        "labeller": {"model": "openai:m"},
+        "reader": {"model": "openai:m"},
     },
 }
 NEVER_IN_A_KEY = ("Prices", "Serving")
@@ -118,7 +118,7 @@ def full_config(name: str) -> BuildConfig:
     values = {**demo_values(name), **MORE.get(name, {})}
     if values.get("pipelines") == "judged":
         values["pipelines"] = [
-            {**one, "listen": {**one["listen"], "checks": {}}, "judge": {"annotator": "openai:m"}}
+            {**one, "listen": {**one["listen"], "checks": {}}, "judge": {"model": "openai:m"}}
             for one in demo_values(name)["pipelines"]
         ]
     if name in ("music-prompts", "pseudo-preferences"):

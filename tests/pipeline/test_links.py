@@ -172,7 +172,7 @@ def test_a_linked_track_is_not_heard(tmp_path: Path) -> None:
     (tmp_path / "audio").mkdir()
     (tmp_path / "audio/out.flac").symlink_to(sorted((DEMO / "tracks/audio").rglob("*.flac"))[0])
     for links, wanted in (("refuse", AudioFault), ("follow", Path)):
-        verification = {"annotator": "openai:m", "audio": "audio", "links": links}
+        verification = {"model": "openai:m", "audio": "audio", "links": links}
         values = {**read_toml(DEMO / "music-prompts.toml"), "verification": verification}
         config = parse_config(MusicPrompts, values, tmp_path / "x.toml")
         assert [type(found) for found in verified_clips(config, ["out.flac"])] in ([wanted], [type(tmp_path)])

@@ -30,7 +30,7 @@ ADDS = {
     "builtins": {"steady-1": "earmark_tempos.backend:steady"},
 }
 SCORES = "".join(f"c{i}.wav,s{i % 3},{1 + i % 5}\n" for i in range(20))
-TEMPOS = 'corpus = "tempos"\nnotes = "notes.csv"\n[judge]\nannotator = "tempos:steady"\n'
+TEMPOS = 'corpus = "tempos"\nnotes = "notes.csv"\n[judge]\nmodel = "tempos:steady"\n'
 RATED = """corpus = "mos-preferences"
 [[sources]]
 name = "lab"

@@ -27,7 +27,7 @@ from tests.builds import config_of
 from tests.conftest import ROOT
 
 COLUMNS = '{ file = "f", mos = "m" }'
-WRITER = 'annotator = "builtin:music-caption-1"'
+WRITER = 'model = "builtin:music-caption-1"'
 # Files beside the config by name.
 FILES = {
     "good.csv": "f,m\na.wav,3\nb.wav,4\n",
@@ -62,9 +62,9 @@ def table(file: str, more: str = "", columns: str = COLUMNS) -> str:
     return f'format = "table"\nfiles = {{ train = "{file}" }}\ncolumns = {columns}\n{more}'
 
 
-CRITIC = '\n[critiques]\nannotator = "builtin:no-such"\n'
+CRITIC = '\n[critiques]\nmodel = "builtin:no-such"\n'
 FORUM = '[source]\nsubmissions = ["{}"]\ncomments = ["{}"]\n'
-EXAM = "".join(f'\n[{role}]\nannotator = "builtin:score-{role}-1"\n' for role in ("writer", "judge", "labeller"))
+EXAM = "".join(f'\n[{role}]\nmodel = "builtin:score-{role}-1"\n' for role in ("writer", "judge", "labeller"))
 BAD: dict[str, tuple[str, str, list[str]]] = {
     "a wrong column": ("mos-preferences", mos(table("good.csv", columns='{ file = "f", mos = "mos" }')),
                        ["s0/good.csv: expected a column 'mos', found none"]),
@@ -89,12 +89,12 @@ BAD: dict[str, tuple[str, str, list[str]]] = {
               ["s0/good.csv: expected a column 'audio_a'", "s0/none.csv: file not found",
                "s0: expected .json files in folder", "s1/not.json: expected JSON"]),
     "swapped tables": ("pseudo-preferences", 'prompts = "generations.jsonl"\ngenerations = "prompts.jsonl"\n'
-                       '[judge]\nannotator = "builtin:music-pair-9"',
+                       '[judge]\nmodel = "builtin:music-pair-9"',
                        ["generations.jsonl: expected a column 'text'",
                         "prompts.jsonl: expected a column 'generation_id'",
                         "did you mean 'music-pair-2'?"]),
     "clips beside no table": ("pseudo-preferences", 'prompts = "prompts.jsonl"\ngenerations = "generations.jsonl"\n'
-                              'known_order = "not.json"\n[judge]\nannotator = "builtin:music-pair-2"',
+                              'known_order = "not.json"\n[judge]\nmodel = "builtin:music-pair-2"',
                               ["generations.jsonl: none of the first 1 clips is there", "known_order: expected JSON"]),
     "captions": ("captions", f'instrumentals = "instrumentals@v9"\n[source]\nname = "t"\ntracks = "tracks.csv"\n'
                  f'tag_map = "not.json"\n[[pipelines]]\nname = "p"\n[pipelines.listen]\n{WRITER}\n',
@@ -108,16 +108,17 @@ BAD: dict[str, tuple[str, str, list[str]]] = {
     "lost tracks": ("instrumentals", '[source]\nname = "t"\nformat = "table"\ntracks = "lost.csv"',
                     ["t: none of the first 1 clips is there"]),
     "prompts": ("music-prompts", 'tracks = "jamendo.tsv"\nrecalls = "good.csv"\n[[captions]]\nname = "c"\nfile = '
-                '"captions.txt"\n[synthesis]\nannotator = "openai:m"\napi_key_env = "NOT_BOUND"',
+                '"captions.txt"\n[synthesis]\nmodel = "m"\n[models.m]\n'
+                'annotator = "openai:m"\napi_key_env = "NOT_BOUND"',
                 ["captions.txt: expected captions in a file ending in .json or .tsv",
                  "good.csv: expected a column 'category'",
                  "NOT_BOUND"]),
-    "a folder to be heard": ("music-prompts", 'tracks = "jamendo.tsv"\n[verification]\nannotator = "openai:m"\naudio = '
-                             '"nowhere"\n[synthesis]\nannotator = "builtin:music-prompt-1"',
+    "a folder to be heard": ("music-prompts", 'tracks = "jamendo.tsv"\n[verification]\nmodel = "openai:m"\naudio = '
+                             '"nowhere"\n[synthesis]\nmodel = "builtin:music-prompt-1"',
                              ["verification.audio: expected a folder, found none"]),
     "rubrics": ("instruction-rubrics", 'sources = [{ name = "a", subset = "s", domain = "music", captions = '
                 '"captions.csv" }, { name = "b", subset = "s", domain = "music", captions = "gone.csv" }]\n'
-                '[judge]\nannotator = "builtin:rubric-judge-1"\n[writer]\nannotator = "builtin:rubric-writer-1"',
+                '[judge]\nmodel = "builtin:rubric-judge-1"\n[writer]\nmodel = "builtin:rubric-writer-1"',
                 ["a/captions.csv: expected rows, found none", "gone.csv: file not found"]),
     "a dump the wrong way round": ("score-questions", FORUM.format("RC.ndjson", "RS.ndjson") + EXAM,
                                    ["RC.ndjson, line 1: expected submissions with 'title'",

@@ -63,6 +63,7 @@ from earmark.tasks.pipeline.shards import (
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store
 from tests.annotation.conftest import LocalServer, config_for, requests_for
+from tests.builds import config_from
 from tests.pseudo_preferences.music import config_of, values_of
 from tests.servers.faults import Faults
 
@@ -115,13 +116,14 @@ def test_the_engine_is_no_part_of_what_is_built(tmp_path: Path) -> None:
         ),
         ("threads:2", "engine: expected 'threads'"),
         ("ray:0", "engine: expected 'threads'"),
-        ({"runner": "ray", "workers": 2}, "engine: expected 'threads'"),
+        ({"runner": "ray", "workers": 2}, "engine: expected no table: write engine = 'threads'"),
     ],
     ids=str,
 )
 def test_a_fault_of_the_engine_is_one_line(tmp_path: Path, engine: Any, message: str) -> None:
+    values = {**values_of(URL, engine=engine), "judge": {"model": "openai:tiny"}}
     with pytest.raises(ConfigError) as caught:
-        parse_config(PseudoPreferences, values_of(URL, engine=engine), tmp_path / "build.toml")
+        parse_config(PseudoPreferences, values, tmp_path / "build.toml")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -307,7 +309,7 @@ def test_a_machine_says_which_input_it_lacks(tmp_path: Path, monkeypatch: pytest
         place_of("s3://bucket/pool").mkdir(parents=True)
     (tmp_path / "prompts.jsonl").touch()
     values = values_of(URL, prompts=str(tmp_path / "prompts.jsonl"), generations="s3://bucket/pool")
-    config = parse_config(PseudoPreferences, values, tmp_path / "conf" / "build.toml")
+    config = config_from(PseudoPreferences, values, tmp_path / "conf" / "build.toml")
     inputs = config.inputs()
     assert inputs == [str(tmp_path / "prompts.jsonl"), "s3://bucket/pool"]
     assert look_around(stage, config, inputs).lacks == ""

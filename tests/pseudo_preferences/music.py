@@ -20,7 +20,7 @@ from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.pseudo_preferences import PseudoPreferences
 from earmark.tasks.pipeline import plan
 from earmark.tasks.store.versions import Version
-from tests.builds import serve_builds
+from tests.builds import config_from, serve_builds, write_toml
 from tests.runner import run_flow
 
 RATE_HZ = 8_000
@@ -66,29 +66,14 @@ def values_of(base_url: str, *, judge: Mapping[str, Any] | None = None, **values
 
 def config_of(folder: Path, base_url: str, **values: Any) -> PseudoPreferences:
     """A build config over the pool in a folder; values as for `values_of`."""
-    return parse_config(
+    return config_from(
         PseudoPreferences, {"most_rejected": None, **values_of(base_url, **values)}, folder / "build.toml"
     )
 
 
 def write_config(folder: Path, base_url: str, **values: Any) -> Path:
     """The same as a TOML file; its path."""
-    lines: list[str] = []
-    nested: list[tuple[str, Mapping[str, Any]]] = [("", values_of(base_url, **values))]
-    while nested:
-        name, held = nested.pop(0)
-        if name:
-            lines.append(f"[{name}]")
-        for key, value in held.items():
-            if isinstance(value, Mapping):
-                nested.append((f"{name}.{key}" if name else key, value))
-            elif isinstance(value, list) and value and isinstance(value[0], Mapping):
-                nested += [(f"[{key}]", one) for one in value]
-            else:
-                lines.append(f"{key} = {json.dumps(value)}")
-    path = folder / "build.toml"
-    path.write_text("\n".join(lines) + "\n")
-    return path
+    return write_toml(PseudoPreferences, values_of(base_url, **values), folder / "build.toml")
 
 
 def write_clip(path: Path, seed: int, seconds: float = 0.3, gain: float = 0.3) -> None:

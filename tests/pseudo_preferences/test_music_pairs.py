@@ -461,7 +461,7 @@ FILES: list[tuple[Callable[[Path], None], dict[str, Any], str]] = [
     (nothing, {"pairs": {"modalities": {"text": float("inf")}}}, "modalities"),
     (nothing, {"judge": {"dimensions": ["musicality"]}}, "require"),
     (nothing, {"judge": {"dimensions": []}}, "dimensions"),
-    (nothing, {"judge": {"annotator": "nobody:x"}}, "judge.model"),
+    (nothing, {"judge": {"annotator": "nobody:x"}}, "models.x.annotator"),
     (nothing, {"judge": {"annotator": "openai:new", "budget_usd": 1.0, "base_url": None}}, "prices"),
 ]
 

@@ -230,9 +230,9 @@ def test_a_release_without_ids_and_without_words_keeps_its_prompts_apart(tmp_pat
 
 def test_a_config_has_released_labels_or_a_judge(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"judge: expected none beside \[released\]"):
-        released_config(tmp_path, "r.jsonl", judge={"annotator": "builtin:music-pair-2"})
+        released_config(tmp_path, "r.jsonl", judge={"model": "builtin:music-pair-2"})
     with pytest.raises(ConfigError, match="missing key 'prompts'"):
-        parse_config(PseudoPreferences, {"judge": {"annotator": "builtin:music-pair-2"}}, tmp_path / "build.toml")
+        parse_config(PseudoPreferences, {"judge": {"model": "builtin:music-pair-2"}}, tmp_path / "build.toml")
 
 
 def test_a_dry_run_asks_nothing_about_released_labels(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from earmark.flows.mos_preferences import build as build_pairs
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.captions import CORPUS as CAPTIONS_CORPUS
 from earmark.schemas.captions import Captions
-from earmark.schemas.config import parse_config, read_toml
+from earmark.schemas.config import read_toml
 from earmark.schemas.mos_preferences import MosPreferences
 from earmark.tasks.annotation.backend import Media
 from earmark.tasks.annotation.session import Session
@@ -31,7 +31,7 @@ from tests.annotation.conftest import LocalServer
 from tests.before import asks
 from tests.before.builds import CUT, KILLED_AFTER, KILLED_IN_FLIGHT, KILLED_TRACKS, LENGTH_S, WHOLE, coded, tone
 from tests.before.fixture import PLUGIN, Release, install, paid, release
-from tests.builds import forecast, rows_of
+from tests.builds import config_from, forecast, rows_of
 from tests.conftest import ROOT
 from tests.runner import run_flow
 from tests.servers.faults import Faults
@@ -53,7 +53,7 @@ def rebuilt(made: Release, build: str, name: str) -> Version:
     """The version that this code builds from a build's config, in its store."""
     path = made.config(build, name)
     flow, shape = (build_captions, Captions) if name == "captions" else (build_pairs, MosPreferences)
-    return run_flow(flow, parse_config(shape, read_toml(path), path), made.store(build).root)
+    return run_flow(flow, config_from(shape, read_toml(path), path), made.store(build).root)
 
 
 def take_names_from_one_module(package: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_dry_run_of_a_build_that_asked_models_asks_what_is_refused_now_alone(t
     """Its answers hold thoughts and broken ends: these are counted, and nothing else would be asked."""
     made = release(tmp_path, "models")
     asked, path = paid(made.store("models").root), made.config("models", "captions")
-    facts = forecast(CAPTIONS_CORPUS, build_captions.story, parse_config(Captions, read_toml(path), path),
+    facts = forecast(CAPTIONS_CORPUS, build_captions.story, config_from(Captions, read_toml(path), path),
                      made.store("models"))  # fmt: skip
     assert facts is not None
     parts = [facts, *(part for part in facts.values() if isinstance(part, dict) and "to_ask" in part)]

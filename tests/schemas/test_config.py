@@ -104,9 +104,9 @@ def test_fault_is_one_line(tmp_path: Path, text: str, message: str) -> None:
     [
         (
             PseudoPreferences,
-            'prompts = "p"\ngenerations = "g"\n[judge]\nannotator = "builtin:x"\n[pairs]\ncount = NUMBER\n',
+            'prompts = "p"\ngenerations = "g"\n[judge]\nmodel = "builtin:x"\n[pairs]\ncount = NUMBER\n',
         ),
-        (MosPreferences, TABLE + "[critiques]\nannotator = 'builtin:x'\nmax_tokens = NUMBER\n"),
+        (MosPreferences, TABLE + "[critiques]\nmodel = 'builtin:x'\nmax_tokens = NUMBER\n"),
         (HumanPreferences, "[split]\ntest = NUMBER\n[[sources]]\nname = 'a'\nformat = 'cmi-pref'\nfiles = ['a']\n"),
     ],
 )
@@ -189,7 +189,8 @@ class Renaming(BuildConfig):
 def test_a_renamed_key_is_one_line_that_names_the_new_key(values: dict[str, Any], line: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as told:
         parse_config(Renaming, values, tmp_path / "c.toml")
-    assert str(told.value) == f"{tmp_path / 'c.toml'}: {line}"
+    hint = "; new spelling of a file: earmark doctor --config FILE"
+    assert str(told.value) == f"{tmp_path / 'c.toml'}: {line}{hint}"
 
 
 def test_the_config_of_an_earlier_version_is_read_with_the_keys_of_now() -> None:
@@ -212,5 +213,5 @@ def test_every_renamed_key_of_a_corpus_leads_to_one_that_is_there(tmp_path: Path
         for old, new in model.renamed.items():
             assert old not in model.model_fields
             assert new in model.model_fields
-            with pytest.raises(ConfigError, match=f"key '{old}' is now called '{new}'$"):
+            with pytest.raises(ConfigError, match=f"key '{old}' is now called '{new}';"):
                 parse_config(model, {old: None}, tmp_path / "c.toml")

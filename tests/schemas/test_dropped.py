@@ -57,8 +57,8 @@ def test_the_line_names_the_key_where_it_stands(tmp_path: Path) -> None:
     values = {**read_toml(ROOT / "data/demo/instrumentals.toml"), "output": {"codec": "flac", "bits": 24}}
     with pytest.raises(ConfigError) as caught:
         parse_config(Instrumentals, values, tmp_path / "c.toml")
-    expected = "output: key 'bits' is no option any more: FLAC and WAV have 16 bits a sample"
-    assert str(caught.value) == f"{tmp_path / 'c.toml'}: {expected}"
+    expected = "output: key 'bits' is no option any more: FLAC and WAV have 16 bits a sample; new spelling of a file: "
+    assert str(caught.value) == f"{tmp_path / 'c.toml'}: {expected}earmark doctor --config FILE"
 
 
 @pytest.mark.parametrize("corpus", [name for name, one in corpora().items() if one.package is None])

@@ -6,11 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prefect.utilities.callables import parameter_schema
+from prefect.utilities.schema_tools.validation import ValidationError, validate
 
+from earmark.flows.command.running import read_config
+from earmark.flows.pseudo_preferences import build
 from earmark.schemas.config import MODELS, checked, parse_config
 from earmark.schemas.errors import ConfigError
-from earmark.schemas.evaluations import Examinee
-from earmark.schemas.pseudo_preferences import PseudoPreferences
+from earmark.schemas.evaluations import Examinee, Scorer
+from earmark.schemas.pseudo_preferences import CORPUS, PseudoPreferences
 from earmark.tasks.evaluation.judging import examinee
 
 INPUTS = {"prompts": "p.csv", "generations": "g.csv"}
@@ -36,13 +40,19 @@ FLAT: dict[str, Any] = {
 }
 
 
-def read(tmp_path: Path, **values: Any) -> PseudoPreferences:
-    return parse_config(PseudoPreferences, {**INPUTS, **values}, tmp_path / "c.toml")
+MOVED = (
+    'belongs to a model: write {} in [models.NAME], and here model = "NAME"; new spelling of a file: earmark doctor '
+    "--config FILE"
+)
+
+
+def read(tmp_path: Path, *, flat_roles: bool = False, **values: Any) -> PseudoPreferences:
+    return parse_config(PseudoPreferences, {**INPUTS, **values}, tmp_path / "c.toml", flat_roles=flat_roles)
 
 
 def test_a_role_has_what_its_model_declares_and_its_own_options_first(tmp_path: Path) -> None:
     judge = read(tmp_path, models={"omni": OMNI}, judge={"model": "omni", "max_tokens": 9}).judge
-    assert judge == read(tmp_path, judge={**FLAT, "max_tokens": 9}).judge
+    assert judge == read(tmp_path, judge={**FLAT, "max_tokens": 9}, flat_roles=True).judge
 
 
 def test_what_judges_share_comes_before_their_models(tmp_path: Path) -> None:
@@ -56,7 +66,7 @@ def test_what_judges_share_comes_before_their_models(tmp_path: Path) -> None:
 
 def test_a_recorded_config_holds_roles_without_declarations(tmp_path: Path) -> None:
     config = read(tmp_path, models={"omni": OMNI}, judge={"model": "omni"})
-    assert config.recorded() == read(tmp_path, judge=FLAT).recorded()
+    assert config.recorded() == read(tmp_path, judge=FLAT, flat_roles=True).recorded()
     assert "models" not in config.recorded()
 
 
@@ -102,6 +112,14 @@ def test_the_nearest_declaration_is_taken(tmp_path: Path, monkeypatch: pytest.Mo
             {"model": "omni"},
             "models.omni: key 'max_concurrency' stands in a group: write pace.max_concurrency",
         ),
+        ({}, {"annotator": "openai:m"}, f"judge: key 'annotator' {MOVED.format('annotator')}"),
+        ({}, {"quota": "x"}, f"judge: key 'quota' {MOVED.format('pace.quota')}"),
+        (
+            {"base_url": "https://host/v1?key=secret"},
+            {"model": "omni"},
+            "models.omni.base_url: expected no user, password or query in the address; keys come from the environment, "
+            "found 'https://host/v1?…'",
+        ),
     ],
 )
 def test_faults_name_the_place_where_the_key_stands(
@@ -110,6 +128,44 @@ def test_faults_name_the_place_where_the_key_stands(
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, models={"omni": {**OMNI, **models}} if models else {}, judge=judge)
     assert str(caught.value).startswith(f"{tmp_path / 'c.toml'}: {line}")
+
+
+def test_a_misspelt_table_of_models_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "models.toml").write_text('[model.a]\nannotator = "openai:a"\n')
+    with pytest.raises(ConfigError, match="unknown key 'model'; did you mean 'models'"):
+        read(tmp_path, judge={"model": "a"})
+
+
+def test_an_onnx_file_lies_beside_the_file_that_declares_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = tmp_path / "shared/all.toml"
+    shared.parent.mkdir()
+    shared.write_text('[models.loud]\nannotator = "scorer:m.onnx"\n')
+    monkeypatch.setenv(MODELS, str(shared))
+    scorer = checked(Scorer, {"model": "loud", "scores": ["level"]}, tmp_path / "s.toml")
+    assert scorer.model == str(shared.with_name("m.onnx"))
+
+
+def test_a_model_without_a_role_is_checked(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text(
+        'prompts = "p"\ngenerations = "g"\njudge.model = "openai:m"\n[models.a]\nanotator = "openai:a"\n'
+    )
+    with pytest.raises(ConfigError, match=r"unknown key 'models\.a\.anotator'; did you mean 'annotator'"):
+        read_config(CORPUS, tmp_path / "c.toml")
+
+
+def test_a_deployment_of_before_runs_as_it_did(tmp_path: Path) -> None:
+    """Prefect's server checks its parameters by the flow's schema, and the flow reads them."""
+    now = read(tmp_path, models={"omni": OMNI}, judge={"model": "omni"})
+    flat = {**INPUTS, "judge": FLAT, "base": str(tmp_path)}
+    validate({"config": flat}, dict(parameter_schema(build)), raise_on_error=True)
+    assert PseudoPreferences.model_validate(flat).identity() == now.identity()
+    assert PseudoPreferences.model_validate(flat).asked() == now.asked()
+
+
+def test_a_misspelt_role_of_a_deployment_is_refused() -> None:
+    judge = {"model": "openai:m", "temprature": 1}
+    with pytest.raises(ValidationError, match=r"config\.judge"):
+        validate({"config": {**INPUTS, "judge": judge}}, dict(parameter_schema(build)), raise_on_error=True)
 
 
 def test_an_address_of_the_command_line_holds_for_a_declared_model(tmp_path: Path) -> None:

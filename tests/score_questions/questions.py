@@ -31,7 +31,7 @@ from earmark.tasks.store.manifest import Step
 from earmark.tasks.store.parquet import write_rows
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Version
-from tests.builds import serve_builds
+from tests.builds import config_from, serve_builds
 from tests.runner import run_flow
 
 BUILTIN: dict[str, Any] = {
@@ -98,7 +98,7 @@ def config_of(folder: Path, **other: Any) -> ScoreQuestions:
     (folder / "dump.ndjson").touch()
     values = {"corpus": "score-questions", "source": {"submissions": ["dump.ndjson"], "comments": ["dump.ndjson"]}}
     other["questions"] = {"wrong": "comments", **other.get("questions", {})}
-    return parse_config(ScoreQuestions, {"most_rejected": None, **values, **BUILTIN, **other}, folder / "my.toml")
+    return config_from(ScoreQuestions, {"most_rejected": None, **values, **BUILTIN, **other}, folder / "my.toml")
 
 
 @contextmanager

@@ -59,11 +59,11 @@ def write_config(folder: Path, server: ImageServer, bystanders: int = 0) -> Path
 submissions = ["RS.ndjson.zst"]
 comments = ["RC.ndjson"]
 [writer]
-annotator = "builtin:score-writer-1"
+model = "builtin:score-writer-1"
 [judge]
-annotator = "builtin:score-judge-1"
+model = "builtin:score-judge-1"
 [labeller]
-annotator = "builtin:score-labeller-1"
+model = "builtin:score-labeller-1"
 """)
     return path
 
