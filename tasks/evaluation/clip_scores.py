@@ -11,16 +11,12 @@ from earmark.schemas.evaluations import Evaluation
 from earmark.tasks.evaluation.asking import Prediction
 from earmark.tasks.evaluation.reachable import Reachable, reachable
 from earmark.tasks.evaluation.samples import Samples
-from earmark.tasks.evaluation.scores import empty, number, preferred, read_table
+from earmark.tasks.evaluation.scores import NotCovered, empty, number, preferred, read_table
 
 ANY = "score"
 OVERALL = "overall"
 BESIDE = ("file", "clip_sha256")  # columns of a template beside the clip's id
 _WAYS = ("id", "clip_sha256", "file")
-
-
-class NotCovered(InputError):
-    """Error of a file of clip scores that says nothing of an evaluation."""
 
 
 class ClipScores(NamedTuple):

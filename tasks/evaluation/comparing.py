@@ -16,14 +16,14 @@ from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import InputError
 from earmark.schemas.evaluations import Evaluation
 from earmark.tasks.evaluation.asking import Prediction
-from earmark.tasks.evaluation.clip_scores import NotCovered, clip_predictions, read_clip_scores
+from earmark.tasks.evaluation.clip_scores import clip_predictions, read_clip_scores
 from earmark.tasks.evaluation.comparison import PLOT, TEST, as_prediction, as_svg, compare, comparison_page, ranking
 from earmark.tasks.evaluation.judging import examinee, judge
 from earmark.tasks.evaluation.reading import by_clip, measure_file
 from earmark.tasks.evaluation.recording import RECORD as EVALUATION
 from earmark.tasks.evaluation.results import Threshold, source_of
 from earmark.tasks.evaluation.samples import MeasurementOptions, NoSamples, Samples, find_evaluation
-from earmark.tasks.evaluation.scores import read_scores, read_table
+from earmark.tasks.evaluation.scores import NotCovered, read_scores
 from earmark.tasks.store.folder import file_word, records_of, version_facts, write_record
 from earmark.tasks.store.versions import Store, Version
 
@@ -101,10 +101,6 @@ def predictions_of(measure: Measure, entrant: str, samples: Samples, overall: Se
                 raise NotCovered(f"{evaluation.name}, which takes no scores of clips as in {path}")
             dimensions = {one.dimension for one in measure.corpus.evaluations if one.clips} | {*overall}
             return clip_predictions(read_clip_scores(path, dimensions), samples, overall)
-        ids = {row[0] for row in samples.connection.execute("SELECT id FROM judged.everything").fetchall()}
-        table = read_table(path)
-        if "id" in table.column_names and not ids & {str(one) for one in table["id"].to_pylist()}:
-            raise NotCovered(f"{evaluation.name}, for which {path} has none of its samples")
         return read_scores(path, samples, shared=True)
     wish = replace(measure.wish, evaluation=evaluation.name)
     folder = _runs(replace(measure, wish=wish), entrant).get(evaluation.name)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -17,8 +18,11 @@ import numpy.typing as npt
 from scipy import sparse, stats
 from scipy.sparse.csgraph import connected_components
 
+from earmark.schemas.errors import InputError
 from earmark.tasks.evaluation.statistics import COVERS, Floats, concordance
 
+MOST_UNITS = 8
+"""Units of a sample: their sets are counted, two to this power."""
 Scale: TypeAlias = Literal["share", "correlation", "positive"]
 
 
@@ -40,46 +44,60 @@ class Bounds(NamedTuple):
 class Units:
     """The units that samples share."""
 
-    shared: Any  # sparse matrix of samples by samples: 1 if they share a unit, or are the same
     kinds: tuple[Any, ...]  # for each kind of unit, the sparse matrix of samples by units
+    sets: Any  # the sparse matrix of samples by sets of units that they hold
+    signs: Floats  # for each set, 1 if its size is odd, else -1
 
     @classmethod
-    def of(cls, kinds: Iterable[Sequence[Iterable[Hashable]]]) -> Units:
-        """Return the units of samples, from the labels of each sample for each kind of unit."""
-        matrices, count = [], 0
-        for labels in kinds:
-            held = [[*dict.fromkeys(one)] for one in labels]
-            count = len(held)
-            places = np.repeat(np.arange(count), [len(one) for one in held])
-            numbers: dict[Hashable, int] = {}
-            codes = [numbers.setdefault(name, len(numbers)) for one in held for name in one]
-            ones = np.ones(len(places))
-            matrices.append(sparse.csr_array((ones, (places, codes)), shape=(count, max(1, len(numbers)))))
-        together = sparse.hstack(matrices, format="csr")
-        shared = (together @ together.T + sparse.eye_array(count)).tocsr()
-        shared.data[:] = 1.0
-        return cls(shared, tuple(matrices))
+    def of(cls, kinds: Sequence[Sequence[Iterable[Hashable]]]) -> Units:
+        """Return the units of samples, from the labels of each sample for each kind; without a label, its own unit.
+
+        Raises:
+            InputError: a sample has more units than pairs of samples can be counted by.
+        """
+        held = [[[*dict.fromkeys(one)] or [("", place)] for place, one in enumerate(labels)] for labels in kinds]
+        whole = [
+            sorted({(kind, str(label)) for kind, labels in enumerate(one) for label in labels})
+            for one in zip(*held, strict=True)
+        ]
+        if (most := max(map(len, whole), default=0)) > MOST_UNITS:
+            raise InputError(f"expected at most {MOST_UNITS} sampled units for a sample, found one with {most}")
+        sets = [[one for size in range(1, len(labels) + 1) for one in combinations(labels, size)] for labels in whole]
+        matrix, known = _incidence(sets)
+        signs = np.array([1.0 if len(one) % 2 else -1.0 for one in known])
+        return cls(tuple(_incidence(one)[0] for one in held), matrix, signs)
 
     def independent(self, used: npt.NDArray[np.bool_]) -> float:
         """Return the number of independent units behind these samples: of the rarest kind, or of knots that share none.
 
         Where each sample has k units of a kind, the variance over them is as uncertain as from 1 / k² of them.
         """
-        found, places = [], np.flatnonzero(used)
-        for matrix in self.kinds:
-            held = matrix[places]
-            of_sample, of_unit = held.sum(axis=1), held.sum(axis=0)
-            labelled = np.count_nonzero(of_sample)
-            each = held.sum() / labelled if labelled else 1.0
-            found.append(1 + (len(places) - labelled + np.count_nonzero(of_unit) - 1) / each**2)
-        knots, _ = connected_components(self.shared[places][:, places], directed=False)
-        return max(float(knots), min(found))
+        places = np.flatnonzero(used)
+        held = [matrix[places] for matrix in self.kinds]
+        found = [1 + (np.count_nonzero(one.sum(axis=0)) - 1) / (one.sum() / len(places)) ** 2 for one in held]
+        both = sparse.hstack(held, format="csr")
+        links = sparse.block_array([[None, both], [both.T, None]])
+        labels = connected_components(links, directed=False)[1]
+        knots = len(np.unique(labels[: len(places)]))
+        return float(max(knots, min(found)))
 
     def variance(self, parts: Floats) -> Floats:
-        """Return the variance of metrics from their influences (samples, metrics), at least that of independence."""
-        alone = (parts**2).sum(axis=0)
-        found: Floats = np.maximum((parts * (self.shared @ parts)).sum(axis=0), alone)
+        """Return the variance of metrics from their influences (samples, metrics), at least that of independence.
+
+        Samples that share any unit are counted once, by inclusion and exclusion of the sets of units.
+        """
+        shared = self.signs @ (self.sets.T @ parts) ** 2
+        found: Floats = np.maximum(shared, (parts**2).sum(axis=0))
         return found
+
+
+def _incidence(labels: Sequence[Sequence[Hashable]]) -> tuple[Any, list[Any]]:
+    """Return the sparse matrix of samples by labels, and the labels."""
+    numbers: dict[Hashable, int] = {}
+    columns = [numbers.setdefault(one, len(numbers)) for held in labels for one in held]
+    rows = np.repeat(np.arange(len(labels)), [len(held) for held in labels])
+    shape = (len(labels), len(numbers))
+    return sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=shape), [*numbers]
 
 
 def bounds(value: float, variance: float, units: float, scale: Scale) -> Bounds:

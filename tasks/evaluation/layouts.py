@@ -58,6 +58,7 @@ class LayoutColumn(StrictModel):
     metric: Metric | None = None
     where: dict[str, Condition] = {}  # by column of the samples: a value, several, or a bound such as "<= 0.5"
     by: str | None = None  # a column of the samples, or several as a+b
+    mean: str | None = None  # a column of the samples: the unweighted mean over its groups
     level: str | None = None  # correlate means by this column, such as system, in place of samples
     percent: bool | None = None
     decimals: int | None = Field(default=None, ge=0, le=6)

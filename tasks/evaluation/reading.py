@@ -10,10 +10,10 @@ from typing import Any
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import InputError
 from earmark.schemas.evaluations import Evaluation
-from earmark.tasks.evaluation.clip_scores import NotCovered, clip_predictions, most_met, read_clip_scores
+from earmark.tasks.evaluation.clip_scores import clip_predictions, most_met, read_clip_scores
 from earmark.tasks.evaluation.recording import choose_threshold, record
 from earmark.tasks.evaluation.samples import MeasurementOptions, NoSamples, find_evaluation, select_samples
-from earmark.tasks.evaluation.scores import order_of, read_scores, read_table, require_form
+from earmark.tasks.evaluation.scores import NotCovered, order_of, read_scores, read_table, require_form
 from earmark.tasks.evaluation.templates import clips_of, write_clips_template, write_samples_template
 from earmark.tasks.store.files import sha256_file
 from earmark.tasks.store.versions import Store, Version

@@ -27,6 +27,10 @@ FORMATS = {  # reader and writer by a file's ending
 }
 
 
+class NotCovered(InputError):
+    """Error of a file of scores that says nothing of an evaluation."""
+
+
 def require_form(evaluation: Evaluation) -> None:
     """Refuse a file of clip scores for an evaluation beyond numbers per clip.
 
@@ -75,6 +79,7 @@ def read_scores(path: Path, samples: Samples, shared: bool = False) -> dict[str,
     Raises:
         InputError: the file cannot be read, lacks a column, repeats an id, has an unknown id, lacks a sample, or holds
             an invalid score.
+        NotCovered: a shared file has no sample of the evaluation.
     """
     table, evaluation = read_table(path), samples.evaluation
     says, forms = _forms(evaluation)
@@ -95,6 +100,8 @@ def read_scores(path: Path, samples: Samples, shared: bool = False) -> dict[str,
         if name in predictions:
             raise InputError(f"{where}: id '{name}' stands there twice")
         predictions[name] = _prediction(where, name, row, form, evaluation, sizes.get(name))
+    if shared and not predictions:
+        raise NotCovered(f"{evaluation.name}, for which {path} has none of its samples")
     if missing := sorted(wanted - predictions.keys()):
         raise InputError(
             f"{path}: {len(missing):,} of {len(wanted):,} samples are missing, the first is '{missing[0]}'; "

@@ -19,13 +19,13 @@ import pandas as pd
 from earmark.schemas.errors import ConfigError, InputError, StoreError
 from earmark.schemas.evaluations import Evaluation
 from earmark.tasks.evaluation.asking import Prediction
-from earmark.tasks.evaluation.clip_scores import NotCovered
 from earmark.tasks.evaluation.comparing import Measure, name_of, predictions_of
 from earmark.tasks.evaluation.comparison import HEADLINE
 from earmark.tasks.evaluation.influence import METRICS, Influence, Scale, Units, bounds, gap, mean
 from earmark.tasks.evaluation.layouts import LayoutColumn, TableLayout, TableRules
 from earmark.tasks.evaluation.results import LABELS, NOT_MEASURED, credits_of, members
 from earmark.tasks.evaluation.samples import NoSamples, Samples, find_evaluation, select_samples
+from earmark.tasks.evaluation.scores import NotCovered
 from earmark.tasks.evaluation.statistics import Floats, holm
 from earmark.tasks.store.folder import file_word, records_of, version_facts, write_record
 from earmark.tasks.store.result_table import SURE, Interval, ResultColumn, ResultPage, ResultTable, Value
@@ -161,12 +161,16 @@ def make_table(
         models: by the name of a row: files of scores, folders of earlier runs, or `backend:model`.
 
     Raises:
+        ConfigError: a baseline is unknown, or a table of differences has none.
         InputError: a model has no predictions for any evaluation, or as `predictions_of`.
         StoreError: the corpus lacks an evaluation, or the evaluation a column.
     """
-    names = {*models}
+    if layout.baselines == "hidden" and not options.baselines:
+        raise ConfigError(
+            f"'{layout.title}' has differences: name the model that others are compared with (--baseline)"
+        )
     for model, base in options.baselines.items():
-        if odd := {model, base} - names - {""}:
+        if odd := {model, base} - {*models, ""}:
             raise ConfigError(f"--baseline: no model '{min(odd)}'; models: {', '.join(models)}")
     wanted = _evaluations(measure, layout)
     with ExitStack() as stack:
@@ -269,7 +273,7 @@ def _rows(layout: TableLayout, options: TableOptions, samples: Samples) -> list[
         if names and evaluation.name not in names:
             continue
         wanted += [*layout.where, *column.where, *(column.by.split("+") if column.by else ())]
-        wanted += [column.level] if column.level else []
+        wanted += [one for one in (column.level, column.mean) if one]
     if odd := [name for name in wanted if name not in samples.columns]:
         known = [name for name in samples.columns if name not in ("id", "target", "text", "lyrics")]
         raise StoreError(f"evaluation '{evaluation.name}' has no column '{odd[0]}' here; columns: {', '.join(known)}")
@@ -295,15 +299,20 @@ def _columns(
         (pool, [at for at, row in enumerate(pool.rows) if all(_meets(row[key], want) for key, want in where.items())])
         for pool in chosen
     ]
-    if form.by is None:
+    if (by := form.by or form.mean) is None:
         yield TableColumn(
             form, form.heading, form.over, metric, tuple((pool, np.array(at, int)) for pool, at in places)
         )
         return
     groups: dict[str, list[tuple[MeasuredPool, Places]]] = {}
     for pool, at in places:
-        for value, held in members(form.by, [pool.rows[one] for one in at]):
+        for value, held in members(by, [pool.rows[one] for one in at]):
             groups.setdefault(value, []).append((pool, np.array(at, int)[held]))
+    if form.by is None:
+        yield TableColumn(
+            form, form.heading, form.over, metric, tuple(part for held in groups.values() for part in held)
+        )
+        return
     for value, parts in groups.items():
         yield TableColumn(form, value, form.over or form.by, metric, tuple(parts))
 
