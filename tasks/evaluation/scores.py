@@ -82,11 +82,13 @@ def read_scores(path: Path, samples: Samples, shared: bool = False) -> dict[str,
         NotCovered: a shared file has no sample of the evaluation.
     """
     table, evaluation = read_table(path), samples.evaluation
+    known = {row[0] for row in samples.connection.execute("SELECT id FROM judged.everything").fetchall()}
+    if shared and "id" in table.column_names and known.isdisjoint(map(str, table["id"].to_pylist())):
+        raise NotCovered(f"{evaluation.name}, for which {path} has none of its samples")
     says, forms = _forms(evaluation)
     form = next((form for form in forms if {*form} <= {*table.column_names}), None)
     if "id" not in table.column_names or form is None:
         raise InputError(f"{path}: expected the columns id and {says}; found {', '.join(table.column_names)}")
-    known = {row[0] for row in samples.connection.execute("SELECT id FROM judged.everything").fetchall()}
     wanted = {row[0] for row in samples.connection.execute("SELECT id FROM judged.samples").fetchall()}
     sizes = samples.sizes()
     predictions: dict[str, Prediction] = {}
@@ -100,8 +102,6 @@ def read_scores(path: Path, samples: Samples, shared: bool = False) -> dict[str,
         if name in predictions:
             raise InputError(f"{where}: id '{name}' stands there twice")
         predictions[name] = _prediction(where, name, row, form, evaluation, sizes.get(name))
-    if shared and not predictions:
-        raise NotCovered(f"{evaluation.name}, for which {path} has none of its samples")
     if missing := sorted(wanted - predictions.keys()):
         raise InputError(
             f"{path}: {len(missing):,} of {len(wanted):,} samples are missing, the first is '{missing[0]}'; "
