@@ -132,11 +132,6 @@ class PaceOptions(Model):
     tokens_per_minute: float | None = Field(
         default=None, gt=0, description="Most tokens a minute, in and out, of all these processes together."
     )
-    quota: str | None = Field(
-        default=None,
-        min_length=1,
-        description="Annotators that name the same one share the caps a minute; else those of one model and server.",
-    )
     inline_batch: int = Field(default=16, ge=1, description="transformers: requests per model call.")
 
 
@@ -145,13 +140,11 @@ class PatienceOptions(Model):
 
     retries: int = Field(default=6, ge=0, le=100, description="Times a failed exchange is tried again.")
     retry_base_s: Seconds = Field(default=1.0, description="First wait; doubles each time, with jitter.")
-    retry_longest_s: Seconds = Field(default=60.0, description="Longest wait between two tries.")
     patience_s: Seconds = Field(
         default=900.0,
         description="Longest wait, without any answer, for a server that has answered in this run or says that it is "
         "loading: refused connections and the statuses 429, 502 and 503 use up no try meanwhile.",
     )
-    connect_timeout_s: Seconds = Field(default=10.0, description="Longest wait for a connection.")
     read_timeout_s: Seconds = Field(default=300.0, description="Longest silence on an open connection.")
     total_timeout_s: Seconds = Field(default=600.0, description="Longest exchange.")
 
@@ -256,6 +249,8 @@ class AnnotatorConfig(MoneyOptions, PatienceOptions, PaceOptions, AnswerOptions,
     files_api_bytes: ClassVar[int] = 8 << 20  # Gemini: more media in a request go through the Files API
     most_response_bytes: ClassVar[int] = 8 << 20  # a longer response is cut off and refused
     stalled_after_s: ClassVar[float] = 120.0  # without a completion for so long, progress says what is awaited
+    retry_longest_s: ClassVar[float] = 60.0  # between two tries
+    connect_timeout_s: ClassVar[float] = 10.0
 
     @classmethod
     def spelling(cls) -> dict[str, str]:

@@ -35,6 +35,9 @@ DROPPED: dict[str, dict[str, Dropped]] = {
         "files_api_bytes": Dropped(8 << 20, "more than 8 MiB of media go to Gemini through its Files API"),
         "most_response_bytes": Dropped(8 << 20, "responses of more than 8 MiB are refused"),
         "stalled_after_s": Dropped(120.0, "after 120 s without a completion, progress says what is awaited"),
+        "retry_longest_s": Dropped(60.0, "the wait between two tries is 60 s at most"),
+        "connect_timeout_s": Dropped(10.0, "a connection is awaited for 10 s"),
+        "quota": Dropped(None, "the processes that ask one model of one server share the caps a minute"),
     },
     "annotation.Prices": {"batch_discount": Dropped(0.5, "batches cost half, as OpenAI and Google charge")},
     "judges.Qualify": {
@@ -44,7 +47,11 @@ DROPPED: dict[str, dict[str, Dropped]] = {
         "silent_share": Dropped(0.5, _CONTROL),
     },
     "tracks.Fitness": {"silence_dbfs": Dropped(-60.0, "clips whose peak is below -60 dBFS are silent")},
-    "mos_preferences.Pairs": {"most_draws": Dropped(64, "a clip meets 64 neighbours at most when a quota is short")},
+    "mos_preferences.Pairs": {
+        "draws": Dropped(2, "without a quota a clip meets 2 neighbours in each of its groups"),
+        "most_draws": Dropped(64, "a clip meets 64 neighbours at most when a quota is short"),
+    },
+    "pseudo_preferences.PseudoPreferences": {"prices": Dropped(None, "write money.prices in [models.NAME]")},
     "pseudo_preferences.ClipLimits": {"silence_dbfs": Dropped(-60.0, "clips whose peak is below -60 dBFS are silent")},
     "pseudo_preferences.PairJudge": {"separate": Dropped(False, "one request asks all dimensions")},
     "captions.VoiceReader": {"least": Dropped(0.5, "a caption speaks of voices from a probability of 0.5")},

@@ -116,16 +116,12 @@ class Judged(Qualified):
     @model_validator(mode="before")
     @classmethod
     def _share_settings(cls, values: Any) -> Any:
-        """Each judge has what `[judge]` says and it does not say itself; prices, too, stand beside the judge."""
+        """Each judge has what `[judge]` says and it does not say itself."""
         if not isinstance(values, dict) or not isinstance(shared := values.get("judge", {}), dict):
             return values
         judges = values.get("judges")
-        if values.get("prices") is not None:
-            if any("model" in one for one in (shared, *(judges or ())) if isinstance(one, dict)):
-                raise ValueError("prices: expected money.prices in [models.NAME], found it beside [judge]")
-            shared = {"prices": values["prices"], **shared}
         if not isinstance(judges, list | tuple) or not judges or not all(isinstance(one, dict) for one in judges):
-            return {**values, "judge": shared} if "judge" in values else values
+            return values
         names = ("annotator", "model")
         if any(shared.get(key) not in (None, judges[0].get(key)) for key in names):
             raise ValueError("judge.model: expected none beside [[judges]], each of which has its own")

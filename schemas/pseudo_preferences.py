@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Hearing, Prices
+from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Hearing
 from earmark.schemas.config import Linked, Model, no_table
 from earmark.schemas.corpus import Corpus, Story
 from earmark.schemas.evaluations import Evaluation, Mode
@@ -150,7 +150,6 @@ class PseudoPreferences(Linked, Judged):
         default=(), description="Several judges of the same pairs, each with what `[judge]` does not say for all."
     )
     jury: Jury = Jury()
-    prices: Prices | None = Field(default=None, description="What the judge's provider charges.")
     shares: Shares = Field(
         default={"train": 0.9, "validation": 0.05, "test": 0.05}, description="Shares of prompts by split."
     )

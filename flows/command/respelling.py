@@ -76,7 +76,7 @@ def is_old(model: type[Model], values: dict[str, Any]) -> bool:
 def new_values(model: type[Model], values: dict[str, Any]) -> dict[str, Any]:
     """Return a config's values in the present spelling; the values stay as they are."""
     new = deepcopy(values)
-    prices = new.pop("prices", None) if "prices" in model.model_fields.keys() | dropped_of(model).keys() else None
+    prices = new.pop("prices", None) if "prices" in dropped_of(model) else None
     tables = list(_tables(model, new))
     for cls, table in tables:
         new_table = dict(cls.respelled(table))

@@ -31,8 +31,8 @@ MOVE = "UPDATE quotas SET next_request_at = ?, next_token_at = ? WHERE name = ?"
 
 
 def quota_name(config: AnnotatorConfig) -> str:
-    """Return the name of a shared cap: the config's quota, else the model and its server."""
-    return f"quota {config.quota}" if config.quota else f"{config.annotator} at {config.base_url or 'its provider'}"
+    """Return the name of a shared cap: the model and its server."""
+    return f"{config.annotator} at {config.base_url or 'its provider'}"
 
 
 def reserve(driver: Driver, name: str, request_s: float, token_s: float, wanted: Sequence[int]) -> list[float]:

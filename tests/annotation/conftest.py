@@ -33,7 +33,6 @@ SCHEMA = {
 }
 QUICK: dict[str, Any] = {
     "retry_base_s": 0.01,
-    "retry_longest_s": 0.05,
     "read_timeout_s": 0.5,
     "total_timeout_s": 5.0,
     "max_concurrency": 16,

@@ -38,7 +38,6 @@ PATIENCE: dict[str, Any] = {
     "retries": 1,
     "repairs": 1,
     "retry_base_s": 0.01,
-    "retry_longest_s": 0.02,
     "read_timeout_s": 20.0,
     "total_timeout_s": 30.0,
     "max_concurrency": 256,

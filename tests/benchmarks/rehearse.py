@@ -43,7 +43,6 @@ RATE_HZ, SECONDS = 16_000, 3.0
 PLACES = 64  # requests in flight to one model
 ASKED = {
     "retry_base_s": 0.05,
-    "retry_longest_s": 1.0,
     "total_timeout_s": 120.0,
     "max_concurrency": PLACES,
     "retries": 8,

@@ -25,7 +25,6 @@ from tests.runner import run_flow
 
 QUICK: dict[str, Any] = {
     "retry_base_s": 0.01,
-    "retry_longest_s": 0.05,
     "total_timeout_s": 20.0,
     "max_concurrency": 4,
 }

@@ -27,7 +27,6 @@ BUILTIN: dict[str, Any] = {"annotator": "builtin:music-prompt-1"}
 QUICK: dict[str, Any] = {
     "annotator": "openai:tiny",
     "retry_base_s": 0.01,
-    "retry_longest_s": 0.05,
     "total_timeout_s": 10.0,
     "max_concurrency": 8,
 }

@@ -51,15 +51,14 @@ CANNOT = {
     "AnnotatorConfig": {
         **dict.fromkeys(("base_url", "api_key_env"), "where the server is, and who pays"),
         **dict.fromkeys(("budget_usd", "prices"), "money"),
-        **dict.fromkeys(("max_concurrency", "requests_per_minute", "tokens_per_minute", "quota"), "pace"),
+        **dict.fromkeys(("max_concurrency", "requests_per_minute", "tokens_per_minute"), "pace"),
         **dict.fromkeys(("batch", "batch_requests", "batch_poll_s", "batch_settle_s"), "how it is sent"),
         **dict.fromkeys(("inline_batch", "max_tokens_field", "serve"), "how it is sent"),
-        **dict.fromkeys(("retries", "retry_base_s", "retry_longest_s", "patience_s"), "patience"),
-        **dict.fromkeys(("connect_timeout_s", "read_timeout_s", "total_timeout_s"), "patience"),
+        **dict.fromkeys(("retries", "retry_base_s", "patience_s"), "patience"),
+        **dict.fromkeys(("read_timeout_s", "total_timeout_s"), "patience"),
         "most_failed": "whether a build stops, never what it says",
     },
     "Qualify": dict.fromkeys(("least", "most_lean"), "whether a build stops, never what it says"),
-    "PseudoPreferences": {"prices": "money"},
     "HumanPreferences": {"salt": "the variable's name; its value's trace stands among the inputs"},
     "Separation": {"compile": "pace"},
 }

@@ -29,7 +29,6 @@ QUICK: dict[str, Any] = {
     "annotator": "openai:tiny",
     "hearing": {"sample_rate_hz": RATE_HZ},
     "retry_base_s": 0.01,
-    "retry_longest_s": 0.05,
     "read_timeout_s": 10.0,  # on a busy machine less makes it ask twice
     "total_timeout_s": 60.0,
     "max_concurrency": 8,

@@ -94,8 +94,8 @@ def test_the_nearest_declaration_is_taken(tmp_path: Path, monkeypatch: pytest.Mo
         ({}, {"model": "openai:m", "temprature": 1}, "unknown key 'judge.temprature'; did you mean 'temperature'?"),
         (
             {},
-            {"model": "openai:m", "quota": "x"},
-            "judge: key 'quota' belongs to a model: write pace.quota",
+            {"model": "openai:m", "batch": True},
+            "judge: key 'batch' belongs to a model: write money.batch",
         ),
         (
             {"pace": {"max_concurrency": 0}},
@@ -113,7 +113,7 @@ def test_the_nearest_declaration_is_taken(tmp_path: Path, monkeypatch: pytest.Mo
             "models.omni: key 'max_concurrency' stands in a group: write pace.max_concurrency",
         ),
         ({}, {"annotator": "openai:m"}, f"judge: key 'annotator' {MOVED.format('annotator')}"),
-        ({}, {"quota": "x"}, f"judge: key 'quota' {MOVED.format('pace.quota')}"),
+        ({}, {"batch": True}, f"judge: key 'batch' {MOVED.format('money.batch')}"),
         (
             {"base_url": "https://host/v1?key=secret"},
             {"model": "omni"},

@@ -138,7 +138,6 @@ def rows_of(version: Version, table: str) -> list[dict[str, Any]]:
 QUICK: dict[str, Any] = {
     "annotator": "openai:tiny",
     "retry_base_s": 0.01,
-    "retry_longest_s": 0.05,
     "total_timeout_s": 10.0,
     "max_concurrency": 4,
 }
