@@ -498,21 +498,19 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{str(path)!r}: cannot be read: {error}") from None
 
 
-def parse_config(model: type[Config], values: dict[str, Any], where: Path, *, flat_roles: bool = False) -> Config:
+def parse_config(model: type[Config], values: dict[str, Any], where: Path) -> Config:
     """Check the values of a config file (`where`) against its model; relative paths start from this file's folder.
-
-    Only with `flat_roles` may a role hold the options of its model, as in 1.0.0.
 
     Raises:
         ConfigError: one line with the first faulty key, expected and found.
     """
     if "base" in values:
         raise ConfigError(f"{where}: unknown key 'base'{nearest('base', _spelling_at(model, ()).values())}")
-    return checked(model, {**values, "base": where.parent.absolute()}, where, flat_roles=flat_roles)
+    return checked(model, {**values, "base": where.parent.absolute()}, where)
 
 
 def checked(model: type[Checked], values: dict[str, Any], where: Path, *, flat_roles: bool = False) -> Checked:
-    """Check values against a model other than a build's.
+    """Check values against a model other than a build's; only with `flat_roles` may roles hold their models' options.
 
     Raises:
         ConfigError: as `parse_config`.

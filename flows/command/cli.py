@@ -251,14 +251,17 @@ def doctor(
     """
     from earmark.flows.command import console
     from earmark.flows.command.doctor import VLLM_FOLDER, VLLM_SETUP, examine, probe_models
-    from earmark.flows.command.respelling import is_settings, left_out, renewed
+    from earmark.flows.command.respelling import is_settings, left_out, model_of, renewed
+    from earmark.schemas.config import read_toml
 
     if vllm:
         print(*VLLM_SETUP, f"export EARMARK_VLLM={VLLM_FOLDER}/bin/python", sep="\n")
         return
     if config and (text := renewed(config)):
         print(text, end="")
-        notes = ["in the spelling of 1.0.0; the output has that of now", *left_out(config)]
+        values = read_toml(config)
+        lost = left_out(model_of(config, values), values)
+        notes = ["in the spelling of 1.0.0; the output has that of now", *lost]
         print(*(on_terminal(f"{config}: {note}") for note in notes), sep="\n", file=sys.stderr)
         return
     if config and is_settings(config):

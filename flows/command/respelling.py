@@ -51,10 +51,9 @@ def is_settings(path: Path) -> bool:
     return issubclass(model_of(path, read_toml(path)), Examinee | Scorer)
 
 
-def left_out(path: Path) -> list[str]:
+def left_out(model: type[Model], values: dict[str, Any]) -> list[str]:
     """Return a line for each dropped key whose value is not the constant in its place."""
-    values = read_toml(path)
-    tables = [(cls, cls.respelled(table)) for cls, table in _tables(model_of(path, values), values)]
+    tables = [(cls, cls.respelled(table)) for cls, table in _tables(model, values)]
     return [
         f"{key} = {_inline(table[key])} is left out: {one.instead}"
         for cls, table in tables

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from earmark.flows.command.ending import how, machine_fault, stop_behind, stoppable
+from earmark.flows.command.respelling import left_out, new_values
 from earmark.schemas.annotation import Declarations
 from earmark.schemas.config import BuildConfig, checked, parse_config, read_toml
 from earmark.schemas.errors import ConfigError, DiskError, StoreError
@@ -41,8 +42,10 @@ class Built:
     newest: str | None = None  # the corpus's newest version, if this one existed already
 
 
-def read_config(corpus: Corpus, path: Path, limit: int | None = None, *, flat_roles: bool = False) -> BuildConfig:
+def read_config(corpus: Corpus, path: Path, limit: int | None = None, *, resumed: bool = False) -> BuildConfig:
     """Read a corpus's config file: TOML, or values from Python kept by `earmark.build`.
+
+    A resumed run's may be of 1.0.0.
 
     Raises:
         ConfigError: the file is not a config of that corpus, or lies outside `EARMARK_ROOTS`.
@@ -53,9 +56,12 @@ def read_config(corpus: Corpus, path: Path, limit: int | None = None, *, flat_ro
     stated = values.setdefault("corpus", corpus.name)
     if stated != corpus.name:
         raise ConfigError(f"{path}: expected corpus = '{corpus.name}', found '{stated}'")
+    if resumed or kept:
+        if lost := left_out(corpus.config, values):
+            raise ConfigError(f"{path}: {lost[0]}")
+        values = new_values(corpus.config, values)
     checked(Declarations, {"models": values.get("models", {})}, path)  # the unused ones too
-    values = values if limit is None else {**values, "limit": limit}
-    return parse_config(corpus.config, values, path, flat_roles=flat_roles or kept)
+    return parse_config(corpus.config, values if limit is None else {**values, "limit": limit}, path)
 
 
 def _kept_values(path: Path) -> tuple[dict[str, Any], Path]:
@@ -91,7 +97,7 @@ def plan_build(
     from earmark.tasks.pipeline.preflight import check
 
     corpus = find_corpus(name)
-    config = read_config(corpus, path, limit, flat_roles=resumed)
+    config = read_config(corpus, path, limit, resumed=resumed)
     config = config.model_copy(update={"most_rejected": None}) if allow_rejects else config
     check(corpus, config, store)
     plan = planned(corpus, config, store)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +47,18 @@ MOVED = (
 )
 
 
-def read(tmp_path: Path, *, flat_roles: bool = False, **values: Any) -> PseudoPreferences:
-    return parse_config(PseudoPreferences, {**INPUTS, **values}, tmp_path / "c.toml", flat_roles=flat_roles)
+def read(tmp_path: Path, **values: Any) -> PseudoPreferences:
+    return parse_config(PseudoPreferences, {**INPUTS, **values}, tmp_path / "c.toml")
+
+
+def whole(tmp_path: Path, judge: dict[str, Any]) -> PseudoPreferences:
+    """A config whose judge holds all options of its model."""
+    return PseudoPreferences.model_validate({**INPUTS, "judge": judge, "base": tmp_path})
 
 
 def test_a_role_has_what_its_model_declares_and_its_own_options_first(tmp_path: Path) -> None:
     judge = read(tmp_path, models={"omni": OMNI}, judge={"model": "omni", "max_tokens": 9}).judge
-    assert judge == read(tmp_path, judge={**FLAT, "max_tokens": 9}, flat_roles=True).judge
+    assert judge == whole(tmp_path, {**FLAT, "max_tokens": 9}).judge
 
 
 def test_what_judges_share_comes_before_their_models(tmp_path: Path) -> None:
@@ -66,7 +72,7 @@ def test_what_judges_share_comes_before_their_models(tmp_path: Path) -> None:
 
 def test_a_recorded_config_holds_roles_without_declarations(tmp_path: Path) -> None:
     config = read(tmp_path, models={"omni": OMNI}, judge={"model": "omni"})
-    assert config.recorded() == read(tmp_path, judge=FLAT, flat_roles=True).recorded()
+    assert config.recorded() == whole(tmp_path, FLAT).recorded()
     assert "models" not in config.recorded()
 
 
@@ -160,6 +166,19 @@ def test_a_deployment_of_before_runs_as_it_did(tmp_path: Path) -> None:
     validate({"config": flat}, dict(parameter_schema(build)), raise_on_error=True)
     assert PseudoPreferences.model_validate(flat).identity() == now.identity()
     assert PseudoPreferences.model_validate(flat).asked() == now.asked()
+
+
+def test_a_resumed_run_of_before_goes_on(tmp_path: Path) -> None:
+    """From Python or a file; with an option that is a constant now, the build would be another."""
+    now = read(tmp_path, models={"omni": OMNI}, judge={"model": "omni"})
+    (tmp_path / "c.json").write_text(json.dumps({"base": str(tmp_path), "config": {**INPUTS, "judge": FLAT}}))
+    assert read_config(CORPUS, tmp_path / "c.json").asked() == now.asked()
+    file, judge = tmp_path / "c.toml", 'generations = "g.csv"\n[judge]\nannotator = "openai:m"\nretries = 1\n'
+    file.write_text(f'prompts = "p.csv"\n{judge}separate = false\n')
+    assert read_config(CORPUS, file, resumed=True).asked()["judge"].retries == 1
+    file.write_text(f'prompts = "p.csv"\n{judge}separate = true\n')
+    with pytest.raises(ConfigError, match="separate = true is left out: one request asks all dimensions"):
+        read_config(CORPUS, file, resumed=True)
 
 
 def test_a_misspelt_role_of_a_deployment_is_refused() -> None:
