@@ -134,7 +134,6 @@ class Tab:
             time.sleep(0.05)
 
     def press(self, key: str, code: int) -> None:
-        """Press and release a key."""
         for kind in ("rawKeyDown", "keyUp"):
             self("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
 

@@ -15,14 +15,15 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import pyarrow.parquet as pq
 
 from earmark.flows.command.respelling import document, new_values
 from earmark.flows.mos_preferences import build
-from earmark.schemas.config import BuildConfig, parse_config, read_toml
+from earmark.schemas.config import BuildConfig, parse_config
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.mos_preferences import MosPreferences
 from earmark.tasks.pipeline.forecast import ImaginedSessions, Story, run_dry
@@ -32,23 +33,13 @@ from earmark.tasks.pipeline.sessions import clip_media
 from earmark.tasks.pipeline.wording import staying
 from earmark.tasks.store.versions import Store, Version
 from tests.conftest import ROOT
-from tests.runner import run_flow
+from tests.runner import Held, read_as, run_flow
+
+build_version = partial(run_flow, build)
+read_config = partial(read_as, MosPreferences)
 
 
-def build_version(config: MosPreferences, store_root: Path, *, force: bool = False) -> Version:
-    """Build a version of `mos-preferences`, or find it up to date."""
-    return run_flow(build, config, store_root, force=force)
-
-
-def read_config(path: Path) -> MosPreferences:
-    """The build config in a TOML file."""
-    return parse_config(MosPreferences, read_toml(path), path)
-
-
-Shape = TypeVar("Shape", bound=BuildConfig)
-
-
-def config_from(model: type[Shape], values: dict[str, Any], path: Path) -> Shape:
+def config_from(model: type[Held], values: dict[str, Any], path: Path) -> Held:
     """Read a config whose roles hold all options of their models."""
     return parse_config(model, new_values(model, values), path)
 

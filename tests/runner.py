@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 os.environ.setdefault("DO_NOT_TRACK", "1")
 os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
@@ -15,7 +15,7 @@ os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
 from prefect.flows import Flow
 
 from earmark.schemas.annotation import AnnotatorConfig
-from earmark.schemas.config import BuildConfig
+from earmark.schemas.config import BuildConfig, parse_config, read_toml
 from earmark.tasks.annotation.backend import Media
 from earmark.tasks.annotation.outcome import Outcome, Report
 from earmark.tasks.annotation.request import Request
@@ -23,6 +23,7 @@ from earmark.tasks.pipeline import flow, plan, sessions
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.versions import Version, open_store
 
+Held = TypeVar("Held", bound=BuildConfig)
 # The code does not change while tests run; reading it anew is a third of what a small build takes.
 plan.code_digest = cache(plan.code_digest)  # type: ignore[attr-defined]
 
@@ -40,18 +41,21 @@ def run_flow(build: Flow[..., str], config: BuildConfig, store_root: Path, *, fo
     return flow.build_version(corpus, build.story, config, store_root, force=force)[0]  # type: ignore[attr-defined]
 
 
+def read_as(model: type[Held], path: Path) -> Held:
+    """The build config in a TOML file."""
+    return parse_config(model, read_toml(path), path)
+
+
 class Scripted:
     """A session whose answers are given."""
 
     refused_usd = 0.0
     in_batches = True
-    refused_usd = 0.0
 
     def __init__(self, answer: Callable[[Request], Outcome]) -> None:
         self.answer = answer
 
     def ask(self, requests: Iterable[Request]) -> Report:
-        """What is written for each request."""
         outcomes = [self.answer(request) for request in requests]
         return Report(outcomes, len(outcomes), 0, 0, 0, 0, 0, 0, 0.0)
 

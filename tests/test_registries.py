@@ -43,7 +43,6 @@ def deployed() -> Iterable[str]:
 
 
 def configs(folder: str) -> Iterable[str]:
-    """The corpora that a folder has a config of."""
     values = (tomllib.loads(path.read_text("utf-8")) for path in (ROOT / folder).glob("*.toml"))
     return (str(one["corpus"]) for one in values if "corpus" in one)
 

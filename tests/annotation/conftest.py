@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from earmark.tasks.annotation.outcome import Report
 from earmark.tasks.annotation.request import Request
 from earmark.tasks.annotation.session import Session
 from tests.servers.faults import Faults
-from tests.servers.openai_server import OpenAIServer
+from tests.servers.openai_server import AnswerText, OpenAIServer
 
 SCHEMA = {
     "type": "object",
@@ -102,3 +102,20 @@ class LocalServer:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+def asked(server: OpenAIServer) -> int:
+    """The server's own count."""
+    return sum(server.faults.asked.values())
+
+
+def model_server(answer: AnswerText | None = None, *, keep_bodies: bool = False, **faults: Any) -> Any:
+    """A fixture: a model on this machine that says what `answer` makes of a request."""
+
+    @pytest.fixture
+    def server() -> Iterator[OpenAIServer]:
+        with LocalServer(Faults(**faults)) as started:
+            started.answer, started.keep_bodies = answer or started.answer, keep_bodies
+            yield started
+
+    return server

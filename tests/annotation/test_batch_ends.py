@@ -73,7 +73,6 @@ class Provider(OpenAIServer):
         return await super().get_batch(request)
 
     async def list_batches(self, request: web.Request) -> web.Response:
-        """All batches, but for a gone one."""
         if self.trouble == "gone":
             return web.json_response({"object": "list", "data": [], "has_more": False})
         return await super().list_batches(request)

@@ -44,7 +44,6 @@ def tag_of(request: Request) -> str:
 
 
 def request_words(request: Request) -> str:
-    """All that a request says."""
     return "\n".join(part.text for part in request.parts() if isinstance(part, Text))
 
 

@@ -33,7 +33,6 @@ class Server:
         self.base_url = f"http://127.0.0.1:{self.port}/v1"
 
     def counts(self) -> dict[str, int]:
-        """What it was asked."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/counts") as response:
             held: dict[str, int] = json.load(response)
             return held
@@ -46,6 +45,19 @@ class Server:
             before, held = held, self.counts()
             if held == before:
                 return held
+
+
+def slow_server(*options: str, scope: Any = "function") -> Any:
+    """A fixture: a server in a process of its own."""
+
+    @pytest.fixture(scope=scope)
+    def server() -> Iterator[Server]:
+        started = Server(*options)
+        yield started
+        started.process.kill()
+        started.process.communicate()
+
+    return server
 
 
 @pytest.fixture

@@ -55,7 +55,6 @@ class Messages(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server() -> Iterator[str]:
-    """Its address."""
     Messages.asked, Messages.status = [], 200
     with ThreadingHTTPServer(("127.0.0.1", 0), Messages) as listening:
         threading.Thread(target=listening.serve_forever, daemon=True).start()

@@ -37,7 +37,6 @@ def make_clip(path: Path, seconds: float, seed: int = 0) -> Audio:
 
 
 def part_of(clip: Audio, start_s: float | None, end_s: float | None, form: AudioForm) -> Audio:
-    """A span of a clip."""
     return Audio(clip.sha256, clip.path, start_s, end_s, clip.duration_s, form)
 
 

@@ -35,7 +35,6 @@ LEVELS = st.lists(
 
 
 def noise(seconds: float, level: float = 0.1, seed: int = 0) -> np.ndarray:
-    """White noise."""
     return np.random.default_rng(seed).normal(0, level, round(seconds * RATE)).astype(np.float32)
 
 

@@ -20,7 +20,6 @@ TEXTS = ["A slow piece with piano.", "A dog barks.", 'Say "yes" {x} <|im_end|> æ
 
 
 def clip(folder: Path, seed: int, seconds: float = 1.5) -> tuple[str, Path]:
-    """A clip and its SHA-256."""
     path = folder / f"{seed}.wav"
     samples = np.sin(np.arange(int(16_000 * seconds)) * 0.03 * (seed + 1)) * 0.3
     noise = np.random.default_rng(seed).standard_normal(len(samples))

@@ -86,7 +86,6 @@ def one_split(splits: dict[str, pa.Table], without: tuple[str, ...]) -> pa.Table
 
 
 def columns(splits: dict[str, pa.Table]) -> list[str]:
-    """The columns of a table, which its splits share."""
     return next(iter(splits.values())).column_names if splits else []
 
 

@@ -62,7 +62,6 @@ class Release:
     folder: Path
 
     def store(self, build: str) -> Store:
-        """The store of a build."""
         return Store(self.folder / build / "store")
 
     def config(self, build: str, name: str) -> Path:
@@ -70,11 +69,9 @@ class Release:
         return self.folder / build / f"{name}.toml"
 
     def ledger(self, build: str) -> Path:
-        """The ledger of a build."""
         return self.store(build).root / LEDGER
 
     def media(self, build: str) -> Path:
-        """The media index of a build."""
         return self.store(build).root / MEDIA
 
     @property

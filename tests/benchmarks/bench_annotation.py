@@ -66,7 +66,6 @@ async def by_aiohttp(base_url: str, count: int, concurrency: int) -> None:
 
 
 def engine_requests(config: Any, count: int) -> list[Any]:
-    """The same requests as the engine's."""
     from earmark.schemas.questions import Message
     from earmark.tasks.annotation.backend import question
 

@@ -46,7 +46,6 @@ def make_clips(folder: Path, count: int, seconds: float, rate: int, form: str) -
 
 
 def by_ours(path: Path) -> int:
-    """Our path."""
     from earmark.tasks.audio.decode import decode_mono
 
     return len(decode_mono(path, RATE_HZ))
@@ -60,7 +59,6 @@ def by_ffmpeg(path: Path) -> int:
 
 
 def by_librosa(path: Path) -> int:
-    """librosa as its documentation has it."""
     import librosa
 
     return len(librosa.load(path, sr=RATE_HZ, mono=True)[0])

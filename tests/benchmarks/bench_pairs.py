@@ -101,7 +101,6 @@ def pandas_merge(folder: Path, quota: int) -> dict[str, float]:
 
 
 def run_case(way: str, folder: Path, quota: int) -> dict[str, float]:
-    """Run one way in a process of its own."""
     command = [
         sys.executable,
         "-m",

@@ -64,7 +64,6 @@ def systems(folder: Path) -> None:
 
 
 def write_clips(folder: Path, names: list[str], seed: int, seconds: int = SECONDS) -> dict[str, Path]:
-    """Clips of noise by their names."""
     folder.mkdir()
     for place, name in enumerate(names):
         noise = np.random.default_rng((seed, place)).standard_normal(RATE * seconds).astype(np.float32)

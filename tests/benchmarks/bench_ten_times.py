@@ -54,7 +54,6 @@ CORPORA: Mapping[str, tuple[Callable[[Path, float], dict[str, Any]], str]] = {
 
 
 def clip_of(version: Path) -> str:
-    """The hash of some clip of a version."""
     for path in sorted(version.glob("*/*.parquet")):
         for name in pq.read_schema(path).names:
             if name.endswith("sha256") and (found := pq.read_table(path, columns=[name])[name].drop_null().to_pylist()):

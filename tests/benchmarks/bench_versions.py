@@ -102,7 +102,6 @@ def stage_version(root: Path, pairs: int) -> dict[str, float]:
 
 
 def commit_version(root: Path) -> dict[str, float]:
-    """Commit what is staged."""
     from earmark.schemas.pseudo_preferences import CORPUS
     from earmark.tasks.pipeline.report import make_page
     from earmark.tasks.store.commit import Made, commit
@@ -118,7 +117,6 @@ def commit_version(root: Path) -> dict[str, float]:
 
 
 def export_version(root: Path, case: int) -> dict[str, float]:
-    """Export in one format."""
     from earmark.schemas.pseudo_preferences import CORPUS
     from earmark.tasks.exports.choosing import ExportOptions
     from earmark.tasks.exports.export import export
@@ -135,7 +133,6 @@ def export_version(root: Path, case: int) -> dict[str, float]:
 
 
 def run_case(*words: str) -> dict[str, float]:
-    """Run one case in a process of its own."""
     command = [sys.executable, "-m", "tests.benchmarks.bench_versions", *words]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:

@@ -130,7 +130,6 @@ def pseudo_preferences(folder: Path, share: float, base_url: str) -> dict[str, A
 
 
 def tracks(folder: Path, share: float, channels: int) -> dict[str, Any]:
-    """A source of 55,701 tracks."""
     rows = ["track_id,audio,artist_id,tags"]
     for number in range(max(20, round(55_701 * share))):
         write_clip(folder / f"clips/{number}.wav", number, channels)

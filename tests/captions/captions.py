@@ -10,18 +10,17 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 from earmark.flows.captions import build
 from earmark.schemas.captions import Captions
-from earmark.schemas.config import parse_config, read_toml
 from earmark.tasks.audio import encode
-from earmark.tasks.store.versions import Version
 from tests.builds import config_from, serve_builds
 from tests.pseudo_preferences.music import write_clip
-from tests.runner import run_flow
+from tests.runner import read_as, run_flow
 from tests.servers.openai_server import MOODS, PLAYED, caption_answer
 
 QUICK: dict[str, Any] = {
@@ -33,14 +32,8 @@ HEARS, READS = "openai:hears", "openai:reads"
 SMALL_HEARING = {"sample_rate_hz": 8000}
 
 
-def build_captions(config: Captions, store_root: Path, *, force: bool = False) -> Version:
-    """Build a version by the flow, or find it up to date."""
-    return run_flow(build, config, store_root, force=force)
-
-
-def read_config(path: Path) -> Captions:
-    """The build config in a TOML file."""
-    return parse_config(Captions, read_toml(path), path)
+build_captions = partial(run_flow, build)
+read_config = partial(read_as, Captions)
 
 
 def write_tracks(folder: Path, number: int, seconds: float = 0.5) -> None:
@@ -54,7 +47,6 @@ def write_tracks(folder: Path, number: int, seconds: float = 0.5) -> None:
 
 
 def direct(base_url: str, **values: Any) -> dict[str, Any]:
-    """Pipeline A."""
     asked = {**QUICK, "annotator": HEARS, "base_url": base_url, "hearing": SMALL_HEARING}
     return {"name": "direct", "listen": {**asked, **values}}
 

@@ -15,7 +15,6 @@ CHECKS = CaptionChecks()
 
 
 def faults(text: str) -> list[str]:
-    """Names of the faults."""
     return [fault.reason for fault in find_faults(text, CHECKS)]
 
 

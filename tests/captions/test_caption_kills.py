@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from earmark.schemas.captions import Captions
 from earmark.tasks.store.versions import Store, verify
-from tests.annotation.conftest import LocalServer
+from tests.annotation.conftest import asked, model_server
 from tests.builds import Builds, contents_of, write_toml
 from tests.captions.captions import HEARS, QUICK, READS, SMALL_HEARING, caption_answer, write_tracks
-from tests.servers.faults import Faults
 from tests.servers.openai_server import OpenAIServer
 
 TRACKS, CONCURRENCY, WAIT_S = 60, 4, 120.0
@@ -21,25 +19,10 @@ TRACKS, CONCURRENCY, WAIT_S = 60, 4, 120.0
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def hears() -> Iterator[OpenAIServer]:
-    """The model that hears."""
-    with LocalServer(Faults()) as started:
-        started.answer = caption_answer
-        yield started
+hears = model_server(caption_answer)
 
 
-@pytest.fixture
-def reads() -> Iterator[OpenAIServer]:
-    """The model that refines, slowly."""
-    with LocalServer(Faults(latency_s=0.05)) as started:
-        started.answer = caption_answer
-        yield started
-
-
-def asked(server: OpenAIServer) -> int:
-    """The server's own count."""
-    return sum(server.faults.asked.values())
+reads = model_server(caption_answer, latency_s=0.05)
 
 
 def write_config(folder: Path, hears: OpenAIServer, reads: OpenAIServer) -> Path:

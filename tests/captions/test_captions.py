@@ -8,7 +8,6 @@ import math
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,7 @@ from earmark.tasks.release.withdrawal import search, withdraw
 from earmark.tasks.store.licences import licences_of
 from earmark.tasks.store.sql import connect, query, view_parquet
 from earmark.tasks.store.versions import Store, Version, verify
-from tests.annotation.conftest import LocalServer
+from tests.annotation.conftest import model_server
 from tests.builds import contents_of, forecast, rows_of, traces
 from tests.captions.captions import (
     QUICK,
@@ -49,23 +48,15 @@ from tests.captions.captions import (
 )
 from tests.instrumentals.separating import build_separated, make_tracks
 from tests.instrumentals.separating import config_of as separating_config
-from tests.servers.faults import Faults
 from tests.servers.openai_server import OpenAIServer
 
 Row = dict[str, Any]
 
 
-@pytest.fixture
-def server() -> Iterator[OpenAIServer]:
-    """A model that hears and reads."""
-    with LocalServer(Faults()) as started:
-        started.answer = caption_answer
-        started.keep_bodies = True
-        yield started
+server = model_server(caption_answer, keep_bodies=True)
 
 
 def rejects_of(version: Version) -> Counter[str]:
-    """Rejects by reason."""
     return Counter(row["reason"] for row in rows_of(version, "rejects"))
 
 

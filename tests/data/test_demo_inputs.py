@@ -34,7 +34,6 @@ BUDGET_BYTES = {
 
 
 def files_below(folder: Path) -> list[str]:
-    """Paths below a folder."""
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 

@@ -6,19 +6,17 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from earmark.tasks.annotation.ledger_reports import export
 from earmark.tasks.store.versions import Store, verify
-from tests.annotation.conftest import LocalServer
+from tests.annotation.conftest import model_server
 from tests.annotation.test_ledger import ledger, postgres, postgres_binaries  # noqa: F401  (fixtures)
 from tests.builds import contents_of
 from tests.conftest import ROOT
 from tests.pseudo_preferences.music import build_judged, config_of, make_pool
-from tests.servers.faults import Faults
 from tests.servers.openai_server import OpenAIServer
 
 CORPUS = "pseudo-preferences"
@@ -26,7 +24,6 @@ SECTIONS = (ROOT / "deploy/BACKUP.md").read_text("utf-8").split("\n## ")
 
 
 def commands(section: str, database: str) -> str:
-    """The commands of a section: those for all, and those for one database."""
     (text,) = (part for part in SECTIONS if part.startswith(section))
     blocks = re.findall(r"([^\n]*[^\n]*\n(?:[^\n]+\n)*)\n```bash\n(.*?)```", text, re.DOTALL)
     other = {"sqlite": "PostgreSQL", "postgres": "SQLite"}[database]
@@ -44,11 +41,7 @@ def carry_out(text: str, store: Path, backup: Path, address: str) -> None:
     assert ended.returncode == 0, ended.stderr
 
 
-@pytest.fixture
-def judge() -> Iterator[OpenAIServer]:
-    """A judge."""
-    with LocalServer(Faults()) as server:
-        yield server
+judge = model_server()
 
 
 @pytest.mark.slow

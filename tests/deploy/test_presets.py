@@ -148,7 +148,6 @@ FACTS = {
 
 
 def read(name: str) -> BuildConfig:
-    """A preset."""
     path = PRESETS / f"{name}.toml"
     values = read_toml(path)
     return parse_config(find_corpus(values["corpus"]).config, values, path)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from earmark.flows.command.serving import IDLE_S, RUNS_S
 from earmark.schemas.pseudo_preferences import PseudoPreferences
 from earmark.tasks.store.staging import STAGING
 from earmark.tasks.store.versions import Store, verify
-from tests.annotation.test_kills import Server
+from tests.annotation.test_kills import Server, slow_server
 from tests.annotation.test_ledger import postgres  # noqa: F401  (a fixture)
 from tests.conftest import ROOT
 from tests.deploy.test_deploy import Prefect, serving, waited
@@ -76,31 +75,14 @@ def kill_with_children(process: subprocess.Popen[bytes]) -> None:
 
 
 def runs(prefect: Prefect, *states: str) -> list[dict[str, Any]]:
-    """Runs in one of the states."""
     found: list[dict[str, Any]] = prefect.ask(
         "/flow_runs/filter", {"flow_runs": {"state": {"type": {"any_": list(states)}}}}
     )
     return found
 
 
-def listening(latency_ms: int) -> Iterator[Server]:
-    """A judge that takes its time."""
-    started = Server("--listen", "--latency-ms", str(latency_ms))
-    yield started
-    started.process.kill()
-    started.process.communicate()
-
-
-@pytest.fixture
-def judge() -> Iterator[Server]:
-    """A judge with whom a run takes some seconds."""
-    yield from listening(200)
-
-
-@pytest.fixture
-def slow_judge() -> Iterator[Server]:
-    """A judge with whom a run takes longer than processes are given to end in order."""
-    yield from listening(1000)
+judge = slow_server("--listen", "--latency-ms", "200")  # a run takes some seconds
+late_judge = slow_server("--listen", "--latency-ms", "1000")  # longer than processes are given to end in order
 
 
 @pytest.fixture
@@ -167,26 +149,26 @@ def test_a_run_goes_on_after_its_worker_and_its_process_were_killed(
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_serve_killed_or_ended_in_mid_run_leaves_no_process(tmp_path: Path, slow_judge: Server) -> None:
+def test_serve_killed_or_ended_in_mid_run_leaves_no_process(tmp_path: Path, late_judge: Server) -> None:
     make_pool(tmp_path / "pool", PROMPTS)
     machine, store = tmp_path / "machine", tmp_path / "store"
-    file = deployments(tmp_path / "pool", slow_judge.base_url, store)
+    file = deployments(tmp_path / "pool", late_judge.base_url, store)
 
     def stopped(number: signal.Signals, asked: int) -> int:
         with served(machine, file, store) as day:
-            waited("a run to ask", lambda: slow_judge.counts()["asked"] >= asked, WAIT_S)
+            waited("a run to ask", lambda: late_judge.counts()["asked"] >= asked, WAIT_S)
             assert len(day.prefect.processes()) >= 4, "expected the command, the server, the worker and a run"
             day.process.send_signal(number)
             at = time.monotonic()
             code = day.process.wait(90)
             time.sleep(max(0.0, at + 2 - time.monotonic()))
-            counted = slow_judge.counts()["asked"]
+            counted = late_judge.counts()["asked"]
             waited("what it started to end", lambda: not day.prefect.processes(), 10)
             assert time.monotonic() - at < RUNS_S + IDLE_S + SLACK_S
             if number == signal.SIGKILL:
-                assert slow_judge.settled()["asked"] == counted, "a killed command asks, and pays, after 2 seconds"
+                assert late_judge.settled()["asked"] == counted, "a killed command asks, and pays, after 2 seconds"
         assert not Store(store).versions(CORPUS)
-        assert slow_judge.settled()["asked"] < REQUESTS
+        assert late_judge.settled()["asked"] < REQUESTS
         return code
 
     assert stopped(signal.SIGKILL, REQUESTS // 5) == -signal.SIGKILL
@@ -195,4 +177,4 @@ def test_serve_killed_or_ended_in_mid_run_leaves_no_process(tmp_path: Path, slow
         waited("the version", lambda: Store(store).versions(CORPUS), WAIT_S)
         waited("the last run's end", lambda: day.count("COMPLETED"), WAIT_S)
         assert day.count("CRASHED") == 2, f"expected both lost runs to be told crashed, found {day.states()}"
-    assert REQUESTS <= slow_judge.settled()["asked"] <= REQUESTS + 2 * CONCURRENCY
+    assert REQUESTS <= late_judge.settled()["asked"] <= REQUESTS + 2 * CONCURRENCY

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -24,7 +23,7 @@ from earmark.tasks.evaluation.statistics import difference, holm, resample
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.versions import Store, Version
 from tests import builds
-from tests.annotation.conftest import LocalServer
+from tests.annotation.conftest import LocalServer, model_server
 from tests.builds import rows_of
 from tests.conftest import ROOT
 from tests.pseudo_preferences import music
@@ -51,12 +50,7 @@ def labelled(tmp_path_factory: pytest.TempPathFactory) -> Version:
         return music.build_judged(music.config_of(base / "pool", server.base_url), base / "store")
 
 
-@pytest.fixture
-def server() -> Iterator[OpenAIServer]:
-    """A model to be measured."""
-    with LocalServer(Faults()) as started:
-        started.answer = listening_answer
-        yield started
+server = model_server(listening_answer)
 
 
 def place_of(version: Version, wish: MeasurementOptions = EVERY) -> Measure:

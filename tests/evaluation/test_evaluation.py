@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from earmark.tasks.exports.clips import ClipFile
 from earmark.tasks.pipeline.registry import corpora, find_corpus
 from earmark.tasks.store.sql import query
 from earmark.tasks.store.versions import Store, Version
-from tests.annotation.conftest import LocalServer
+from tests.annotation.conftest import LocalServer, asked, model_server
 from tests.conftest import ROOT
 from tests.pseudo_preferences.music import build_judged, config_of, make_pool
 from tests.servers.faults import Faults
@@ -49,17 +49,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Version, Store]:
     return version, Store(base / "store")
 
 
-@pytest.fixture
-def server() -> Iterator[OpenAIServer]:
-    """A model to be measured."""
-    with LocalServer(Faults()) as started:
-        started.answer = listening_answer
-        yield started
-
-
-def asked(server: OpenAIServer) -> int:
-    """How often the server was asked."""
-    return sum(server.faults.asked.values())
+server = model_server(listening_answer)
 
 
 def examinee(server: OpenAIServer, **values: Any) -> Examinee:

@@ -57,7 +57,6 @@ def arena_scores(rows: list[Row]) -> dict[str, float]:
 
 
 def by_system(board: dict[str, Any]) -> dict[str, Row]:
-    """The board's rows."""
     return {row["system"]: row for row in board["systems"]}
 
 

@@ -81,7 +81,6 @@ def earmark(store: Path, *words: str | Path, code: int = 0) -> Any:
 
 
 def metrics(facts: Row) -> Row:
-    """The row over all samples."""
     return {name: one["value"] for name, one in facts["rows"][0]["metrics"].items()}
 
 

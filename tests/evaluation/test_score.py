@@ -61,7 +61,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Version, Path]:
 
 @pytest.fixture
 def store(built: tuple[Version, Path], tmp_path: Path) -> Store:
-    """A copy of the store."""
     shutil.copytree(built[1], tmp_path / "store")
     return Store(tmp_path / "store")
 
@@ -84,7 +83,6 @@ def generate(folder: Path, version: Version, seed: int) -> dict[str, Path]:
 
 
 def sha256(path: Path) -> str:
-    """Of a file."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 

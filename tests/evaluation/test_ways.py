@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,12 +26,11 @@ from earmark.tasks.evaluation.released import released
 from earmark.tasks.evaluation.samples import MeasurementOptions, SamplePart
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.versions import Store, Version
-from tests.annotation.conftest import LocalServer
+from tests.annotation.conftest import model_server
 from tests.builds import rows_of
 from tests.evaluation.test_score_files import human, rated, rubric
 from tests.human_preferences.votes import build_votes, config_of
 from tests.pseudo_preferences.music import write_clip
-from tests.servers.faults import Faults
 from tests.servers.openai_server import OpenAIServer, comparison
 
 Body = dict[str, Any]
@@ -44,12 +42,7 @@ def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistics, "DRAWS", 40)
 
 
-@pytest.fixture
-def server() -> Iterator[OpenAIServer]:
-    """A model whose answers a test decides, and whose questions it sees."""
-    with LocalServer(Faults()) as started:
-        started.keep_bodies = True
-        yield started
+server = model_server(keep_bodies=True)
 
 
 @pytest.fixture(scope="module")

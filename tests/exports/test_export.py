@@ -39,7 +39,6 @@ MUSIC = "pseudo-preferences"
 
 
 def exported(store: Store, folder: Path, spec: str, format_: str, **wish: Any) -> Path:
-    """Export, and the folder."""
     version = store.find(spec)
     export(version, find_corpus(version.corpus), store, folder, ExportOptions(format_, **wish))
     return folder
@@ -57,9 +56,7 @@ def possible() -> list[tuple[str, str, str]]:
     held = {
         ("mos-preferences@v2", "preferred-clips"): clips,
         (MUSIC, "musicality-clips"): clips,
-        (MUSIC, "alignment-clips"): clips,
         (MUSIC, "musicality-choice"): texts + clips,
-        (MUSIC, "alignment-choice"): texts + clips,
     }
     return [(*named, format_) for named, formats in held.items() for format_ in formats]
 

@@ -100,7 +100,6 @@ class Day:
         return {state: count for state in (*ENDED, *UNDER_WAY) if (count := self.count(state))}
 
     def held(self) -> Rest:
-        """What is held now."""
         parts, runs = {"serve": _held(psutil.Process(self.process.pid))}, 0
         for child in psutil.Process(self.process.pid).children(recursive=True):
             try:

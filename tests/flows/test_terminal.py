@@ -49,12 +49,10 @@ def lines_of(display: FootOfScreen) -> list[str]:
 
 
 def look(done: int, total: int, spent_usd: float | None = None, call: int = 1, waiting: str | None = None) -> Progress:
-    """A look at a call that goes on."""
     return Progress(total, done, 0, 8, 0, 1.0, 900.0, spent_usd, 260.0, waiting, call)
 
 
 def shown(columns: TextTable, width: int = 80) -> list[str]:
-    """The lines of a table at a width."""
     with (terminal := screen(width)).capture() as capture:
         terminal.print(columns, crop=False)
     return [line.rstrip() for line in capture.get().splitlines()]

@@ -58,7 +58,6 @@ def versions(tmp_path_factory: pytest.TempPathFactory) -> list[Version]:
 
 @pytest.fixture(scope="module")
 def address(versions: list[Version]) -> Iterator[str]:
-    """Where the page is."""
     store = str(versions[0].folder.parent.parent)
     command = [EARMARK, "inspect", "view", "mos-preferences@v2", "--store", store]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

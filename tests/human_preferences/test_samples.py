@@ -55,7 +55,6 @@ def cells(rows: list[Row]) -> Counter[tuple[bool, bool]]:
 
 
 def votes_of_test(version: Version, raw: list[Row]) -> list[Row]:
-    """The raw lines of the votes in `test`."""
     return [raw[row["source_line"] - 1] for row in rows_of(version, "votes") if row["split"] == "test"]
 
 

@@ -22,7 +22,6 @@ OBSERVED = """
 
 
 def counts_of(units: list[list[int]], values: int) -> np.ndarray:
-    """Votes by unit and value."""
     found = np.zeros((len(units), values))
     for place, unit in enumerate(units):
         for value in unit:

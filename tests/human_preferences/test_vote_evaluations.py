@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +16,14 @@ from earmark.tasks.annotation.prompts import load_prompt
 from earmark.tasks.evaluation import judging
 from earmark.tasks.evaluation.samples import MeasurementOptions
 from earmark.tasks.store.versions import Store, Version
-from tests.annotation.conftest import LocalServer
+from tests.annotation.conftest import model_server
 from tests.builds import rows_of
 from tests.conftest import ROOT
 from tests.human_preferences.votes import SALT, build_votes, cmi, config_of, vote, write_jsonl
 from tests.pseudo_preferences.music import write_clip
-from tests.servers.faults import Faults
 from tests.servers.openai_server import OpenAIServer, listening_answer
 
-
-@pytest.fixture
-def server() -> Iterator[OpenAIServer]:
-    """A model that listens."""
-    with LocalServer(Faults()) as started:
-        yield started
+server = model_server()
 
 
 def asks(server: OpenAIServer) -> list[dict[str, Any]]:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from earmark.flows.human_preferences import build
 from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.human_preferences import HumanPreferences
-from earmark.tasks.store.versions import Version
 from tests.builds import serve_builds
 from tests.runner import run_flow
 
@@ -22,9 +22,7 @@ Row = dict[str, Any]
 SALT = "a salt of the tests, long enough"
 
 
-def build_votes(config: HumanPreferences, store_root: Path, *, force: bool = False) -> Version:
-    """Build a version, or find it up to date."""
-    return run_flow(build, config, store_root, force=force)
+build_votes = partial(run_flow, build)
 
 
 def build_from_file(config: str, store: str) -> None:

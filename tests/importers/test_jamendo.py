@@ -30,7 +30,6 @@ def read(folder: Path, *lines: str, header: str = HEADER, end: str = "\r\n", **o
 
 
 def only_reject(rows: Rows) -> Reject:
-    """The one reject among the rows."""
     (reject,) = (row for row in rows if isinstance(row, Reject))
     return reject
 

@@ -41,7 +41,6 @@ def write_films(folder: Path) -> None:
 
 
 def films_config(folder: Path, base_url: str, **values: Any) -> Captions:
-    """Captions of the films' segments."""
     listen = {**QUICK, "annotator": "openai:hears", "base_url": base_url, "ask": "mix", "hearing": SMALL_HEARING}
     more = {
         "corpus": "captions",

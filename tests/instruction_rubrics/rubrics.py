@@ -10,6 +10,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.instruction_rubrics import InstructionRubrics
 from earmark.tasks.annotation.outcome import Answer, Outcome, Unanswered
 from earmark.tasks.annotation.request import Request
-from earmark.tasks.store.versions import Version
 from tests.builds import config_from, serve_builds
 from tests.pseudo_preferences.music import write_clip
 from tests.runner import run_flow
@@ -33,9 +33,7 @@ GENRES = ("jazz", "folk", "rock", "blues", "polka", "waltz", "tango", "samba")
 PLAYED = ("piano", "violin", "flute", "guitar", "organ", "harp", "cello")
 
 
-def build_rubrics(config: InstructionRubrics, store_root: Path, *, force: bool = False) -> Version:
-    """Build a version by the flow, or find it up to date."""
-    return run_flow(build, config, store_root, force=force)
+build_rubrics = partial(run_flow, build)
 
 
 def caption(number: int) -> str:
@@ -132,7 +130,6 @@ def changed(text: str) -> dict[str, str]:
 
 
 def items_of(text: str) -> list[dict[str, str]]:
-    """An item a clause."""
     clauses = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))[:6]
     return [{"dimension": "words", "question": f"Is it so: {part}?", "basis": part} for part in clauses]
 

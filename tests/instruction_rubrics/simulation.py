@@ -138,7 +138,6 @@ class World:
 
     @staticmethod
     def other(value: str, *seed: object) -> str:
-        """Another value."""
         others = [one for one in VALUES if one != value]
         return others[int(draw("other", *seed) * len(others))]
 
@@ -298,7 +297,6 @@ def measured(version: Version, world: World, faults: Faults) -> dict[tuple[str, 
 
 
 def table(results: Iterable[tuple[Faults, Mapping[tuple[str, str], Counted]]]) -> str:
-    """The results in Markdown."""
     lines = ["| labeller, hearing, whole, reworded, slips | domain | kind | labels | wrong | expected | sigmas |",
              "|---|---|---|---:|---:|---:|---:|"]  # fmt: skip
     for faults, counts in results:

@@ -133,7 +133,6 @@ def test_agreement_is_the_largest_matching_of_items_on_the_same_words(
 
 
 def judge(base_url: str, **values: Any) -> dict[str, Any]:
-    """A judge that hears."""
     return {**QUICK, "annotator": "openai:hears", "base_url": base_url, "hearing": {"sample_rate_hz": 8000}, **values}
 
 

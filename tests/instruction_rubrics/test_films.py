@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from earmark.schemas.captions import CORPUS
 from earmark.schemas.config import BuildConfig
 from earmark.schemas.errors import ConfigError, StoreError
 from earmark.tasks.store.versions import Store, Version, verify
-from tests.annotation.conftest import LocalServer
+from tests.annotation.conftest import model_server
 from tests.builds import forecast, rows_of, write_toml
 from tests.captions.captions import QUICK, SMALL_HEARING, build_captions, write_tracks
 from tests.conftest import ROOT
@@ -24,16 +23,9 @@ from tests.flows.test_cli import as_json, earmark
 from tests.instruction_rubrics.films import FILMS, answer, films_config, write_films
 from tests.instruction_rubrics.rubrics import build_rubrics
 from tests.instruction_rubrics.rubrics import config_of as rubrics_config
-from tests.servers.faults import Faults
 from tests.servers.openai_server import OpenAIServer
 
-
-@pytest.fixture
-def server() -> Iterator[OpenAIServer]:
-    """A model that hears, reads and writes."""
-    with LocalServer(Faults()) as started:
-        started.answer = answer
-        yield started
+server = model_server(answer)
 
 
 def seconds(version: Version) -> dict[str, list[tuple[float, float]]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 
 from earmark.schemas.errors import ConfigError
 from earmark.tasks.store.versions import Version
-from tests.annotation.conftest import LocalServer
+from tests.annotation.conftest import model_server
 from tests.builds import rows_of
 from tests.instruction_rubrics.rubrics import (
     asked_for,
@@ -23,23 +22,15 @@ from tests.instruction_rubrics.rubrics import (
     rubric_answer,
     write_captions,
 )
-from tests.servers.faults import Faults
 from tests.servers.openai_server import OpenAIServer
 
 NUMBER = 6
 
 
-@pytest.fixture
-def server() -> Iterator[OpenAIServer]:
-    """A model that hears, and one that writes."""
-    with LocalServer(Faults()) as started:
-        started.answer = rubric_answer
-        started.keep_bodies = True
-        yield started
+server = model_server(rubric_answer, keep_bodies=True)
 
 
 def built(folder: Path, server: OpenAIServer, source: dict[str, Any], **values: Any) -> Version:
-    """A version of one source in one language."""
     listed = write_captions(folder, "real", map(caption, range(NUMBER)), **source)
     config = config_of(folder, listed, base_url=server.base_url, bench_share=0.0, languages=["en"], **values)
     return build_rubrics(config, folder / "store")

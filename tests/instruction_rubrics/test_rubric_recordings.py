@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,20 +14,13 @@ from earmark.schemas.errors import ConfigError
 from earmark.schemas.instruction_rubrics import has_chromaprint
 from earmark.tasks.instruction_rubrics.sources import plan_build
 from earmark.tasks.store.versions import Store
-from tests.annotation.conftest import LocalServer
+from tests.annotation.conftest import model_server
 from tests.audio.test_recordings import RATE, melody
 from tests.builds import rows_of
 from tests.instruction_rubrics.rubrics import build_rubrics, caption, config_of, rubric_answer, write_captions
-from tests.servers.faults import Faults
 from tests.servers.openai_server import OpenAIServer
 
-
-@pytest.fixture
-def server() -> Iterator[OpenAIServer]:
-    """A model that hears, and one that writes."""
-    with LocalServer(Faults()) as started:
-        started.answer = rubric_answer
-        yield started
+server = model_server(rubric_answer)
 
 
 def songs(folder: Path, count: int = 6) -> dict[str, Any]:

@@ -36,7 +36,6 @@ ANSWERS = st.lists(st.booleans(), min_size=1, max_size=8)
 
 
 def written(answers: list[bool]) -> str:
-    """A completion with these answers."""
     rows = [{"id": at, "answer": "yes" if yes else "no", "evidence": "heard"} for at, yes in enumerate(answers, 1)]
     return json.dumps(rows)
 

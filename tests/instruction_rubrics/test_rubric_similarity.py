@@ -86,7 +86,6 @@ def verified_and_negatives(config: InstructionRubrics, folder: Path) -> tuple[St
 
 
 def reasons(stage: Stage, step: str) -> dict[str, int]:
-    """Rejects of a step."""
     return next(one.rejected for one in stage.steps() if one.name == step)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from earmark.tasks.evaluation.samples import MeasurementOptions, SamplePart
 from earmark.tasks.exports.choosing import ExportOptions
 from earmark.tasks.exports.export import export
 from earmark.tasks.store.versions import Store, Version
-from tests.annotation.conftest import LocalServer
+from tests.annotation.conftest import LocalServer, model_server
 from tests.builds import rows_of
 from tests.instruction_rubrics.rubrics import build_rubrics, caption, config_of, rubric_answer, write_captions
 from tests.servers.faults import Faults
@@ -38,11 +37,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Version, Store]:
     return version, Store(base / "store")
 
 
-@pytest.fixture
-def server() -> Iterator[OpenAIServer]:
-    """A model to be measured."""
-    with LocalServer(Faults()) as started:
-        yield started
+server = model_server()
 
 
 def questions(version: Version, mode: str) -> set[tuple[str, str]]:

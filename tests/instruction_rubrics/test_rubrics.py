@@ -26,7 +26,7 @@ from earmark.tasks.release.withdrawal import search, withdraw
 from earmark.tasks.store.publication import bundled
 from earmark.tasks.store.versions import Store, Version, verify
 from earmark.tasks.text.near_texts import near_any
-from tests.annotation.conftest import LocalServer
+from tests.annotation.conftest import model_server
 from tests.builds import contents_of, forecast, rows_of
 from tests.instruction_rubrics.rubrics import (
     asked_for,
@@ -42,21 +42,12 @@ from tests.instruction_rubrics.rubrics import (
 )
 from tests.pseudo_preferences.music import write_clip
 from tests.runner import scripted
-from tests.servers.faults import Faults
 from tests.servers.openai_server import OpenAIServer
 
-
-@pytest.fixture
-def server() -> Iterator[OpenAIServer]:
-    """A model that hears, and one that writes."""
-    with LocalServer(Faults()) as started:
-        started.answer = rubric_answer
-        started.keep_bodies = True
-        yield started
+server = model_server(rubric_answer, keep_bodies=True)
 
 
 def rejects_of(version: Version) -> Counter[str]:
-    """Rejects by reason."""
     return Counter(row["reason"] for row in rows_of(version, "rejects"))
 
 

@@ -9,6 +9,7 @@ import importlib
 import json
 import sys
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,13 @@ from earmark.flows.instrumentals import build
 from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.instrumentals import Instrumentals
 from earmark.tasks.pipeline import plan
-from earmark.tasks.store.versions import Version
 from tests.builds import serve_builds
 from tests.runner import run_flow
 
 RATE_HZ = 16_000
 
 
-def build_separated(config: Instrumentals, store_root: Path, *, force: bool = False) -> Version:
-    """Build a version, or find it up to date."""
-    return run_flow(build, config, store_root, force=force)
+build_separated = partial(run_flow, build)
 
 
 def values_of(**values: Any) -> dict[str, Any]:

@@ -40,7 +40,6 @@ DEMO = ROOT / "data/demo/instrumentals.toml"
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Version:
-    """The demo's version."""
     config = read_config(find_corpus("instrumentals"), DEMO)
     return build_separated(config, tmp_path_factory.mktemp("demo"))  # type: ignore[arg-type]
 

@@ -25,7 +25,6 @@ TRACKS = 24
 
 @pytest.fixture
 def builds() -> Iterator[Builds]:
-    """Forked builds."""
     with Builds("tests.instrumentals.separating") as started:
         yield started
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +28,9 @@ from earmark.tasks.mos_preferences.builtin import describe, points, scores, spee
 from earmark.tasks.mos_preferences.critiquing import pair_fault
 from earmark.tasks.store.explain import explain
 from earmark.tasks.store.versions import Store, Version, verify
-from tests.annotation.conftest import LocalServer
+from tests.annotation.conftest import asked, model_server
 from tests.builds import build_version, contents_of, forecast, rows_of
 from tests.mos_preferences.critiques import config_of, make_study, write_config
-from tests.servers.faults import Faults
 from tests.servers.openai_server import ASPECTS, OpenAIServer, comparison, critic_answer
 
 CLEAN = {
@@ -42,13 +40,7 @@ CLEAN = {
 ROW = {"better": "first", "first_mos": 4.0, "second_mos": 2.0}
 
 
-@pytest.fixture
-def server() -> Iterator[OpenAIServer]:
-    """A critic that listens; it keeps what it was sent."""
-    with LocalServer(Faults()) as started:
-        started.answer = critic_answer
-        started.keep_bodies = True
-        yield started
+server = model_server(critic_answer, keep_bodies=True)
 
 
 @pytest.fixture
@@ -56,11 +48,6 @@ def study(tmp_path: Path) -> Path:
     """A small study with clips."""
     make_study(tmp_path / "study")
     return tmp_path / "study"
-
-
-def asked(server: OpenAIServer) -> int:
-    """The server's own count."""
-    return sum(server.faults.asked.values())
 
 
 def refused(version: Version, table: str) -> dict[str, dict[str, Any]]:

@@ -118,14 +118,13 @@ def build_rows(config: MosPreferences, rows: Sequence[Rating], dataset_of: Seque
 
 
 def built(config: MosPreferences, table: Table) -> tuple[Version, dict[str, list[dict[str, Any]]]]:
-    """The version and its tables."""
     with tempfile.TemporaryDirectory() as folder:
         version = build_rows(config, *table, Path(folder))
         return version, {name: rows_of(version, name) for name in version.manifest.rows}
 
 
 @pytest.mark.slow
-@examples(25, phases=AS_FOUND)
+@examples(15, phases=AS_FOUND)
 @given(config=configs(), table=tables())
 def test_published_tables_keep_the_rules(config: MosPreferences, table: Table) -> None:
     version, found = built(config, table)
@@ -181,7 +180,7 @@ def test_a_list_whose_pairs_are_all_unmatched_is_told_so(known: set[str], told: 
 
 
 @pytest.mark.slow
-@examples(25, phases=AS_FOUND)
+@examples(15, phases=AS_FOUND)
 @given(config=configs(per_clip=None), table=tables())
 def test_quota_is_met_wherever_enough_pairs_exist(config: MosPreferences, table: Table) -> None:
     _, found = built(config, table)
@@ -200,7 +199,7 @@ def test_quota_is_met_wherever_enough_pairs_exist(config: MosPreferences, table:
 
 
 @pytest.mark.slow
-@examples(10, phases=AS_FOUND)
+@examples(7, phases=AS_FOUND)
 @given(table=tables(), min_gap=st.sampled_from([0.0, 0.3]))
 def test_enough_draws_are_all_pairs(table: Table, min_gap: float) -> None:
     config = config_of(Path("/"), *map(source, DATASETS), pairs={"per_clip": None, "draws": 64, "min_gap": min_gap})
@@ -214,7 +213,7 @@ def test_enough_draws_are_all_pairs(table: Table, min_gap: float) -> None:
 
 
 @pytest.mark.slow
-@examples(8, phases=AS_FOUND)
+@examples(5, phases=AS_FOUND)
 @given(table=tables(), least=st.sampled_from([0.6, 0.9, 0.99]))
 def test_a_least_chance_leaves_the_pairs_whose_order_is_as_sure(table: Table, least: float) -> None:
     pairs = {"per_clip": None, "draws": 64}
@@ -233,7 +232,7 @@ def test_a_least_chance_leaves_the_pairs_whose_order_is_as_sure(table: Table, le
 
 
 @pytest.mark.slow
-@examples(8, phases=AS_FOUND)
+@examples(5, phases=AS_FOUND)
 @given(config=configs(), table=tables(), seed=st.integers(0, 99))
 def test_order_of_lines_does_not_matter(config: MosPreferences, table: Table, seed: int) -> None:
     order = random.Random(seed).sample(range(len(table[0])), len(table[0]))
@@ -245,7 +244,7 @@ def test_order_of_lines_does_not_matter(config: MosPreferences, table: Table, se
 
 
 @pytest.mark.slow
-@examples(8, phases=AS_FOUND)
+@examples(5, phases=AS_FOUND)
 @given(table=tables())
 def test_split_by_content_shares_no_content(table: Table) -> None:
     config = config_of(Path("/"), *(source(name, split="by-content") for name in DATASETS))
@@ -273,12 +272,11 @@ def many(count: int, first: int = 0) -> list[Rating]:
 
 
 def ids(config: MosPreferences, rows: list[Rating]) -> set[str]:
-    """The pairs' ids."""
     return {pair["pair_id"] for pair in built(config, (rows, ["one"] * len(rows)))[1]["pairs"]}
 
 
 @pytest.mark.slow
-@examples(6, phases=AS_FOUND)
+@examples(4, phases=AS_FOUND)
 @given(table=tables(), quota=st.integers(1, 60), edges=st.sampled_from([[0.5], [0.5, 1.0, 2.0]]))
 def test_a_quota_is_shared_over_bins_of_gaps(table: Table, quota: int, edges: list[float]) -> None:
     pairs = {"per_clip": None, "gap_edges": edges, "balance": {"unmatched": 1.0}}
@@ -377,7 +375,6 @@ def test_share_out(quota: int, available: dict[str, int], weights: dict[str, flo
 
 
 def listeners(path: Path, lines: list[str]) -> None:
-    """A list of ratings by listener."""
     path.write_text("\n".join(["file,score,who,sys", *lines]) + "\n")
 
 

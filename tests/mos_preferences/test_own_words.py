@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +17,16 @@ from earmark.tasks.evaluation.samples import MeasurementOptions, SamplePart
 from earmark.tasks.exports import choosing
 from earmark.tasks.exports.export import export
 from earmark.tasks.store.versions import Store, Version
-from tests.annotation.conftest import LocalServer
+from tests.annotation.conftest import model_server
 from tests.builds import build_version
 from tests.mos_preferences.critiques import config_of, make_study
-from tests.servers.faults import Faults
 from tests.servers.openai_server import OpenAIServer, critic_answer
 
 ROLES = ("system", "user")
 OURS = "You compare two voices for our own laboratory."
 
 
-@pytest.fixture
-def server() -> Iterator[OpenAIServer]:
-    """A critic that listens; it keeps what it was sent."""
-    with LocalServer(Faults()) as started:
-        started.answer = critic_answer
-        started.keep_bodies = True
-        yield started
+server = model_server(critic_answer, keep_bodies=True)
 
 
 @pytest.fixture

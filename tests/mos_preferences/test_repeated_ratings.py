@@ -61,7 +61,7 @@ def check(found: dict[str, Row], ratings: pd.DataFrame) -> None:
             assert row["mos_std"] is None
 
 
-@examples(20)
+@examples(12)
 @given(rows=RATINGS, seed=st.integers(0, 99))
 def test_ratings_without_a_listener_are_averaged_in_any_order(rows: list[Row], seed: int) -> None:
     unnamed = [{**row, "listener_id": None} for row in rows]
@@ -74,7 +74,7 @@ def test_ratings_without_a_listener_are_averaged_in_any_order(rows: list[Row], s
     }
 
 
-@examples(20)
+@examples(12)
 @given(rows=RATINGS, rule=st.sampled_from(["mean", "first", "last", "reject"]), seed=st.integers(0, 99))
 def test_a_listener_counts_once(rows: list[Row], rule: str, seed: int) -> None:
     config = config_of(Path("/"), source("one", columns=NAMED, repeat_votes=rule))
@@ -94,7 +94,7 @@ def test_a_listener_counts_once(rows: list[Row], rule: str, seed: int) -> None:
         }
 
 
-@examples(20)
+@examples(12)
 @given(rows=RATINGS, sizes=st.lists(st.integers(1, 4), min_size=60, max_size=60))
 def test_published_means_weigh_the_ratings_behind_them(rows: list[Row], sizes: list[int]) -> None:
     """Means with their votes and deviations give what the ratings give; one that is there twice counts once."""

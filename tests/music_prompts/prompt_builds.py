@@ -9,16 +9,15 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from earmark.flows.music_prompts import build
-from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.music_prompts import MusicPrompts
 from earmark.tasks.pipeline import plan
-from earmark.tasks.store.versions import Version
 from tests.builds import config_from, serve_builds
-from tests.runner import run_flow
+from tests.runner import read_as, run_flow
 
 GENRES = ("rock", "jazz", "ambient", "techno", "folk", "metal")
 INSTRUMENTS = ("piano", "violin", "drums", "electricguitar", "flute")
@@ -33,14 +32,8 @@ QUICK: dict[str, Any] = {
 """A writer that does not wait long."""
 
 
-def build_prompts(config: MusicPrompts, store_root: Path, *, force: bool = False) -> Version:
-    """Build a version by the flow, or find it up to date."""
-    return run_flow(build, config, store_root, force=force)
-
-
-def read_config(path: Path) -> MusicPrompts:
-    """The build config in a TOML file."""
-    return parse_config(MusicPrompts, read_toml(path), path)
+build_prompts = partial(run_flow, build)
+read_config = partial(read_as, MusicPrompts)
 
 
 def config_of(folder: Path, **values: Any) -> MusicPrompts:

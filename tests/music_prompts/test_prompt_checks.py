@@ -97,7 +97,6 @@ def test_the_strict_writer_reads_what_the_check_does() -> None:
 
 
 def draw(category: str) -> st.SearchStrategy[Tag]:
-    """A tag of the pool."""
     return st.sampled_from([tag for tag in POOL if tag.category == category])
 
 

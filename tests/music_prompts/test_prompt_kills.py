@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,10 @@ import pytest
 
 from earmark.schemas.music_prompts import MusicPrompts
 from earmark.tasks.store.versions import Store, Version, verify
-from tests.annotation.conftest import LocalServer
+from tests.annotation.conftest import asked, model_server
 from tests.builds import Builds, contents_of, write_toml
 from tests.music_prompts.prompt_builds import GENRES, QUICK, made_tracks, write_captions, write_tracks, writing_answer
 from tests.pseudo_preferences.music import write_clip
-from tests.servers.faults import Faults
 from tests.servers.openai_server import OpenAIServer
 
 CONCURRENCY = 4
@@ -26,12 +24,7 @@ WAIT_S = 120.0
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def server() -> Iterator[OpenAIServer]:
-    """A judge and writer that takes its time."""
-    with LocalServer(Faults(latency_s=0.02)) as started:
-        started.answer = writing_answer
-        yield started
+server = model_server(writing_answer, latency_s=0.02)
 
 
 def write_config(folder: Path, base_url: str) -> Path:
@@ -52,13 +45,7 @@ def write_config(folder: Path, base_url: str) -> Path:
     return write_toml(MusicPrompts, values, folder / "build.toml")
 
 
-def asked(server: OpenAIServer) -> int:
-    """The server's own count."""
-    return sum(server.faults.asked.values())
-
-
 def newest(root: Path) -> Version:
-    """The one version of a store."""
     (version,) = Store(root).versions("music-prompts")
     return version
 

@@ -244,7 +244,6 @@ TRUTH = {"items": _items, "critiques": _described, "comparisons": _compared}
 
 
 def content_of(page: Path) -> dict[str, Any]:
-    """What a page holds."""
     text = re.search(r'<script type="application/json" id="study">(.*?)</script>', page.read_text(), re.DOTALL)
     assert text is not None
     found: dict[str, Any] = json.loads(text[1])

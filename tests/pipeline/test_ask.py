@@ -52,7 +52,6 @@ class Trial(BuildConfig):
     writer: AnnotatorConfig = AnnotatorConfig(annotator="openai:tiny")
 
     def asked(self) -> dict[str, AnnotatorConfig]:
-        """Who is asked, by role."""
         return {"writer": self.writer}
 
 
@@ -99,7 +98,6 @@ async def write_about(asker: Asker[Trial], row: Row) -> list[str | None]:
 
 @contextmanager
 def staged(folder: Path) -> Iterator[Stage]:
-    """A stage of its own."""
     stage = Stage(open_store(str(folder / "store")), "trial", "0" * 64, folder / "stage")
     for part in ("work", "steps", "version"):
         (stage.folder / part).mkdir(parents=True, exist_ok=True)
@@ -107,7 +105,6 @@ def staged(folder: Path) -> Iterator[Stage]:
 
 
 def rows_in(stage: Stage, count: int, a_shard: int = 4) -> Rows:
-    """Rows with names."""
     return keep_rows(stage, "names", [{"name": f"n{number}"} for number in range(count)], a_shard)
 
 
@@ -124,7 +121,6 @@ class Streaming:
 
     @contextmanager
     def streaming(self, hand_on: Callable[[str, Outcome], None], failed: Any) -> Iterator[Callable[..., None]]:
-        """As `Session.streaming`."""
         timers: list[threading.Timer] = []
 
         def put(requests: list[Request]) -> None:
@@ -153,7 +149,6 @@ def streaming(answer: Callable[[Request], Outcome], seed: int) -> Iterator[Strea
 
 
 def words_of(request: Request) -> str:
-    """The words of a question."""
     (part,) = request.messages[-1].parts
     return str(getattr(part, "text", ""))
 
@@ -203,7 +198,7 @@ def plain(fates: list[str]) -> tuple[list[tuple[int, Any]], list[tuple[int, str]
     return results, rejects
 
 
-@examples(25)
+@examples(15)
 @given(fates=st.lists(st.sampled_from(FATES[:-1]), max_size=11), seeds=st.tuples(st.integers(), st.integers()))
 def test_results_are_those_of_the_rule_whatever_comes_first(
     tmp_path_factory: pytest.TempPathFactory, fates: list[str], seeds: tuple[int, int]

@@ -224,7 +224,6 @@ def test_the_lists_name_fields_that_there_are() -> None:
 
 
 def key_of(config: BuildConfig, store: Path) -> str:
-    """The build key that a config would have."""
     corpus = find_corpus(config.corpus)
     return plan.plan_build(corpus, config, open_store(str(store))).build_key
 

@@ -17,7 +17,7 @@ from earmark.tasks.pipeline.clusters import RayCluster
 from earmark.tasks.pipeline.shards import check_machines, look_around
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store
-from tests.annotation.test_kills import Server, received
+from tests.annotation.test_kills import Server, received, slow_server
 from tests.builds import contents_of
 from tests.instrumentals import separating
 from tests.pipeline.clusters import Build
@@ -49,13 +49,7 @@ def api_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server.stop()
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    """A judge that listens and takes its time, in a process of its own."""
-    started = Server("--listen", "--latency-ms", "150")
-    yield started
-    started.process.kill()
-    started.process.communicate()
+server = slow_server("--listen", "--latency-ms", "150", scope="module")
 
 
 def test_each_machine_is_examined(tmp_path: Path) -> None:

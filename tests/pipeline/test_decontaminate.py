@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from earmark.tasks.pipeline.media import similarity_of
 from earmark.tasks.pipeline.references import references_of, tells_apart
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.versions import Store, Version
-from tests.annotation.conftest import LocalServer
+from tests.annotation.conftest import LocalServer, model_server
 from tests.audio.test_recordings import RATE, melody
 from tests.builds import rows_of
 from tests.captions.captions import build_captions, direct, refined, write_tracks
@@ -39,13 +38,7 @@ from tests.instruction_rubrics.rubrics import (
 from tests.servers.faults import Faults
 from tests.servers.openai_server import OpenAIServer, caption_answer
 
-
-@pytest.fixture
-def server() -> Iterator[OpenAIServer]:
-    """A model that hears, and one that writes."""
-    with LocalServer(Faults()) as started:
-        started.answer = rubric_answer
-        yield started
+server = model_server(rubric_answer)
 
 
 def two_sets(folder: Path, base_url: str, against: str) -> tuple[InstructionRubrics, InstructionRubrics]:
@@ -66,7 +59,6 @@ def two_sets(folder: Path, base_url: str, against: str) -> tuple[InstructionRubr
 
 
 def rejected(version: Version, reason: str) -> list[str]:
-    """The rejects of a reason."""
     return sorted(row["item"] for row in rows_of(version, "rejects") if row["reason"] == reason)
 
 

@@ -22,7 +22,6 @@ HOLD_AUDIO = {"human-preferences", "instruction-rubrics", "instrumentals", "pseu
 
 
 def newest(built_demo: Path, corpus: str) -> Version:
-    """The version that the demo built."""
     version = Store(built_demo).latest(corpus)
     assert version is not None
     return version

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from earmark.tasks.pipeline.funnel import FIRST, tell_losses
 from earmark.tasks.pipeline.sessions import Sessions
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store, open_store
-from tests.annotation.conftest import LocalServer, config_for, requests_for, serving
+from tests.annotation.conftest import asked, config_for, model_server, requests_for, serving
 from tests.builds import build_version, contents_of, rows_of
 from tests.mos_preferences.critiques import config_of, make_study, write_config
 from tests.servers.faults import Faults
@@ -33,12 +32,7 @@ FORMLESS = "Both clips are fine.\x1b[2J\nI like the first."
 PAIRS = {"clips": 0, "pairs": 45, "tries": 2, "max_concurrency": 2}
 
 
-@pytest.fixture
-def server() -> Iterator[OpenAIServer]:
-    """A critic."""
-    with LocalServer(Faults()) as started:
-        started.answer = critic_answer
-        yield started
+server = model_server(critic_answer)
 
 
 @pytest.fixture(scope="module")
@@ -47,11 +41,6 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("study")
     make_study(folder, 24)
     return folder
-
-
-def asked(server: OpenAIServer) -> int:
-    """The server's own count."""
-    return sum(server.faults.asked.values())
 
 
 def config(study: Path, server: OpenAIServer, *, most: float | None = 0.2, **critiques: Any) -> MosPreferences:

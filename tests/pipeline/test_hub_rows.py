@@ -38,7 +38,6 @@ columns = { file = "audio", mos = "score", system = "system" }
 
 
 def clips(folder: Path, count: int) -> list[bytes]:
-    """Clips, each its own."""
     for number in range(count):
         write_clip(folder / f"{number}.wav", number)
     return [(folder / f"{number}.wav").read_bytes() for number in range(count)]

@@ -27,7 +27,6 @@ class Trial(BuildConfig):
     writer: AnnotatorConfig | None = AnnotatorConfig(annotator="openai:tiny")
 
     def asked(self) -> dict[str, AnnotatorConfig]:
-        """The writer."""
         return {"writer": self.writer} if self.writer else {}
 
 

@@ -21,7 +21,6 @@ from tests.pseudo_preferences.music import make_pool, write_config
 
 
 def record(**more: object) -> logging.LogRecord:
-    """A record of ours."""
     held = logging.LogRecord("earmark.annotation", logging.WARNING, __file__, 1, "%s waits", ("x\ny",), None)
     vars(held).update(more)
     return held

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,9 @@ from earmark.tasks.annotation.prompts import own_prompt, packaged, prompt_names,
 from earmark.tasks.pipeline.plan import plan_build
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.versions import Store, verify
-from tests.annotation.conftest import LocalServer
+from tests.annotation.conftest import model_server
 from tests.builds import rows_of
 from tests.pseudo_preferences.music import build_judged, config_of, make_pool, write_config
-from tests.servers.faults import Faults
 from tests.servers.openai_server import OpenAIServer, listening_answer
 
 OURS = packaged("music-pair").text
@@ -28,13 +26,7 @@ ASKED = "Which clip is better in musicality, and which in alignment?"
 OWN = {"music-pair": "mine/pair.md"}
 
 
-@pytest.fixture
-def server() -> Iterator[OpenAIServer]:
-    """A judge that listens."""
-    with LocalServer(Faults()) as started:
-        started.answer = listening_answer
-        started.keep_bodies = True
-        yield started
+server = model_server(listening_answer, keep_bodies=True)
 
 
 @pytest.fixture
@@ -46,7 +38,6 @@ def pool(tmp_path: Path) -> Path:
 
 
 def write(pool: Path, text: str) -> None:
-    """Write the own prompt."""
     (pool / "mine").mkdir(exist_ok=True)
     (pool / "mine" / "pair.md").write_text(text, encoding="utf-8")
 

@@ -58,7 +58,6 @@ def mos(*sources: str, rest: str = "") -> str:
 
 
 def table(file: str, more: str = "", columns: str = COLUMNS) -> str:
-    """A source that is one table."""
     return f'format = "table"\nfiles = {{ train = "{file}" }}\ncolumns = {columns}\n{more}'
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,23 +20,16 @@ from earmark.tasks.pipeline.wording import staying
 from earmark.tasks.score_questions.requests import DISTRACTORS, REWRITING
 from earmark.tasks.store.staging import STAGING
 from earmark.tasks.store.versions import Store
-from tests.annotation.conftest import LocalServer
+from tests.annotation.conftest import model_server
 from tests.builds import forecast
 from tests.score_questions.questions import BODIES, asked_by, build_questions, config_of, exam_answer, forum_is, thread
-from tests.servers.faults import Faults
 from tests.servers.openai_server import OpenAIServer
 
 OLD = dict.fromkeys((REWRITING, DISTRACTORS), 1)
 THREADS = [thread(number) for number in range(4)]
 
 
-@pytest.fixture
-def server() -> Iterator[OpenAIServer]:
-    """A good examiner, who keeps what it was asked."""
-    with LocalServer(Faults()) as started:
-        started.answer = exam_answer
-        started.keep_bodies = True
-        yield started
+server = model_server(exam_answer, keep_bodies=True)
 
 
 def schemas_sent(server: OpenAIServer, name: str) -> list[dict[str, Any]]:

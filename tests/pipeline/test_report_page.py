@@ -53,7 +53,6 @@ def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
 
 @pytest.fixture
 def demo(built_demo: Path) -> Store:
-    """A store with every demo corpus."""
     return Store(built_demo)
 
 

@@ -63,7 +63,6 @@ class Job:
 
     @property
     def key(self) -> str:
-        """Its key."""
         return self.request.key
 
 

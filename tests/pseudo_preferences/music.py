@@ -9,6 +9,7 @@ import importlib
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,10 @@ import numpy as np
 import soundfile
 
 from earmark.flows.pseudo_preferences import build
-from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.pseudo_preferences import PseudoPreferences
 from earmark.tasks.pipeline import plan
-from earmark.tasks.store.versions import Version
 from tests.builds import config_from, serve_builds, write_toml
-from tests.runner import run_flow
+from tests.runner import read_as, run_flow
 
 RATE_HZ = 8_000
 MODELS = ("ant", "bee", "cat")
@@ -38,14 +37,8 @@ QUICK: dict[str, Any] = {
 Row = dict[str, Any]
 
 
-def build_judged(config: PseudoPreferences, store_root: Path, *, force: bool = False) -> Version:
-    """Build a version by the flow, or find it up to date."""
-    return run_flow(build, config, store_root, force=force)
-
-
-def read_config(path: Path) -> PseudoPreferences:
-    """The build config in a TOML file."""
-    return parse_config(PseudoPreferences, read_toml(path), path)
+build_judged = partial(run_flow, build)
+read_config = partial(read_as, PseudoPreferences)
 
 
 def build_from_file(config: str, store: str) -> None:

@@ -133,7 +133,6 @@ class Listener:
 
 
 def built(folder: Path, store: Path, **judge: Any) -> tuple[Version, Listener]:
-    """A version that the listener labelled."""
     listener = Listener()
     with scripted(listener):
         return build_judged(config_of(folder, "http://127.0.0.1:9/v1", judge=judge), store), listener

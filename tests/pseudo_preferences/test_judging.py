@@ -10,7 +10,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from earmark.tasks.pipeline.rows import Rows, Shard
 from earmark.tasks.pseudo_preferences import judging
 from earmark.tasks.store.explain import explain
 from earmark.tasks.store.versions import Store, Version, verify
-from tests.annotation.conftest import LocalServer
+from tests.annotation.conftest import LocalServer, asked, model_server
 from tests.builds import contents_of, rows_of
 from tests.conftest import ROOT
 from tests.pseudo_preferences import music
@@ -50,24 +49,13 @@ PAIRS = PROMPTS * 3
 PRICES = {"input_per_million": 10.0, "output_per_million": 10.0}
 
 
-@pytest.fixture
-def server() -> Iterator[OpenAIServer]:
-    """A judge that listens."""
-    with LocalServer(Faults()) as started:
-        started.answer = listening_answer
-        yield started
+server = model_server(listening_answer)
 
 
 @pytest.fixture
 def pool(tmp_path: Path) -> Path:
-    """A small pool."""
     make_pool(tmp_path / "pool", PROMPTS)
     return tmp_path / "pool"
-
-
-def asked(server: OpenAIServer) -> int:
-    """The server's own count."""
-    return sum(server.faults.asked.values())
 
 
 # -- faults -------------------------------------------------------------------------------------------------------

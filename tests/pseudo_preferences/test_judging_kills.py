@@ -14,7 +14,7 @@ import pytest
 
 from earmark.tasks.store.staging import STAGING
 from earmark.tasks.store.versions import Store, verify
-from tests.annotation.test_kills import Server, received
+from tests.annotation.test_kills import Server, received, slow_server
 from tests.builds import Builds, contents_of
 from tests.conftest import kill_count
 from tests.pseudo_preferences.music import make_pool, write_config
@@ -27,18 +27,11 @@ REQUESTS = PROMPTS * 3 * 2
 BATCH = {"batch": True, "batch_requests": 60, "batch_poll_s": 0.05, "batch_settle_s": 0.2}
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    """A judge that listens and takes its time, in a process of its own."""
-    started = Server("--listen", "--latency-ms", "20", "--batch-s", "0.2")
-    yield started
-    started.process.kill()
-    started.process.communicate()
+server = slow_server("--listen", "--latency-ms", "20", "--batch-s", "0.2", scope="module")
 
 
 @pytest.fixture
 def builds() -> Iterator[Builds]:
-    """Forked builds."""
     with Builds("tests.pseudo_preferences.music") as started:
         yield started
 
@@ -66,7 +59,6 @@ class Harried:
 
     @property
     def done(self) -> bool:
-        """Whether the version is there."""
         return (self.root / CORPUS / "v1" / "manifest.json").is_file()
 
     def count_lost(self) -> None:

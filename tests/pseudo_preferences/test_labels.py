@@ -106,7 +106,6 @@ def judged(pool: Path, config: PseudoPreferences, draws: Mapping[tuple[str, str]
 
 
 def rows_in(stage: Stage, table: str) -> list[Row]:
-    """Rows of a staged table."""
     return [
         row
         for paths in stage.tables().get(table, {}).values()
@@ -150,7 +149,7 @@ DRAWS = st.lists(
 
 
 @pytest.mark.slow
-@examples(20)
+@examples(12)
 @given(drawn=DRAWS, way=st.integers(0, 7))
 def test_labels_are_what_both_orders_agree_on(pool: Path, drawn: list[tuple[Any, Any]], way: int) -> None:
     found = ways(pool)

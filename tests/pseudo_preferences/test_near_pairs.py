@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -24,24 +23,18 @@ from earmark.tasks.pipeline.quotas import share_out
 from earmark.tasks.pseudo_preferences.pairs import plan_build
 from earmark.tasks.store.sql import query
 from earmark.tasks.store.versions import Store, open_store
-from tests.annotation.conftest import LocalServer
+from tests.annotation.conftest import model_server
 from tests.audio.test_similarity import HAS_TRANSFORMERS
 from tests.builds import rows_of
 from tests.pseudo_preferences.music import Row, build_judged, config_of, make_pool
 from tests.pseudo_preferences.test_music_pairs import NOWHERE, pairs_of
-from tests.servers.faults import Faults
 from tests.servers.openai_server import OpenAIServer, listening_answer
 
 FOUR = ("ant", "bee", "cat", "dog")
 Vectors = dict[str, Any]
 
 
-@pytest.fixture
-def server() -> Iterator[OpenAIServer]:
-    """A judge that listens."""
-    with LocalServer(Faults()) as started:
-        started.answer = listening_answer
-        yield started
+server = model_server(listening_answer)
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +95,6 @@ def choices(
 
 
 def named(pairs: list[Row]) -> set[frozenset[str]]:
-    """The generations of pairs."""
     return {frozenset((row["generation_a"], row["generation_b"])) for row in pairs}
 
 

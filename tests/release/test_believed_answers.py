@@ -47,7 +47,6 @@ def version(made: Version, tmp_path: Path) -> Version:
 
 
 def with_manifest(version: Version, **values: Any) -> Version:
-    """The version with other values in its manifest."""
     path = version.folder / MANIFEST
     values = {**version.manifest.model_dump(mode="json"), **values}
     path.write_text(Manifest.model_validate(values).to_json(), encoding="utf-8", newline="\n")

@@ -176,7 +176,6 @@ def test_load_dataset_reads_it_back(hub: HubServer, press: Publications, store: 
 
 
 def earmark(store: Store, *arguments: object, code: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own."""
     ended = subprocess.run(
         [sys.executable, "-m", "earmark", *map(str, arguments), "--store", str(store.root)],
         cwd=ROOT,

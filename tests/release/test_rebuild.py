@@ -15,7 +15,7 @@ import pytest
 
 from earmark.tasks.store.staging import STAGING
 from earmark.tasks.store.versions import Store, verify
-from tests.annotation.test_kills import Server
+from tests.annotation.test_kills import Server, slow_server
 from tests.conftest import ROOT
 from tests.deploy.test_deploy import Prefect, waited
 from tests.flows.test_cli import as_json, earmark, environment
@@ -88,13 +88,7 @@ def test_a_failure_stops_only_what_reads_it(tmp_path: Path) -> None:
     assert again.stdout.count("up to date") == 3
 
 
-@pytest.fixture
-def judge() -> Iterator[Server]:
-    """A judge that takes its time."""
-    started = Server("--listen", "--latency-ms", "400")
-    yield started
-    started.process.kill()
-    started.process.communicate()
+judge = slow_server("--listen", "--latency-ms", "400")
 
 
 @pytest.fixture

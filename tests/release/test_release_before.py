@@ -195,28 +195,6 @@ WITHDRAWN: dict[str, tuple[Kind, str, str]] = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("state", [unpack, older])
-@pytest.mark.parametrize("corpus", compare.HOUSE)
-def test_a_withdrawal_applies_to_a_version_of_the_release_and_of_before_it(
-    state: State, corpus: str, tmp_path: Path
-) -> None:
-    store = state(seed(tmp_path).root, (corpus,))
-    was = before(store, corpus)
-    kind, table, column = WITHDRAWN[corpus]
-    value = next(row[column] for row in rows_of(was, table) if row[column])
-    known = {corpus: find_corpus(corpus)}
-    withdraw(store, known, search(store, known, kind, value), "asked for")
-    now = store.find(corpus)
-    assert (now.name, verify(now), verify(was)) == ("v2", [], [])
-    assert traces(was, [value]) != traces(now, [value]) == []
-    ended = CliRunner().invoke(
-        app, ["inspect", "diff", f"{corpus}@v1", f"{corpus}@v2", "--json", "--store", str(tmp_path)]
-    )
-    assert ended.exit_code == 0, ended.output
-    assert table in {count["table"] for count in json.loads(ended.stdout)["counts"] if count["removed"]}
-
-
 @pytest.fixture(scope="module")
 def press(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[HubServer, Publications]]:
     """A Hub, and what publishes to it in processes of their own."""
@@ -232,15 +210,28 @@ def press(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[HubServer,
 @pytest.mark.slow
 @pytest.mark.parametrize("state", [unpack, older])
 @pytest.mark.parametrize("corpus", compare.HOUSE)
-def test_a_version_of_the_release_and_of_before_it_is_published(
+def test_a_version_of_the_release_and_of_before_it_is_published_and_withdrawn_from(
     state: State, corpus: str, press: tuple[HubServer, Publications], tmp_path: Path
 ) -> None:
     hub, publications = press
     store, repo = state(seed(tmp_path).root, (corpus,)), f"{state.__name__}/{corpus}"
+    was = before(store, corpus)
     told = publications.run(tmp_path, corpus, repo, allow_builtin=True)
     assert "fault" not in told, told
-    tables = {file.path for file in before(store, corpus).manifest.files if file.table}
-    assert tables < hub.files(repo, "v1").keys()
+    assert {file.path for file in was.manifest.files if file.table} < hub.files(repo, "v1").keys()
+
+    kind, table, column = WITHDRAWN[corpus]
+    value = next(row[column] for row in rows_of(was, table) if row[column])
+    known = {corpus: find_corpus(corpus)}
+    withdraw(store, known, search(store, known, kind, value), "asked for")
+    now = store.find(corpus)
+    assert (now.name, verify(now), verify(was)) == ("v2", [], [])
+    assert traces(was, [value]) != traces(now, [value]) == []
+    ended = CliRunner().invoke(
+        app, ["inspect", "diff", f"{corpus}@v1", f"{corpus}@v2", "--json", "--store", str(tmp_path)]
+    )
+    assert ended.exit_code == 0, ended.output
+    assert table in {count["table"] for count in json.loads(ended.stdout)["counts"] if count["removed"]}
 
 
 def test_rejects_of_before_the_release_leave_with_an_annotator_that_their_details_name(tmp_path: Path) -> None:

@@ -257,7 +257,6 @@ def _chain(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture
 def chain(_chain: Store, tmp_path: Path) -> Store:
-    """A store of its own with those versions."""
     shutil.copytree(_chain.root, tmp_path / "chain")
     return Store(tmp_path / "chain")
 

@@ -11,7 +11,6 @@ from tests.builds import serve_builds
 
 
 def withdraw_annotator(annotator: str, store: str) -> None:
-    """What `earmark withdraw --annotator` does."""
     known = {name: find_corpus(name) for name in corpora()}
     held = open_store(store)
     withdraw(held, known, search(held, known, "annotator", annotator), "asked for")

@@ -129,7 +129,6 @@ def build_dump(config: ScoreQuestions, store: Path, gate: Gate | None = None) ->
 
 
 def rows_of(version: Version, table: str) -> list[dict[str, Any]]:
-    """A table's rows."""
     import pyarrow.parquet as pq
 
     return pa.concat_tables([pq.read_table(path) for path in version.files(table)]).to_pylist()

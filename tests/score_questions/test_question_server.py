@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from earmark.schemas.score_questions import CORPUS
 from earmark.tasks.evaluation import judging
 from earmark.tasks.evaluation.samples import MeasurementOptions
 from earmark.tasks.store.versions import Store
-from tests.annotation.conftest import LocalServer
+from tests.annotation.conftest import LocalServer, model_server
 from tests.score_questions.questions import (
     BODIES,
     asked_by,
@@ -38,13 +38,7 @@ HOSTILE = (
 )
 
 
-@pytest.fixture
-def server() -> Iterator[OpenAIServer]:
-    """A good examiner, who keeps what it was asked."""
-    with LocalServer(Faults()) as started:
-        started.answer = exam_answer
-        started.keep_bodies = True
-        yield started
+server = model_server(exam_answer, keep_bodies=True)
 
 
 def kind_of(body: Mapping[str, Any]) -> str:

@@ -137,7 +137,6 @@ class AzureServer(S3Server):
         return BlobServiceClient.from_connection_string(direct)
 
     def make(self, bucket: str) -> None:
-        """Make a container."""
         self.client().create_container(bucket)
 
     def store(self, bucket: str, key: str, content: bytes, encoding: str | None = None) -> None:
@@ -149,7 +148,6 @@ class AzureServer(S3Server):
         blob.upload_blob(content, overwrite=True, content_settings=settings)
 
     def remove(self, bucket: str, key: str) -> None:
-        """Remove a blob."""
         self.client().get_blob_client(bucket, key).delete_blob()
 
     def sizes(self, bucket: str, below: str) -> dict[str, int]:
@@ -190,5 +188,4 @@ def server_of(kind: str, folder: Path) -> S3Server:
 
 
 def has_azurite() -> bool:
-    """Whether Azurite and what runs it are there."""
     return AZURITE.is_file() and os.access(AZURITE, os.X_OK) and shutil.which("node") is not None

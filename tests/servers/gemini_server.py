@@ -44,7 +44,6 @@ class GeminiServer:
         self._runner: web.AppRunner | None = None
 
     def app(self) -> web.Application:
-        """The application with all routes."""
         app = web.Application(client_max_size=1 << 30, middlewares=[self._checked])
         app.router.add_post("/v1beta/models/{model}:generateContent", self.generate)
         app.router.add_post("/v1beta/models/{model}:batchGenerateContent", self.create_batch)
@@ -59,7 +58,6 @@ class GeminiServer:
         return app
 
     async def start(self, port: int = 0) -> GeminiServer:
-        """Listen on 127.0.0.1; the port is in `port`."""
         self._runner = web.AppRunner(self.app(), access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", port, backlog=2048)
@@ -68,7 +66,6 @@ class GeminiServer:
         return self
 
     async def stop(self) -> None:
-        """Stop listening."""
         if self._runner:
             await self._runner.cleanup()
 
@@ -90,7 +87,6 @@ class GeminiServer:
         return web.json_response(self.faults.numbers() | {"uploads": self.uploads, "batches": len(self.batches)})
 
     async def generate(self, request: web.Request) -> web.StreamResponse:
-        """A response, or a fault."""
         raw = await request.read()
         content = self.faults.count(raw)
         if self.faults.latency_s:
@@ -167,7 +163,6 @@ class GeminiServer:
         return web.json_response(held) if held else _error(403, "no permission, or no such file", "PERMISSION_DENIED")
 
     async def delete_file(self, request: web.Request) -> web.Response:
-        """Forget a file."""
         self.files.pop(f"files/{request.match_info['id']}", None)
         return web.json_response({})
 
@@ -176,7 +171,6 @@ class GeminiServer:
         return web.Response(body=self.contents[f"files/{request.match_info['id']}"])
 
     async def create_batch(self, request: web.Request) -> web.Response:
-        """Start a batch."""
         body = (await request.json())["batch"]
         name = f"batches/{uuid.uuid4().hex}"
         lines = self.contents[body["inputConfig"]["fileName"]].splitlines()
@@ -187,14 +181,12 @@ class GeminiServer:
         return web.json_response(self._shown(name))
 
     async def list_batches(self, request: web.Request) -> web.Response:
-        """Batches in pages."""
         size, start = int(request.query.get("pageSize", "50")), int(request.query.get("pageToken", "0"))
         names = list(self.batches)[start : start + size]
         more = {"nextPageToken": str(start + size)} if start + size < len(self.batches) else {}
         return web.json_response({"operations": [self._shown(name) for name in names]} | more)
 
     async def get_batch(self, request: web.Request) -> web.Response:
-        """One batch."""
         return web.json_response(self._shown(f"batches/{request.match_info['id']}"))
 
     def _shown(self, name: str) -> dict[str, Any]:

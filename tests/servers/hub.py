@@ -98,7 +98,6 @@ class HubServer:
         return self._commit(self.repos[repo], title, tree)
 
     def app(self) -> web.Application:
-        """The application with all routes."""
         app = web.Application(client_max_size=1 << 32)
         repo, api = "{repo:[^/]+/[^/]+}", "/api/datasets/{repo:[^/]+/[^/]+}"
         routes: list[tuple[str, str, str, Handler, bool]] = [
@@ -198,7 +197,6 @@ class HubServer:
         return web.json_response(self.collections[slug])
 
     async def get_collection(self, request: web.Request) -> web.Response:
-        """A collection."""
         return web.json_response(self.collections[request.match_info["slug"]])
 
     async def add_item(self, request: web.Request) -> web.Response:
@@ -273,7 +271,6 @@ class HubServer:
         return web.json_response(shown | {"converts": []})
 
     async def info(self, request: web.Request) -> web.Response:
-        """What the repository is."""
         commit, repo = self._at(request), self._repo(request)
         name = request.match_info["repo"]
         listed = [{"rfilename": path} for path in sorted(commit["tree"])]

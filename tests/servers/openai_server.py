@@ -131,7 +131,6 @@ class OpenAIServer:
         self._runner: web.AppRunner | None = None
 
     def app(self) -> web.Application:
-        """The application with all routes."""
         app = web.Application(client_max_size=1 << 30, middlewares=[self._noted])
         app.router.add_post("/v1/chat/completions", self.chat)
         app.router.add_post("/v1/files", self.upload)
@@ -144,7 +143,6 @@ class OpenAIServer:
         return app
 
     async def start(self, port: int = 0) -> OpenAIServer:
-        """Listen on 127.0.0.1; the port is in `port`."""
         self._runner = web.AppRunner(self.app(), access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", port, backlog=2048)
@@ -153,7 +151,6 @@ class OpenAIServer:
         return self
 
     async def stop(self) -> None:
-        """Stop listening."""
         if self._runner:
             await self._runner.cleanup()
 
@@ -277,7 +274,6 @@ class OpenAIServer:
         return web.json_response({"object": "list", "data": page, "has_more": len(held) > limit, "last_id": last})
 
     async def get_batch(self, request: web.Request) -> web.Response:
-        """One batch."""
         batch = self.batches.get(request.match_info["id"])
         if batch is None:
             return web.json_response({"error": {"message": "no such batch"}}, status=404)

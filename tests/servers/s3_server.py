@@ -39,7 +39,6 @@ class S3Server:
 
     @property
     def url(self) -> str:
-        """Its address."""
         return f"http://127.0.0.1:{self._server.server_port}"
 
     @property
@@ -56,7 +55,6 @@ class S3Server:
         return boto3.client("s3", endpoint_url=self.url, **keys)
 
     def make(self, bucket: str) -> None:
-        """Make a bucket."""
         self.client().create_bucket(Bucket=bucket)
 
     def store(self, bucket: str, key: str, content: bytes, encoding: str | None = None) -> None:
@@ -65,7 +63,6 @@ class S3Server:
         self.client().put_object(Bucket=bucket, Key=key, Body=content, **given)
 
     def remove(self, bucket: str, key: str) -> None:
-        """Remove an object."""
         self.client().delete_object(Bucket=bucket, Key=key)
 
     def clear(self, bucket: str) -> None:

@@ -112,7 +112,6 @@ class Handler(BaseHTTPRequestHandler):
         return form["choice"][0] if "choice" in form else json.dumps({"a": 1}) if "json" in form else "so"
 
     def words(self, ids: list[int]) -> list[str]:
-        """The words of tokens."""
         return [word for one in ids for word, tokens in TOKENS.items() if tokens == [one]]
 
     def allowed(self) -> bool:

@@ -59,7 +59,6 @@ TABLES = (LABELS, PAIRS, CLIPS, REJECTS)
 
 
 def card_of(tables: Sequence[Table]) -> str:
-    """The beginning of a card."""
     return "---\npretty_name: X\nconfigs:\n" + "".join(
         f"- config_name: {table.name}\n  data_files:\n  - split: train\n    path: {table.name}/train-*.parquet\n"
         for table in tables
@@ -85,7 +84,6 @@ def make_version(
     tables: Sequence[Table] = TABLES,
     **values: Any,
 ) -> Version:
-    """A version with those rows, each table in one split."""
     folder = store.folder(corpus) / "v1"
     files = []
     for table in tables:

@@ -64,7 +64,6 @@ WORDS_OF = (
 
 
 def corpus(name: str, tables: tuple[Table, ...]) -> Corpus:
-    """A corpus of those tables."""
     story = Story(name, "What it is.", ("It is made.",), tables[0].name, ("A paper.",), ("Limits.",))
     return Corpus(name, "x", "x", "x", BuildConfig, tables, story, plan="x:y", flow="x:y")
 
@@ -163,7 +162,6 @@ def store(tmp_path: Path) -> Store:
 
 
 def withdraw(store: Store, kind: Any, value: str) -> None:
-    """Withdraw it from everywhere."""
     withdrawal.withdraw(store, CORPORA, withdrawal.search(store, CORPORA, kind, value), "asked for")
 
 

@@ -37,7 +37,6 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Shelf:
 
 
 def other(shelf: Shelf) -> Store:
-    """The store of the versions."""
     return Store(shelf.version.folder.parent.parent)
 
 

@@ -42,7 +42,6 @@ def machines(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Store, Sto
 
 
 def withdraw(store: Store, clip: str) -> None:
-    """Withdraw a clip from everywhere."""
     store.refresh()
     found = withdrawal.search(store, CORPORA, "clip", SHA[clip])
     withdrawal.withdraw(store, CORPORA, found, "asked for")

@@ -114,7 +114,6 @@ class Measure:
         return self.name
 
     def half(self, tuned: bool) -> list[Case]:
-        """The cases that rules were tuned on, or the others."""
         return [case for case in self.rows if case.tuned is tuned]
 
     def wrong(self, tuned: bool) -> list[str]:

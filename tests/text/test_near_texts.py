@@ -28,7 +28,6 @@ def alike(one: str, two: str, threshold: float) -> bool:
 
 
 def first_like(text: str, others: list[tuple[int, str]], threshold: float) -> int | None:
-    """The number of the first of the others that is like a text."""
     return next((at for at, other in others if alike(text, other, threshold)), None)
 
 

@@ -25,7 +25,6 @@ LEXICON = Lexicon([*written_forms(), Tag("genre", "vaporwave"), Tag("instrument"
 
 
 def names(text: str) -> set[str]:
-    """Names of the tags that a text names."""
     return {tag.name for tag in LEXICON.named(text)}
 
 

@@ -328,7 +328,7 @@ def spoilt_lines(draw: st.DrawFn) -> bytes:
 
 
 @pytest.mark.slow
-@examples(25)
+@examples(15)
 @given(st.lists(spoilt_lines(), max_size=12), st.lists(spoilt_lines(), max_size=12), st.booleans())
 def test_no_line_stops_a_build_or_gets_lost(
     tmp_path_factory: pytest.TempPathFactory, submissions: list[bytes], comments: list[bytes], packed: bool

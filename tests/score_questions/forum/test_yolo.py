@@ -22,7 +22,6 @@ SCORE, CHART = 0, 1
 
 
 def pixels(box: tuple[float, ...]) -> np.ndarray[Any, Any]:
-    """A box as the pixels that it covers."""
     covered = np.zeros((110, 110), bool)
     left, top, right, bottom = map(int, box)
     covered[top:bottom, left:right] = True
