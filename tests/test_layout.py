@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from graphlib import TopologicalSorter
@@ -156,6 +157,14 @@ def test_query_states_its_grain(path: Path) -> None:
 def test_there_are_queries_and_modules() -> None:
     assert len(QUERIES) > 10
     assert {path.parts[0] for path in MODULES} == {"flows", "tasks", "schemas"}
+
+
+def test_class_names_are_unique() -> None:
+    paths = [*MODULES, *(path.relative_to(ROOT) for room in ("data", "deploy") for path in (ROOT / room).glob("**/*.py")
+                         if "import" not in path.parts)]  # fmt: skip
+    trees = (ast.parse((ROOT / path).read_bytes()) for path in paths)
+    names = Counter(node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_no_module_without_a_noun() -> None:

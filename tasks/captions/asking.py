@@ -11,7 +11,8 @@ from earmark.schemas.captions import Captions, Listening, Pipeline, role_of
 from earmark.schemas.questions import Audio, AudioForm, YesNo
 from earmark.schemas.tracks import MARK, Tag
 from earmark.tasks.captions.checks import find_faults
-from earmark.tasks.pipeline.ask import Ask, Row, Values
+from earmark.tasks.captions.rows import HeardTexts, HeardTrack, JudgedText, SpanRow
+from earmark.tasks.pipeline.ask import Ask, Values
 from earmark.tasks.pipeline.checks import Fault
 from earmark.tasks.text.tag_words import written
 from earmark.tasks.text.voices import calls_for_voices
@@ -24,12 +25,12 @@ LEAST_YES = 0.5  # probability of yes from which a caption speaks of voices: yes
 LISTENING = {"direct": "caption-direct", "describe": "caption-describe", "mix": "caption-mix"}
 
 
-def listening_prompt(config: Captions, row: Row) -> str:
+def listening_prompt(config: Captions, row: SpanRow) -> str:
     """Return the name of the prompt of the listening stage."""
     return LISTENING[pipeline_of(config, row).listen.ask]
 
 
-def refining_prompt(config: Captions, row: Row) -> str:
+def refining_prompt(config: Captions, row: SpanRow) -> str:
     """Return the name of the prompt of the refining stage."""
     return "caption-refine" if pipeline_of(config, row).listen.spans in (1, "all") else MERGING
 
@@ -80,12 +81,12 @@ def shard_sizes(config: Captions, durations_s: Sequence[float]) -> list[int]:
     return sizes
 
 
-def pipeline_of(config: Captions, row: Row) -> Pipeline:
+def pipeline_of(config: Captions, row: SpanRow) -> Pipeline:
     """Return the pipeline of a row."""
     return next(pipeline for pipeline in config.pipelines if pipeline.name == row["pipeline"])
 
 
-def spans_of(pipeline: Pipeline, track: Row) -> list[list[Row]]:
+def spans_of(pipeline: Pipeline, track: HeardTrack) -> list[list[SpanRow]]:
     """Return the spans a pipeline hears of a track (a row of `pool.sql`): for each segment a row per span."""
     return [
         [
@@ -96,7 +97,7 @@ def spans_of(pipeline: Pipeline, track: Row) -> list[list[Row]]:
     ]
 
 
-def audio_of(config: Captions, span: Row) -> Audio:
+def audio_of(config: Captions, span: SpanRow) -> Audio:
     """Return the audio of a span, in the form for its pipeline's model."""
     duration_s = span["duration_s"]
     return Audio(
@@ -109,18 +110,23 @@ def audio_of(config: Captions, span: Row) -> Audio:
     )
 
 
-def listening_values(config: Captions, span: Row) -> Values:
+def listening_values(config: Captions, span: SpanRow) -> Values:
     """Show a span's audio alone to a model; builtin ones get the track's tags too."""
     tags = [Tag(category, name) for category, _, name in (mark.partition(MARK) for mark in span["tags"])]
     words = [written(tag) for tag in tags if not calls_for_voices(tag)]
     return Values({"clip": audio_of(config, span)}, {"tags": words})
 
 
-def refining_values(config: Captions, segment: Row) -> Values:
+def refining_values(config: Captions, segment: HeardTexts) -> Values:
     """Show the `texts` of a segment's spans."""
     texts = segment["texts"]
     merging = refining_prompt(config, segment) == MERGING
     return Values({"descriptions": texts} if merging else {"description": texts[0]}, {"texts": texts})
+
+
+def judging_values(config: Captions, segment: JudgedText) -> Values:
+    """Show a caption."""
+    return Values({"caption": segment["text"]}, None, YesNo())
 
 
 def checks_of(pipeline: Pipeline, stage: str) -> CaptionChecks:
@@ -139,17 +145,17 @@ def flags_of(pipeline: Pipeline, stage: str, value: Any) -> list[str]:
     return [fault.reason for fault in find_faults(text, checks) if fault.reason in checks.flag]
 
 
-def check_text(stage: str) -> Callable[[Captions, Row, Any], Fault | None]:
+def check_text(stage: str) -> Callable[[Captions, SpanRow, str], Fault | None]:
     """Return a check for the first fault of a stage's text not merely flagged."""
 
-    def check(config: Captions, row: Row, text: Any) -> Fault | None:
+    def check(config: Captions, row: SpanRow, text: str) -> Fault | None:
         checks = checks_of(pipeline_of(config, row), stage)
         return next((fault for fault in find_faults(text, checks) if fault.reason not in checks.flag), None)
 
     return check
 
 
-def check_voices(config: Captions, segment: Row, value: Any) -> Fault | None:
+def check_voices(config: Captions, segment: JudgedText, value: dict[str, float]) -> Fault | None:
     """Return a fault for a caption with voices by the judge's answer."""
     judge = pipeline_of(config, segment).judge
     if judge is None or judge.action == "flag" or value["p_yes"] < LEAST_YES:
@@ -177,7 +183,7 @@ REFINE = _stage_ask(
 JUDGE = _stage_ask(
     "judge",
     prompt=JUDGING,
-    values=lambda config, segment: Values({"caption": segment["text"]}, None, YesNo()),
+    values=judging_values,
     check=check_voices,
     about="captions",
 )

@@ -12,13 +12,16 @@ from earmark.schemas.captions import Captions, Pipeline
 from earmark.schemas.errors import InputError
 from earmark.tasks.audio.encode import Encoder
 from earmark.tasks.captions.asking import JUDGE, LISTEN, REFINE, audio_of, spans_of
-from earmark.tasks.pipeline.ask import Asker, Row, side_by_side
+from earmark.tasks.captions.rows import HeardTrack, SpanRow
+from earmark.tasks.pipeline.ask import Asker, side_by_side
 from earmark.tasks.pipeline.walk import walk
 from earmark.tasks.store.staging import Stage
 
 
 @contextmanager
-def decoded_once(stage: Stage, config: Captions, tracks: list[Row], encoder: Encoder | None) -> Iterator[list[Row]]:
+def decoded_once(
+    stage: Stage, config: Captions, tracks: list[HeardTrack], encoder: Encoder | None
+) -> Iterator[list[HeardTrack]]:
     """Decode each track once for all pipelines.
 
     Raises:
@@ -49,19 +52,19 @@ def decoded_once(stage: Stage, config: Captions, tracks: list[Row], encoder: Enc
     label="caption tracks",
     opened=decoded_once,
 )
-async def caption_tracks(asker: Asker[Captions], track: Row) -> None:
+async def caption_tracks(asker: Asker[Captions], track: HeardTrack) -> None:
     """Caption a track by every pipeline, segment by segment; any of them may stay without a caption."""
     segments = [(pipeline, spans) for pipeline in asker.config.pipelines for spans in spans_of(pipeline, track)]
     await side_by_side(*(_caption(asker, pipeline, spans) for pipeline, spans in segments))
 
 
-async def _caption(asker: Asker[Captions], pipeline: Pipeline, spans: list[Row]) -> None:
+async def _caption(asker: Asker[Captions], pipeline: Pipeline, spans: list[SpanRow]) -> None:
     """Listen to a segment's spans, refine the texts, and judge the result, as far as the pipeline goes."""
     replies = await side_by_side(*(asker.reply(LISTEN, span) for span in spans))
     if any(reply.failure for reply in replies):
         return
     texts = [reply.value.strip() for reply in replies]
-    segment = {**spans[0], "end_s": spans[-1]["end_s"]}
+    segment: SpanRow = {**spans[0], "end_s": spans[-1]["end_s"]}
     if pipeline.refine:
         reply = await asker.reply(REFINE, {**segment, "texts": texts})
         if reply.failure:

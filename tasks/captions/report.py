@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from earmark.schemas.captions import Caption
 from earmark.tasks.pipeline.report import Material, count, histogram, sample
 from earmark.tasks.store.figures import AudioPlayer, Browser, Row, Section
 from earmark.tasks.store.result_table import ResultTable, percent
+
+
+class ShownCaption(Caption):
+    """A caption with the name of its row."""
+
+    name: str
 
 
 def sections(material: Material) -> list[Section]:
@@ -24,6 +31,7 @@ def sections(material: Material) -> list[Section]:
         ("category", "pipeline", "tags on captioned tracks", "named", percent("share")),
         tuple(named),
     )
+    captions: list[ShownCaption] = sample(db, "shown_captions", "name", by="pipeline")
     rows = tuple(
         Row(
             row["name"],
@@ -37,7 +45,7 @@ def sections(material: Material) -> list[Section]:
             {"caption": row["text"]},
             clips=(AudioPlayer("what was heard", row["heard_sha256"]),),
         )
-        for row in sample(db, "shown_captions", "name", by="pipeline")
+        for row in captions
     )
     figures = (
         histogram(db, "shown_captions", "words", "Words a caption", unit="words"),

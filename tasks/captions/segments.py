@@ -17,6 +17,7 @@ from earmark.schemas.rejects import Reject
 from earmark.tasks.audio.faults import BadAudio
 from earmark.tasks.audio.segments import CutRule, levels_of, pieces_of, write_segments
 from earmark.tasks.captions.asking import shard_sizes
+from earmark.tasks.captions.rows import HeardTrack, SegmentTrack
 from earmark.tasks.pipeline.media import MEASURED, measure
 from earmark.tasks.pipeline.progress import working
 from earmark.tasks.pipeline.rows import Rows, keep_rows, read_rows
@@ -94,7 +95,7 @@ class SegmentFiles:
 
 
 @step("segment", unit="segments", label="")
-def cut_recordings(stage: Stage, config: Captions, pool: Rows) -> Done[Rows]:
+def cut_recordings(stage: Stage, config: Captions, pool: Rows[HeardTrack]) -> Done[Rows[HeardTrack]]:
     """Cut recordings into segments if configured; each is a track from here on.
 
     Returns:
@@ -106,7 +107,7 @@ def cut_recordings(stage: Stage, config: Captions, pool: Rows) -> Done[Rows]:
     """
     if config.segments is None:
         return Done(pool)
-    rows: list[dict[str, Any]] = []
+    rows: list[SegmentTrack] = []
     rejects: list[tuple[str, Reject]] = []
     recordings = read_rows(pool)
     with working("cut into segments", len(recordings)) as work:
@@ -118,7 +119,7 @@ def cut_recordings(stage: Stage, config: Captions, pool: Rows) -> Done[Rows]:
                 rows += own
                 rejects += [(CAPTIONS.name, one) for one in lost]
             work.advance()
-    kept: list[dict[str, Any]] = []
+    kept: list[SegmentTrack] = []
     first: dict[str, str] = {}
     for row in rows:
         other = first.setdefault(row["clip_sha256"], row["track_id"])
@@ -136,8 +137,8 @@ def cut_recordings(stage: Stage, config: Captions, pool: Rows) -> Done[Rows]:
 
 
 def _segments(
-    stage: Stage, config: Captions, segments: Segments, recording: dict[str, Any]
-) -> tuple[list[dict[str, Any]], list[Reject]]:
+    stage: Stage, config: Captions, segments: Segments, recording: HeardTrack
+) -> tuple[list[SegmentTrack], list[Reject]]:
     """Return the segments of a recording, and a reject for every other piece of it."""
     store, sha256 = SegmentFiles(stage.store, segments), recording["clip_sha256"]
     try:
@@ -147,7 +148,8 @@ def _segments(
     files = [store.segment(sha256, number) for number, cut in enumerate(cuts) if cut.lost is None]
     label = f"measure segments of {recording['track_id']}"
     measured = iter(zip(files, measure(stage.store, label, files), strict=True))
-    rows, lost = [], []
+    rows: list[SegmentTrack] = []
+    lost: list[Reject] = []
     for cut in cuts:
         if cut.lost is not None:
             lengths = {"length": round(cut.end_s - cut.start_s, 1), "shortest": segments.least_s}
@@ -156,23 +158,28 @@ def _segments(
         else:
             file, values = next(measured)
             facts = dict(zip(row_schema(MEASURED).names, values, strict=True))
-            rows.append({**recording, **facts, "path": str(file), **_own(recording, cut.start_s, cut.end_s)})
+            segment: Any = {**_segment(recording, cut.start_s, cut.end_s), **facts, "path": str(file)}
+            rows.append(segment)
     return rows, lost
 
 
-def _imagined(segments: Segments, recording: dict[str, Any]) -> list[dict[str, Any]]:
+def _imagined(segments: Segments, recording: HeardTrack) -> list[SegmentTrack]:
     """Return about as many segments as a recording has, for a dry run."""
     count = int(recording["duration_s"] // ((segments.least_s + segments.most_s) / 2))
     length = recording["duration_s"] / max(1, count)
     return [
-        {**recording, "clip_sha256": digest_of([recording["clip_sha256"], number]), "duration_s": length,
-         **_own(recording, number * length, (number + 1) * length)}
+        {
+            **_segment(recording, number * length, (number + 1) * length),
+            "clip_sha256": digest_of([recording["clip_sha256"], number]),
+            "duration_s": length,
+        }
         for number in range(count)
-    ]  # fmt: skip
+    ]
 
 
-def _own(recording: dict[str, Any], start_s: float, end_s: float) -> dict[str, Any]:
+def _segment(recording: HeardTrack, start_s: float, end_s: float) -> SegmentTrack:
     return {
+        **recording,
         "track_id": f"{recording['track_id']}@{start_s:.1f}",
         "recording": recording["track_id"],
         "recording_sha256": recording["clip_sha256"],
@@ -181,12 +188,15 @@ def _own(recording: dict[str, Any], start_s: float, end_s: float) -> dict[str, A
     }
 
 
-def _reject(row: dict[str, Any], reason: str, detail: str) -> Reject:
-    clip = ("clip", row.get("recording_sha256", row["clip_sha256"]))  # a withdrawn recording takes its rejects along
+def _reject(row: HeardTrack | SegmentTrack, reason: str, detail: str) -> Reject:
+    clip = (
+        "clip",
+        str(row.get("recording_sha256", row["clip_sha256"])),
+    )  # a withdrawn recording takes its rejects along
     return Reject(row["track_id"], reason, detail, row["source_file"], row["line"], made_from=(clip,))
 
 
-def write_segment_rows(stage: Stage, config: Captions, pool: Rows) -> None:
+def write_segment_rows(stage: Stage, config: Captions, pool: Rows[SegmentTrack]) -> None:
     """Write the table `segments`, and their files beside it."""
     rows = read_rows(pool)
     for row in rows:
@@ -195,10 +205,9 @@ def write_segment_rows(stage: Stage, config: Captions, pool: Rows) -> None:
     stage.write_splits(SEGMENTS, lambda split: [segments.filter(pc.equal(segments["split"], split))])
 
 
-def _row(config: Captions, row: dict[str, Any]) -> dict[str, Any]:
-    same = ("clip_sha256", "duration_s", "split", "recording", "recording_sha256", "source_file")
+def _row(config: Captions, row: SegmentTrack) -> dict[str, Any]:
     return {
-        **{name: row[name] for name in same},
+        **row,
         "clip_id": row["track_id"],
         "start_s": row["recording_start_s"],
         "end_s": row["recording_end_s"],
@@ -209,5 +218,5 @@ def _row(config: Captions, row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _file(row: dict[str, Any]) -> str:
+def _file(row: SegmentTrack) -> str:
     return f"audio/{row['clip_sha256'][:2]}/{row['clip_sha256']}.flac"

@@ -16,6 +16,7 @@ from earmark.schemas.errors import ConfigError
 from earmark.schemas.rejects import AudioFault
 from earmark.schemas.tracks import Track
 from earmark.tasks.captions.asking import JUDGE, LISTEN, REFINE, shard_sizes
+from earmark.tasks.captions.rows import HeardTrack
 from earmark.tasks.pipeline.fingerprint import file_digests
 from earmark.tasks.pipeline.inputs import Input
 from earmark.tasks.pipeline.media import MEASURED, clip_below
@@ -98,7 +99,7 @@ def import_tracks(stage: Stage, config: Captions) -> Done[Path]:
 
 
 @step("index", unit="tracks", follows="import", label="")
-def index_tracks(stage: Stage, config: Captions, tracks: Path) -> Done[Rows]:
+def index_tracks(stage: Stage, config: Captions, tracks: Path) -> Done[Rows[HeardTrack]]:
     """Hash and measure the audio to hear of every track; keep usable tracks, rows of `track_pool.sql`.
 
     In a dry run embedded instrumentals have no file.

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from earmark.tasks.instruction_rubrics.attributes import DROPPED
+from earmark.tasks.instruction_rubrics.rows import BareItem
 from earmark.tasks.pipeline.checks import Fault
 from earmark.tasks.text.bilingual import HAN, language_of, negates, quotes, straight, without_speech
 
@@ -134,12 +135,11 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def usable_items(
-    instruction: str, items: Sequence[Mapping[str, Any]]
-) -> tuple[list[dict[str, Any]], list[tuple[str, str]]]:
+def usable_items(instruction: str, items: Sequence[BareItem]) -> tuple[list[BareItem], list[tuple[str, str]]]:
     """Return items based on words of the instruction with new questions; and reason and question of the others."""
     words, questions = _plain(instruction), set[str]()
-    usable, dropped = [], []
+    usable: list[BareItem] = []
+    dropped: list[tuple[str, str]] = []
     for item in items:
         if not _plain(item["basis"]) or _plain(item["basis"]) not in words:
             dropped.append(("basis_not_found", item["question"]))
@@ -147,11 +147,11 @@ def usable_items(
             dropped.append(("repeated_item", item["question"]))
         else:
             questions.add(_plain(item["question"]))
-            usable.append(dict(item))
+            usable.append(item.copy())
     return usable, dropped
 
 
-def items_fault(instruction: str, items: Sequence[Mapping[str, Any]]) -> Fault | None:
+def items_fault(instruction: str, items: Sequence[BareItem]) -> Fault | None:
     """Return a fault if no item of a list is usable; a single bad item costs only itself."""
     if usable_items(instruction, items)[0]:
         return None

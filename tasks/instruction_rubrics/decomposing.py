@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from earmark.schemas.instruction_rubrics import InstructionRubrics
 from earmark.tasks.instruction_rubrics.asks import DIRECTION, REDECOMPOSE
 from earmark.tasks.instruction_rubrics.checks import usable_items
 from earmark.tasks.instruction_rubrics.deciding import draw
+from earmark.tasks.instruction_rubrics.rows import BareItem, ItemRow
 from earmark.tasks.pipeline.ask import Ask, Asker, AskReply, Row, side_by_side
 
 AT_ONCE = 20  # items in a question; longer lists are split
@@ -20,8 +21,8 @@ Thing = TypeVar("Thing")
 
 
 async def look_again(
-    asker: Asker[InstructionRubrics], row: Row, items: list[Row], listed: Sequence[Row]
-) -> tuple[list[Row], float | None]:
+    asker: Asker[InstructionRubrics], row: Row, items: list[BareItem], listed: Sequence[BareItem]
+) -> tuple[list[ItemRow], float | None]:
     """Flag items by a second model; measure the agreement of a second draw, if drawn.
 
     Args:
@@ -46,7 +47,7 @@ def wording_of(config: InstructionRubrics, domain: str) -> str:
     return f"decompose-{domain}" if config.decomposition.prompts == "domain" else "decompose"
 
 
-async def _reversed(asker: Asker[InstructionRubrics], about: Row, items: list[Row]) -> list[list[str]]:
+async def _reversed(asker: Asker[InstructionRubrics], about: Row, items: list[BareItem]) -> list[list[str]]:
     """Return `direction` for each item denied by the second model of audio matching the instruction; `unread` for all
     without an answer."""
     replies = await ask_in_parts(asker, DIRECTION, about, items)
@@ -61,27 +62,27 @@ def split(things: Sequence[Thing], at_once: int = AT_ONCE) -> list[Sequence[Thin
     return [things[start : start + at_once] for start in range(0, len(things), at_once)]
 
 
-def in_parts(row: Row, items: Sequence[Row]) -> list[Row]:
+def in_parts(row: Row, items: Sequence[BareItem]) -> list[Row]:
     """Split a row's items into parts of a question's size; all but the first name their `part`."""
     parts = enumerate(split(items), 1)
     return [{**row, "items": numbered(part), **({"part": f"items {n}"} if n > 1 else {})} for n, part in parts]
 
 
 async def ask_in_parts(
-    asker: Asker[InstructionRubrics], ask: Ask[InstructionRubrics], row: Row, items: Sequence[Row]
+    asker: Asker[InstructionRubrics], ask: Ask[InstructionRubrics], row: Row, items: Sequence[BareItem]
 ) -> list[AskReply]:
     """Return the replies about all items, in order."""
     return list(await side_by_side(*(asker.reply(ask, one) for one in in_parts(row, items))))
 
 
-def numbered(items: Sequence[Mapping[str, Any]]) -> list[Row]:
+def numbered(items: Sequence[BareItem]) -> list[Row]:
     """Number items from 1 for prompts."""
     return [
         {"id": number, "question": item["question"], "basis": item["basis"]} for number, item in enumerate(items, 1)
     ]
 
 
-def agreement(instruction: str, first: Sequence[Row], second: Sequence[Row]) -> float:
+def agreement(instruction: str, first: Sequence[BareItem], second: Sequence[BareItem]) -> float:
     """Measure the agreement of two draws of items: matching items as share of all items of both (Dice), 0 to 1.
 
     Two items can match if their words in the instruction overlap by half or more of their union;

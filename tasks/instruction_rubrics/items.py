@@ -8,6 +8,7 @@ from earmark.schemas.instruction_rubrics import InstructionRubrics
 from earmark.tasks.instruction_rubrics.asks import DECOMPOSE, FILTER
 from earmark.tasks.instruction_rubrics.checks import usable_items
 from earmark.tasks.instruction_rubrics.decomposing import in_parts, wording_of
+from earmark.tasks.instruction_rubrics.rows import BareItem, InstructionRow, ItemRow
 from earmark.tasks.pipeline.ask import Asker, Row, side_by_side
 
 WHOLE = "instruction"
@@ -17,10 +18,10 @@ _COMPLETE = {"en": 'Is nothing heard beyond this: "{}"?', "zh": "除此之外没
 class Parts(NamedTuple):
     """An instruction's items."""
 
-    items: list[Row]  # `dimension`, `question`, `basis`; the instruction itself without any other
+    items: list[BareItem]  # the instruction itself without any other
     whole: bool  # whether the instruction is its own item
     removed: list[tuple[str, str]]  # reason and question of omitted items
-    listed: list[Row]  # the items before a second reading
+    listed: list[BareItem]  # the items before a second reading
 
 
 async def take_apart(asker: Asker[InstructionRubrics], row: Row) -> Parts:
@@ -30,12 +31,12 @@ async def take_apart(asker: Asker[InstructionRubrics], row: Row) -> Parts:
     answers = await side_by_side(*(asker(FILTER, one) for one in in_parts(row, listed)))
     verdicts = [one["verdict"] for answer in answers for one in answer["items"]]
     left = [item for item, verdict in zip(listed, verdicts, strict=True) if verdict == "keep"]
-    whole = [{"dimension": WHOLE, "question": row["instruction"], "basis": row["instruction"]}]
+    whole: list[BareItem] = [{"dimension": WHOLE, "question": row["instruction"], "basis": row["instruction"]}]
     removed = [(verdict, item["question"]) for item, verdict in zip(listed, verdicts, strict=True) if verdict != "keep"]
     return Parts(left or whole, not left, [*dropped, *removed], listed)
 
 
-def with_completeness(items: list[Row], row: Row) -> list[Row]:
+def with_completeness(items: list[ItemRow], row: InstructionRow) -> list[ItemRow]:
     """Add an item to an instruction: whether all sounds heard are named in it.
 
     It is added to an instruction with a dropped sound, and to its original: no other item can tell them

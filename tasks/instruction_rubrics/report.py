@@ -5,6 +5,7 @@ from __future__ import annotations
 import duckdb
 
 from earmark.schemas.instruction_rubrics import InstructionRubrics
+from earmark.schemas.rubric_tables import RubricSample
 from earmark.tasks.evaluation.qualification import qualification_section
 from earmark.tasks.instruction_rubrics.rubrics import STABILITY
 from earmark.tasks.pipeline.report import Material, count, histogram, sample, shares
@@ -14,10 +15,17 @@ from earmark.tasks.store.sql import connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
 
 
+class ShownSample(RubricSample):
+    """A sample with its items, one a line."""
+
+    items_shown: str
+
+
 def sections(material: Material) -> list[Section]:
     """Return the report's own sections."""
     db = material.db
     db.execute(query("instruction_rubrics/shown"))
+    samples: list[ShownSample] = sample(db, "shown", "sample_id", by="kind")
     rows = tuple(
         Row(
             row["sample_id"],
@@ -31,7 +39,7 @@ def sections(material: Material) -> list[Section]:
             {"instruction": row["instruction"], "true of the clip": row["truth"], "items": row["items_shown"]},
             clips=(AudioPlayer("clip", row["clip_sha256"]),),
         )
-        for row in sample(db, "shown", "sample_id", by="kind")
+        for row in samples
     )
     attributes = db.execute(
         "SELECT domain, attribute, count(DISTINCT sample_id) FROM samples WHERE attribute IS NOT NULL "

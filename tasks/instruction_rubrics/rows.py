@@ -9,35 +9,45 @@ from earmark.schemas.rubric_tables import RubricSample
 Failure = tuple[str, str] | None  # reason and detail
 
 
-class CaptionRow(TypedDict):
+class InstructionFacts(TypedDict):
+    """An instruction with its source line."""
+
+    item: str
+    source: str
+    source_file: str
+    line: int
+    split: str
+    domain: str
+    language: str
+    instruction_id: str
+    text: str
+
+
+class ClipFacts(InstructionFacts):
+    """An instruction with a clip."""
+
+    base: int
+    subset: str
+    place: float
+    clip_sha256: str
+    path: str
+    duration_s: float
+    generated: bool
+    similarity: float | None
+
+
+class CaptionRow(ClipFacts):
     """A row of `usable_captions.sql`, and what `choose` gives it."""
 
     row: int
-    source: str
-    item: str
     file: str
-    text: str
     origin: str | None
     generator: str | None
-    source_file: str
-    line: int
-    subset: str
-    domain: str
-    language: str
-    generated: bool
     set: Literal["train", "test"] | None
-    path: str
-    clip_sha256: str
-    duration_s: float
     sample_rate_hz: int
     channels: int
-    instruction_id: str
     group_id: str
-    split: str
-    place: float
     role: str
-    base: int
-    similarity: float | None
 
 
 class WordChange(TypedDict):
@@ -77,43 +87,31 @@ class CandidateClip(VerifiedCaption):
     candidates: list[Candidate]
 
 
-class NegativeRow(TypedDict):
+class NegativeRow(ClipFacts):
     """A clip with an instruction that is wrong for it."""
 
-    item: str
-    source: str
-    source_file: str
-    line: int
-    split: str
-    domain: str
-    language: str
-    base: int
-    subset: str
-    place: float
-    clip_sha256: str
-    path: str
-    duration_s: float
-    generated: bool
-    instruction_id: str
-    text: str
     kind: str
     truth: str
     truth_id: str | None
     verified: list[str]
     verified_by: str | None
-    similarity: float | None
     written_by: NotRequired[str]
     attribute: NotRequired[str]
     span_before: NotRequired[str]
     span_after: NotRequired[str]
 
 
-class ItemRow(TypedDict):
-    """An item of an instruction."""
+class BareItem(TypedDict):
+    """An item of an instruction, as its writer gives it."""
 
     dimension: str
     question: str
     basis: str
+
+
+class ItemRow(BareItem):
+    """An item with its flags."""
+
     flags: list[str]
 
 
@@ -148,25 +146,24 @@ class Labelled(TypedDict):
 
 
 class AboutNegative(TypedDict):
-    """A negative of an instruction, by its number."""
+    """A negative of an instruction, by its number, and its clip."""
 
     negative: int
+    truth: str
+    instruction: str
+    full: bool
+    clip_sha256: str
+    path: str
+    duration_s: float
+    generated: bool
 
 
-class InstructionRow(TypedDict):
+class InstructionRow(InstructionFacts):
     """An instruction for judging clips, with its negatives."""
 
-    item: str
-    source: str
-    source_file: str
-    line: int
-    split: str
-    domain: str
-    language: str
-    instruction_id: str
-    text: str
     written_by: str | None
     altered_from: NotRequired[str]
+    complete: NotRequired[bool]
     true: bool
     negatives: list[AboutNegative]
 

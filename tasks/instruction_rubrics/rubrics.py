@@ -25,7 +25,15 @@ from earmark.tasks.instruction_rubrics.checks import lost
 from earmark.tasks.instruction_rubrics.decomposing import AT_ONCE, ask_in_parts, look_again, split, wording_of
 from earmark.tasks.instruction_rubrics.items import take_apart, with_completeness
 from earmark.tasks.instruction_rubrics.negatives import WrongInstructions
-from earmark.tasks.instruction_rubrics.rows import Labelled, NegativeRow, RubricRow, Translation
+from earmark.tasks.instruction_rubrics.rows import (
+    InstructionRow,
+    ItemAnswer,
+    ItemRow,
+    Labelled,
+    NegativeRow,
+    RubricRow,
+    Translation,
+)
 from earmark.tasks.instruction_rubrics.verification import reject_of
 from earmark.tasks.pipeline.ask import Ask, Asker, Row, side_by_side
 from earmark.tasks.pipeline.references import References, references_of
@@ -50,15 +58,15 @@ VERDICTS = {
     columns=[("negative", pa.int64()), ("part", pa.string()), ("into", pa.string())],
     label="write rubrics",
 )
-async def write_rubric(asker: Asker[InstructionRubrics], instruction: Row) -> dict[str, Any]:
+async def write_rubric(asker: Asker[InstructionRubrics], instruction: InstructionRow) -> dict[str, Any]:
     """Decompose an instruction and have its items read once more; without any left, it is its own item. Then label the
     items for each negative, give reasons for true items, and translate all."""
-    about = {**instruction, "instruction": instruction["text"]}
+    about: Row = {**instruction, "instruction": instruction["text"]}
     parts = await take_apart(asker, about)
     about["wording"] = wording_of(asker.config, instruction["domain"])
     kept = [] if parts.whole else parts.items
     checked, stability = await look_again(asker, about, kept, parts.listed)
-    items = checked or [{**item, "flags": []} for item in parts.items]
+    items: list[ItemRow] = checked or [{**item, "flags": []} for item in parts.items]
     if instruction.get("complete"):
         items = with_completeness(items, instruction)
     labelled = await side_by_side(
@@ -77,19 +85,19 @@ async def write_rubric(asker: Asker[InstructionRubrics], instruction: Row) -> di
     }
 
 
-async def _reasons(asker: Asker[InstructionRubrics], row: Row, items: list[Row]) -> Row:
+async def _reasons(asker: Asker[InstructionRubrics], row: Row, items: list[ItemRow]) -> Labelled:
     """Return the reasons for the items of a true instruction."""
     answers, failure = await _answered(asker, RATIONALES, row, items, range(1, len(items) + 1))
-    return await _labelled(asker, row, answers, []) if failure is None else {"negative": None, "failure": failure}
+    return await _labelled(asker, row, answers, []) if failure is None else _unlabelled(None, failure)
 
 
-async def _label(asker: Asker[InstructionRubrics], row: Row, items: list[Row]) -> Row:
+async def _label(asker: Asker[InstructionRubrics], row: Row, items: list[ItemRow]) -> Labelled:
     """Label the items of an instruction wrong for a clip. Without a full description, items left open are heard, and
     undecided ones dropped. A negative with all items answered yes is rejected: its contradiction was not found."""
     numbers = range(1, len(items) + 1)
     answers, failure = await _answered(asker, LABEL if row["full"] else LABEL_PARTLY, row, items, numbers)
     if failure is not None:
-        return {"negative": row["negative"], "failure": failure}
+        return _unlabelled(row["negative"], failure)
     left = sorted({*numbers} - {one["item"] for one in answers})
     if left:
         answers += (await _answered(asker, HEAR, row, [items[number - 1] for number in left], left))[0]
@@ -98,13 +106,17 @@ async def _label(asker: Asker[InstructionRubrics], row: Row, items: list[Row]) -
     if all(one["answer"] for one in answers):
         detail = f"expected an item that is not met, found all {len(answers)} answered yes"
         detail += f", {len(unknown)} not known" if unknown else ""
-        return {"negative": row["negative"], "failure": ("contradiction_not_found", detail)}
+        return _unlabelled(row["negative"], ("contradiction_not_found", detail))
     return await _labelled(asker, row, answers, unknown)
 
 
 async def _answered(
-    asker: Asker[InstructionRubrics], ask: Ask[InstructionRubrics], row: Row, items: list[Row], numbers: Sequence[int]
-) -> tuple[list[Row], tuple[str, str] | None]:
+    asker: Asker[InstructionRubrics],
+    ask: Ask[InstructionRubrics],
+    row: Row,
+    items: list[ItemRow],
+    numbers: Sequence[int],
+) -> tuple[list[ItemAnswer], tuple[str, str] | None]:
     """Return the answers about items of these numbers, and the failure without answers; leave unknown items out.
     Rationales are of met items."""
     replies = await ask_in_parts(asker, ask, row, items)
@@ -119,27 +131,33 @@ async def _answered(
     ], None  # fmt: skip
 
 
-async def _labelled(asker: Asker[InstructionRubrics], row: Row, answers: list[Row], unknown: list[str]) -> Row:
+async def _labelled(
+    asker: Asker[InstructionRubrics], row: Row, answers: list[ItemAnswer], unknown: list[str]
+) -> Labelled:
     """Return labels with their rationales in all languages, and the undecided items."""
     translations = await _translate(asker, {**row, "part": "answers"}, [one["rationale"] for one in answers])
-    end = {"negative": row.get("negative"), "failure": None, "unknown": unknown}
-    return {**end, "answers": answers, "translations": translations}
+    return {"negative": row.get("negative"), "failure": None, "unknown": unknown, "answers": answers,
+            "translations": translations}  # fmt: skip
 
 
-async def _translate(asker: Asker[InstructionRubrics], row: Row, texts: list[str]) -> dict[str, Row]:
+def _unlabelled(negative: int | None, failure: tuple[str, str]) -> Labelled:
+    return {"negative": negative, "failure": failure, "answers": [], "translations": {}}
+
+
+async def _translate(asker: Asker[InstructionRubrics], row: Row, texts: list[str]) -> dict[str, Translation]:
     """Translate texts into each other language, with the flags of a back-check; or return the failure."""
     languages = others(asker.config, row["language"])
     ends = await side_by_side(*(_translate_into(asker, row, texts, into) for into in languages))
     return dict(zip(languages, ends, strict=True))
 
 
-async def _translate_into(asker: Asker[InstructionRubrics], row: Row, texts: list[str], into: str) -> Row:
+async def _translate_into(asker: Asker[InstructionRubrics], row: Row, texts: list[str], into: str) -> Translation:
     parts = split(texts, AT_ONCE + 1)  # an instruction and its items
     rows = [{**row, "texts": part, "part": f"{row['part']} {n}" if n > 1 else row["part"], "into": into}
             for n, part in enumerate(parts, 1)]  # fmt: skip
     replies = await side_by_side(*(asker.reply(TRANSLATE, one) for one in rows))
     if failure := next((reply.failure for reply in replies if reply.failure is not None), None):
-        return {"failure": failure}
+        return {"failure": failure, "texts": [], "flags": [], "by": ""}
     translated = [text for reply in replies for text in reply.value["texts"]]
     flags = [lost(text, row["language"], other, into) for text, other in zip(texts, translated, strict=True)]
     return {"failure": None, "texts": translated, "flags": flags, "by": replies[0].annotator}

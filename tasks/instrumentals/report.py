@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from earmark.schemas.instrumentals import TRACKS
+from earmark.schemas.instrumentals import InstrumentalTrack
 from earmark.tasks.pipeline.report import Material, count, histogram, sample
 from earmark.tasks.store.figures import AudioPlayer, Bars, Browser, Row, Section
 
@@ -31,8 +31,9 @@ def sections(material: Material) -> list[Section]:
 def _tracks(material: Material) -> tuple[Row, ...]:
     folder = material.stage.version
     rows = []
-    for row in sample(material.db, TRACKS.name, "track_id", most=SHOWN):
-        after = row["audio"]["bytes"] if row["audio"] else folder / row["instrumental"]
+    tracks: list[InstrumentalTrack] = sample(material.db, "tracks", "track_id", most=SHOWN)
+    for row in tracks:
+        after = row["audio"]["bytes"] if row["audio"] else folder / str(row["instrumental"])
         clips = (AudioPlayer("mix", row["mix_sha256"]), AudioPlayer("without the voice", row["clip_sha256"], after))
         tags = {"split": row["split"], "flags": ", ".join(row["flags"]) or "none"}
         facts = {

@@ -18,7 +18,7 @@ from earmark.tasks.pipeline.media import media_index
 from earmark.tasks.pipeline.progress import Work, working
 from earmark.tasks.pipeline.rows import Rows, Shard, read_shard, shards_of
 from earmark.tasks.pipeline.step import Done, Enough, step
-from earmark.tasks.pipeline.tracks import audio_root
+from earmark.tasks.pipeline.tracks import PooledTrack, audio_root
 from earmark.tasks.store.files import sha256_file, write_text
 from earmark.tasks.store.manifest import digest_of
 from earmark.tasks.store.parquet import row_schema, write_rows
@@ -84,7 +84,7 @@ class SeparatedFiles:
         return measures
 
 
-def separate_tracks(stage: Stage, config: Instrumentals, pool: Rows) -> list[Path]:
+def separate_tracks(stage: Stage, config: Instrumentals, pool: Rows[PooledTrack]) -> list[Path]:
     """Remove the voice from all usable tracks, except those kept already.
 
     Returns:
@@ -106,7 +106,13 @@ def separate_tracks(stage: Stage, config: Instrumentals, pool: Rows) -> list[Pat
 
 @step("separate", unit="tracks", label="")
 def separate_shard(
-    stage: Stage, config: Instrumentals, shard: Shard, *, pool: Rows, separators: Separators, work: Work | None
+    stage: Stage,
+    config: Instrumentals,
+    shard: Shard,
+    *,
+    pool: Rows[PooledTrack],
+    separators: Separators,
+    work: Work | None,
 ) -> Done[Path]:
     """Remove the voice from one shard of tracks."""
     tracks = {str(track["row"]): track for track in read_shard(pool, shard)}
@@ -143,7 +149,7 @@ def separate_shard(
     return Done(path)
 
 
-def _row(cache: SeparatedFiles, track: dict[str, Any], measures: dict[str, Any]) -> tuple[Any, ...]:
+def _row(cache: SeparatedFiles, track: PooledTrack, measures: dict[str, Any]) -> tuple[Any, ...]:
     path = cache.path(track["clip_sha256"]).relative_to(cache.store.root).as_posix()
     return (track["row"], path, measures["sha256"], *(float(measures[name]) for name in MEASURED), None, None)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from earmark.schemas.critiques import ClipCritique, PairCritique
+from earmark.schemas.mos_preferences import ClipPair
 from earmark.tasks.pipeline.report import Material, count, histogram, sample, shares
 from earmark.tasks.store.figures import AudioPlayer, Browser, Row, Section
 from earmark.tasks.store.sql import query
@@ -36,7 +38,19 @@ def sections(material: Material) -> list[Section]:
     return found
 
 
+class ShownPair(ClipPair):
+    """A pair with the files of its clips."""
+
+    chosen_file: str
+    rejected_file: str
+    chosen_sha256: str
+    rejected_sha256: str
+
+
 def _pairs(material: Material) -> tuple[Row, ...]:
+    pairs: list[ShownPair] = sample(
+        material.db, "pairs", "pair_id", by="dataset", rows=query("mos_preferences/shown_pairs")
+    )
     return tuple(
         Row(
             row["pair_id"],
@@ -54,7 +68,7 @@ def _pairs(material: Material) -> tuple[Row, ...]:
                 AudioPlayer(f"rejected, MOS {row['rejected_mos']:.2f}", row["rejected_sha256"]),
             ),
         )
-        for row in sample(material.db, "pairs", "pair_id", by="dataset", rows=query("mos_preferences/shown_pairs"))
+        for row in pairs
     )
 
 
@@ -66,31 +80,34 @@ def _chance(probability: float | None) -> dict[str, str]:
 
 
 def _comparisons(material: Material) -> tuple[Row, ...]:
+    critiques: list[PairCritique] = sample(material.db, "paired_critiques", "pair_id")
     return tuple(
         Row(
             row["pair_id"],
             {"split": row["split"], "dataset": row["dataset"], "model": row["model"]},
             {"asked with": row["prompt"], "tries": str(row["tries"])},
             {"what it wrote": row["rationale"]},
-            tuple(
-                AudioPlayer(
-                    f"{side}: MOS {row[f'{side}_mos']:.2f}, scored {row[f'{side}_score']}", row[f"{side}_sha256"]
-                )
-                for side in ("first", "second")
+            (
+                AudioPlayer(f"first: MOS {row['first_mos']:.2f}, scored {row['first_score']}", row["first_sha256"]),
+                AudioPlayer(f"second: MOS {row['second_mos']:.2f}, scored {row['second_score']}", row["second_sha256"]),
             ),
         )
-        for row in sample(material.db, "paired_critiques", "pair_id")
+        for row in critiques
     )
 
 
 def _critiques(material: Material) -> tuple[Row, ...]:
-    parts = ("noise", "distortion", "naturalness", "continuity", "free_text")
+    critiques: list[ClipCritique] = sample(material.db, "critiques", "sample_id", most=20)
     return tuple(
         Row(
             row["sample_id"],
             {"split": row["split"], "dataset": row["dataset"], "model": row["model"]},
-            texts={part.replace("_", " "): row[part] for part in parts if row[part]},
+            texts={
+                part.replace("_", " "): text
+                for part in ("noise", "distortion", "naturalness", "continuity", "free_text")
+                if (text := row[part])
+            },
             clips=(AudioPlayer(f"MOS {row['mos']:.2f}", row["clip_sha256"]),),
         )
-        for row in sample(material.db, "critiques", "sample_id", most=20)
+        for row in critiques
     )

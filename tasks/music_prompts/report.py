@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from earmark.schemas.music_prompts import PromptRow, TagRow
 from earmark.tasks.pipeline.report import Material, count, sample, shares
 from earmark.tasks.store.figures import Browser, Row, Section
 from earmark.tasks.store.result_table import ResultTable, percent
@@ -29,19 +30,27 @@ def sections(material: Material) -> list[Section]:
     ]
 
 
+class NamedTag(TagRow):
+    """A tag with its name of the category and itself."""
+
+    name: str
+
+
 def _tags(material: Material) -> tuple[Row, ...]:
     material.db.execute("CREATE VIEW named_tags AS SELECT *, category || '---' || tag AS name FROM tags")
+    tags: list[NamedTag] = sample(material.db, "named_tags", "name", by="category")
     return tuple(
         Row(
             row["tag"],
             {"category": row["category"], "fate": row["criterion"] or "in the pool"},
             {"written": row["written"], "tracks": f"{row['tracks']:,}"},
         )
-        for row in sample(material.db, "named_tags", "name", by="category")
+        for row in tags
     )
 
 
 def _prompts(material: Material) -> tuple[Row, ...]:
+    prompts: list[PromptRow] = sample(material.db, "prompts", "prompt_id", by="style")
     return tuple(
         Row(
             row["prompt_id"],
@@ -55,5 +64,5 @@ def _prompts(material: Material) -> tuple[Row, ...]:
             },
             {"prompt": row["text"]},
         )
-        for row in sample(material.db, "prompts", "prompt_id", by="style")
+        for row in prompts
     )

@@ -321,8 +321,10 @@ def sample(
     by: str | None = None,
     most: int = MOST_ROWS,
     rows: str | None = None,
-) -> list[dict[str, Any]]:
+) -> list[Any]:
     """Sample rows of a table by the hash of their key, spread evenly over the values of a column.
+
+    The caller names their type.
 
     Args:
         db: holds the table.

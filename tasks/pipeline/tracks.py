@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TypedDict
 
 import pyarrow as pa
 
@@ -30,6 +31,26 @@ IMPORTED = row_schema(
     "row int64, track_id string, name string, artist_id string, album_id string, tags string[], audio string, "
     "source_file string, line int64, licence string"
 )
+
+
+class PooledTrack(TypedDict):
+    """A row of `track_pool.sql`: a track with fit audio."""
+
+    row: int
+    track_id: str
+    name: str
+    artist_id: str | None
+    album_id: str | None
+    tags: list[str]
+    audio: str
+    source_file: str
+    line: int
+    licence: str | None
+    clip_sha256: str
+    duration_s: float
+    sample_rate_hz: int
+    channels: int
+    split: str
 
 
 def read_list(config: TracksConfig) -> Iterator[Track | Reject | Note]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TypedDict
+
+from earmark.schemas.pseudo_tables import GeneratedPair
 from earmark.tasks.evaluation.matrices import preference_matrices
 from earmark.tasks.pipeline.report import Material, count, sample, shares
 from earmark.tasks.store.figures import AudioPlayer, Browser, Row, Section
@@ -54,9 +57,32 @@ def sections(material: Material) -> list[Section]:
     ]
 
 
+class ShownAnswer(TypedDict):
+    """A judge's answer about a pair."""
+
+    judge: str
+    order: str
+    dimension: str
+    choice: str
+    reason: str
+
+
+class ShownPairLabel(GeneratedPair):
+    """A pair with its clips' hashes, its label, and the answers of both passes."""
+
+    sha256_a: str
+    sha256_b: str
+    musicality: str | None
+    alignment: str | None
+    answers: list[ShownAnswer] | None
+
+
 def _pairs(material: Material) -> tuple[Row, ...]:
     rows = []
-    for row in sample(material.db, "pairs", "pair_id", by="modality", rows=query("pseudo_preferences/shown_pairs")):
+    pairs: list[ShownPairLabel] = sample(
+        material.db, "pairs", "pair_id", by="modality", rows=query("pseudo_preferences/shown_pairs")
+    )
+    for row in pairs:
         answers = row["answers"] or []
         several = len({one["judge"] for one in answers}) > 1
         said = {
@@ -66,7 +92,10 @@ def _pairs(material: Material) -> tuple[Row, ...]:
             for one in answers
         }
         texts = {"prompt": row["text"], **({"lyrics": row["lyrics"]} if row["lyrics"] else {}), **said}
-        clips = [AudioPlayer(f"{side}: {row[f'model_{side}']}", row[f"sha256_{side}"]) for side in ("a", "b")]
+        clips = [
+            AudioPlayer(f"a: {row['model_a']}", row["sha256_a"]),
+            AudioPlayer(f"b: {row['model_b']}", row["sha256_b"]),
+        ]
         if row["reference_sha256"]:
             clips.insert(
                 0, AudioPlayer("reference of the prompt", None)

@@ -6,6 +6,7 @@ import io
 
 from PIL import Image
 
+from earmark.schemas.score_questions import ScoreQuestion
 from earmark.tasks.pipeline.report import Material, count, histogram, sample, shares
 from earmark.tasks.score_questions.reading import grid_of
 from earmark.tasks.score_questions.review_agreement import agreement_tables, agreements, alphas
@@ -110,7 +111,9 @@ def _browser(material: Material) -> Browser:
     db = material.db
     rows = []
     size = 0
-    for row in sample(db, "questions", "question_id", by="subcategory"):
+    questions: list[ScoreQuestion] = sample(db, "questions", "question_id", by="subcategory")
+    for row in questions:
+        assert row["image"] is not None  # as this build wrote it
         picture = _picture(row["image"]["bytes"], row["question_id"])
         size += len(picture.content)
         options = "\n".join(
