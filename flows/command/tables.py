@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from earmark.schemas.unseen import on_terminal
-from earmark.tasks.store.result_table import ResultTable
+from earmark.tasks.store.result_table import DrawnCell, ResultTable
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 PROSE = 24
 """Longer cells with spaces may be folded, in a column at least this wide."""
 GAP = 2
-MARKS = {"best": "bold", "second": "underline", None: ""}
+MARKS = {"best": ("bold", " ▲"), "second": ("underline", " △"), None: ("", "")}
+"""Style and sign of marked cells; a file or a pipe keeps the sign alone."""
 STATES = {
     **dict.fromkeys(("ok", "completed", "built", "up to date"), "green"),
     **dict.fromkeys(("bad", "failed", "interrupted", "not published", "cannot be built"), "red"),
@@ -38,13 +39,9 @@ class TextTable:
 
     def __init__(self, table: ResultTable) -> None:
         self.headings, self.numeric, self.drop = table.headings, table.numeric, table.drop
-        self.rows = [
-            [
-                Text(on_terminal(cell.text), STATES.get(cell.text, "") if name == "state" else MARKS[cell.mark])
-                for name, cell in zip(self.headings, row, strict=True)
-            ]
-            for row in table.drawn()
-        ]
+        drawn = table.drawn()
+        marked = [any(row[at].mark for row in drawn) for at in range(len(self.headings))]
+        self.rows = [[*map(_cell, self.headings, row, marked)] for row in drawn]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[RenderableType]:
         width = options.max_width
@@ -100,3 +97,11 @@ class TextTable:
             for text in (*more, ", ".join(one.replace(" ", "\u00a0") for one in numbers)):
                 for line in wrap(text, width - 2, break_long_words=False, break_on_hyphens=False):
                     yield Text(f"  {line}", no_wrap=True, overflow="ignore")
+
+
+def _cell(heading: str, cell: DrawnCell, marked: bool) -> Text:
+    """Return a cell with its style, and in a column of marked cells with its sign or the space of one."""
+    if heading == "state":
+        return Text(on_terminal(cell.text), STATES.get(cell.text, ""))
+    style, sign = MARKS[cell.mark]
+    return Text(on_terminal(cell.text) + (sign or "  " if marked else ""), style)

@@ -484,7 +484,7 @@ def table_page(facts: Mapping[str, Any]) -> ResultPage:
         for row in facts["rows"]
     ]
     metrics = dict.fromkeys(_metric_words(one) for one in facts["columns"])
-    title = f"{facts['corpus']} {facts['version']}: {facts['title']}"
+    title = f"{facts['corpus']} {facts['version']}: {len(facts['rows'])} models by groups"
     table = ResultTable(facts["title"], tuple(columns), tuple(rows))
     return ResultPage(title, (table,), tuple(facts["notes"]), f"Figures: {', '.join(metrics)}.")
 

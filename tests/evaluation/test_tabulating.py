@@ -15,11 +15,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
+from earmark.flows.command.tables import TextTable
 from earmark.schemas.errors import ConfigError, EarmarkError, InputError, StoreError
 from earmark.schemas.score_questions import CATEGORIES
 from earmark.tasks.evaluation.comparing import Measure
@@ -579,6 +581,13 @@ def latex_rows(text: str) -> tuple[str, list[int]]:
     return spec, widths
 
 
+def render(table: TextTable, width: int) -> str:
+    """A table as a pipe gets it: without styles."""
+    place = io.StringIO()
+    Console(file=place, width=width).print(table)
+    return place.getvalue()
+
+
 def test_the_best_is_bold_the_second_underlined_and_upper_headings_span(bench: Path, tmp_path: Path) -> None:
     wrong = {"a & b": lambda n: n % 8 < 4, "seventh": lambda n: n % 7 == 0, "none": lambda n: False}
     models = {name: clip_scores(bench, tmp_path / f"{at}.jsonl", one) for at, (name, one) in enumerate(wrong.items())}
@@ -595,6 +604,9 @@ def test_the_best_is_bold_the_second_underlined_and_upper_headings_span(bench: P
     assert r"none & \textbf{100.00 (+14.58)*} &" in text
     page = (out / "README.md").read_text("utf-8")
     assert r"| seventh | *85.42* |" in page
+    lines = render(TextTable(table_page(json.loads((out / "table.json").read_bytes())).tables[0]), 400).splitlines()
+    assert re.search(r"seventh +85\.42 △", next(line for line in lines if "seventh" in line))
+    assert re.search(r"none +100\.00 \(\+14\.58\)\* ▲", next(line for line in lines if line.startswith("none")))
     table = list(csv.DictReader(io.StringIO((out / "table-1.csv").read_text("utf-8"))))
     first = {name: value for name, value in table[0].items() if name.startswith("Total (48)")}
     assert [*first] == ["Total (48)", "Total (48) low", "Total (48) high", "Total (48) difference", "Total (48) p"]
