@@ -26,7 +26,7 @@ from earmark.schemas.errors import ConfigError, EarmarkError, InputError, StoreE
 from earmark.schemas.score_questions import CATEGORIES
 from earmark.tasks.evaluation.comparing import Measure
 from earmark.tasks.evaluation.influence import METRICS, Units, bounds, gap, mean
-from earmark.tasks.evaluation.layouts import choose_layout
+from earmark.tasks.evaluation.layouts import choose_layout, shipped_layouts
 from earmark.tasks.evaluation.released import as_version
 from earmark.tasks.evaluation.samples import MeasurementOptions
 from earmark.tasks.evaluation.tabulating import TableOptions, make_table, table_page
@@ -562,6 +562,8 @@ def test_every_cell_of_the_music_tables_is_the_truth_of_the_simulation(bench: Pa
                 truth[number][f"{name} ({len(held)})"] = share(model, lambda n, held=held: n in held)
         for number, expected in truth.items():
             assert shown[number][model] == pytest.approx(expected, abs=1e-9), number
+    facts = bench_table(bench, tmp_path, models, "--table", "anyaudio-judge-3")
+    assert cells(facts)["half"] == pytest.approx({"PAM LCC": -1.0, "PAM SRCC": -1.0, "PAM KTAU": -1.0})
     assert any("paper's test set 47, 58 and 145" in note for note in told[12]["notes"])
     assert any("goes by musicality plus alignment" in note for note in told[4]["notes"])
 
@@ -686,6 +688,20 @@ def test_a_file_with_the_clips_and_without_the_column_says_so(bench: Path, tmp_p
     command = ["eval", "run", str(bench), "--layout", "cmi-rewardbench", "--scores", str(tmp_path / "m.jsonl")]
     shown = CliRunner().invoke(app, [*command, "--store", str(tmp_path / "store")], catch_exceptions=False)
     assert re.search(r"not measured: cmi-pref-alignment, for which\s.*has\sno\scolumn\salignment", shown.output, re.S)
+
+
+def test_every_shipped_layout_is_of_a_paper_and_of_a_corpus() -> None:
+    names = [*shipped_layouts()]
+    papers = {"mos-rmbench": 8, "cmi-rewardbench": 7, "anyaudio-judge": 4, "wildscore": 2}
+    assert {paper: sum(name.startswith(paper) for name in names) for paper in papers} == papers
+    for name in names:
+        layout = choose_layout(name, None, (), (), ())
+        assert layout.corpus is not None
+        known = {one.name for one in find_corpus(layout.corpus).evaluations}
+        of_columns = [one.evaluation or layout.evaluation for one in layout.columns]
+        named = {one for held in of_columns for one in ([held] if isinstance(held, str) else held or [])}
+        assert named
+        assert named <= known
 
 
 @pytest.mark.parametrize(
