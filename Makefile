@@ -82,6 +82,7 @@ lowest: $(BIN)/uv ## Import all and build the demo with the oldest releases that
 
 docs: $(VENV)/.dev ## Check that the guides say what the schemas say, and that every link and command of the docs holds.
 	$(BIN)/python -m earmark.flows.command.guides
+	$(BIN)/python deploy/scale.py --write
 	git diff --exit-code
 	$(BIN)/python -m pytest tests/test_docs.py
 

@@ -3,19 +3,20 @@
     python deploy/scale.py            # prints them
     python deploy/scale.py --write    # puts them into deploy/SCALE.md
 
-Counts follow from the papers' sizes, and those of music from the shipped presets too; what a model or a disk does in a
-second is assumed, and stands in `ASSUMED`; what was measured of it says so there.
+Counts stand in the corpora's declarations; what a model or a disk does in a second is assumed, and stands in `ASSUMED`;
+what was measured of it says so there.
 """
 
 from __future__ import annotations
 
 import argparse
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from simulation import Setting, simulate
+
+from earmark.schemas.corpus import Workload
+from earmark.tasks.pipeline.registry import all_corpora
 
 ASSUMED = {
     "tokens of a second of audio": 25.0,
@@ -42,57 +43,12 @@ BUSY = {
 SIMULATED = 20_000  # beyond so many requests time grows in proportion
 
 
-@dataclass(frozen=True)
-class Workload:
-    """The inputs of a corpus, by size."""
-
-    corpus: str  # its name
-    size: str  # the paper's, in words
-    items: int  # how many of them
-    requests: float  # that a model gets for an item, without retries
-    heard_s: float = 0.0  # seconds of audio in a request
-    text_in: int = 0  # tokens of text in a request
-    text_out: int = 0  # tokens of an answer
-    audio_s: float = 0.0  # seconds of audio of an item that the store measures or keeps
-    separated: bool = False  # whether the voice is taken out of it
-    bytes_s: float | None = None  # of a second of the audio; None: as assumed for FLAC
-    built: str = "nothing"  # how much of it was built on one machine, with servers of ours in place of models
-
-
-def preset(name: str) -> dict[str, Any]:
-    """The config that is shipped for a corpus."""
-    return tomllib.loads((FILE.parent / f"configs/{name}.toml").read_text("utf-8"))
-
-
-MP3_S = preset("instrumentals")["output"]["bitrate_kbps"] * 1000 / 8
-LISTENERS = [one["listen"] for one in preset("captions")["pipelines"]]
-REFINED = sum("refine" in one for one in preset("captions")["pipelines"])
-HEARD_S = sum(one["hears_s"] * one.get("spans", 1) for one in LISTENERS) / (len(LISTENERS) + REFINED)
-VERIFIED = preset("music-prompts")["verification"]
-WRITTEN = sum(preset("music-prompts")["prompts"].values())
-
-WORKLOADS = (
-    Workload("mos-preferences", "74,478 pairs, no questions", 74_478, 0, audio_s=4, built="all, ten times"),
-    Workload("mos-preferences, critiques", "74,478 pairs compared, 1.5 tries", 74_478, 1.5, 8, 400, 400, built="all"),
-    Workload("pseudo-preferences", "129,545 pairs in both orders", 129_545, 2, 60, 500, 150, audio_s=60, built="all"),
-    Workload("human-preferences", "4,027 votes, no questions", 4_027, 0, audio_s=120, built="all, ten times"),
-    Workload("instrumentals", "55,701 tracks, 3,777 h", 55_701, 0, 0, 0, 0, 3_777 * 3600 / 55_701, True, MP3_S),
-    Workload("instrumentals, first 30 s", "55,701 tracks, 464 h", 55_701, 0, 0, 0, 0, 30, True, MP3_S),
-    Workload("captions", "55,701 tracks", 55_701, len(LISTENERS) + REFINED, HEARD_S, 300, 120, built="all"),
-    Workload("instruction-rubrics", "105,000 samples, four stages", 105_000, 4, 10, 700, 250, audio_s=10, built="all"),
-    Workload("score-questions", "4,000 images, five stages", 4_000, 5, 0, 1_500, 200, built="all"),
-    Workload(
-        "music-prompts, tags",
-        "143 tags verified",
-        143,
-        VERIFIED["tracks"] + VERIFIED["untagged"],
-        30,  # seconds of a track: LONGEST_S of tasks/music_prompts/asking.py
-        150,
-        1,
-        built="all",
-    ),
-    Workload("music-prompts", f"{WRITTEN} prompts, three draws", WRITTEN, 3, 0, 900, 80, built="all"),
-)
+WORKLOADS = {
+    f"{corpus.name}, {work.part}" if work.part else corpus.name: work
+    for corpus in all_corpora()[0].values()
+    for work in corpus.scale
+}
+"""By the name of the corpus and of its part."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +114,10 @@ def tables() -> str:
     """Both tables and the assumptions, in Markdown."""
     parts = []
     for times, title in ((1, "At the papers' size"), (100, "At a hundred times that")):
-        rows = [_row(work, needs(work, times), work.built if times == 1 else "nothing") for work in WORKLOADS]
+        rows = [
+            _row(name, work, needs(work, times), work.built if times == 1 else "nothing")
+            for name, work in WORKLOADS.items()
+        ]
         parts.append(
             f"### {title}\n\n"
             "| corpus | of | requests | tokens in | out | GPU hours | stored | US dollars | hours | busiest | built |\n"
@@ -168,9 +127,9 @@ def tables() -> str:
     return "\n\n".join([*parts, f"### Assumed\n\n{assumed}"])
 
 
-def _row(work: Workload, need: Needs, built: str) -> str:
+def _row(name: str, work: Workload, need: Needs, built: str) -> str:
     cells = (
-        work.corpus,
+        name,
         work.size,
         f"{need.requests:,.0f}",
         _short(need.tokens_in),

@@ -9,8 +9,9 @@ from pydantic import Field, model_validator
 from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Asked, Drawn, Hearing
 from earmark.schemas.caption_checks import EVERY, CaptionChecks, CaptionFault
 from earmark.schemas.config import Model, Name, no_table
-from earmark.schemas.corpus import Corpus, Story
+from earmark.schemas.corpus import Corpus, Start, Story, Workload
 from earmark.schemas.tables import REJECTS, Column, Table
+from earmark.schemas.tracks import START as TRACKS_START
 from earmark.schemas.tracks import TrackLicence, TracksConfig
 from earmark.schemas.views import View, Writer
 
@@ -373,6 +374,12 @@ VIEWS = (
     ),
 )  # fmt: skip
 
+_START = Start(
+    "earmark.tasks.importers.tracks:TRACK_LAYOUTS",
+    TRACKS_START,
+    ("pipelines", "pipelines.listen"),
+)
+
 CORPUS = Corpus(
     name="captions",
     source="tagged tracks",
@@ -384,6 +391,12 @@ CORPUS = Corpus(
     plan="earmark.tasks.captions.tracks:plan_build",
     inputs="earmark.tasks.captions.tracks:inputs",
     flow="earmark.flows.captions:build",
+    schedule="30 5 * * *",
+    start=_START,
+    scale=(
+        # two pipelines listen to 30 s, and one refines
+        Workload("55,701 tracks", 55_701, requests=3, heard_s=20, text_in=300, text_out=120),
+    ),
     recount="earmark.tasks.captions.recounting:recount",
     card="earmark.tasks.captions.writing:sections",
     report="earmark.tasks.captions.report:sections",

@@ -28,6 +28,44 @@ class Story:
 
 
 @dataclass(frozen=True)
+class Beside:
+    """A config's second file, found beside the first."""
+
+    option: str  # of the file
+    pattern: str  # a regular expression of its name, of any case
+    words: str  # the pattern in words, after "expected one"
+
+
+@dataclass(frozen=True)
+class Start:
+    """The config that `earmark init` writes for a file."""
+
+    layouts: str | tuple[str, ...]  # the registry of its layouts, or their names
+    # TOML of the file, with values in braces: `name`, `format`, `file`, `folder`, `base` (the file's name), `beside`,
+    # `audio` ("index" if a clip of the first rows lies beside it), `domain`, `subset`, `language`, `forums`
+    text: str
+    demo: tuple[str, ...] = ()  # tables that follow, as the demo has them
+    beside: Beside | None = None
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Work on a corpus, or a part of it, at the size of its paper, for the plan in `deploy/SCALE.md`."""
+
+    size: str  # the paper's, in words
+    items: int  # how many of them
+    requests: float = 0.0  # that a model gets for an item, without retries
+    heard_s: float = 0.0  # seconds of audio in a request
+    text_in: int = 0  # tokens of text in a request
+    text_out: int = 0  # tokens of an answer
+    audio_s: float = 0.0  # seconds of audio of an item that the store measures or keeps
+    separated: bool = False  # whether the voice is taken out of it
+    bytes_s: float | None = None  # of a second of the audio; None: as assumed for FLAC
+    built: str = "all"  # how much of it was built on one machine, with servers of ours in place of models
+    part: str = ""  # of the corpus
+
+
+@dataclass(frozen=True)
 class Corpus:
     """One corpus."""
 
@@ -40,6 +78,10 @@ class Corpus:
     story: Story  # the card's words
     plan: str  # `module:function` that plans a build; imports no Prefect, so that "up to date" is said at once
     flow: str  # `module:flow` that builds it
+    schedule: str = "0 3 * * *"  # when its deployment builds it: a cron expression, in UTC
+    scale: tuple[Workload, ...] = ()  # what the plan of scale counts
+    # how `earmark init` writes a config for a file; `earmark init NAME --from FILE` reads the file by the inputs
+    start: Start | None = None
     # `module:function(config)` that yields the inputs of a build; `tasks/pipeline/inputs.py` tells how to write one
     inputs: str | None = None
     # `module:function` that writes the counted tables anew where rows were withdrawn; `recompute` in

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from earmark.schemas.config import BuildConfig, Linked, Model, Name
-from earmark.schemas.corpus import Corpus, Story
+from earmark.schemas.corpus import Corpus, Start, Story, Workload
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.places import without_place
 from earmark.schemas.rating_sources import NOT_A_RATING, Cell
@@ -267,6 +267,23 @@ VIEWS = (
     ),
 )
 
+_START = Start(
+    "earmark.tasks.importers.preferences:VOTE_LAYOUTS",
+    """audio = {audio}   # "index" measures the clips, which exports and the report's players need
+
+[[sources]]
+name = {name}
+format = {format}   # the layout that takes most of its first rows
+root = {folder}
+files = [{base}]
+# audio_root = "clips"   # where the clips lie, if not below root
+# clips = "elsewhere"   # if they are not at hand
+
+[split]
+test = 0   # samples to draw into the split test
+""",
+)
+
 CORPUS = Corpus(
     name="human-preferences",
     source="vote exports, arena logs, rated sets",
@@ -278,6 +295,9 @@ CORPUS = Corpus(
     plan="earmark.tasks.human_preferences.sources:plan_build",
     inputs="earmark.tasks.human_preferences.sources:inputs",
     flow="earmark.flows.human_preferences:build",
+    schedule="45 5 * * *",
+    start=_START,
+    scale=(Workload("4,027 votes, no questions", 4_027, audio_s=120, built="all, ten times"),),
     recount="earmark.tasks.human_preferences.derived:recount",
     card="earmark.tasks.human_preferences.numbers:card_sections",
     report="earmark.tasks.human_preferences.report:sections",

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Drawn, Hearing
 from earmark.schemas.config import Linked, Model, Name
-from earmark.schemas.corpus import Corpus, Story
+from earmark.schemas.corpus import Corpus, Start, Story, Workload
 from earmark.schemas.judges import QUALIFICATION, Judging, Qualified, judge_identity
 from earmark.schemas.places import without_place
 from earmark.schemas.registry import OneOf
@@ -403,6 +403,21 @@ _STORY = Story(
     tasks=("audio-text-to-text",),
 )
 
+_START = Start(
+    "earmark.tasks.importers.caption_sets:CAPTION_LAYOUTS",
+    """
+[[sources]]
+name = {name}
+subset = {subset}   # what it fills; several sources may share one
+domain = {domain}   # speech | sound | music | mixed: not told by the file, check it
+format = {format}   # the layout that takes most of its first rows
+captions = {file}
+# audio_root = "audio"   # where the clips lie, if not beside the list
+language = {language}   # of the captions: en | zh
+""",
+    ("judge", "writer", "disjoint"),
+)
+
 CORPUS = Corpus(
     name="instruction-rubrics",
     source="audio + captions",
@@ -414,6 +429,13 @@ CORPUS = Corpus(
     plan="earmark.tasks.instruction_rubrics.sources:plan_build",
     inputs="earmark.tasks.instruction_rubrics.sources:inputs",
     flow="earmark.flows.instruction_rubrics:build",
+    schedule="0 6 * * *",
+    start=_START,
+    scale=(
+        Workload(
+            "105,000 samples, four stages", 105_000, requests=4, heard_s=10, text_in=700, text_out=250, audio_s=10
+        ),
+    ),
     card="earmark.tasks.instruction_rubrics.report:card_sections",
     report="earmark.tasks.instruction_rubrics.report:sections",
     views=VIEWS,

@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal, TypedDict
 from pydantic import Field
 
 from earmark.schemas.config import Model
-from earmark.schemas.corpus import Corpus, Story
+from earmark.schemas.corpus import Corpus, Start, Story, Workload
 from earmark.schemas.tables import REJECTS, Column, Table, WholeFile
+from earmark.schemas.tracks import START as TRACKS_START
 from earmark.schemas.tracks import TrackLicence, TracksConfig
 from earmark.schemas.views import View
 
@@ -163,6 +164,12 @@ VIEWS = (
     View("unflagged", "rows", "instrumentals/audio", "The same without flagged ones.", {"most_flags": 0}),
 )  # fmt: skip
 
+_START = Start(
+    "earmark.tasks.importers.tracks:TRACK_LAYOUTS",
+    TRACKS_START + '\n[output]\ncodec = "flac"   # flac | wav | mp3\n',
+    ("separator",),
+)
+
 CORPUS = Corpus(
     name="instrumentals",
     source="tagged tracks",
@@ -174,6 +181,16 @@ CORPUS = Corpus(
     plan="earmark.tasks.instrumentals.sources:plan_build",
     inputs="earmark.tasks.instrumentals.sources:inputs",
     flow="earmark.flows.instrumentals:build",
+    schedule="0 4 * * *",
+    start=_START,
+    scale=tuple(
+        # MP3 of 128 kbit/s
+        Workload(size, 55_701, audio_s=seconds, separated=True, bytes_s=16_000, built="nothing", part=part)
+        for size, seconds, part in (
+            ("55,701 tracks, 3,777 h", 3_777 * 3600 / 55_701, ""),
+            ("55,701 tracks, 464 h", 30, "first 30 s"),
+        )
+    ),
     report="earmark.tasks.instrumentals.report:sections",
     views=VIEWS,
 )

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.config import LARGEST, BuildConfig, Model, nearest
-from earmark.schemas.corpus import Corpus, Story
+from earmark.schemas.corpus import Corpus, Story, Workload
 from earmark.schemas.critiques import CRITIQUE_EVALUATIONS, CRITIQUE_VIEWS, CRITIQUES, PAIRED_CRITIQUES, Critiques
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.places import without_place
@@ -406,6 +406,18 @@ CORPUS = Corpus(
     plan="earmark.tasks.mos_preferences.sources:plan_build",
     inputs="earmark.tasks.mos_preferences.sources:inputs",
     flow="earmark.flows.mos_preferences:build",
+    scale=(
+        Workload("74,478 pairs, no questions", 74_478, audio_s=4, built="all, ten times"),
+        Workload(
+            "74,478 pairs compared, 1.5 tries",
+            74_478,
+            requests=1.5,
+            heard_s=8,
+            text_in=400,
+            text_out=400,
+            part="critiques",
+        ),
+    ),
     preview="earmark.tasks.mos_preferences.preview:rating_lines",
     report="earmark.tasks.mos_preferences.report:sections",
     views=VIEWS,

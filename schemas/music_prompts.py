@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Asked, Drawn
 from earmark.schemas.config import BuildConfig, Linked, Model, Name
-from earmark.schemas.corpus import Corpus, Story
+from earmark.schemas.corpus import Corpus, Start, Story, Workload
 from earmark.schemas.evaluations import Generation, Mode
 from earmark.schemas.places import without_place
 from earmark.schemas.tables import REJECTS, Column, Table
@@ -328,6 +328,23 @@ GENERATION = Generation(
     groups=("distribution", "style"),
 )
 
+_START = Start(
+    ("mtg-jamendo",),
+    """
+tracks = {file}
+# synonyms = "tag_map.json"   # synonyms of tags
+
+# [[captions]]   # for how often captions mention a tag, and for examples
+# name = "direct"
+# file = "captions.json"
+
+[pool]
+popularity = 100   # fewest tracks of a tag, as in the paper
+mentions = 0   # fewest captions that mention it; the paper has 10, with captions
+""",
+    ("synthesis",),
+)
+
 CORPUS = Corpus(
     name="music-prompts",
     source="track tags + captions",
@@ -339,6 +356,12 @@ CORPUS = Corpus(
     plan="earmark.tasks.music_prompts.sources:plan_build",
     inputs="earmark.tasks.music_prompts.sources:inputs",
     flow="earmark.flows.music_prompts:build",
+    schedule="0 5 * * *",
+    start=_START,
+    scale=(
+        Workload("143 tags verified", 143, requests=200, heard_s=30, text_in=150, text_out=1, part="tags"),
+        Workload("100 prompts, three draws", 100, requests=3, text_in=900, text_out=80),
+    ),
     card="earmark.tasks.music_prompts.card:sections",
     report="earmark.tasks.music_prompts.report:sections",
     views=VIEWS,

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Hearing
 from earmark.schemas.config import Linked, Model, no_table
-from earmark.schemas.corpus import Corpus, Story
+from earmark.schemas.corpus import Beside, Corpus, Start, Story, Workload
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.judges import QUALIFICATION, Judged, Judging, Jury
 from earmark.schemas.places import clips_folder, without_place
@@ -357,6 +357,16 @@ EVALUATIONS = (
     _evaluation("alignment", "Does a model prefer what both passes of the labelling judge found closer to the prompt?"),
 )
 
+_START = Start(
+    ("generations",),
+    """
+prompts = {beside}   # the file whose name is most alike, check it
+generations = {file}
+""",
+    ("judge",),
+    Beside("prompts", "prompt", "with 'prompt' in its name"),
+)
+
 CORPUS = Corpus(
     name="pseudo-preferences",
     source="prompts + generated audio",
@@ -368,6 +378,13 @@ CORPUS = Corpus(
     plan="earmark.tasks.pseudo_preferences.pairs:plan_build",
     inputs="earmark.tasks.pseudo_preferences.pairs:inputs",
     flow="earmark.flows.pseudo_preferences:build",
+    schedule="30 3 * * *",
+    start=_START,
+    scale=(
+        Workload(
+            "129,545 pairs in both orders", 129_545, requests=2, heard_s=60, text_in=500, text_out=150, audio_s=60
+        ),
+    ),
     recount="earmark.tasks.pseudo_preferences.labels:recount",
     card="earmark.tasks.pseudo_preferences.labels:card_sections",
     report="earmark.tasks.pseudo_preferences.report:sections",

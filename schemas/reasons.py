@@ -1,4 +1,4 @@
-"""Declare every reason of a reject, for all corpora, once. No other can be written.
+"""Declare every reason of a reject, for all corpora, once. No other can be written, but those that packages add.
 
 A `fault` is an input, or a model's answer, that is not as expected. A `rule` is what the method or the config leaves
 out of inputs that are as they should be. `most_rejected` counts the faults of reading and indexing, and answers of no
@@ -152,9 +152,20 @@ def count_reasons(counts: Mapping[str, int]) -> Counter[str]:
     return current
 
 
+def add_reasons(reasons: Mapping[str, Reason]) -> None:
+    """Declare reasons of a package, where it declares its corpus or layout.
+
+    Raises:
+        LookupError: a word has another meaning already.
+    """
+    for word, reason in reasons.items():
+        if word in CURRENT or REASONS.setdefault(word, reason) != reason:
+            raise LookupError(f"reject reason '{word}' is declared already, with another meaning; choose another word")
+
+
 def find_reason(word: str) -> Reason:
-    """Return the reason of a word, also of 1.0.0."""
-    return REASONS[current_word(word)]
+    """Return the reason of a word, also of 1.0.0; of a package that is not loaded, a fault without options."""
+    return REASONS.get(current_word(word), Reason("fault", ()))
 
 
 def check_reasons(reasons: Iterable[str]) -> None:
@@ -165,7 +176,7 @@ def check_reasons(reasons: Iterable[str]) -> None:
     """
     for reason in reasons:
         if reason not in REASONS:
-            raise LookupError(f"reject reason '{reason}' is not declared in schemas/reasons.py")
+            raise LookupError(f"reject reason '{reason}' is not declared; a package declares its own by add_reasons")
 
 
 def options_of(reason: str, config: type[BaseModel]) -> list[tuple[str, str]]:

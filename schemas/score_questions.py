@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Asked, Drawn
 from earmark.schemas.config import BuildConfig, Linked, Model, Name
-from earmark.schemas.corpus import Corpus, Story
+from earmark.schemas.corpus import Beside, Corpus, Start, Story, Workload
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.places import without_place
 from earmark.schemas.tables import REJECTS, Column, Shares, Table, WholeFile
@@ -427,6 +427,25 @@ EVALUATIONS = (
     ),
 )  # fmt: skip
 
+_START = Start(
+    ("reddit",),
+    """
+[source]
+name = {name}
+submissions = [{file}]
+comments = [{beside}]   # the file whose name is most alike, check it
+subreddits = {forums}   # the most frequent of its first rows, check it; without any, all
+
+# [images]
+# folder = "images"   # by submission; without it, they are downloaded
+
+[questions]
+wrong = "comments"   # `builtin:` writes poor wrong options; left out: a model writes them, as in the paper
+""",
+    ("writer", "judge", "labeller", "reader"),
+    Beside("comments", "^RC|comment", "that begins with RC or has 'comment' in its name"),
+)
+
 CORPUS = Corpus(
     name="score-questions",
     source="forum dumps + score images",
@@ -438,6 +457,9 @@ CORPUS = Corpus(
     plan="earmark.tasks.score_questions.sources:plan_build",
     inputs="earmark.tasks.score_questions.sources:inputs",
     flow="earmark.flows.score_questions:build",
+    schedule="0 7 * * *",
+    start=_START,
+    scale=(Workload("4,000 images, five stages", 4_000, requests=5, text_in=1_500, text_out=200),),
     report="earmark.tasks.score_questions.report:sections",
     hides_places=True,
     views=VIEWS,

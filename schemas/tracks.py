@@ -96,3 +96,14 @@ class TracksConfig(BuildConfig):
         if self.tracks.shortest_s > self.tracks.longest_s:
             raise ValueError("expected tracks.shortest_s to be at most tracks.longest_s")
         return self
+
+
+START = """
+[source]
+name = {name}
+format = {format}   # the layout that takes most of its first rows
+tracks = {file}
+# audio_root = "audio"   # where the audio lies, if not beside the list
+# tag_map = "tag_map.json"   # synonyms of tags
+"""
+"""The source in a config that `earmark init` writes."""

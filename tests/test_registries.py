@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
-import yaml
 from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
@@ -32,29 +31,16 @@ def text(path: str) -> str:
     return (ROOT / path).read_text("utf-8")
 
 
-def deployed() -> Iterable[str]:
-    """The corpora whose flows have a deployment."""
-    flows = {find_corpus(name).flow: name for name in OURS} | {
-        "earmark.flows.rebuild:rebuild": "",
-        "earmark.flows.publish:publish": "",
-    }
-    entries = [one["entrypoint"] for one in yaml.safe_load(text("deploy/prefect.yaml"))["deployments"]]
-    return filter(None, [flows["earmark." + entry.replace("/", ".").replace(".py:", ":")] for entry in entries])
-
-
 def configs(folder: str) -> Iterable[str]:
     values = (tomllib.loads(path.read_text("utf-8")) for path in (ROOT / folder).glob("*.toml"))
     return (str(one["corpus"]) for one in values if "corpus" in one)
 
 
 CORPORA: dict[str, Callable[[], Iterable[str]]] = {
-    "README's table": lambda: re.findall(r"^\| \[`([a-z-]+)`\]\(flows/[a-z_]+\.md\) ", text("README.md"), re.MULTILINE),
     "the guides": lambda: (p.stem.replace("_", "-") for p in (ROOT / "flows").glob("*.md") if p.stem != "README"),
-    "deployments": deployed,
     "the demo's configs": lambda: configs("data/demo"),
     "configs of the papers' sizes": lambda: configs("deploy/configs"),
-    "the demo's rebuild": lambda: (one["corpus"] for one in tomllib.loads(text("data/demo/rebuild.toml"))["builds"]),
-    "the plan of scale": lambda: re.findall(r'Workload\(\s*"([a-z-]+)', text("deploy/scale.py")),
+    "the plan of scale": lambda: (name for name in OURS if find_corpus(name).scale),
     "earmark list": lambda: (one["corpus"] for one in json.loads(CliRunner().invoke(app, ["list", "--json"]).stdout)),
 }
 

@@ -151,18 +151,17 @@ def build(
 
 @app.command(rich_help_panel=_BUILD)
 def demo(store: StoreOption = None, keep: KeepOption = True) -> None:
-    """Build every corpus from the small inputs in data/demo.
+    """Build every corpus from the small inputs in data/demo, and those of installed packages that bring a demo.
 
     **Example:** `earmark demo`
     """
     from earmark.flows.command import console
-    from earmark.flows.command.running import demo_config, run_build
+    from earmark.flows.command.running import demo_configs, run_build
     from earmark.tasks.pipeline.progress import shown
-    from earmark.tasks.pipeline.registry import corpora
 
     place = open_store(store)
     with shown(brief=True):
-        built = [run_build(name, demo_config(name), place) for name, one in corpora().items() if not one.package]
+        built = [run_build(name, path, place) for name, path in demo_configs().items()]
     console.show_demo(built)
 
 

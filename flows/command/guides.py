@@ -1,7 +1,7 @@
-"""Write the generated parts of the guides, such as options: `python -m earmark.flows.command.guides`.
+"""Write the parts of guides and the files that follow from declarations: `python -m earmark.flows.command.guides`.
 
-A guide, `flows/<corpus>.md`, is written by hand except between two comments naming a part; this module
-writes those parts, and a test keeps them current.
+README and the guides, `flows/<corpus>.md`, are written by hand except between two comments naming a part. The
+deployments, `deploy/prefect.yaml`, and the demo's rebuild are written whole. A test keeps all of them current.
 """
 
 from __future__ import annotations
@@ -15,39 +15,117 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from earmark.schemas.annotation import AnnotatorConfig, Asked, ModelDeclaration
-from earmark.schemas.config import BuildConfig, Model
+from earmark.schemas.config import BuildConfig, Model, read_toml
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.reasons import FAULTS, RULES
 from earmark.schemas.registry import OneOf
 from earmark.tasks.pipeline.registry import corpora, find_corpus
 
-_PART = re.compile(r"(<!-- (model|options|reasons|role|tables) -->\n).*?(<!-- end -->\n)", re.DOTALL)
+_PART = re.compile(r"(<!-- (corpora|model|options|reasons|role|tables) -->\n).*?(<!-- end -->\n)", re.DOTALL)
 _SUFFIXES: dict[Any, str] = {tuple: "[]", list: "[]", dict: ".NAME"}
 SHARED = set(BuildConfig.model_fields) - {"corpus"}
 """Options of every corpus, explained in `flows/README.md`."""
 
 
-FLOWS = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
+_REBUILD = """\
+# Every corpus of the demo, kept up to date by one command; written by `python -m earmark.flows.command.guides`.
+#
+#     earmark rebuild --config data/demo/rebuild.toml --dry-run
+#
+# A corpus whose config names versions of another (`instrumentals = "instrumentals"`) is built after it; the others are
+# built side by side. One that fails does not stop the rest. A table `publish` in an entry sends its new versions to the
+# Hub:  publish = { repo = "my-lab/captions", private = true }
+"""
+_DEPLOYMENTS = """\
+# Deployments of every corpus with the demo's config, of the rebuild and of publishing; written by
+# `python -m earmark.flows.command.guides`. From the repository's root, with a server and a work pool named `local`
+# (see README.md):
+#
+#     prefect --no-prompt deploy --all --prefect-file deploy/prefect.yaml
+#
+# Workers run the flow in that folder: `store` starts from it, and paths of a config from its `base`. A flow's docstring
+# is its description. A worker publishes with its HF_TOKEN, and salts the ids of score-questions with its EARMARK_SALT.
+"""
 
 
-def guides() -> dict[Path, dict[str, str]]:
-    """Return every guide with its generated parts, by the part's name."""
-    own = [(find_corpus(name), one) for name, one in corpora().items() if one.package is None]
-    shared = {"options": options_table(BuildConfig, SHARED), "role": options_table(Asked)} | {
-        "model": options_table(ModelDeclaration)
-    }
-    return {FLOWS / "README.md": {**shared, "reasons": reasons_table()}} | {
-        FLOWS / f"{corpus.name.replace('-', '_')}.md": {
+def generated() -> dict[Path, str]:
+    """Return the text of every file that holds generated parts, or is generated."""
+    own = [find_corpus(name) for name, one in corpora().items() if one.package is None]
+    parts = {
+        ROOT / "README.md": {"corpora": corpora_table(own)},
+        ROOT / "flows/README.md": {
+            "options": options_table(BuildConfig, SHARED),
+            "role": options_table(Asked),
+            "model": options_table(ModelDeclaration),
+            "reasons": reasons_table(),
+        },
+    } | {
+        ROOT / _guide(corpus): {
             "options": options_table(corpus.config, set(corpus.config.model_fields) - SHARED),
             "tables": tables_text(corpus),
         }
-        for corpus, _ in own
+        for corpus in own
     }
+    builds = [{"corpus": corpus.name, "config": f"{corpus.name}.toml"} for corpus in own]
+    entries = "".join("\n[[builds]]\n" + "".join(f'{key} = "{one[key]}"\n' for key in one) for one in builds)
+    return {path: rewritten(path.read_text("utf-8"), texts) for path, texts in parts.items()} | {
+        ROOT / "data/demo/rebuild.toml": _REBUILD + entries,
+        ROOT / "deploy/prefect.yaml": _DEPLOYMENTS + deployments(own, builds),
+    }
+
+
+def corpora_table(own: list[Corpus]) -> str:
+    """Tabulate the corpora in Markdown."""
+    lines = ["| corpus | from | what it holds | method of |", "|---|---|---|---|"]
+    lines += [f"| [`{one.name}`]({_guide(one)}) | {one.source} | {one.holds} | {one.paper} |" for one in own]
+    return "\n".join(lines) + "\n"
+
+
+def deployments(own: list[Corpus], builds: list[dict[str, str]]) -> str:
+    """Describe a deployment of each corpus with the demo's config, of the demo's rebuild and of publishing, in YAML."""
+    demo = ROOT / "data/demo"
+    configs = {one.name: {**read_toml(demo / f"{one.name}.toml")} for one in own}
+    flows = [(one.name, "nightly", one.flow, one.schedule, configs[one.name]) for one in own]
+    flows.append(("rebuild", "weekly", "earmark.flows.rebuild:rebuild", "0 1 * * 0", {"builds": builds}))
+    entries: list[dict[str, Any]] = []
+    for tag, name, flow, cron, config in flows:
+        config.pop("corpus", None)
+        entries.append(
+            _deployment(tag, name, flow, "CANCEL_NEW")
+            | {"parameters": {"config": {"base": "data/demo", **config}, "store": "data/store"}}
+            | {"schedules": [{"cron": cron, "timezone": "UTC", "active": True}]}
+        )
+    entries.append(_deployment("publish", "by-hand", "earmark.flows.publish:publish", "ENQUEUE"))
+    text: str = yaml.safe_dump(
+        {"name": "earmark", "deployments": entries},
+        sort_keys=False,
+        default_flow_style=None,
+        width=120,
+        allow_unicode=True,
+    )
+    return text
+
+
+def _deployment(tag: str, name: str, flow: str, collision: str) -> dict[str, Any]:
+    module, _, function = flow.removeprefix("earmark.").partition(":")
+    return {
+        "name": name,
+        "entrypoint": f"{module.replace('.', '/')}.py:{function}",
+        "tags": ["earmark", tag],
+        "concurrency_limit": {"limit": 1, "collision_strategy": collision},
+        "work_pool": {"name": "local"},
+    }
+
+
+def _guide(corpus: Corpus) -> str:
+    return f"flows/{corpus.name.replace('-', '_')}.md"
 
 
 def rewritten(text: str, parts: dict[str, str]) -> str:
@@ -173,15 +251,12 @@ def _cell(text: str) -> str:
 
 
 def main() -> int:
-    """Rewrite the guides; return 1 if any was outdated."""
-    stale = 0
-    for path, parts in guides().items():
-        before = path.read_text("utf-8")
-        if (after := rewritten(before, parts)) != before:
-            path.write_text(after, "utf-8")
-            print(f"rewritten: {path.name}")
-            stale = 1
-    return stale
+    """Rewrite what is outdated; return 1 if anything was."""
+    stale = {path: text for path, text in generated().items() if path.read_text("utf-8") != text}
+    for path, text in stale.items():
+        path.write_text(text, "utf-8")
+        print(f"rewritten: {path.relative_to(ROOT)}")
+    return 1 if stale else 0
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from earmark.flows.command.init_ratings import Proposal, of_votes
 from earmark.flows.command.running import demo_config
 from earmark.schemas.config import parse_config
+from earmark.schemas.corpus import Beside, Corpus, Start
 from earmark.schemas.errors import EarmarkError, InputError
 from earmark.schemas.registry import load
 from earmark.schemas.rejects import Note, Reject
@@ -25,114 +26,6 @@ from earmark.tasks.score_questions.forum.lines import first_objects
 
 LOOKED_AT = 500  # rows
 LEAST = 0.5  # share of them a reader must accept
-
-TRACKS = """
-[source]
-name = {name}
-format = {format}   # the layout that takes most of its first rows
-tracks = {file}
-# audio_root = "audio"   # where the audio lies, if not beside the list
-# tag_map = "tag_map.json"   # synonyms of tags
-"""
-
-
-class Start(NamedTuple):
-    """The beginning of a corpus's configs."""
-
-    layouts: str | tuple[str, ...]  # the registry of its layouts, or their names
-    text: str  # TOML of the file, with values in braces
-    demo: tuple[str, ...] = ()  # tables that follow, as the demo has them
-
-
-STARTS = {
-    "captions": Start("earmark.tasks.importers.tracks:TRACK_LAYOUTS", TRACKS, ("pipelines", "pipelines.listen")),
-    "instrumentals": Start(
-        "earmark.tasks.importers.tracks:TRACK_LAYOUTS",
-        TRACKS + '\n[output]\ncodec = "flac"   # flac | wav | mp3\n',
-        ("separator",),
-    ),
-    "human-preferences": Start(
-        "earmark.tasks.importers.preferences:VOTE_LAYOUTS",
-        """audio = {audio}   # "index" measures the clips, which exports and the report's players need
-
-[[sources]]
-name = {name}
-format = {format}   # the layout that takes most of its first rows
-root = {folder}
-files = [{base}]
-# audio_root = "clips"   # where the clips lie, if not below root
-# clips = "elsewhere"   # if they are not at hand
-
-[split]
-test = 0   # samples to draw into the split test
-""",
-    ),
-    "instruction-rubrics": Start(
-        "earmark.tasks.importers.caption_sets:CAPTION_LAYOUTS",
-        """
-[[sources]]
-name = {name}
-subset = {subset}   # what it fills; several sources may share one
-domain = {domain}   # speech | sound | music | mixed: not told by the file, check it
-format = {format}   # the layout that takes most of its first rows
-captions = {file}
-# audio_root = "audio"   # where the clips lie, if not beside the list
-language = {language}   # of the captions: en | zh
-""",
-        ("judge", "writer", "disjoint"),
-    ),
-    "music-prompts": Start(
-        ("mtg-jamendo",),
-        """
-tracks = {file}
-# synonyms = "tag_map.json"   # synonyms of tags
-
-# [[captions]]   # for how often captions mention a tag, and for examples
-# name = "direct"
-# file = "captions.json"
-
-[pool]
-popularity = 100   # fewest tracks of a tag, as in the paper
-mentions = 0   # fewest captions that mention it; the paper has 10, with captions
-""",
-        ("synthesis",),
-    ),
-    "pseudo-preferences": Start(
-        ("generations",),
-        """
-prompts = {beside}   # the file whose name is most alike, check it
-generations = {file}
-""",
-        ("judge",),
-    ),
-    "score-questions": Start(
-        ("reddit",),
-        """
-[source]
-name = {name}
-submissions = [{file}]
-comments = [{beside}]   # the file whose name is most alike, check it
-subreddits = {forums}   # the most frequent of its first rows, check it; without any, all
-
-# [images]
-# folder = "images"   # by submission; without it, they are downloaded
-
-[questions]
-wrong = "comments"   # `builtin:` writes poor wrong options; left out: a model writes them, as in the paper
-""",
-        ("writer", "judge", "labeller", "reader"),
-    ),
-}
-
-BESIDE = {
-    "pseudo-preferences": ("prompts", re.compile(r"prompt", re.IGNORECASE), "with 'prompt' in its name"),
-    "score-questions": (
-        "comments",
-        re.compile(r"^RC|comment", re.IGNORECASE),
-        "that begins with RC or has 'comment' in its name",
-    ),
-}
-"""By corpus: the option for a second file, the pattern of its name beside the first, and the pattern in words."""
 
 ANY_TABLE = ("table", "votes")  # generic layouts: their faults are a lab's columns to change
 CLIP = re.compile(r"""([^"',;\t\r\n|]+\.(?:wav|flac|mp3|ogg|opus|m4a))\b""", re.IGNORECASE)
@@ -182,15 +75,16 @@ def guess_config(corpus: str, file: Path, config: Path, name: str) -> LayoutFit:
 
     Raises:
         InputError: no layout accepts at least half of its first rows, a required second file is not beside it, or
-            the corpus is another package's.
+            the corpus declares no start.
     """
-    if corpus not in STARTS:
+    known = find_corpus(corpus)
+    if known.start is None:
         raise InputError(
             f"init {corpus}: no layouts known for this corpus; its config: `earmark init {corpus} --schema`"
         )
-    registry = STARTS[corpus].layouts
+    registry = known.start.layouts
     layouts = [*load(registry).entries] if isinstance(registry, str) else [*registry]
-    fits = [_fit(corpus, layout, file, config, name) for layout in layouts]
+    fits = [_fit(known, known.start, layout, file, config, name) for layout in layouts]
     best = max(fits, key=lambda fit: (fit.share, fit.rows))
     if best.share < LEAST:
         plain = next((fit for fit in fits if fit.layout in ANY_TABLE), best)
@@ -202,9 +96,8 @@ def guess_config(corpus: str, file: Path, config: Path, name: str) -> LayoutFit:
     return best
 
 
-def _fit(corpus: str, layout: str, file: Path, config: Path, name: str) -> LayoutFit:
-    text = _text(corpus, layout, file, config, name)
-    known = find_corpus(corpus)
+def _fit(known: Corpus, start: Start, layout: str, file: Path, config: Path, name: str) -> LayoutFit:
+    text = _text(known.name, start, layout, file, config, name)
     rows, refused, fault = 0, 0, ""
     try:
         build = parse_config(known.config, tomllib.loads(text), config.absolute())
@@ -218,20 +111,20 @@ def _fit(corpus: str, layout: str, file: Path, config: Path, name: str) -> Layou
     return LayoutFit(layout, rows, refused, fault, text)
 
 
-def _beside(corpus: str, file: Path) -> Path:
+def _beside(corpus: str, beside: Beside, file: Path) -> Path:
     """Find a config's second file: among files beside the first with fitting names, the most similar name.
 
     Raises:
         InputError: no file fits.
     """
-    option, named, words = BESIDE[corpus]
+    named = re.compile(beside.pattern, re.IGNORECASE)
     names = [
         path.name for path in sorted(file.absolute().parent.iterdir()) if path.is_file() and path != file.absolute()
     ]
     alike = get_close_matches(file.name, filter(named.search, names), n=1, cutoff=0.0)
     if not alike:
         raise InputError(
-            f"no file of {option} in {file.absolute().parent}; expected one {words}; "
+            f"no file of {beside.option} in {file.absolute().parent}; expected one {beside.words}; "
             f"`earmark init {corpus} --schema` says what a config may hold"
         )
     return file.absolute().parent / alike[0]
@@ -251,7 +144,7 @@ def _forums(file: Path) -> list[str]:
     return [name for name, _ in names.most_common(1)]
 
 
-def _text(corpus: str, layout: str, file: Path, config: Path, name: str) -> str:
+def _text(corpus: str, start: Start, layout: str, file: Path, config: Path, name: str) -> str:
     with file.open("rb") as opened:
         beginning = opened.read(1 << 16).decode("utf-8", "replace")
     chinese = sum("\u4e00" <= letter <= "\u9fff" for letter in beginning)
@@ -263,15 +156,15 @@ def _text(corpus: str, layout: str, file: Path, config: Path, name: str) -> str:
         "file": os.path.relpath(file, folder),
         "folder": os.path.relpath(file.absolute().parent, folder),
         "base": file.name,
-        "beside": os.path.relpath(_beside(corpus, file), folder) if corpus in BESIDE else "",
-        "forums": _forums(file) if corpus == "score-questions" else [],
+        "beside": os.path.relpath(_beside(corpus, start.beside, file), folder) if start.beside else "",
+        "forums": _forums(file) if "{forums}" in start.text else [],
         "audio": "index" if _holds_clips(file) else "none",
         "domain": domain,
         "subset": f"{domain}-real",
         "language": "zh" if chinese > len(beginning) / 20 else "en",
     }
     cells = {key: json.dumps(value, ensure_ascii=False) for key, value in values.items()}
-    return document("the first rows of a file", corpus, STARTS[corpus].text.format(**cells), STARTS[corpus].demo)
+    return document("the first rows of a file", corpus, start.text.format(**cells), start.demo)
 
 
 def document(of: str, corpus: str, text: str, demo: tuple[str, ...]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import shutil
 import sys
 from collections.abc import Mapping
@@ -20,8 +21,8 @@ from earmark.schemas.annotation import Declarations
 from earmark.schemas.config import BuildConfig, checked, parse_config, read_toml
 from earmark.schemas.errors import ConfigError, DiskError, StoreError
 from earmark.schemas.places import require_below_roots
-from earmark.schemas.registry import load
-from earmark.tasks.pipeline.registry import find_corpus
+from earmark.schemas.registry import folder_of, load
+from earmark.tasks.pipeline.registry import all_corpora, corpora, find_corpus
 
 if TYPE_CHECKING:
     from earmark.schemas.corpus import Corpus
@@ -265,15 +266,28 @@ def run_build(
 
 
 def demo_config(name: str) -> Path:
-    """Return the corpus's demo config, in `data/demo` of a clone or of the installed package.
+    """Return a corpus's demo config, `demo/NAME.toml` in the folder of its package, ours in `data/demo`.
 
     Raises:
         ConfigError: the corpus has no demo config.
     """
-    path = Path(__file__).resolve().parents[2] / "data" / "demo" / f"{name}.toml"
+    path = _demo_path(name)
     if not path.is_file():
-        raise ConfigError(f"demo of {name}: file not found: {path}; the built-in corpora alone have a demo")
+        raise ConfigError(f"demo of {name}: file not found: {path}")
     return path
+
+
+def demo_configs() -> dict[str, Path]:
+    """Return the demo config of each corpus of ours, and of those of packages with one."""
+    paths = {name: _demo_path(name) for name in all_corpora()[0]}
+    return {name: path for name, path in paths.items() if path.is_file() or corpora()[name].package is None}
+
+
+def _demo_path(name: str) -> Path:
+    folder = Path(__file__).resolve().parents[2] / "data"
+    if corpora()[name].package is not None:
+        folder = folder_of(re.split(r"[.:]", find_corpus(name).flow)[0])
+    return folder / "demo" / f"{name}.toml"
 
 
 def start_prefect() -> None:

@@ -29,6 +29,8 @@ SPOKEN = ("say", "telling", "working")
 """Calls whose first argument is a sentence for the user."""
 SHOWN = {"Field": "description", "step": "label", "walk": "label", "Ask": "about"}
 """Keywords for display only, by their call."""
+APART = ("Start", "Story", "Workload")
+"""Declarations that decide no row."""
 MOST_REMEMBERED = 5_000
 _PARSING = Lock()  # CPython 3.11 counts one depth for all threads: parsing in two threads may end in SystemError
 _REFERENCE = re.compile(r"\w+(\.\w+)+:\w+")
@@ -102,6 +104,8 @@ def _write(value: object, parts: list[str]) -> None:
     """Append a tree's nodes and values in one order. Skip empty fields: Python's releases differ in them."""
     if isinstance(value, ast.Expr) and isinstance(value.value, ast.Constant) and isinstance(value.value.value, str):
         return  # a docstring, of a module, class, function or name
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in APART:
+        return
     if isinstance(value, ast.AST):
         parts.append(type(value).__name__)
         for name, held in _fields(value):

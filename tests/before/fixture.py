@@ -32,7 +32,6 @@ from pathlib import Path
 
 import zstandard
 
-from earmark.tasks.pipeline.registry import corpora
 from earmark.tasks.store.staging import STAGING
 from earmark.tasks.store.versions import Store, Version
 
@@ -42,6 +41,11 @@ BUILDS = Path(__file__).with_name("builds.tar.zst")
 SOUNDS = Path(__file__).with_name("sounds.json")
 PLUGIN = Path(__file__).with_name("lab_takes")
 LEDGER, SALT, MEDIA = "ledger.sqlite", "salt", "media.sqlite"
+CORPORA = (
+    *("captions", "human-preferences", "instruction-rubrics", "instrumentals", "mos-preferences", "music-prompts"),
+    *("pseudo-preferences", "score-questions"),
+)
+"""Those of the release."""
 DEMO, OLDER, PREFECT = "demo", "older", "prefect"  # at the top of the archives, beside the builds
 CHECKOUT, FOLDER, HOST = "/release", "/builds", "builder"  # what the archives call the places where they were made
 PAID = {  # the ledger's tables that grow by every exchange, and what tells their rows apart
@@ -120,7 +124,7 @@ def seed(store: Path) -> Store:
     Each corpus has the staging folder of a build that the release did not end, so that builds stay on its prompts.
     """
     made = unpack(store, (LEDGER, SALT))
-    for name in corpora():
+    for name in CORPORA:
         steps = made.folder(name) / STAGING / "0/steps"
         steps.mkdir(parents=True)
         (steps / "import.output").touch()

@@ -22,10 +22,11 @@ from earmark.tasks.annotation.outcome import Answer, Report
 from earmark.tasks.annotation.request import Request
 from earmark.tasks.evaluation import judging, reading, statistics
 from earmark.tasks.evaluation.samples import MeasurementOptions, SamplePart
-from earmark.tasks.pipeline.registry import corpora, find_corpus
+from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.versions import Store, Version
 from tests import builds
 from tests.annotation.conftest import LocalServer
+from tests.before.fixture import CORPORA
 from tests.builds import rows_of
 from tests.conftest import ROOT, real_path
 from tests.human_preferences.votes import SALT, build_votes, config_of
@@ -298,8 +299,8 @@ def clips_named(version: Version, evaluation: str) -> list[tuple[str, ...]]:
     return [(row["clip_a"], row["clip_b"]) if row["clip_b"] else (row["clip_a"],) for row in rows]
 
 
-def test_every_corpus_with_evaluations_is_here() -> None:
-    assert set(BUILDERS) == {name for name in corpora() if find_corpus(name).evaluations}
+def test_every_corpus_of_the_release_with_evaluations_is_here() -> None:
+    assert set(BUILDERS) == {name for name in CORPORA if find_corpus(name).evaluations}
 
 
 @pytest.mark.parametrize(

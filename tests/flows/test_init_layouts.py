@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import shutil
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from earmark.flows.command import init_layouts
 from earmark.flows.command.cli import app
-from earmark.flows.command.init_layouts import STARTS
+from earmark.tasks.pipeline.registry import find_corpus
 from tests.conftest import ROOT, real_path
 
 DEMO = ROOT / "data/demo"
@@ -103,7 +105,12 @@ def test_the_subreddit_is_that_of_most_first_rows(forums: list[str | None], most
 
 
 def test_what_cannot_be_told_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(STARTS, "instrumentals")  # as a corpus of another package
+    known = find_corpus("instrumentals")
+    monkeypatch.setattr(
+        init_layouts,
+        "find_corpus",
+        lambda name: replace(known, start=None) if name == known.name else find_corpus(name),
+    )
     table = DEMO / "votes/table.csv"
     for corpus, file, message in (
         ("human-preferences", DEMO / "tracks/tracks.tsv", "tracks.tsv: expected rows in one of the layouts cmi-pref, "),

@@ -120,8 +120,7 @@ def full_config(name: str) -> BuildConfig:
             {**one, "listen": {**one["listen"], "checks": {}}, "judge": {"model": "openai:m"}}
             for one in demo_values(name)["pipelines"]
         ]
-    if name in ("music-prompts", "pseudo-preferences"):
-        values["licences"] = {"x": {"licence": "CC0-1.0"}}
+    values.setdefault("licences", {"x": {"licence": "CC0-1.0"}})
     if name == "pseudo-preferences":
         values["validation"] = "human-preferences@v1"
     values["decontaminate"] = {"against": ["human-preferences@v1"], "embedding": "org/clap"}

@@ -24,6 +24,7 @@ from earmark.tasks.pipeline.progress import say, working
 
 LIMIT = 3
 """Why three."""
+STORY = Story("Clips", "What they are for.")
 
 
 class Part:
@@ -47,6 +48,7 @@ def keep(value: int) -> bool:
         ("What it is for.", "What it was for."),
         ("Whether it is kept.", "Whether it stays."),
         ("Why three.", "Why not four."),
+        ("What they are for.", "What they serve."),
         ("# a comment", "# another"),
         ("value > LIMIT", "(\n        value\n        > LIMIT\n    )"),
         ('"keep values"', '"keep what counts"'),
@@ -111,7 +113,8 @@ def test_a_build_is_stale_after_a_rule_and_not_after_words(tmp_path: Path) -> No
     house = tmp_path / "house"
     for room in ("flows", "tasks", "schemas", "prompts"):
         shutil.copytree(ROOT / room, house / room, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "deploy/import/earmark/__init__.py", house)
+    for name in ("__init__.py", "__main__.py"):
+        shutil.copy(ROOT / "deploy/import/earmark" / name, house)
     (house / "import").mkdir()
     (house / "import" / "earmark").symlink_to(house)
     environment = {**os.environ, "PYTHONPATH": str(house / "import")}  # before the code that is being tested

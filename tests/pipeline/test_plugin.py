@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from earmark import plugins
+from earmark.schemas import reasons
 from tests.conftest import ROOT
 
 PACKAGE = Path(__file__).with_name("plugin") / "earmark_tempos"
-NOTES = "id,text,bpm\n" + "".join(f"n{i},a note {i},{60 + i}\n" for i in range(9)) + "n9,,70\n"
+NOTES = "id,text,bpm\n" + "".join(f"n{i},a note {i},{60 + i}\n" for i in range(9)) + "n9,,70\nn10,a rush,900\n"
 
 
 ADDS = {
@@ -72,10 +74,14 @@ class House:
 
     def run(self, *words: object, code: int = 0) -> str:
         """What the command prints, on both streams."""
+        return self.python("-m", "earmark", *words, code=code)
+
+    def python(self, *words: object, code: int = 0) -> str:
+        """What Python prints, on both streams."""
         paths = os.pathsep.join([str(self.site), str(ROOT)])
         environment = {**os.environ, "PYTHONPATH": paths, "EARMARK_STORE": str(self.folder / "store")}
         ended = subprocess.run(
-            [sys.executable, "-m", "earmark", *map(str, words)],
+            [sys.executable, *map(str, words)],
             cwd=self.folder, env=environment, capture_output=True, text=True, timeout=300,
         )  # fmt: skip
         assert ended.returncode == code, ended.stdout + ended.stderr
@@ -126,12 +132,13 @@ def test_it_is_built_explained_exported_judged_and_compared(house: House) -> Non
     assert pq.read_table(version / "notes")["pace"].to_pylist() == ["fast"] * 9
     manifest = house.manifest("tempos/v1")
     assert manifest["libraries"]["earmark-tempos"] == "1.0"
-    assert manifest["rejects"] == {"missing_value": 1}
+    assert manifest["rejects"] == {"missing_value": 1, "too_fast": 1}
     assert [(step["name"], step["entered"], step["kept"]) for step in manifest["steps"]] == [
-        ("read", 10, 9), ("pace", 9, 9), ("write", 9, 9)
+        ("read", 11, 9), ("pace", 9, 9), ("write", 9, 9)
     ]  # fmt: skip
     assert "already up to date: v1" in house.build()
     assert "n3" in house.run("inspect", "explain", "tempos", "n3")
+    assert "too_fast" in house.run("inspect", "explain", "tempos", "n10")
     house.run("export", "tempos", "--for", "jsonl", "--view", "notes", "--out", "out")
     assert len((house.folder / "out/train.jsonl").read_text().splitlines()) == 9
     (house.folder / "scores.csv").write_text("id,score\n" + "".join(f"n{i},{100 + 2 * i}\n" for i in range(9)))
@@ -143,13 +150,36 @@ def test_it_is_built_explained_exported_judged_and_compared(house: House) -> Non
     sql.write_text(sql.read_text().replace("-- Grain: a row a note.", "-- Grain: one row a note."))
     assert "already up to date: v1" in house.build(), "a comment of its SQL made it stale"
     steps = house.site / "earmark_tempos/steps.py"
-    steps.write_text(steps.read_text().replace("SLOWEST_BPM = 20.0", "SLOWEST_BPM = 65.0"))
+    steps.write_text(steps.read_text().replace("SLOWEST_BPM, FASTEST_BPM = 20.0", "SLOWEST_BPM, FASTEST_BPM = 65.0"))
     assert "already up to date" not in house.build(), "a rule of the package did not make it stale"
     assert pq.read_table(house.folder / "store/tempos/v2/notes").num_rows == 4
     assert "n0" in house.run("inspect", "diff", "tempos@v1", "tempos@v2", "--rows")
     install(house.site, version="1.1")
     assert "up to date" not in house.build(), "another release of the package stands in the key"
     assert "files are as committed" in house.run("inspect", "verify", "tempos")
+
+
+@pytest.mark.slow
+def test_it_has_a_demo_and_init_writes_its_config(house: House) -> None:
+    said = house.run("init", "tempos", "--from", "notes.csv", "--out", "guessed.toml")
+    assert "looked at 11 rows: 9 are in the layout notes" in said
+    guessed = tomllib.loads((house.folder / "guessed.toml").read_text())
+    assert guessed == {"corpus": "tempos", "notes": "notes.csv", "judge": {"model": "tempos:steady"}}
+    code = "from earmark.flows.command.running import demo_configs; print(demo_configs()['tempos'])"
+    demo = house.python("-c", code).strip()
+    assert demo == str(house.site / "earmark_tempos/demo/tempos.toml")
+    house.run("build", "tempos", "--config", demo)
+    assert pq.read_table(house.folder / "store/tempos/v1/notes").num_rows == 2
+
+
+def test_a_reason_has_one_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reasons, "REASONS", {**reasons.REASONS})
+    plugins.add_reasons({"of_a_lab": plugins.Reason("rule", ())})
+    plugins.add_reasons({"of_a_lab": plugins.Reason("rule", ())})
+    reasons.check_reasons(["of_a_lab"])
+    for word in ("of_a_lab", "tie", "missing_text"):
+        with pytest.raises(LookupError, match=f"'{word}' is declared already"):
+            plugins.add_reasons({word: plugins.Reason("fault", ())})
 
 
 @pytest.mark.slow

@@ -14,8 +14,8 @@ from earmark.schemas.config import Model, parse_config, read_toml
 from earmark.schemas.dropped import DROPPED
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.instrumentals import Instrumentals
-from earmark.tasks.pipeline.registry import corpora, find_corpus
-from tests.before.fixture import before, unpack
+from earmark.tasks.pipeline.registry import find_corpus
+from tests.before.fixture import CORPORA, before, unpack
 from tests.conftest import ROOT
 
 KEYS = [(name, key) for name, keys in DROPPED.items() for key in keys]
@@ -61,7 +61,7 @@ def test_the_line_names_the_key_where_it_stands(tmp_path: Path) -> None:
     assert str(caught.value) == f"{tmp_path / 'c.toml'}: {expected}earmark doctor --config FILE"
 
 
-@pytest.mark.parametrize("corpus", [name for name, one in corpora().items() if one.package is None])
+@pytest.mark.parametrize("corpus", CORPORA)
 def test_a_config_of_the_release_is_recorded_as_then(corpus: str, tmp_path: Path) -> None:
     """The release's manifest is read by a recount, and its build is the newest of this very config."""
     then = before(unpack(tmp_path / "store", [corpus]), corpus).manifest.config

@@ -13,7 +13,7 @@ import pytest
 from earmark.schemas.tables import THINGS, Table
 from earmark.tasks.pipeline.registry import corpora, find_corpus
 from earmark.tasks.store.versions import Version
-from tests.before.fixture import before, unpack
+from tests.before.fixture import CORPORA, before, unpack
 
 TABLES = {name: [t for t in find_corpus(name).tables if t.key] for name in corpora()}
 KNOWN = {"annotator", "clip", "prompt", "source"}
@@ -66,9 +66,9 @@ def test_no_undeclared_column_of_the_demo_holds_the_id_of_a_thing(tmp_path: Path
     store = unpack(tmp_path / "store")
     ids: set[str] = set()
     cells = defaultdict[tuple[str, str, str], set[str]](set)
-    for corpus, tables in TABLES.items():
+    for corpus in CORPORA:
         version = before(store, corpus)
-        for table in tables:
+        for table in TABLES[corpus]:
             for row in texts_of(version, table):
                 if not table.counted:  # of which a value may be a month or a modality
                     ids |= {row[one.column] for one in table.refs if one.role == "is" or one.kind != "source"}

@@ -13,13 +13,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from earmark.schemas.annotation import DECIDES as DECIDES
     from earmark.schemas.annotation import AnnotatorConfig as AnnotatorConfig
     from earmark.schemas.config import BuildConfig as BuildConfig
+    from earmark.schemas.corpus import Beside as Beside
     from earmark.schemas.corpus import Corpus as Corpus
+    from earmark.schemas.corpus import Start as Start
     from earmark.schemas.corpus import Story as Story
     from earmark.schemas.evaluations import Evaluation as Evaluation
+    from earmark.schemas.places import without_place as without_place
     from earmark.schemas.questions import Json as Json
     from earmark.schemas.rating_sources import Source as Source
+    from earmark.schemas.reasons import Reason as Reason
+    from earmark.schemas.reasons import add_reasons as add_reasons
     from earmark.schemas.rejects import Reject as Reject
     from earmark.schemas.tables import REJECTS as REJECTS
     from earmark.schemas.tables import Column as Column
@@ -72,12 +78,14 @@ if TYPE_CHECKING:
     from earmark.tasks.store.versions import Version as Version
 
 _NAMES = {
-    "schemas.annotation": "AnnotatorConfig",
+    "schemas.annotation": "DECIDES AnnotatorConfig",
     "schemas.config": "BuildConfig",
-    "schemas.corpus": "Corpus Story",
+    "schemas.corpus": "Beside Corpus Start Story",
     "schemas.evaluations": "Evaluation",
+    "schemas.places": "without_place",
     "schemas.questions": "Json",
     "schemas.rating_sources": "Source",
+    "schemas.reasons": "Reason add_reasons",
     "schemas.rejects": "Reject",
     "schemas.tables": "REJECTS Column Table column",
     "schemas.views": "View",

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 from pydantic import Field
 
-from earmark.plugins import REJECTS, AnnotatorConfig, BuildConfig, Corpus, Evaluation, Story, Table, View, column
+from earmark.plugins import (
+    DECIDES,
+    REJECTS,
+    AnnotatorConfig,
+    BuildConfig,
+    Corpus,
+    Evaluation,
+    Reason,
+    Start,
+    Story,
+    Table,
+    View,
+    add_reasons,
+    column,
+    without_place,
+)
 
 
 class Tempos(BuildConfig):
@@ -20,6 +35,13 @@ class Tempos(BuildConfig):
     def asked(self) -> dict[str, AnnotatorConfig]:
         """Who is asked, by role."""
         return {"judge": self.judge}
+
+    def identity(self) -> dict[str, Any]:
+        """What decides the rows: neither the folder of the notes, nor the address of the model."""
+        values = super().identity()
+        values["notes"] = without_place(self.notes)
+        values["judge"] = {name: values["judge"][name] for name in DECIDES}
+        return values
 
 
 NOTES = Table(
@@ -37,6 +59,7 @@ NOTES = Table(
     key=("note_id",),
 )
 
+add_reasons({"too_fast": Reason("rule", ())})
 CORPUS = Corpus(
     name="tempos",
     source="notes",
@@ -51,10 +74,12 @@ CORPUS = Corpus(
         "notes",
         (),
         ("It is a test.",),
+        tasks=("text-classification",),
     ),
     plan="earmark_tempos.steps:plan_build",
     inputs="earmark_tempos.steps:inputs",
     flow="earmark_tempos.flow:build",
+    start=Start(("notes",), "\nnotes = {file}\n", ("judge",)),
     views=(View("notes", "rows", "earmark_tempos/notes", "The notes as they are."),),
     evaluations=(Evaluation("bpm", "scalar", "earmark_tempos/tempos", "How fast is the piece?"),),
 )

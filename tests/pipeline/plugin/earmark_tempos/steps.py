@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -32,7 +33,7 @@ from earmark.plugins import (
 )
 from earmark_tempos.corpus import CORPUS, NOTES, Tempos
 
-SLOWEST_BPM = 20.0
+SLOWEST_BPM, FASTEST_BPM = 20.0, 300.0
 
 
 def plan_build(config: Tempos, store: Store, inputs: dict[str, str] | None = None) -> Plan:
@@ -42,7 +43,20 @@ def plan_build(config: Tempos, store: Store, inputs: dict[str, str] | None = Non
 
 def inputs(config: Tempos) -> list[Input]:
     """The notes."""
-    return [Input(name="notes", files=lambda: [("notes", config.path(config.notes), None)])]
+    path = config.path(config.notes)
+    return [Input(name="notes", files=lambda: [("notes", path, None)], read=lambda: rows_in(path))]
+
+
+def rows_in(path: Path) -> Iterator[Row | Reject]:
+    """Yield each note, or why it is none."""
+    with path.open(newline="") as file:
+        for line, row in enumerate(csv.DictReader(file), 2):
+            if not row["text"]:
+                yield Reject(row["id"], "missing_text", "expected a text", "notes", line)
+            elif float(row["bpm"]) > FASTEST_BPM:
+                yield Reject(row["id"], "too_fast", f"expected at most {FASTEST_BPM:g} bpm", "notes", line)
+            else:
+                yield {"note_id": row["id"], "text": row["text"], "bpm": float(row["bpm"])}
 
 
 @step("read", unit="notes")
@@ -52,15 +66,14 @@ def read_notes(stage: Stage, config: Tempos) -> Done[Rows]:
     rejects: list[tuple[str, Reject]] = []
     entered: Counter[str] = Counter()
     slower = 0
-    with config.path(config.notes).open(newline="") as file:
-        for line, row in enumerate(csv.DictReader(file), 2):
-            entered["notes"] += 1
-            if not row["text"]:
-                rejects.append(("notes", Reject(row["id"], "missing_text", "expected a text", "notes", line)))
-            elif float(row["bpm"]) < SLOWEST_BPM:
-                slower += 1
-            else:
-                rows.append({"note_id": row["id"], "text": row["text"], "bpm": float(row["bpm"])})
+    for row in rows_in(config.path(config.notes)):
+        entered["notes"] += 1
+        if isinstance(row, Reject):
+            rejects.append(("notes", row))
+        elif row["bpm"] < SLOWEST_BPM:
+            slower += 1
+        else:
+            rows.append(row)
     filtered = {"slower than the slowest tempo": slower}
     account = Account(entered.total(), len(rows), rejects, filtered=filtered, sources=entered)
     return Done(keep_rows(stage, "notes", rows), account)
