@@ -41,12 +41,13 @@ def build(store: Path, keep_s: float) -> subprocess.CompletedProcess[str]:
 
 
 def servers(place: Path) -> list[psutil.Process]:
-    """The servers of that home."""
     return [one for one in running(place) if "earmark.flows.command.prefect_server" in one.cmdline()]
 
 
 @pytest.mark.slow
-def test_builds_share_a_server_that_ends_by_itself(tmp_path: Path, nothing_left: None) -> None:
+def test_builds_share_a_server_that_is_replaced_if_killed_and_ends_by_itself(
+    tmp_path: Path, nothing_left: None
+) -> None:
     store = tmp_path / "store"
     first = build(store, 60)
     assert first.returncode == 0, first.stderr
@@ -60,26 +61,20 @@ def test_builds_share_a_server_that_ends_by_itself(tmp_path: Path, nothing_left:
         urllib.request.urlopen(f"{address['url']}/flow_runs/filter", data=b"{}", timeout=10)
     assert refused.value.code == 401
 
-    second = build(store, 0)
-    assert second.returncode == 0, second.stderr
-    waited("the server to end", lambda: not servers(tmp_path), 30)
-    assert not server.is_running() or server.status() == psutil.STATUS_ZOMBIE, (
-        "the second build used the first one's server, and let it end"
-    )
-    assert not list((tmp_path / "prefect").glob("earmark-server-*.json"))
-
-
-@pytest.mark.slow
-def test_a_killed_server_is_followed_by_another(tmp_path: Path, nothing_left: None) -> None:
-    store = tmp_path / "store"
-    assert build(store, 60).returncode == 0
-    (server,) = servers(tmp_path)
     server.send_signal(signal.SIGKILL)
     server.wait(10)
     again = build(store, 60)
     assert again.returncode == 0, again.stderr
     (other,) = servers(tmp_path)
     assert other.pid != server.pid
+
+    last = build(store, 0)
+    assert last.returncode == 0, last.stderr
+    waited("the server to end", lambda: not servers(tmp_path), 30)
+    assert not other.is_running() or other.status() == psutil.STATUS_ZOMBIE, (
+        "the last build used the server that was there, and let it end"
+    )
+    assert not list((tmp_path / "prefect").glob("earmark-server-*.json"))
 
 
 @pytest.mark.slow

@@ -13,13 +13,10 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import soundfile
-from hypothesis import given
-from hypothesis import strategies as st
 
 import earmark.flows.instrumentals
 from earmark.flows.command.running import read_config
 from earmark.schemas.errors import ConfigError, EarmarkError, InputError, Interrupted, StoreError
-from earmark.schemas.instrumentals import FLAGS, TRACKS
 from earmark.schemas.tracks import Track
 from earmark.tasks.audio.probe import Probe, probe
 from earmark.tasks.audio.separation.jobs import SeparatedTrack, SeparationJob
@@ -27,13 +24,12 @@ from earmark.tasks.instrumentals import separated, sources
 from earmark.tasks.instrumentals.separated import SeparatedFiles
 from earmark.tasks.instrumentals.separators import Separators
 from earmark.tasks.instrumentals.sources import listed
-from earmark.tasks.instrumentals.tracks import flags_of
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.explain import explain
 from earmark.tasks.store.versions import Version, verify
 from tests.builds import contents_of, rows_of
 from tests.conftest import ROOT
-from tests.instrumentals.separating import RATE_HZ, build_separated, config_of, make_tracks, song, values_of, write_rows
+from tests.instrumentals.separating import RATE_HZ, build_separated, config_of, make_tracks, song, write_rows
 
 DEMO = ROOT / "data/demo/instrumentals.toml"
 
@@ -457,58 +453,3 @@ def test_the_shipped_config_parses() -> None:
     path = ROOT / "deploy/configs/instrumentals.toml"
     config: Any = read_config(find_corpus("instrumentals"), path)
     assert (config.output.keep, config.source.format) == ("files", "mtg-jamendo")
-
-
-# -- flags --------------------------------------------------------------------------------------------------------
-
-PLAIN: dict[str, float] = {
-    "clipped_share": 0, "emptied_share": 0, "mix_db": -15, "removed_db": -20, "instrumental_db": -17, "correlation": 0,
-    "frames": 16_000, "sample_rate_hz": 16_000, "written_frames": 16_000, "written_rate_hz": 16_000,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("flag", "change"),
-    [
-        ("mix_clipped", {"clipped_share": 0.01}),
-        ("emptied", {"emptied_share": 0.5}),
-        ("nothing_removed", {"removed_db": -90}),
-        ("little_left", {"instrumental_db": -60}),
-        ("voice_left", {"correlation": 0.6}),
-        ("length_mismatch", {"written_frames": 14_000}),
-    ],
-)
-def test_each_flag(flag: str, change: dict[str, float]) -> None:
-    assert flags_of(PLAIN) == []
-    assert flags_of({**PLAIN, **change}) == [flag]
-
-
-def test_measures_have_the_engines_names() -> None:
-    assert set(separated.MEASURED) <= set(SeparatedTrack.__slots__)
-    assert set(PLAIN) <= set(separated.MEASURED)
-
-
-@given(st.fixed_dictionaries({name: st.floats(-120, 120) for name in PLAIN} | {
-    name: st.integers(1, 10**6) for name in ("sample_rate_hz", "written_rate_hz")
-}))  # fmt: skip
-def test_flags_are_known_and_in_order(heard: dict[str, float]) -> None:
-    found = flags_of(heard)
-    assert [flag for flag in FLAGS if flag in found] == found
-
-
-def test_flagged_tracks_stay(tmp_path: Path) -> None:
-    folder = tmp_path / "t"
-    make_tracks(folder, 1)
-    loud, _ = soundfile.read(song(folder / "audio/loud.wav", 4))
-    soundfile.write(folder / "audio/loud.wav", np.clip(loud * 9, -1, 1), RATE_HZ)
-    write_rows(folder / "tracks.jsonl", [{"track_id": "loud", "audio": "audio/loud.wav"}])
-    version = build_separated(config_of(folder), tmp_path / "store")
-    (row,) = rows_of(version, "tracks")
-    assert "mix_clipped" in row["flags"]
-    assert "`mix_clipped` | 1 | 100.0%" in (version.folder / "README.md").read_text("utf-8")
-    assert "mix_clipped 1" in version.manifest.steps[-1].notes[0]
-
-
-def test_values_of_makes_a_config() -> None:
-    assert values_of()["source"]["tracks"] == "tracks.jsonl"
-    assert TRACKS.embedded == ("audio",)

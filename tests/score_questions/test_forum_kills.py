@@ -69,13 +69,11 @@ model = "builtin:score-labeller-1"
 
 
 def kept(root: Path, server: ImageServer) -> set[str]:
-    """The paths whose images are in a store."""
     names = {hashlib.sha256(link(server, n).encode()).hexdigest(): f"/good{n}.png" for n in range(IMAGES)}
     return {names[path.name] for path in (root / DOWNLOADED).glob("??/*") if path.name in names}
 
 
 def only(root: Path) -> Version:
-    """The one version of a store."""
     (version,) = Store(root).versions("score-questions")
     assert verify(version) == []
     return version
@@ -104,7 +102,7 @@ def test_dying_before_any_file_changes_nothing(tmp_path: Path, server: ImageServ
         server.asked.clear()
         killed = 0
         for number in range(1, MOST_KILLS):
-            upto = number if number < 6 else dice.randint(4, 10 + 3 * number)  # the commit alone names dozens of files
+            upto = number if number < 6 else dice.randint(4, 10 + 5 * number)  # the commit alone names dozens of files
             held, asked = kept(harried, server), server.asked.copy()
             dies_at.write_text(str(upto))
             builds.start(config, harried)
