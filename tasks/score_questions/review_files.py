@@ -18,7 +18,7 @@ from earmark.tasks.score_questions.option_order import LETTERS
 from earmark.tasks.score_questions.requests import MEDIA_TYPES
 from earmark.tasks.score_questions.reviews import COLUMNS, CRITERIA, DELETES, ReviewerVerdict
 from earmark.tasks.store.files import replacing
-from earmark.tasks.store.folder import RECORD, building, write_facts
+from earmark.tasks.store.folder import RECORD, building, version_facts, write_facts
 from earmark.tasks.store.result_table import FORMULA
 from earmark.tasks.store.versions import Version
 
@@ -55,9 +55,8 @@ def write_review(version: Version, folder: Path, *, images_at: str | None = None
             tasks.write("\n]\n" if count else "[]\n")
         if not count:
             raise StoreError(f"{version.corpus} {version.name} has no questions to review")
-        named = {"corpus": version.corpus, "version": version.name, "manifest_sha256": version.manifest.digest()}
         pages = {CONFIG: template(CONFIG), "README.md": template("review.md")}
-        write_facts(place, RECORD, {**named, "questions": count}, pages)
+        write_facts(place, RECORD, {**version_facts(version), "questions": count}, pages)
     return count
 
 

@@ -13,18 +13,19 @@ from earmark.schemas.score_questions import TRANSCRIPTS, ScoreQuestions
 from earmark.tasks.importers.cells import BadRow
 from earmark.tasks.pipeline.ask import Row
 from earmark.tasks.pipeline.step import Account
+from earmark.tasks.score_questions.rows import LetteredQuestion
 
 FORMS = {".txt": "caption", ".abc": "abc", ".musicxml": "musicxml", ".xml": "musicxml"}
 LONGEST = 200_000  # characters: a model reads them beside a question
 
 
-def read_transcripts(config: ScoreQuestions, questions: Sequence[Row]) -> tuple[list[Row], list[Account]]:
+def read_transcripts(config: ScoreQuestions, questions: Sequence[LetteredQuestion]) -> tuple[list[Row], list[Account]]:
     """Read the transcripts of questions' images, by question and form, and account for their files.
 
     `<image_sha256>.<ending>` lie in the config's folder, the endings of `FORMS`; other files there are ignored.
 
     Args:
-        questions: rows with `thread_key`, `split` and `image_sha256`.
+        questions: of any split.
 
     Raises:
         InputError: the folder does not exist.

@@ -16,7 +16,7 @@ from PIL import Image
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.files import FOLLOW, NotAFile, Root, open_regular
-from earmark.schemas.forum import IMAGES
+from earmark.schemas.forum import IMAGES, Box, ForumImage
 from earmark.schemas.places import without_place
 from earmark.schemas.rejects import Reject
 from earmark.schemas.score_questions import ScoreQuestions
@@ -97,7 +97,7 @@ def find_scores(
     )
 
 
-def _kinds(rows: Sequence[Row]) -> str:
+def _kinds(rows: Sequence[ForumImage]) -> str:
     """Count the images of each kind, counted as scores or not, if a model has several kinds."""
     if len({row["kind"] for row in rows} - {""}) < 2:
         return ""
@@ -113,19 +113,20 @@ def image_folder(stage: Stage) -> Path:
     return stage.work / "images"
 
 
-def _keep(stage: Stage, rows: list[Row]) -> Path:
+def _keep(stage: Stage, rows: list[ForumImage]) -> Path:
     path = stage.work / "images.parquet"
     with replacing(path) as new:
         pq.write_table(pa.Table.from_pylist(rows, IMAGES), new)
     return path
 
 
-def _imagined(thread_key: str) -> Row:
+def _imagined(thread_key: str) -> ForumImage:
     """Return a score's image assumed unseen in a dry run."""
-    nothing = {"width": 0, "height": 0, "difference_hash": "", "detector": "", "score_confidence": 0.0, "kind": "",
-               "staves": []}  # fmt: skip
-    image = {"place": 1, "image_sha256": thread_key * 4, "extension": "png", "is_score": True}
-    return {"thread_key": thread_key, **image, **nothing}
+    return {
+        "thread_key": thread_key, "place": 1, "image_sha256": thread_key * 4, "extension": "png", "is_score": True,
+        "width": 0, "height": 0, "difference_hash": "", "detector": "", "score_confidence": 0.0, "kind": "",
+        "staves": [],
+    }  # fmt: skip
 
 
 def _pictured(stage: Stage, config: ScoreQuestions, threads: Path, candidates: Path) -> list[Row]:
@@ -165,13 +166,13 @@ def _from_web(stage: Stage, config: ScoreQuestions, threads: Sequence[Row], gate
     return [ThreadImage(thread, place, files[link]) for thread, named in links for place, link in enumerate(named, 1)]
 
 
-def _look_at(stage: Stage, config: ScoreQuestions, named: Sequence[ThreadImage]) -> tuple[list[Row], list[Lost]]:
+def _look_at(stage: Stage, config: ScoreQuestions, named: Sequence[ThreadImage]) -> tuple[list[ForumImage], list[Lost]]:
     """Decode, write and examine every image; return rows of `images` with their hashes, and rejects."""
     folder = image_folder(stage)
     folder.mkdir(parents=True, exist_ok=True)
     look = open_detector(config.detector, config.base)
 
-    def one(item: ThreadImage) -> Row | Lost:
+    def one(item: ThreadImage) -> ForumImage | Lost:
         try:
             picture = read_picture(_content(item.where))
         except BadRow as why:
@@ -182,7 +183,8 @@ def _look_at(stage: Stage, config: ScoreQuestions, named: Sequence[ThreadImage])
                 temporary.write_bytes(picture.content)
         return _row(item, picture, look(picture.image), config)
 
-    rows, refused = [], []
+    rows: list[ForumImage] = []
+    refused: list[Lost] = []
     with working("look at images", len(named)) as work, ThreadPoolExecutor(AT_ONCE) as pool:
         for row in pool.map(one, named):
             if isinstance(row, tuple):
@@ -205,8 +207,7 @@ def _content(where: Path | BadRow) -> bytes:
         raise BadRow("file_missing", f"expected a file that can be read, found: {error.strerror}") from None
 
 
-def _row(item: ThreadImage, picture: StoredImage, sight: Sight, config: ScoreQuestions) -> Row:
-    names = ("left", "top", "width", "height")
+def _row(item: ThreadImage, picture: StoredImage, sight: Sight, config: ScoreQuestions) -> ForumImage:
     return {
         "thread_key": item.thread["thread_key"],
         "place": item.place,
@@ -219,11 +220,11 @@ def _row(item: ThreadImage, picture: StoredImage, sight: Sight, config: ScoreQue
         "score_confidence": sight.confidence,
         "is_score": sight.confidence >= config.detector.least,
         "kind": sight.kind,
-        "staves": [dict(zip(names, box, strict=True)) for box in sight.boxes],
+        "staves": [Box(left=box[0], top=box[1], width=box[2], height=box[3]) for box in sight.boxes],
     }
 
 
-def _without_near(rows: list[Row], bits: int, folder: Path) -> tuple[list[Row], list[Lost]]:
+def _without_near(rows: list[ForumImage], bits: int, folder: Path) -> tuple[list[ForumImage], list[Lost]]:
     """Drop rows with the picture of an earlier row; return the others, and rejects for the dropped ones."""
 
     def same(one: int, other: int) -> bool:
@@ -246,7 +247,7 @@ def _reject(thread_key: str, place: int, why: BadRow, near: str | None = None) -
     return THREADS_ENTER, Reject(item, why.reason, why.detail, "", None, made_from=things)
 
 
-def _account(threads: Sequence[Row], rows: Sequence[Row], named: set[str]) -> Account:
+def _account(threads: Sequence[Row], rows: Sequence[ForumImage], named: set[str]) -> Account:
     """Account for threads with a score; the others are rejects."""
     with_score = {row["thread_key"] for row in rows if row["is_score"]}
     with_image = {row["thread_key"] for row in rows}
