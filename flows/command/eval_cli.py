@@ -219,8 +219,8 @@ def tables(
         list[str] | None, option("NAME=WAY", "ties=half, unanswered=left-out, true_ties=left-out, arena=sum, …")
     ] = None,
     sampled: Annotated[
-        str | None, option("COLUMN", "What was sampled, such as system. Default: clips, prompts.")
-    ] = None,
+        str, option("COLUMN", "What was sampled, such as system or clips+annotator; clips bring their prompts.")
+    ] = "clips",
     intervals: Annotated[bool, typer.Option("--intervals/--no-intervals", help="Print the cells' intervals.")] = True,
     base_url: BaseUrlOption = None,
     settings: SettingsOption = None,

@@ -46,7 +46,7 @@ class TableOptions:
     """Options of a table beside its layout."""
 
     baselines: Mapping[str, str] = field(default_factory=dict)  # by model; "" for all others
-    sampled: str | None = None  # the column of the units that were sampled; by default clips, and prompts or triplets
+    sampled: str = "clips"  # what was sampled: columns as a+b; `clips` with their prompts or triplets
     intervals: bool = True
 
 
@@ -267,7 +267,7 @@ def _rows(layout: TableLayout, options: TableOptions, samples: Samples) -> list[
     Raises:
         StoreError: the evaluation lacks one.
     """
-    evaluation, wanted = samples.evaluation, [options.sampled] if options.sampled else []
+    evaluation, wanted = samples.evaluation, [one for one in options.sampled.split("+") if one != "clips"]
     for column in layout.columns:
         names = _listed(column.evaluation or layout.evaluation)
         if names and evaluation.name not in names:
@@ -360,12 +360,12 @@ def _cells(
 ) -> dict[str, list[dict[str, Any] | None]]:
     """Return each model's cells, in the order of the columns."""
     total = sum(len(pool.rows) for pool in pools.values())
-    units: dict[str | None, Units] = {}
+    units: dict[str, Units] = {}
     found: dict[str, list[dict[str, Any] | None]] = {name: [] for name in models}
     for column in columns:
         key = column.form.level or options.sampled
         if key not in units:
-            units[key] = Units.of(_labels(pools, key))
+            units[key] = Units.of([*_labels(pools, key)])
         for name, cell in zip(models, _column_cells(column, models, units[key], total, options), strict=True):
             found[name].append(cell)
     return found
@@ -418,10 +418,17 @@ def _baseline(options: TableOptions, model: str) -> str | None:
     return None if base == model else base
 
 
-def _labels(pools: Mapping[str, MeasuredPool], key: str | None) -> list[list[list[Any]]]:
-    """Return the labels of the units behind each sample, for each kind of unit."""
-    if key is not None:
-        return [[_several(row.get(key)) for pool in pools.values() for row in pool.rows]]
+def _labels(pools: Mapping[str, MeasuredPool], sampled: str) -> Iterable[list[list[Any]]]:
+    """Yield the labels of the units behind each sample, for each kind of unit."""
+    for name in sampled.split("+"):
+        if name == "clips":
+            yield from _clip_labels(pools)
+        else:
+            yield [_several(row.get(name)) for pool in pools.values() for row in pool.rows]
+
+
+def _clip_labels(pools: Mapping[str, MeasuredPool]) -> tuple[list[list[Any]], list[list[Any]]]:
+    """Return the clips of each sample, and its prompt or triplet."""
     clips, clusters = list[list[Any]](), list[list[Any]]()
     for pool in pools.values():
         held = [[row[n] for n in _first_known(row)] for row in pool.rows]
@@ -432,7 +439,7 @@ def _labels(pools: Mapping[str, MeasuredPool], key: str | None) -> list[list[lis
             held = [whole[row[triplets]] for row in pool.rows]
         clips += held
         clusters += [_several(row.get("cluster")) for row in pool.rows]
-    return [clips, clusters]
+    return clips, clusters
 
 
 def _first_known(row: Row) -> list[str]:
@@ -450,7 +457,8 @@ def _several(value: Any) -> list[Any]:
 
 def _method(columns: Sequence[TableColumn], options: TableOptions) -> list[str]:
     """Say what intervals and tests take as sampled."""
-    what = "a clip, a prompt or a triplet" if options.sampled is None else f"the same {options.sampled}"
+    words = {"clips": "a clip, a prompt or a triplet"}
+    what = " or ".join(words.get(one, f"the same {one}") for one in options.sampled.split("+"))
     said = (
         [f"in brackets: intervals of 95 %; samples that share {what} count as dependent"] if options.intervals else []
     )

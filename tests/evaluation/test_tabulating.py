@@ -232,6 +232,61 @@ def test_intervals_hold_the_truth_in_95_of_100_where_pairs_share_clips(clips: in
 
 
 @pytest.mark.slow
+def test_intervals_hold_and_tests_err_rarely_where_pairs_share_clips_and_prompts() -> None:
+    """Two models of equal skill; prompts differ in how hard they are."""
+    source = np.random.default_rng(4)
+
+    def draw(prompts: int, pairs: int) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
+        prompt = np.repeat(np.arange(prompts), 6)
+        quality, hard = source.normal(size=len(prompt)), np.exp(source.normal(size=prompts) / 2)[prompt]
+        scores = [quality + source.normal(size=len(prompt)) * hard for _ in range(2)]
+        first = source.integers(0, len(prompt), pairs)
+        second = prompt[first] * 6 + (first % 6 + source.integers(1, 6, pairs)) % 6
+        better = quality[first] > quality[second]
+        said = [(better == (one[first] > one[second])).astype(float) for one in scores]
+        return said, np.stack([first, second], axis=1), prompt[first]
+
+    truth = np.mean([draw(3000, 100_000)[0][0].mean() for _ in range(10)])
+    held = found = 0
+    for _ in range(400):
+        said, both, prompt = draw(60, 400)
+        units = Units.of([both.tolist(), prompt[:, None].tolist()])
+        one, other = map(mean, said)
+        count, lead = units.independent(np.ones(400, bool)), one.parts - other.parts
+        low, high = bounds(one.value or 0.0, float(units.variance(one.parts[:, None])[0]), count, "share")
+        held += (low or 0.0) <= truth <= (high or 0.0)
+        p = gap((one.value or 0.0) - (other.value or 0.0), float(units.variance(lead[:, None])[0]), count).p
+        found += p is not None and p < 0.05
+    assert 0.93 <= held / 400 <= 0.97
+    assert 0.02 <= found / 400 <= 0.07
+
+
+@pytest.mark.slow
+def test_intervals_hold_where_votes_share_clips_and_listeners() -> None:
+    """Listeners of different skill; the votes of a listener are dependent, and so are those on a clip."""
+    source = np.random.default_rng(4)
+
+    def draw(clips: int, listeners: int, votes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        quality = source.normal(size=clips)
+        scores, skill = quality + 0.8 * source.normal(size=clips), 0.8 + 0.8 * source.normal(size=listeners)
+        first, who = source.integers(0, clips, votes), source.integers(0, listeners, votes)
+        second = (first + source.integers(1, clips, votes)) % clips
+        heard = (quality[first] - quality[second]) * skill[who] + source.normal(size=votes)
+        said = (heard > 0) == (scores[first] > scores[second])
+        return said.astype(float), np.stack([first, second], axis=1), who
+
+    truth = np.mean([draw(3000, 3000, 200_000)[0].mean() for _ in range(20)])
+    held = 0
+    for _ in range(400):
+        said, both, who = draw(150, 60, 1200)
+        units, one = Units.of([both.tolist(), who[:, None].tolist()]), mean(said)
+        count = units.independent(np.ones(1200, bool))
+        low, high = bounds(one.value or 0.0, float(units.variance(one.parts[:, None])[0]), count, "share")
+        held += (low or 0.0) <= truth <= (high or 0.0)
+    assert 0.93 <= held / 400 <= 0.97
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", ["lcc", "srcc", "ktau"])
 def test_intervals_of_correlations_hold_where_clips_share_prompts(metric: str) -> None:
     source = np.random.default_rng(2)
@@ -435,6 +490,9 @@ def test_figures_of_systems_are_of_their_means_and_systems_may_be_the_sample(ben
     assert cell["value"] == by_clip["value"]
     assert cell["high"] - cell["low"] > by_clip["high"] - by_clip["low"]
     assert any("share the same system" in note for note in by_system["notes"])
+    both = bench_table(tmp_path / "pam.jsonl", tmp_path, models, *more, "--sampled", "clips+system")
+    assert any("share a clip, a prompt or a triplet or the same system" in note for note in both["notes"])
+    assert both["rows"][0]["cells"][0]["value"] == cell["value"]
 
 
 MONTHS = ("2025-07", "2025-08", "2025-09", "2025-10", "2025-11", "2025-12")
