@@ -18,8 +18,6 @@ from earmark.schemas.registry import OneOf
 BACKENDS = OneOf("earmark.tasks.annotation.backends:BACKENDS", "backend:model")
 Seconds = Annotated[float, Field(gt=0)]
 Dollars = Annotated[float, Field(ge=0)]
-AGAIN_TEMPERATURE = 0.7
-"""Default temperature of a repeated question, absent from request keys: older answers keep their keys."""
 
 
 class Prices(Model):
@@ -76,12 +74,11 @@ class Serving(Model):
 class SamplingOptions(Model):
     """Draw of answers, part of a request's key."""
 
-    temperature: float | None = Field(default=0.0, ge=0, le=2, description="None leaves it to the server.")
-    again_temperature: float = Field(
-        default=AGAIN_TEMPERATURE,
+    temperature: float | None = Field(
+        default=0.0,
         ge=0,
         le=2,
-        description="Where `temperature` is 0, that of a question asked again: at 0 a model says the same.",
+        description="None leaves it to the server. At 0 a model says the same: a question is asked again at 0.7.",
     )
     top_p: float | None = Field(default=None, gt=0, le=1, description="Nucleus of sampling; None leaves it out.")
     seed: int | None = Field(default=None, ge=0, description="Seed of sampling, where the model takes one.")
@@ -330,18 +327,6 @@ class AnnotatorConfig(MoneyOptions, PatienceOptions, PaceOptions, AnswerOptions,
             raise ValueError("inline_batch: vllm: batches by itself; set max_concurrency to the most requests at once")
         return self
 
-    @model_validator(mode="after")
-    def _asks_differently(self) -> Self:
-        tries = getattr(self, "tries", 1) if "tries" in type(self).model_fields else 1  # a constant is nobody's choice
-        again = self.repairs > 0 or tries > 1
-        same = self.temperature == 0 == self.again_temperature and self.repair == "draw"
-        if again and same and not self.annotator.startswith("builtin:"):
-            raise ValueError(
-                "again_temperature = 0 with temperature = 0 pays for the same answer again: set it above 0, or "
-                'repair to "explain", or repairs to 0 and tries, where there are any, to 1'
-            )
-        return self
-
 
 class Asked(AnnotatorConfig):
     """Annotator for a corpus's build."""
@@ -362,7 +347,7 @@ class Drawn(Asked):
 
 
 ROLE = frozenset(
-    ("temperature", "again_temperature", "top_p", "seed", "max_tokens", "least_share", "repairs", "repair", "on_limit",
+    ("temperature", "top_p", "seed", "max_tokens", "least_share", "repairs", "repair", "on_limit",
      "budget_usd", "most_failed")
 )  # fmt: skip
 """Options that a role may set beside `model`; all others belong to the model's declaration."""

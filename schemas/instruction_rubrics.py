@@ -253,19 +253,6 @@ class InstructionRubrics(Qualified):
             )
         return self
 
-    @model_validator(mode="after")
-    def _draws_twice(self) -> Self:
-        twice = {
-            "judge": any(source.generated for source in self.sources) and "judges generated audio twice",
-            "writer": self.decomposition.stability > 0 and "takes instructions apart twice (decomposition.stability)",
-        }
-        for role, why in twice.items():
-            one = self.asked()[role]
-            if why and one.temperature == 0 == one.again_temperature and not one.annotator.startswith("builtin:"):
-                raise ValueError(f"{role}: it {why}, and would be paid for the same answer again: set "
-                                 "again_temperature above 0")  # fmt: skip
-        return self
-
     def _check_policy(self, source: CaptionSource) -> None:
         if source.generated and "audio" not in self.verifiers(source.name, "positives"):
             raise ValueError(f"expected 'audio' in 'verify.positives' of '{source.name}': it is generated")

@@ -35,6 +35,9 @@ class Pairs(Model):
         description="Least chance that the clip with the higher MOS is truly better, by the standard errors of both; "
         "above 0, pairs whose chance is not known are left out.",
     )
+    draws: int = Field(
+        default=2, ge=1, le=64, description="Neighbours a clip meets in each of its groups, without a quota."
+    )
     per_clip: int | None = Field(
         default=16, ge=1, le=LARGEST, description="Pairs that one clip may be part of at most."
     )

@@ -188,7 +188,6 @@ def sampling_of(config: AnnotatorConfig) -> Sampling:
     """Return the sampling parameters of a config."""
     return Sampling(
         temperature=config.temperature,
-        again_temperature=config.again_temperature,
         top_p=config.top_p,
         max_tokens=config.max_tokens,
         seed=config.seed,

@@ -13,7 +13,6 @@ from functools import lru_cache
 from json.encoder import encode_basestring_ascii
 from typing import Any
 
-from earmark.schemas.annotation import AGAIN_TEMPERATURE
 from earmark.schemas.questions import (
     Ask,
     Audio,
@@ -32,6 +31,8 @@ from earmark.schemas.questions import (
 
 KEY_VERSION = 1
 _FENCE = re.compile(r"</?[a-zA-Z][a-zA-Z0-9_-]*-([0-9a-f]{10})>")
+AGAIN_TEMPERATURE = 0.7
+"""Temperature of a question that is asked again, in place of 0; request keys omit it."""
 LONG_TEXT = 160
 """The canonical form holds longer texts by their SHA-256; the ledger keeps each once."""
 
@@ -41,8 +42,6 @@ class Sampling:
     """Sampling parameters; None leaves a value to the server."""
 
     temperature: float | None = 0.0
-    # replaces a temperature of 0 after the first try of the first draw
-    again_temperature: float = AGAIN_TEMPERATURE
     top_p: float | None = None
     max_tokens: int = 1024
     seed: int | None = None
@@ -78,8 +77,8 @@ class Request:
     @property
     def temperature(self) -> float | None:
         """Return the temperature for the server: at 0, every draw would get the same answer."""
-        sampling, again = self.sampling, self.sample > 0 or self.repair > 0
-        return sampling.again_temperature if again and sampling.temperature == 0 else sampling.temperature
+        given, again = self.sampling.temperature, self.sample > 0 or self.repair > 0
+        return AGAIN_TEMPERATURE if again and given == 0 else given
 
     @property
     def seed(self) -> int | None:
@@ -92,14 +91,7 @@ class Request:
         facts = self.facts if self.model.startswith("builtin:") else "null"
         messages = ",".join([f'["{m.role}",[{",".join(map(_part_json, m.parts))}]]' for m in self.messages])
         head = _head_json(self.model, self.ask, self.sampling)
-        drawn = f'"again":{self.temperature!r},' if self._again_counts else ""
-        return f'{{{head},{drawn}"sample":{self.sample},"facts":{facts},"messages":[{messages}]}}'
-
-    @property
-    def _again_counts(self) -> bool:
-        """Return whether the key of a later draw holds its temperature: old keys omit the default."""
-        sampling = self.sampling
-        return self.sample > 0 and sampling.temperature == 0 and sampling.again_temperature != AGAIN_TEMPERATURE
+        return f'{{{head},"sample":{self.sample},"facts":{facts},"messages":[{messages}]}}'
 
     def redecoding(self, clips: frozenset[str]) -> Request:
         """Return this request with these clips marked as decoded in part by Earmark 1.0.0 (`Audio.redecoded`)."""

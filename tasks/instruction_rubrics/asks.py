@@ -9,6 +9,7 @@ from typing import Any
 
 from earmark.schemas.instruction_rubrics import InstructionRubrics
 from earmark.schemas.questions import Audio, AudioForm
+from earmark.tasks.annotation.request import AGAIN_TEMPERATURE
 from earmark.tasks.instruction_rubrics.checks import items_fault, numbers_fault, perturbation_fault, translation_fault
 from earmark.tasks.pipeline.ask import Ask, Posed, Row, Values
 from earmark.tasks.pipeline.checks import Fault
@@ -64,11 +65,11 @@ def _listening_values(ask: str, config: InstructionRubrics, row: Row) -> Values:
     return Values({"clip": clip, "instruction": row["instruction"]}, facts)
 
 
-def _another_draw(posed: Posed, sample: int, again_temperature: float) -> Posed:
+def _another_draw(posed: Posed, sample: int) -> Posed:
     """Return a question's other draw at another temperature, unless the server chooses it."""
     sampling = posed.request.sampling
     if sampling.temperature is not None:
-        sampling = replace(sampling, temperature=again_temperature)
+        sampling = replace(sampling, temperature=AGAIN_TEMPERATURE)
     return Posed(posed.prompt, replace(posed.request, sampling=sampling, sample=sample))
 
 
@@ -123,7 +124,7 @@ _FIRST_PASS = _listener("verify", about="passes over captions")
 def _in_passes(config: InstructionRubrics, row: Row) -> Posed:
     """Ask in the second `pass` for another draw, at a temperature of its own."""
     posed = _FIRST_PASS.pose(config, row)
-    return posed if row["pass"] == 1 else _another_draw(posed, 1, config.judge.again_temperature)
+    return posed if row["pass"] == 1 else _another_draw(posed, 1)
 
 
 VERIFY = replace(_FIRST_PASS, request=_in_passes)
@@ -160,7 +161,7 @@ DECOMPOSE = _reader(
 REDECOMPOSE = replace(
     DECOMPOSE,
     name="redecompose",
-    request=lambda config, row: _another_draw(DECOMPOSE.pose(config, row), SECOND, config.writer.again_temperature),
+    request=lambda config, row: _another_draw(DECOMPOSE.pose(config, row), SECOND),
     about="instructions taken apart a second time",
     label=None,
 )

@@ -22,7 +22,6 @@ from earmark.tasks.store.sql import create_table, query
 
 RINGS_OF = {"same_content": (0,), "same_source": (1, 2), "unmatched": (3,)}  # kinds of group, see ring_of.sql
 CHUNK = 500_000
-DRAWS = 2  # neighbours that a clip meets in each of its groups without a quota
 MOST_DRAWS = 64  # neighbours that a clip meets when a quota is short
 NO_GAP = 1e-9  # means differing by less are equal, written with different numbers of digits
 
@@ -35,7 +34,7 @@ class DatasetSplit:
     dataset: str
     split: str
     clips: int  # rated clips in the cell
-    quota: int | None  # pairs wanted, or None for all pairs of `DRAWS` levels
+    quota: int | None  # pairs wanted, or None for all pairs of `draws` levels
     # levels drawn so far, by category
     levels: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CATEGORIES, 0))
     # size of the largest group, by category

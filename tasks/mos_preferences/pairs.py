@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from earmark.schemas.mos_preferences import CATEGORIES, PAIRS, MosPreferences
 from earmark.tasks.mos_preferences.clips import (
-    DRAWS,
     MOST_DRAWS,
     NO_GAP,
     RINGS_OF,
@@ -64,7 +63,7 @@ def pair_clips(stage: Stage, config: MosPreferences, ratings: SplitFiles) -> Don
 def draw_and_pick(connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> Account:
     """Fill the table `picked`; account for each pair of clips met.
 
-    Each cell starts with the least levels for its quota (`DRAWS` without a quota). While a quota is
+    Each cell starts with the least levels for its quota (`pairs.draws` without a quota). While a quota is
     short and a category has unmet pairs, the category's levels are doubled, up to `MOST_DRAWS`.
     """
     connection.execute(query("mos_preferences/candidates"))
@@ -140,7 +139,7 @@ def first_level(cell: DatasetSplit, category: str, config: MosPreferences) -> in
     if cell.quota == 0 or not weights.get(category) or cell.largest[category] < 2:  # type: ignore[call-overload]
         return 0
     if cell.quota is None:
-        return DRAWS
+        return config.pairs.draws
     share = cell.quota * weights[category] / sum(weights.values())  # type: ignore[index]
     level = 1
     while level * cell.clips < share:

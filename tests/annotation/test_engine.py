@@ -201,7 +201,7 @@ def test_a_model_that_reads_what_was_wrong_mends_it(tmp_path: Path, run: Any) ->
     async def story() -> None:
         server = await serving(answer=deterministic)
         server.keep_bodies = True
-        config = config_for(server, repairs=2, again_temperature=0.0, repair="explain")
+        config = config_for(server, repairs=2, repair="explain")
         requests, bench = requests_for(config, 1), Bench(tmp_path / "l.sqlite", server)
         report = await bench.ask(config, requests)
         assert (report.answered, report.exchanges, report.outcomes[0].key) == (1, 2, requests[0].key)

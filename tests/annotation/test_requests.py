@@ -75,8 +75,6 @@ CHANGES = {
     "choices": replace(BASE, ask=Choice(("A", "B"))),
     "yes/no": replace(BASE, ask=YesNo()),
     "sample": replace(BASE, sample=1),
-    "again": replace(BASE, sample=1, sampling=Sampling(again_temperature=0.5)),
-    "again at 0": replace(BASE, sample=1, sampling=Sampling(again_temperature=0.0)),
 }
 
 
@@ -91,7 +89,6 @@ def test_what_cannot_change_an_answer_does_not() -> None:
         with_audio(replace(A, start_s=0.0)),
         with_audio(replace(A, duration_s=None)),
         replace(BASE, facts='{"text":"seen by builtin judges only"}'),
-        replace(BASE, sampling=Sampling(again_temperature=0.5)),  # a first draw does not use it
         replace(BASE, ask=Json.of(dict(reversed(SCHEMA.items())))),
     ]
     assert {request.key for request in same} == {BASE.key}
@@ -224,16 +221,11 @@ def test_retry_after_in_all_its_forms() -> None:
         {"annotator": "openai:m", "budget_usd": 1.0},
         {"annotator": "builtin:music-pair-2", "batch": True},
         {"annotator": "openai:m", "unknown": 1},
-        {"annotator": "openai:m", "again_temperature": 0},
     ],
 )
 def test_configs_that_cannot_be_meant_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         AnnotatorConfig(**options)
-
-
-def test_at_temperature_0_a_model_is_asked_again_where_it_is_told_why() -> None:
-    assert AnnotatorConfig(annotator="openai:m", again_temperature=0, repair="explain").repair == "explain"
 
 
 def test_a_provider_charges_its_list_prices_unless_a_config_says_otherwise() -> None:

@@ -394,7 +394,6 @@ def test_explain_tells_who_wrote_it(study: Path, server: OpenAIServer, tmp_path:
     ("critiques", "message"),
     [
         ({"datasets": ["stdy"]}, "critiques.datasets: no source is named 'stdy'; did you mean 'study'?"),
-        ({"temperature": 0.0, "again_temperature": 0.0}, "again_temperature = 0 with temperature = 0"),
         ({"splits": ["trian"]}, "critiques.splits"),
         ({"tries": 0}, "critiques.tries"),
         ({"pairz": 3}, "did you mean 'pairs'?"),
