@@ -18,6 +18,8 @@ from earmark.schemas.registry import OneOf
 BACKENDS = OneOf("earmark.tasks.annotation.backends:BACKENDS", "backend:model")
 Seconds = Annotated[float, Field(gt=0)]
 Dollars = Annotated[float, Field(ge=0)]
+AGAIN_TEMPERATURE = 0.7
+"""Temperature of a question that is asked again, in place of 0; request keys omit it."""
 
 
 class Prices(Model):

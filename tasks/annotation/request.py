@@ -13,6 +13,7 @@ from functools import lru_cache
 from json.encoder import encode_basestring_ascii
 from typing import Any
 
+from earmark.schemas.annotation import AGAIN_TEMPERATURE
 from earmark.schemas.questions import (
     Ask,
     Audio,
@@ -31,8 +32,6 @@ from earmark.schemas.questions import (
 
 KEY_VERSION = 1
 _FENCE = re.compile(r"</?[a-zA-Z][a-zA-Z0-9_-]*-([0-9a-f]{10})>")
-AGAIN_TEMPERATURE = 0.7
-"""Temperature of a question that is asked again, in place of 0; request keys omit it."""
 LONG_TEXT = 160
 """The canonical form holds longer texts by their SHA-256; the ledger keeps each once."""
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from earmark.schemas.annotation import AGAIN_TEMPERATURE
 from earmark.schemas.instruction_rubrics import InstructionRubrics
 from earmark.schemas.questions import Audio, AudioForm
-from earmark.tasks.annotation.request import AGAIN_TEMPERATURE
 from earmark.tasks.instruction_rubrics.checks import items_fault, numbers_fault, perturbation_fault, translation_fault
 from earmark.tasks.pipeline.ask import Ask, Posed, Row, Values
 from earmark.tasks.pipeline.checks import Fault
