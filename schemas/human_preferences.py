@@ -20,7 +20,7 @@ class VoteSource(Linked):
     """One export of votes, or one set of rated clips."""
 
     name: Name = Field(description="What tables and licences call it.")
-    format: Annotated[str, OneOf("earmark.tasks.importers.preferences:VOTE_LAYOUTS")] = Field(
+    format: Annotated[str, OneOf("earmark.tasks.importers.votes:VOTE_LAYOUTS")] = Field(
         description="The layout, as its owner publishes it."
     )
     root: str = Field(default=".", description="The folder that `files` and the clips' paths start from.")
@@ -268,7 +268,7 @@ VIEWS = (
 )
 
 _START = Start(
-    "earmark.tasks.importers.preferences:VOTE_LAYOUTS",
+    "earmark.tasks.importers.votes:VOTE_LAYOUTS",
     """audio = {audio}   # "index" measures the clips, which exports and the report's players need
 
 [[sources]]

@@ -14,10 +14,9 @@ from earmark.schemas.human_preferences import CORPUS, HumanPreferences, VoteSour
 from earmark.schemas.places import below, without_place
 from earmark.schemas.rejects import Note, Reject
 from earmark.tasks.importers.lists import ListFile, require_below
-from earmark.tasks.importers.preferences import VOTE_LAYOUTS
 from earmark.tasks.importers.rated_music import MusicRating
 from earmark.tasks.importers.table import kind_of
-from earmark.tasks.importers.votes import Vote, VoteLayout
+from earmark.tasks.importers.votes import VOTE_LAYOUTS, Vote, VoteLayout
 from earmark.tasks.pipeline.fingerprint import distinct, file_digests
 from earmark.tasks.pipeline.inputs import Input
 from earmark.tasks.pipeline.intake import Intake

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.human_preferences import VoteSource
-from earmark.schemas.registry import register
+from earmark.schemas.registry import Registry, register, registered
 from earmark.schemas.rejects import Note, Reject, shown
 from earmark.tasks.importers.cells import BadRow, clip, given, identifier, number, split_name
 from earmark.tasks.importers.lists import ListFile
@@ -298,4 +298,7 @@ LAYOUT = register("votes.votes")(
             table_votes(file, source.columns, root, source.positive) for file in files
         )
     )
+)
+VOTE_LAYOUTS = Registry(
+    "layout of votes", "earmark.importers", VoteLayout, registered("earmark.tasks.importers"), prefix="votes."
 )

@@ -22,8 +22,7 @@ from earmark.flows.command.metrics import for_hosts
 from earmark.schemas.human_preferences import VoteSource
 from earmark.schemas.study import AnnotatorPage, StudyPlan
 from earmark.tasks.importers.lists import ListFile
-from earmark.tasks.importers.preferences import VOTE_LAYOUTS
-from earmark.tasks.importers.votes import Vote
+from earmark.tasks.importers.votes import VOTE_LAYOUTS, Vote
 from earmark.tasks.people.answers import parse_answers, read_answers, read_plan, votes_of
 from earmark.tasks.people.served import StudyApp
 from earmark.tasks.people.server import make_bounded_server
