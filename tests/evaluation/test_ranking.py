@@ -20,7 +20,8 @@ from earmark.tasks.evaluation.ranking import CENTRE, SCALE, board_of, strengths
 from earmark.tasks.store.versions import Version
 from tests.builds import rows_of
 from tests.conftest import real_path
-from tests.evaluation.test_score_files import REAL, exam, human, pseudo
+from tests.evaluation.test_score_files import exam, human, pseudo
+from tests.evaluation.test_vote_scores import REAL
 from tests.human_preferences.votes import SALT
 
 Row = dict[str, Any]

@@ -23,7 +23,8 @@ from earmark.tasks.instruction_rubrics.released import read as read_bench
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.versions import Store, Version
 from tests.conftest import real_path
-from tests.evaluation.test_score_files import REAL, rubric
+from tests.evaluation.test_score_files import rubric
+from tests.evaluation.test_vote_scores import REAL
 from tests.human_preferences.votes import SALT, build_votes, cmi, config_of, vote, write_jsonl
 from tests.pseudo_preferences.music import write_clip
 

@@ -33,6 +33,7 @@ from earmark.tasks.evaluation.tabulating import TableOptions, make_table, table_
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.versions import Store, Version
 from tests.conftest import real_path
+from tests.evaluation.test_vote_scores import REAL
 from tests.human_preferences.votes import vote, write_jsonl
 
 Row = dict[str, Any]
@@ -306,9 +307,6 @@ def test_intervals_of_correlations_hold_where_clips_share_prompts(metric: str) -
         low, high = bounds(found.value or 0.0, variance, units.independent(np.ones(len(x), bool)), "correlation")
         held += (low or 0.0) <= truth <= (high or 0.0)
     assert 0.93 <= held / 400 <= 0.97
-
-
-REAL = "cmi-pref/test_500_votes_with_model_scores.jsonl"
 
 
 def real_scores(path: Path, out: Path) -> str:
