@@ -21,7 +21,7 @@ from typing import Any, Self
 
 import pyarrow.parquet as pq
 
-from earmark.flows.command.respelling import document, new_values
+from earmark.flows.command.respelling import document, left_out, new_values
 from earmark.flows.mos_preferences import build
 from earmark.schemas.config import BuildConfig, parse_config
 from earmark.schemas.corpus import Corpus
@@ -41,6 +41,7 @@ read_config = partial(read_as, MosPreferences)
 
 def config_from(model: type[Held], values: dict[str, Any], path: Path) -> Held:
     """Read a config whose roles hold all options of their models."""
+    assert not left_out(model, values)
     return parse_config(model, new_values(model, values), path)
 
 
