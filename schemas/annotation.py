@@ -138,7 +138,9 @@ class PatienceOptions(Model):
     """Waits for a server, and tries of failed exchanges."""
 
     retries: int = Field(default=6, ge=0, le=100, description="Times a failed exchange is tried again.")
-    retry_base_s: Seconds = Field(default=1.0, description="First wait; doubles each time, with jitter.")
+    retry_base_s: Seconds = Field(
+        default=1.0, description="First wait; doubles each time, with jitter, up to sixty times itself or a minute."
+    )
     patience_s: Seconds = Field(
         default=900.0,
         description="Longest wait, without any answer, for a server that has answered in this run or says that it is "
@@ -248,8 +250,12 @@ class AnnotatorConfig(MoneyOptions, PatienceOptions, PaceOptions, AnswerOptions,
     files_api_bytes: ClassVar[int] = 8 << 20  # Gemini: more media in a request go through the Files API
     most_response_bytes: ClassVar[int] = 8 << 20  # a longer response is cut off and refused
     stalled_after_s: ClassVar[float] = 120.0  # without a completion for so long, progress says what is awaited
-    retry_longest_s: ClassVar[float] = 60.0  # between two tries
     connect_timeout_s: ClassVar[float] = 10.0
+
+    @property
+    def retry_longest_s(self) -> float:
+        """Longest wait between two tries, in seconds: sixty times the first, a minute at most."""
+        return min(60.0, 60 * self.retry_base_s)
 
     @classmethod
     def spelling(cls) -> dict[str, str]:

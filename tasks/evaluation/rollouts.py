@@ -183,6 +183,7 @@ def _name(facts: Mapping[str, Any], config: Policy) -> str:
     parts = [facts["view"], facts["annotator"], *facts["splits"], f"{facts['draws']}-draws"]
     parts += [f"first-{facts['limit']}"] if facts["limit"] else []
     samples, usually = (one.model_dump(mode="json") for one in (config, Policy(annotator=config.annotator)))
-    if other := {name: samples[name] for name in (*DECIDES, "hearing") if samples[name] != usually[name]}:
+    decides = samples.keys() & {*DECIDES, "hearing"}
+    if other := {name: samples[name] for name in decides if samples[name] != usually[name]}:
         parts.append(hashlib.sha256(canonical(other).encode()).hexdigest()[:8])
     return file_word(*parts)

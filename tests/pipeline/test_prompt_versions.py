@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from earmark.flows import score_questions
+from earmark.schemas.config import parse_config
 from earmark.schemas.errors import EarmarkError
 from earmark.schemas.questions import Message
 from earmark.schemas.score_questions import CORPUS
@@ -121,8 +122,10 @@ def test_a_dry_run_counts_what_a_newer_prompt_would_ask_anew(tmp_path: Path) -> 
 def test_a_version_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(EarmarkError, match=rf"asks\.{REWRITING}: expected one of the versions 1, 2, found 7"):
         plan_build(CORPUS, config_of(tmp_path, asks={REWRITING: 7}), Store(tmp_path / "store"))
+    source = {"submissions": ["dump.ndjson"], "comments": ["dump.ndjson"]}
+    old = {"corpus": CORPUS.name, "source": source, "asks": {REWRITING: {"version": 2}}}
     with pytest.raises(EarmarkError, match=rf"asks: .*expected \[asks\] with {REWRITING} = 2"):
-        config_of(tmp_path, asks={REWRITING: {"version": 2}})
+        parse_config(CORPUS.config, old, tmp_path / "my.toml")
 
 
 def test_a_bound_that_names_no_value_is_refused(tmp_path: Path) -> None:
