@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -30,13 +33,28 @@ settings.register_profile("earmark", deadline=None, derandomize=True)
 settings.load_profile("earmark")
 
 
+SLOW_UNTIL = float(os.environ.get("SLOW_TESTS_UNTIL", "inf"))
+"""Seconds since 1970 after which no slow test begins: a check has less time than all of them take."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files whose tests say that they take long: one of them at the end would keep a worker alone."""
+    """Begin with the files whose tests say that they take long: one of them at the end would keep a worker alone.
+
+    The others turn from day to day if time is limited, so that none is always left out.
+    """
     seconds: Counter[Path] = Counter()
     for item in items:
         if marker := item.get_closest_marker("timeout"):
             seconds[item.path] += marker.args[0]
-    items.sort(key=lambda item: -seconds[item.path])
+    day = "" if math.isinf(SLOW_UNTIL) else str(SLOW_UNTIL // 86_400)
+    paths = {item.path for item in items} if day else ()
+    turn = {path: hashlib.sha256(f"{path.name} {day}".encode()).digest() for path in paths}
+    items.sort(key=lambda item: (-seconds[item.path], turn.get(item.path, b"")))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if time.time() > SLOW_UNTIL and {"slow", "thorough"} & {one.name for one in item.iter_markers()}:
+        pytest.skip("the time for slow tests is over (SLOW_TESTS_UNTIL)")
 
 
 def examples(count: int, *, phases: Sequence[Phase] = tuple(Phase)) -> Callable[[Callable[..., None]], Any]:

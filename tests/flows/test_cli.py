@@ -32,9 +32,9 @@ HEAVY = {"prefect", "pandas", "pyarrow", "duckdb", "datasets", "pydantic", "nump
 
 
 def environment(store: Path) -> dict[str, str]:
-    """A process's environment: this store, a home of Prefect's beside it, whose server waits a little for the next."""
+    """A process's environment: this store, a home of Prefect's beside it, whose server ends with the build."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "EARMARK_"))}
-    ours = {"EARMARK_STORE": str(store), "PREFECT_HOME": str(store.parent / "prefect"), "EARMARK_KEEP_S": "5"}
+    ours = {"EARMARK_STORE": str(store), "PREFECT_HOME": str(store.parent / "prefect"), "EARMARK_KEEP_S": "0"}
     return {**kept, **ours, "COLUMNS": "120"}
 
 
