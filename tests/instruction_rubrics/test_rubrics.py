@@ -353,6 +353,7 @@ def shape_of(body: dict[str, Any]) -> Any:
     words = re.sub(r"(?:\d+:\n<item>\n(?:<basis>\n)?)+", "<items>", words)
     words = re.sub(r"^- .*$", "- what may be changed", words, flags=re.MULTILINE)  # in an order of each caption's own
     system = re.sub(r"-[0-9a-f]{10}>", ">", json.dumps(body["messages"][0]))
+    system = re.sub(r"each of the \d+ questions", "each of the questions", system)
     return names, words, system, len(body["messages"]), body["response_format"]
 
 
