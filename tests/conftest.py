@@ -64,7 +64,7 @@ def examples(count: int, *, phases: Sequence[Phase] = tuple(Phase)) -> Callable[
 
 
 def kill_count(count: int) -> int:
-    """How many times a test kills what it watches: all if EARMARK_EVERY_KILL is set, else a quarter."""
+    """Return the kills of a test: all if EARMARK_EVERY_KILL is set, else a quarter."""
     return count if "EARMARK_EVERY_KILL" in os.environ else -(-count // 4)
 
 

@@ -78,12 +78,12 @@ def rows_of(version: Version, table: str) -> pd.DataFrame:
 
 
 def measured(version: Version, root: Path) -> Measure:
-    """What models are measured on."""
+    """Hold the samples that models are measured on."""
     return Measure(version, find_corpus(version.corpus), Store(root / "store"), MeasurementOptions())
 
 
 def right(model: str, dataset: str) -> int:
-    """How many pairs of a dataset a simulated model has right."""
+    """Count the pairs of a dataset that a simulated model has right."""
     return round(RIGHT[model] * DATASETS[dataset]) - [*DATASETS].index(dataset)
 
 
@@ -432,7 +432,7 @@ def test_questions_on_scores_are_tabled_by_category_and_subcategory(tmp_path: Pa
 
 
 def test_instructions_are_tabled_by_subset_with_the_mean_over_subsets(tmp_path: Path) -> None:
-    """Of a subset's 8 to 20 samples a quarter is wrong in English, a half in Chinese, and the mix is all right."""
+    """Err on a quarter of a subset's samples in English, on half in Chinese, on none of the mix."""
     names = ["speech-real", "speech-gen", "sound-real", "sound-gen", "music-real", "music-gen", "mix"]
     samples, items = [], []
     for at, subset in enumerate(names):
@@ -688,7 +688,7 @@ def test_groups_are_named_at_call_time(bench: Path, tmp_path: Path) -> None:
 
 
 def test_rules_of_ties_and_of_missing_answers_are_chosen_by_name(bench: Path, tmp_path: Path) -> None:
-    """Of 48 votes 12 are tied, 12 have no answer, 12 are right and 12 are wrong."""
+    """Divide 48 votes into 12 each: tied, without an answer, right, wrong."""
     said = ["tie", "", "a", "b"]
     rows = [{"id": f"v{number}-musicality", "choice": said[number % 4]} for number in range(48)]
     write_jsonl(tmp_path / "m.jsonl", rows)
