@@ -246,4 +246,7 @@ class Generation:
     key: str  # the column with a prompt's id: a submission's file has it for a name
     text: str  # the column with the prompt
     concepts: tuple[Mode, ...]  # a question a concept, whose prompt answers Yes or No; `audio` is the clip
+    # `module:function(version)` that gives the prompt of each question, by the prompt's id and the concept
+    asked_by: str
     groups: tuple[str, ...] = ()  # columns that the results have rows for, besides the row over all
+    ranked: str = "all"  # the group whose figures rank systems, as `column: value`; without such prompts, all

@@ -322,10 +322,12 @@ GENERATION = Generation(
     key="prompt_id",
     text="text",
     concepts=tuple(
-        Mode(column, f"concept-{column.replace('_', '-')}", shows=("clip=audio", f"concept={column}"))
+        Mode(column, f"tag-{column.replace('_', '-')}", shows=("clip=audio", f"concept={column}"))
         for column in ("genre", "instrument", "mood_theme")
     ),
+    asked_by="earmark.tasks.music_prompts.asking:concept_prompts",
     groups=("distribution", "style"),
+    ranked="distribution: id",
 )
 
 _START = Start(

@@ -32,6 +32,7 @@ def score(
     length_s: Annotated[float | None, option("S", "The clips' wanted length; 5 % are free.", min=0.1)] = None,
     team: Annotated[str | None, option("NAME", "The team in a challenge; a baseline has none.")] = None,
     track: Annotated[str | None, option("NAME", "The track that the team entered.")] = None,
+    topline: Annotated[bool, option("--topline", "Show it beside the ranks, unranked.")] = False,
     partial: Annotated[bool, option("--partial", "Leave out prompts without a usable clip.")] = False,
     base_url: BaseUrlOption = None,
     settings: SettingsOption = None,
@@ -70,7 +71,7 @@ def score(
     version = place.find(corpus)
     known = find_corpus(version.corpus)
     roots = tuple(audio_root or ())
-    wish = submission.ScoreOptions(generations, system, team, track, clap, reference, length_s, partial, roots,
+    wish = submission.ScoreOptions(generations, system, team, track, topline, clap, reference, length_s, partial, roots,
                            tuple(read_scorers(scorer or [])))  # fmt: skip
     judge = asked_of(Examinee, annotator, base_url, settings, "earmark eval score") if annotator or settings else None
     with stoppable("embeddings and answers are kept; run the same command again to continue"), shown():

@@ -18,7 +18,8 @@ from earmark.tasks.evaluation.entries import MEASURES, Entry, borda_points, bord
 from earmark.tasks.evaluation.results import metric_column
 from earmark.tasks.evaluation.scorers import names_of, score_in
 from earmark.tasks.evaluation.statistics import pair_differences, resample
-from earmark.tasks.evaluation.submission import CLIPS, MEANS, RECORD
+from earmark.tasks.evaluation.submission import ALL, CLIPS, MEANS, RECORD, generation_of
+from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.folder import records_of, version_facts, write_record
 from earmark.tasks.store.result_table import Interval, ResultColumn, ResultPage, ResultTable, Value, interval
 from earmark.tasks.store.versions import Store, Version
@@ -38,20 +39,24 @@ def rank_submissions(
 
     Args:
         systems: their names, or folders of records; `all` for every record of the version.
-        finalists: number of systems to go on, plus all in a tie for the last place; None for no finalists.
+        finalists: number of systems to go on, if so many beat the baseline; None for no finalists.
 
     Raises:
         InputError: fewer than two systems, or incomparable records: of other prompts, or measured by other models.
     """
     records = scored(version, store, systems)
+    wanted = generation_of(find_corpus(version.corpus)).ranked
+    ranked_on = wanted if wanted in [one["group"] for one in records[0][0]["groups"]] else ALL
     facts = {
         **version_facts(version),
         "systems": [one["system"] for one, _ in records],
         "measured_by": records[0][0]["measured_by"],
         "test": TEST,
-        "groups": _tables([one for one, _ in records]),
-        "differences": _differences({one["system"]: folder for one, folder in records}),
-        "ranking": ranking([one for one, _ in records], finalists),
+        "ranked_on": ranked_on,
+        "groups": _tables([one for one, _ in records], ranked_on),
+        "differences": _differences({one["system"]: folder for one, folder in records}, ranked_on),
+        "ranking": ranking([one for one, _ in records], finalists, ranked_on),
+        "finalists": finalists,
         "listening": _opinions(version, store, [one["system"] for one, _ in records]),
         "checks": {one["system"]: one["checks"] for one, _ in records if one["checks"]},
         "unanswered": {one["system"]: sum(one["unanswered"].values()) for one, _ in records if one["unanswered"]},
@@ -144,9 +149,9 @@ def _content(who: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     return (who or None) and {name: value for name, value in who.items() if "sha256" not in who or name == "sha256"}
 
 
-def _tables(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return each group's figures of each system."""
-    groups = [one["group"] for one in records[0]["groups"]]
+def _tables(records: Sequence[Mapping[str, Any]], ranked_on: str) -> list[dict[str, Any]]:
+    """Return each group's figures of each system, from the ranked group on."""
+    groups = sorted((one["group"] for one in records[0]["groups"]), key=lambda name: name != ranked_on)
     by_system = {one["system"]: {held["group"]: held for held in one["groups"]} for one in records}
     return [
         {"group": group, "clips": by_system[records[0]["system"]][group]["clips"],
@@ -156,9 +161,11 @@ def _tables(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _differences(folders: Mapping[str, Path]) -> list[dict[str, Any]]:
+def _differences(folders: Mapping[str, Path], group: str) -> list[dict[str, Any]]:
     """Compare each pair of systems by the paired bootstrap over prompts: only for means over clips, so not FAD."""
-    rows = {name: {row["id"]: row for row in pq.read_table(path / CLIPS).to_pylist()} for name, path in folders.items()}
+    tables = {name: pq.read_table(path / CLIPS).to_pylist() for name, path in folders.items()}
+    rows = {name: {row["id"]: row for row in table if group == ALL or group in row["groups"]}
+            for name, table in tables.items()}  # fmt: skip
     differences = []
     first = next(iter(rows.values()))
     for measure in (*MEANS, *names_of(next(iter(first.values())))):
@@ -177,45 +184,57 @@ def _of_clip(row: Mapping[str, Any], measure: str) -> Any:
     return row[MEANS[measure]] if measure in MEANS else score_in(row, measure)
 
 
-def ranking(records: Sequence[Mapping[str, Any]], finalists: int | None) -> list[dict[str, Any]]:
+def ranking(records: Sequence[Mapping[str, Any]], finalists: int | None, group: str = ALL) -> list[dict[str, Any]]:
     """Rank systems by Borda points over FAD, CLAP score, CCS and the ranked scores, in two stages if there are teams.
 
-    A team's entry has no rank if another entry of the team in the same track beats it. Finalists are the first ranked
-    systems, with all in a tie for the last place, but never the baseline (without a team where others have one).
+    A topline has no rank, nor has a team's entry if another entry of the team in the same track beats it. Finalists are
+    the first `finalists` systems that beat the baseline (without a team where others have one). Of equal points, the
+    system with the better CLAP score goes first, then by CCS, FAD and name.
     """
-    entries = [
-        Entry(
+    figures = {one["system"]: next(held for held in one["groups"] if held["group"] == group) for one in records}
+    entries = {
+        one["system"]: Entry(
             name=one["system"],
             team=one["team"],
             track=one["track"],
-            **{kind: _value(one["groups"][0][kind]) for kind in MEASURES},
-            more=_ranked_scores(one),
+            **{kind: _value(figures[one["system"]][kind]) for kind in MEASURES},
+            more=_ranked_scores(one, figures[one["system"]]),
         )
         for one in records
-    ]
-    teams = any(entry.team is not None for entry in entries)
-    ranks = two_stage_ranks(entries) if teams else borda_ranks(entries)
-    points = borda_points([entry for entry in entries if entry.name in ranks])
-    able = sorted(ranks[entry.name] for entry in entries if entry.name in ranks and (entry.team or not teams))
-    last = able[min(finalists, len(able)) - 1] if finalists else 0
+        if not one.get("topline")
+    }
+    teams = any(entry.team is not None for entry in entries.values())
+    baselines = {name for name, entry in entries.items() if teams and entry.team is None}
+    ranks = (two_stage_ranks if teams else borda_ranks)([*entries.values()])
+    points = borda_points([entries[name] for name in ranks])
+    best = min((ranks[name] for name in baselines), default=len(records) + 1)
+    able = sorted((name for name in ranks if ranks[name] < best), key=lambda name: (ranks[name], *_tie(entries[name])))
+    chosen = {*able[: finalists or 0]}
     rows = [
         {
-            "system": entry.name,
-            "team": entry.team,
-            "track": entry.track,
-            "rank": ranks.get(entry.name),
-            "points": points.get(entry.name),
-            "finalist": entry.name in ranks and ranks[entry.name] <= last and bool(entry.team or not teams),
+            "system": one["system"],
+            "team": one["team"],
+            "track": one["track"],
+            "rank": ranks.get(one["system"]),
+            "points": points.get(one["system"]),
+            "finalist": one["system"] in chosen,
+            "baseline": one["system"] in baselines,
+            "topline": bool(one.get("topline")),
         }
-        for entry in entries
+        for one in records
     ]
-    return sorted(rows, key=lambda row: (row["rank"] or len(rows) + 1, row["system"]))
+    return sorted(rows, key=lambda row: (row["topline"], row["rank"] or len(rows) + 1, row["system"]))
 
 
-def _ranked_scores(record: Mapping[str, Any]) -> dict[str, float | None]:
+def _tie(entry: Entry) -> tuple[float, float, float, str]:
+    """Return the order of systems of equal points."""
+    return -(entry.clap or 0), -(entry.ccs or 0), entry.fad or 0, entry.name
+
+
+def _ranked_scores(record: Mapping[str, Any], figures: Mapping[str, Any]) -> dict[str, float | None]:
     """Return the ranked scores, with signs so that higher is better."""
     counted = {name: who for name, who in record.get("measured_by", {}).get("scores", {}).items() if who["ranked"]}
-    values = {name: _value(record["groups"][0]["scores"][name]) for name in counted}
+    values = {name: _value(figures["scores"][name]) for name in counted}
     return {name: -value if value is not None and counted[name]["lower_is_better"] else value
             for name, value in values.items()}  # fmt: skip
 
@@ -230,23 +249,26 @@ def _value(measure: Mapping[str, Any] | None) -> float | None:
 def board_page(facts: Mapping[str, Any]) -> ResultPage:
     """Return the page of a board: ranks, listening tests, the figures of each group, differences."""
     ranks = ResultTable(
-        "ranks",
-        ("rank", "system", "team", "track", "Borda points", "goes on"),
+        f"ranks on {_titled(facts['groups'][0])}",
+        ("rank", "system", "team", "track", "Borda points", "role"),
         tuple(
             (
-                *(one["rank"], one["system"], one["team"] or "", one["track"] or "", one["points"] or 0),
-                "finalist" if one["finalist"] else "",
+                *(one["rank"], one["system"], one["team"] or "", one["track"] or "", one["points"]),
+                next((role for role in ("finalist", "baseline", "topline") if one[role]), ""),
             )
             for one in facts["ranking"]
         ),
+        "Equal values of a measure take the worse place, equal points the better rank.",
     )
     heard = [opinion_table(test["mos"], f"listening test {test['study']}") for test in facts["listening"]]
     scores = facts["measured_by"].get("scores") or {}
+    toplines = {one["system"] for one in facts["ranking"] if one["topline"]}
     groups = [
         ResultTable(
-            f"{table['group']} ({table['clips']:,} clips)",
+            _titled(table),
             ("system", *_columns(table["rows"][0], scores)),
-            tuple((row["system"], *_figures(row)) for row in table["rows"]),
+            tuple((row["system"], *_figures(row)) for row in table["rows"] if row["system"] not in toplines),
+            footings=tuple((row["system"], *_figures(row)) for row in table["rows"] if row["system"] in toplines),
         )
         for table in facts["groups"]
     ]
@@ -256,6 +278,10 @@ def board_page(facts: Mapping[str, Any]) -> ResultPage:
         ("in brackets: 95 %", *notes(facts)),
         plots=tuple(_plots(facts)),
     )
+
+
+def _titled(table: Mapping[str, Any]) -> str:
+    return f"{table['group']} ({table['clips']:,} clips)"
 
 
 def score_page(facts: Mapping[str, Any]) -> ResultPage:
@@ -319,6 +345,9 @@ def notes(facts: Mapping[str, Any]) -> list[str]:
     if sums := facts["unanswered"]:
         lines.append(f"concepts without an answer of the judge are in no CCS: {sum(sums.values()):,}")
     boards = "systems" in facts
+    if boards and (wanted := facts["finalists"]):
+        found = sum(one["finalist"] for one in facts["ranking"])
+        lines.append(f"finalists beat the baseline ({found} of {wanted} asked); CLAP, CCS and FAD part equal points")
     lacking = facts["unscored"] if boards else {facts["system"]: facts["unscored"]}
     lines += [
         f"{system}: clips without a score '{name}': {one['clips']:,}, the first is '{one['first']}' ({one['why']})"
@@ -339,14 +368,14 @@ def _plots(facts: Mapping[str, Any]) -> dict[str, Sequence[str]]:
 
 
 def _plotted(facts: Mapping[str, Any], kinds: Sequence[str]) -> dict[str, Any]:
-    """Return the measures over all clips in the form of a comparison's plot."""
+    """Return the measures of the ranked group in the form of a comparison's plot."""
     clips = facts["groups"][0]["clips"]
     rows = [{**row, **row["scores"]} for row in facts["groups"][0]["rows"]]
     return {
         "corpus": facts["corpus"],
         "version": facts["version"],
         "evaluations": [
-            {"evaluation": "all clips", "headline": kind,
+            {"evaluation": facts["ranked_on"], "headline": kind,
              "rows": [{"value": row["system"], "samples": clips, "metrics": {kind: row[kind]}} for row in rows]}
             for kind in kinds if all(row[kind] is not None for row in rows)
         ]

@@ -11,7 +11,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +23,9 @@ from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import EarmarkError, InputError, StoreError
 from earmark.schemas.evaluations import Evaluation, Examinee, Generation, Scorer
 from earmark.schemas.questions import Audio, says_yes
+from earmark.schemas.registry import load
 from earmark.schemas.rejects import AudioFault
+from earmark.tasks.annotation.prompts import own_words
 from earmark.tasks.audio.decode import decode
 from earmark.tasks.audio.measure import clipped_share
 from earmark.tasks.audio.probe import Probe
@@ -37,6 +39,7 @@ from earmark.tasks.exports.clips import ClipFile, clip_files
 from earmark.tasks.pipeline.media import media_index, similarity_of
 from earmark.tasks.pipeline.progress import working
 from earmark.tasks.pipeline.registry import find_corpus
+from earmark.tasks.pipeline.row_words import words_of
 from earmark.tasks.pipeline.sessions import open_session
 from earmark.tasks.store.folder import file_word, records_of, version_facts, write_record
 from earmark.tasks.store.manifest import digest_of
@@ -71,6 +74,7 @@ class ScoreOptions:
     system: str | None = None  # the submission's name; default the folder's
     team: str | None = None  # team, track: of a challenge; without a team it is the baseline where others have one
     track: str | None = None
+    topline: bool = False  # whether it is shown beside the ranks and takes no part
     clap: str | None = None  # the CLAP model, a folder or a name on the Hub; without it neither CLAP score nor FAD
     # the reference of FAD: a folder of audio, or a version such as `instrumentals@v1`
     reference: str | None = None
@@ -103,13 +107,15 @@ def score(
         EarmarkError: no question to the judge was answered, or a scorer scored no clip.
     """
     generation = generation_of(corpus)
+    if wish.topline and (wish.team or wish.track):
+        raise InputError("--topline: it is not ranked, so it has no --team and no --track")
     if wish.reference is not None and wish.clap is None:
         raise InputError("--reference: FAD needs a model: name a CLAP model with --clap, or leave --reference out")
     made, lacking, unused = _submitted(version, store, generation, wish)
     scores = scorers.clip_scores(_audio(made, generation), wish.scorers, store)
     model = None if wish.clap is None else similarity_of(store, wish.clap)
     fits, vectors, reference = _embedded(made, generation, model, wish, store)
-    answers, asked = _judged(made, generation, judge, store)
+    answers, asked = _judged(version, made, generation, judge, store)
     system = wish.system or wish.generations.resolve().name
     rows = _rows(made, generation, wish, fits, answers, scores)
     facts = {
@@ -117,6 +123,7 @@ def score(
         "system": system,
         "team": wish.team,
         "track": wish.track,
+        "topline": wish.topline,
         "prompts": len(made) + len(lacking),
         "clips": len(made),
         "lacking": lacking,
@@ -149,7 +156,7 @@ def forecast(
     made, *_ = _submitted(version, store, generation, wish)
     plans = []
     if judge is not None:
-        with _questions(made, generation, judge) as questions, open_session(store, judge) as session:
+        with _questions(version, made, generation, judge) as questions, open_session(store, judge) as session:
             plan = session.forecast(one.request for _, group, _ in questions for one in group)
         about = f"{len(generation.concepts)} concepts of {len(made):,} clips"
         plans = [{"annotator": judge.annotator, "about": about, **asdict(plan)}]
@@ -277,29 +284,35 @@ def _reference_clips(name: str, store: Store, spill: Path, roots: Sequence[Path]
 
 @contextmanager
 def _questions(
-    made: Sequence[PromptClip], generation: Generation, judge: Examinee
+    version: Version, made: Sequence[PromptClip], generation: Generation, judge: Examinee
 ) -> Iterator[list[tuple[Questioner, list[SampleRequest], str]]]:
-    """Yield the questions to the judge, with the prompts' ids: one concept of all clips after the other."""
+    """Yield the questions to the judge, with the prompts' ids: one concept of all clips after the other.
+
+    They are those by which the version's tags were verified, in its own words if it has any.
+    """
+    asked_by = load(generation.asked_by)(version)
     clips = {one.probe.clip_sha256: ClipFile(one.path, one.probe.duration_s) for one in made}
-    with tempfile.TemporaryDirectory(prefix="earmark-") as temporary:
+    words = own_words(words_of(version, judge.own_prompts()))
+    with tempfile.TemporaryDirectory(prefix="earmark-") as temporary, words:
         questions = []
         for mode in generation.concepts:
             evaluation = Evaluation(mode.name, "yes_no", "", "", (mode,))
-            questioner = Questioner(evaluation, mode, judge, clips, Path(temporary))
-            questions += [
-                (questioner, questioner.requests({**one.row, "audio": one.probe.clip_sha256}), one.row[generation.key])
-                for one in made
-            ]
+            names = [asked_by[one.row[generation.key]][mode.name] for one in made]
+            by_prompt = {name: Questioner(evaluation, replace(mode, prompt=name), judge, clips, Path(temporary))
+                         for name in dict.fromkeys(names)}  # fmt: skip
+            for one, name in zip(made, names, strict=True):
+                asked = by_prompt[name].requests({**one.row, "audio": one.probe.clip_sha256})
+                questions.append((by_prompt[name], asked, one.row[generation.key]))
         yield questions
 
 
 def _judged(
-    made: Sequence[PromptClip], generation: Generation, judge: Examinee | None, store: Store
+    version: Version, made: Sequence[PromptClip], generation: Generation, judge: Examinee | None, store: Store
 ) -> tuple[list[list[tuple[str, Prediction]]], dict[str, Any]]:
     """Return the judge's answers for each clip and concept, and the judge's identity."""
     if judge is None:
         return [[] for _ in made], {"judge": None}
-    with _questions(made, generation, judge) as questions, open_session(store, judge) as session:
+    with _questions(version, made, generation, judge) as questions, open_session(store, judge) as session:
         outcomes = iter(session.ask([one.request for _, group, _ in questions for one in group]).outcomes)
         read = [one.read(name, group, [next(outcomes) for _ in group]) for one, group, name in questions]
         prompts = {name: sha256 for one, _, _ in questions for name, sha256 in one.prompts.items()}

@@ -13,6 +13,7 @@ from earmark.schemas.tracks import Tag
 from earmark.tasks.music_prompts.checks import Checked, check_prompt
 from earmark.tasks.pipeline.ask import Ask, Row, Values
 from earmark.tasks.pipeline.checks import Fault
+from earmark.tasks.store.versions import Version
 from earmark.tasks.text.tag_words import Lexicon, is_reviewed, written_forms
 
 LONGEST = 400  # characters of a prompt; the paper's have one or two sentences
@@ -21,9 +22,26 @@ TAGS = {"genre": "tag-genre", "instrument": "tag-instrument", "mood/theme": "tag
 STYLES = {"strict": "music-prompt-strict", "improvised": "music-prompt-improvised"}
 
 
-def concept_prompt(config: MusicPrompts, row: Row) -> str:
+def concept_prompt(tag: Tag) -> str:
     """Return the name of the prompt about a tag: words of the reviewed list stand plainly in it, others in a fence."""
-    return (TAGS if is_reviewed(Tag(row["category"], row["tag"])) else CONCEPTS)[row["category"]]
+    return (TAGS if is_reviewed(tag) else CONCEPTS)[tag.category]
+
+
+def concept_prompts(version: Version) -> dict[str, dict[str, str]]:
+    """Return the prompts by which a version's tags were verified, by prompt and concept.
+
+    Versions of release 1.0.0 were verified with every tag in a fence.
+    """
+    asked = {name.partition("@")[0] for name in version.manifest.prompts}
+    fenced = not asked.isdisjoint(CONCEPTS.values()) and asked.isdisjoint(TAGS.values())
+    columns = {category.replace("/", "_"): category for category in CATEGORIES}
+    return {
+        row["triplet_id"]: {
+            column: CONCEPTS[category] if fenced else concept_prompt(Tag(category, row[column]))
+            for column, category in columns.items()
+        }
+        for row in pq.read_table(version.files("triplets"), columns=["triplet_id", *columns]).to_pylist()
+    }
 
 
 LONGEST_S = 30.0  # what the judge hears of a track, from its start
@@ -83,7 +101,7 @@ def prompt_fault(config: MusicPrompts, triplet: Row, value: Any) -> Fault | None
 VERIFY = Ask(
     "verify",
     annotator="judge",
-    prompt=concept_prompt,
+    prompt=lambda config, row: concept_prompt(Tag(row["category"], row["tag"])),
     kinds=lambda config: [
         {"category": tag.category, "tag": tag.name} for tag in (*(Tag(c, "") for c in CATEGORIES), *written_forms())
     ],

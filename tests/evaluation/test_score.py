@@ -29,13 +29,29 @@ from earmark.flows.command.cli import app
 from earmark.schemas.errors import InputError, StoreError
 from earmark.schemas.evaluations import Examinee
 from earmark.schemas.mos_preferences import CORPUS as MOS
-from earmark.schemas.music_prompts import CORPUS
+from earmark.schemas.music_prompts import CATEGORIES, CORPUS
+from earmark.schemas.questions import Text
+from earmark.schemas.tracks import Tag
+from earmark.tasks.annotation.prompts import PACKAGED, own_words
+from earmark.tasks.annotation.request import Request
 from earmark.tasks.audio.probe import Probe
+from earmark.tasks.evaluation.entries import Entry
 from earmark.tasks.evaluation.frechet import Gaussian, frechet
 from earmark.tasks.evaluation.leaderboard import _check_alike, rank_submissions, ranking
-from earmark.tasks.evaluation.submission import ScoreOptions, _word, faults_of, forecast, generation_of, score
+from earmark.tasks.evaluation.submission import (
+    PromptClip,
+    ScoreOptions,
+    _questions,
+    _word,
+    faults_of,
+    forecast,
+    generation_of,
+    score,
+)
+from earmark.tasks.music_prompts.asking import VERIFY, concept_prompts
 from earmark.tasks.pipeline.media import similarity_of
 from earmark.tasks.store.versions import Store, Version
+from earmark.tasks.text.tag_words import written
 from tests.annotation.conftest import LocalServer
 from tests.builds import build_version
 from tests.builds import config_of as rated_config
@@ -47,7 +63,9 @@ from tests.pages import data_of
 from tests.servers.faults import Faults
 
 DIMENSIONS = 6
+SIGNS = {"genre": " in this music?", "instrument": "among the instruments", "mood": "in the mood or theme"}
 RATE = 16_000
+PROBE = Probe("0" * 64, 10.0, RATE, 1, -1.0, -20.0, 0.0, "pcm_16")
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +138,7 @@ def listening(chance: Callable[[str, str], float]) -> Callable[[dict[str, Any], 
         parts = body["messages"][-1]["content"]
         (sound,) = [base64.b64decode(part["input_audio"]["data"]) for part in parts if part["type"] == "input_audio"]
         words = " ".join(part["text"] for part in parts if part["type"] == "text")
-        (kind,) = {kind for kind in ("genre", "instrument", "mood") if f"</{kind}-" in words}
+        (kind,) = {kind for kind, sign in SIGNS.items() if sign in words}
         return token(chance(hashlib.sha256(sound).hexdigest(), kind))
 
     return first_token
@@ -199,21 +217,24 @@ def test_systems_are_ranked_and_a_further_one_costs_its_own_clips(
             f'model = "j"\nmodels.j = {{ annotator = "openai:judge", base_url = "{server.base_url}" }}\n'
         )
         for number, name in enumerate(("best", "half", "none")):
-            clips = [*generate(tmp_path / name, version, number).values()]
-            good |= {sha256(path) for path in clips[: (len(clips), len(clips) // 2, 0)[number]]}
-            options = ["--settings", str(settings), *(["--team", name] if number else [])]
+            clips = generate(tmp_path / name, version, number)
+            ranked = [clips[row["prompt_id"]] for row in rows if row["distribution"] == "id"]
+            good |= {sha256(path) for path in ranked[: (14, 7, 0)[number]]}
+            options = ["--settings", str(settings), *(["--team", name] if number != 1 else [])]
             done = CliRunner().invoke(
                 app, ["eval", "score", "music-prompts", "-g", str(tmp_path / name), *options, *place]
             )
             assert done.exit_code == 0, done.output
             assert sum(server.faults.asked.values()) == 3 * len(rows) * (number + 1)
-    shown = CliRunner().invoke(app, ["eval", "rank", "music-prompts", "all", "--finalists", "1", "--json", *place])
+    shown = CliRunner().invoke(app, ["eval", "rank", "music-prompts", "all", "--finalists", "2", "--json", *place])
     assert shown.exit_code == 0, shown.output
     facts = json.loads(shown.output)
     ranks = {one["system"]: (one["rank"], one["finalist"]) for one in facts["ranking"]}
-    assert ranks == {"best": (1, False), "half": (2, True), "none": (3, False)}, "the baseline is no finalist"
+    assert ranks == {"best": (1, True), "half": (2, False), "none": (3, False)}, "half is the baseline"
+    assert "(1 of 2 asked)" in (Path(facts["folder"]) / "README.md").read_text("utf-8")
     values = {row["system"]: row["ccs"]["value"] for row in facts["groups"][0]["rows"]}
-    assert values == {"best": 1.0, "half": 0.5, "none": 0.0}
+    assert facts["groups"][0]["group"] == facts["ranked_on"] == "distribution: id"
+    assert values == {"best": 1.0, "half": 0.5, "none": 0.0}, "those out of distribution do not count"
     gaps = {(one["first"], one["second"]): one for one in facts["differences"]}
     assert gaps["best", "half"]["value"] == 0.5
     assert gaps["best", "half"]["low"] < 0.5 < gaps["best", "half"]["high"]
@@ -266,6 +287,48 @@ def assert_page_plays_systems_side_by_side(version: Version, store: Store, folde
     assert abs(len(heard) / rate - 0.5) < 0.1
     assert 0.05 < float(np.std(heard)) < 0.15  # the noise that `generate` wrote
     assert not re.search(r"(?:src|href)=[\"']?(?:https?:|//)", text)
+
+
+def test_a_topline_enters_no_team(built: tuple[Version, Path], store: Store, tmp_path: Path) -> None:
+    wish = ScoreOptions(tmp_path, team="us", topline=True)
+    with pytest.raises(InputError, match="it is not ranked"):
+        score(built[0], CORPUS, store, None, wish, None)
+
+
+def test_concepts_are_asked_in_the_words_that_verified_the_tags(
+    built: tuple[Version, Path], store: Store, tmp_path: Path
+) -> None:
+    """Also where the version has words of its own, and where release 1.0.0 verified it, with every tag in a fence."""
+    version = built[0]
+    config = config_of(tmp_path, verification={"annotator": "openai:m", "audio": "audio"})
+    triplets = pq.read_table(version.files("triplets")).to_pylist()
+    judge = Examinee(annotator="openai:m")
+    earlier = replace(version)
+    earlier.__dict__["manifest"] = version.manifest.model_copy(update={"prompts": {"concept-genre@1": ""}})
+    for verified, words in ((version, "tag"), (earlier, "concept")):
+        names = {name for one in concept_prompts(verified).values() for name in one.values()}
+        assert names == {f"{words}-{kind}" for kind in ("genre", "instrument", "mood-theme")}
+    made = [PromptClip(row, tmp_path / "x.wav", PROBE) for row in prompts_of(version)]
+    own = tmp_path / "own.md"
+    own.write_text((PACKAGED / "music_prompts/tag-genre.md").read_text().replace("any trace", "a hint"))
+    for words in ({}, {"tag-genre": str(own)}):
+        asked = config.model_copy(update={"asks": words})
+        with (
+            own_words(asked.own_prompts()),
+            _questions(version, made, CORPUS.generation, judge.model_copy(update={"asks": words})) as found,
+        ):
+            texts = {texts_of(one.request) for _, group, _ in found for one in group}
+            for row in triplets:
+                for category in CATEGORIES:
+                    tag = Tag(category, row[category.replace("/", "_")])
+                    track = {"clip_sha256": "0" * 64, "file": "a.mp3", "duration_s": 3.0, "category": category}
+                    posed = VERIFY.pose(asked, {**track, "tag": tag.name, "written": written(tag)}).request
+                    assert texts_of(posed) in texts
+        assert any("a hint" in text for text in texts) == bool(words)
+
+
+def texts_of(request: Request) -> str:
+    return "\n".join(part.text for one in request.messages for part in one.parts if isinstance(part, Text))
 
 
 @pytest.mark.slow
@@ -350,16 +413,39 @@ def test_records_of_other_questions_are_not_ranked() -> None:
         _check_alike([one, {**one, "system": "two", "measured_by": {**measured, "length_s": 10.0}}])
 
 
-def test_records_with_the_figures_of_table_ii_get_its_ranks() -> None:
+def record_of(entry: Entry, **more: Any) -> dict[str, Any]:
+    """A record with an entry's figures on the prompts in distribution, and contrary ones over all prompts."""
+    held = {kind: {"value": getattr(entry, kind)} for kind in ("fad", "clap", "ccs")}
+    every = {kind: {"value": 1 - one["value"]} for kind, one in held.items()}
+    groups = [{"group": "all", **every}, {"group": "distribution: id", **held}]
+    return {"system": entry.name, "team": entry.team, "track": entry.track, "groups": groups, **more}
+
+
+def test_records_with_the_figures_of_table_ii_get_its_ranks_and_finalists() -> None:
+    """MusicGen-small beats every submission but one: it is shown, and moves no rank."""
     entries, printed = table_ii()
-    records = [
-        {"system": one.name, "team": one.team, "track": one.track,
-         "groups": [{kind: {"value": getattr(one, kind)} for kind in ("fad", "clap", "ccs")}]}
-        for one in entries
-    ]  # fmt: skip
-    found = ranking(records, 5)
-    assert {one["system"]: one["rank"] for one in found} == {**printed, "e09": 13}
-    assert [one["system"] for one in found if one["finalist"]] == ["e07", "e01", "e05", "e08", "p05"]
+    topline = record_of(Entry("musicgen-small", 0.574, 0.370, 0.875), topline=True)
+    found = ranking([topline, *map(record_of, entries)], 6, "distribution: id")
+    assert {one["system"]: one["rank"] for one in found} == {**printed, "e09": 13, "musicgen-small": None}
+    assert found[-1]["system"] == "musicgen-small"
+    finalists = {one["system"] for one in found if one["finalist"]}
+    assert finalists == {"e01", "e05", "e07", "e08", "p00", "p05"}, "of e00 and p00, both sixth, by CLAP score"
+    for wanted in range(1, 16):
+        assert sum(one["finalist"] for one in ranking([*map(record_of, entries)], wanted, "distribution: id")) == wanted
+    over_all = ranking([*map(record_of, entries)], None)
+    assert next(one["rank"] for one in over_all if one["system"] == "baseline") < 17
+
+
+def test_finalists_beat_the_baseline() -> None:
+    entries = [
+        Entry("a", 0.4, 0.3, 0.9, "A", "e"),
+        Entry("baseline", 0.5, 0.2, 0.8),
+        Entry("as good", 0.5, 0.2, 0.8, "B", "e"),
+        Entry("worse", 0.9, 0.05, 0.4, "C", "p"),
+    ]
+    found = ranking([*map(record_of, entries)], 3, "distribution: id")
+    assert [one["system"] for one in found if one["finalist"]] == ["a"]
+    assert [one["system"] for one in found if one["baseline"]] == ["baseline"]
 
 
 def test_a_submission_that_is_not_whole_is_refused(built: tuple[Version, Path], store: Store, tmp_path: Path) -> None:
@@ -394,7 +480,7 @@ def test_a_submission_that_is_not_whole_is_refused(built: tuple[Version, Path], 
     ],
 )
 def test_checks(level: float, silent: float, clipped: float, seconds: float, faults: list[str]) -> None:
-    measured = Probe("0" * 64, seconds, RATE, 1, -1.0, level, silent, "pcm_16")
+    measured = PROBE._replace(duration_s=seconds, level_dbfs=level, silent_share=silent)
     assert faults_of(measured, clipped, 10.0) == faults
     assert not {"short", "long"} & {*faults_of(measured, clipped, None)}
 
