@@ -30,11 +30,11 @@ Hears = Literal["audio", "similarity"]
 PAPER: dict[Domain, dict[Subject, tuple[Verifier, ...]]] = {
     "speech": {"positives": (), "swaps": ("audio",), "changes": ()},
     "sound": {"positives": ("similarity",), "swaps": ("similarity",), "changes": ()},
-    "music": {"positives": ("audio",), "swaps": ("audio",), "changes": ()},
+    "music": {"positives": ("audio",), "swaps": ("audio",), "changes": ("audio",)},
     "mixed": {"positives": ("audio",), "swaps": ("audio",), "changes": ()},
 }
-"""Who verifies where a source does not say: AnyAudio-Judge's own way. Of films it says nothing; a listener is safe."""
-THIN = ("audiocaps", "clotho")  # layouts whose captions are a sentence that leaves much of a clip out
+"""Who verifies where a source does not say, as AnyAudio-Judge's section 3 has it; the guide has its sentences. The paper
+names no check of swapped instructions of films and of generated speech: a listener checks these."""
 
 
 def _policy(value: Any) -> Any:
@@ -48,13 +48,13 @@ class Verify(Model):
     positives: Annotated[tuple[Hears, ...] | None, BeforeValidator(_policy)] = Field(
         default=None,
         description="`audio` (the judge listens), `similarity`, both in a list, or `none`; unset: as the paper. "
-        "Generated audio is always heard, twice.",
+        "Generated audio that is heard is heard twice.",
     )
     swaps: Annotated[tuple[Verifier, ...] | None, BeforeValidator(_policy)] = Field(
         default=None, description="Another sample's instruction: the same, or `text` (the labeller compares captions)."
     )
     changes: Annotated[tuple[Verifier, ...] | None, BeforeValidator(_policy)] = Field(
-        default=None, description="Captions with a detail changed: the same; unset: `none`."
+        default=None, description="Captions with a detail changed: the same."
     )
     least: float | None = Field(default=None, ge=-1, le=1, description="In place of `similarity.least`.")
     most: float | None = Field(default=None, ge=-1, le=1, description="In place of `similarity.most`.")
@@ -83,11 +83,12 @@ class CaptionSource(Linked):
     )
     language: Language = Field(default="en", description="Language of the captions.")
     generated: bool = Field(
-        default=False, description="The audio was generated from these texts: it is judged twice, and may fail them."
+        default=False,
+        description="The audio was generated from these texts, and may fail them; what a judge hears is judged twice.",
     )
     describes: Literal["fully", "partly"] | None = Field(
         default=None,
-        description="Whether what a caption does not name is not in its clip; unset: partly for audiocaps and clotho. "
+        description="Whether what a caption does not name is not in its clip; unset: fully. "
         "Where it is partly, the judge hears items of negatives that the caption does not decide.",
     )
     verify: Verify = Verify()
@@ -109,7 +110,7 @@ class CaptionSource(Linked):
     @property
     def full(self) -> bool:
         """Return whether its captions name all sounds."""
-        return (self.describes or ("partly" if self.format in THIN else "fully")) == "fully"
+        return self.describes != "partly"
 
 
 class ClipJudge(Drawn, Judging):
@@ -254,8 +255,8 @@ class InstructionRubrics(Qualified):
         return self
 
     def _check_policy(self, source: CaptionSource) -> None:
-        if source.generated and "audio" not in self.verifiers(source.name, "positives"):
-            raise ValueError(f"expected 'audio' in 'verify.positives' of '{source.name}': it is generated")
+        if source.generated and not self.verifiers(source.name, "positives"):
+            raise ValueError(f"expected a verifier in 'verify.positives' of '{source.name}': it is generated")
         subjects: tuple[tuple[Subject, str], ...] = (("positives", "least"), ("swaps", "most"), ("changes", "most"))
         for subject, bound in subjects:
             if "similarity" in self.verifiers(source.name, subject) and self.bound(source.name, bound) is None:
@@ -278,7 +279,9 @@ class InstructionRubrics(Qualified):
         own: tuple[Verifier, ...] | None = getattr(source.verify, subject)
         if own is not None:
             return own
-        of_paper = ("audio",) if source.generated and subject == "positives" else PAPER[source.domain][subject]
+        of_paper = PAPER[source.domain][subject]
+        if source.generated and subject == "positives":
+            of_paper = of_paper or ("audio",)
         if subject == "changes":
             return of_paper
         which = "least" if subject == "positives" else "most"
@@ -287,6 +290,10 @@ class InstructionRubrics(Qualified):
         if getattr(self.similarity, which) is not None and "similarity" not in of_paper:
             return (*of_paper, "similarity")
         return of_paper
+
+    def judged(self, name: str) -> bool:
+        """Return whether the judge hears a source's generated clips: twice, and failures are negatives."""
+        return self.source(name).generated and "audio" in self.verifiers(name, "positives")
 
     def bound(self, name: str, which: str) -> float | None:
         """The threshold `least` or `most` of a source; None without a model."""
@@ -367,8 +374,9 @@ _STORY = Story(
         "Caption sets give clips and true captions. Rows of one clip, captions that say nearly the same and rows that "
         "their source groups stay in one split; so do recordings that sound the same, where fingerprints are compared.",
         "Who verifies is set by source, and differs by kind: a judge that hears, an audio-text similarity, a reader, "
-        "several that must agree, or nobody; `samples.verified` says who did. Generated audio is judged "
-        "twice: what fails both times is a hard negative, what passes both times a positive, the rest is rejected.",
+        "several that must agree, or nobody; `samples.verified` says who did. Generated audio that a judge "
+        "hears is judged twice: failing both times makes a hard negative, passing both times a positive, the rest is "
+        "rejected.",
         "Other negatives swap in another sample's instruction, or change one detail, drawn by hash.",
         "Each instruction is taken apart once into independent yes/no items; a second reading removes what is not "
         "supported or said twice. If nothing is left, the instruction is its single item.",

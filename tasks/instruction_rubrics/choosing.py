@@ -110,9 +110,12 @@ def _origin(row: CaptionRow) -> tuple[str, ...]:
 def _taken(rows: Sequence[CaptionRow], config: InstructionRubrics) -> list[CaptionRow]:
     """Take as many captions of each set and subset as its count may need, and give each its role and place."""
     pools: dict[tuple[str, str], list[CaptionRow]] = defaultdict(list)
+    judged = {source.name for source in config.sources if config.judged(source.name)}
     for row in rows:
         base = f"{row['clip_sha256']}\n{row['instruction_id']}"
-        weights = {kind: w for kind, w in config.negatives.weights.items() if row["generated"] or kind != "judged"}
+        weights = dict(config.negatives.weights)
+        if row["source"] not in judged:
+            del weights["judged"]
         row["place"], row["role"] = draw(config.seed, "place", base), role_of(config.seed, base, weights)
         pools[row["split"], row["subset"]].append(row)
     taken: list[CaptionRow] = []

@@ -38,7 +38,7 @@ async def verify_caption(asker: Asker[InstructionRubrics], caption: CaptionRow) 
     about = {**caption, "instruction": caption["text"], "written_by": None}
     answers: list[dict[str, str]] = []
     if "audio" in by:
-        passes = (1, 2) if caption["generated"] else (1,)
+        passes = (1, 2) if config.judged(source) else (1,)
         answers = await side_by_side(*(asker(VERIFY, {**about, "pass": number}) for number in passes))
     least = config.bound(source, "least") if "similarity" in by else None
     positive, fault = verdict([one["answer"] == "yes" for one in answers], caption["similarity"], least)

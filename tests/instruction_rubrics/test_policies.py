@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from earmark.schemas.errors import ConfigError
+from earmark.tasks.instruction_rubrics.attributes import DROPPED, ORDER, offered
 from earmark.tasks.store.versions import Version
 from tests.annotation.conftest import model_server
 from tests.builds import rows_of
+from tests.conftest import ROOT
 from tests.instruction_rubrics.rubrics import (
     asked_for,
     build_rubrics,
@@ -41,36 +45,62 @@ def asks(server: OpenAIServer) -> Counter[str]:
     return Counter(asked_for(body) for body in server.bodies)
 
 
-def test_by_default_each_domain_is_verified_as_in_the_paper(tmp_path: Path) -> None:
-    sources = [
-        {"name": domain, "subset": domain, "domain": domain, "captions": "x.csv", **more}
-        for domain, more in (
-            ("speech", {}), ("sound", {"verify": {"least": 0.3, "most": 0.2}}), ("music", {}), ("mixed", {})
-        )
+def guided() -> Iterator[tuple[str, bool, list[str]]]:
+    """Domain, origin and the three policies of each subset, as the guide's table has them."""
+    lines = (ROOT / "flows/instruction_rubrics.md").read_text("utf-8").splitlines()
+    rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| `verify`: "))
+    for first, *policies in rows:
+        subset = first.removeprefix("`verify`: ")
+        domain, _, origin = subset.partition("-")
+        yield {"mix": "mixed"}.get(domain, domain), origin == "gen", policies
+
+
+def test_by_default_each_subset_is_verified_as_the_guide_reads_the_paper(tmp_path: Path) -> None:
+    """AnyAudio-Judge, section 3: the thresholds of sound are its own, and no other domain's."""
+    rows = list(guided())
+    assert [(domain, generated) for domain, generated, _ in rows] == [
+        ("speech", False), ("speech", True), ("sound", False), ("sound", True), ("music", False), ("music", True),
+        ("mixed", False),
     ]  # fmt: skip
+    sources: list[dict[str, Any]] = [
+        {"name": f"s{at}", "subset": f"s{at}", "domain": domain, "captions": "x.csv", "generated": generated}
+        for at, (domain, generated, _) in enumerate(rows)
+    ]
+    by_clap = [one | {"verify": {"least": 0.3, "most": 0.2}} if one["domain"] == "sound" else one for one in sources]
+    config = config_of(tmp_path, *by_clap, similarity={"model": "clap"})
     subjects = ("positives", "swaps", "changes")
-    config = config_of(tmp_path, *sources, similarity={"model": "clap"})
-    policies = {name: [config.verifiers(name, subject) for subject in subjects] for name in config.subsets}
-    assert policies == {
-        "speech": [(), ("audio",), ()],
-        "sound": [("similarity",), ("similarity",), ()],
-        "music": [("audio",), ("audio",), ()],
-        "mixed": [("audio",), ("audio",), ()],
-    }
-    assert config.bound("sound", "most") == 0.2
-    plain = config_of(tmp_path, *[{**source, "verify": {}} for source in sources])
-    assert plain.verifiers("sound", "swaps") == ("audio",)  # without a model, a listener
-    shared = config_of(tmp_path, *sources, similarity={"model": "clap", "least": 0.1})
-    assert shared.verifiers("music", "positives") == ("audio", "similarity")  # a threshold for all is one
+    words = {"judge": ("audio",), "CLAP": ("similarity",), "nobody": ()}
+    policies = [[config.verifiers(f"s{at}", subject) for subject in subjects] for at in range(len(rows))]
+    assert policies == [[words[re.split("[: ]", cell)[0]] for cell in cells] for *_, cells in rows]
+    assert [config.judged(f"s{at}") for at in range(len(rows))] == [False, True, False, False, False, True, False]
+    assert config.bound("s2", "most") == 0.2
+    plain = config_of(tmp_path, *sources)
+    assert plain.verifiers("s2", "swaps") == ("audio",)  # without a model, a listener
+    assert plain.judged("s3")
+    shared = config_of(tmp_path, *by_clap, similarity={"model": "clap", "least": 0.1})
+    assert shared.verifiers("s4", "positives") == ("audio", "similarity")  # a threshold for all is one
+
+
+@pytest.mark.parametrize("format", ["clotho", "audiocaps"])
+def test_sounds_of_every_list_may_be_dropped_or_reordered(tmp_path: Path, format: str) -> None:
+    """Section 3 names both as the failures to imitate, for Clotho."""
+    source = {"name": "x", "subset": "x", "domain": "sound", "captions": "x.csv", "format": format}
+    full = config_of(tmp_path, source).source("x").full
+    assert {DROPPED, ORDER} <= {one.name for one in offered(17, "a clip", "sound", "en", full=full)}
+    partly = config_of(tmp_path, {**source, "describes": "partly"}).source("x").full
+    assert DROPPED not in {one.name for one in offered(17, "a clip", "sound", "en", full=partly)}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("verify", "expected"),
     [
-        ({"positives": "none", "swaps": "none"}, {"verify": 0, "mismatch": 0, "read": 0, "hear": 0}),
+        (
+            {"positives": "none", "swaps": "none", "changes": "none"},
+            {"verify": 0, "mismatch": 0, "read": 0, "hear": 0},
+        ),
         ({"positives": "none", "swaps": "text", "changes": "text"}, {"verify": 0, "mismatch": 0, "read": 6}),
-        ({"swaps": ["text", "audio"], "changes": "audio"}, {"verify": 6, "mismatch": 6}),
+        ({"swaps": ["text", "audio"]}, {"verify": 6, "mismatch": 6}),  # swapped and changed alike
     ],
 )  # fmt: skip
 def test_those_are_asked_whom_the_policy_names(
@@ -82,7 +112,7 @@ def test_those_are_asked_whom_the_policy_names(
     samples = rows_of(version, "samples")
     assert len(samples) == 2 * NUMBER
     heard = {"positives": verify.get("positives", "audio"), "swap": verify.get("swaps", "audio"),
-             "perturb": verify.get("changes", "none")}  # fmt: skip
+             "perturb": verify.get("changes", "audio")}  # fmt: skip
     for row in samples:
         policy = heard["positives" if row["follows"] else row["kind"]]
         named = [] if policy == "none" else [policy] if isinstance(policy, str) else policy
@@ -148,7 +178,7 @@ def test_what_a_judge_says_of_a_failed_clip_is_no_full_description(tmp_path: Pat
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
-        ({"generated": True, "verify": {"positives": "none"}}, "expected 'audio' in 'verify.positives' of 'real'"),
+        ({"generated": True, "verify": {"positives": "none"}}, "expected a verifier in 'verify.positives' of 'real'"),
         ({"verify": {"swaps": "similarity"}}, "expected \\[similarity\\] with a model, and its 'most'"),
         ({"verify": {"positives": "text"}}, "audio"),
     ],
