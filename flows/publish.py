@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from prefect import flow
 
+from earmark.tasks.pipeline.artifacts import announce
 from earmark.tasks.pipeline.logs import tell_plainly
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.release.publishing import (
@@ -62,5 +63,6 @@ def publish(
         state = open_repo(target, bundle, private)
         commit, uploaded = bring(target, bundle, state)
         receipt = keep_receipt(place, target, bundle, state, commit, reviewed)
+    announce("published", version.corpus, receipt.model_dump(mode="json", include={"version", "repo", "tag", "commit"}))
     joined = target.join(collection, private) if collection else None
     return {**receipt.model_dump(mode="json"), "uploaded": uploaded, "url": target.url, "collection": joined}

@@ -34,6 +34,7 @@ from earmark.flows.command.prompts_cli import app as prompts_app
 from earmark.flows.command.publish_cli import publish
 from earmark.flows.command.rebuild_cli import rebuild
 from earmark.flows.command.review_cli import app as review_app
+from earmark.flows.command.schedule_cli import app as schedule_app
 from earmark.flows.command.serve_cli import serve
 from earmark.flows.command.study_cli import app as study_app
 from earmark.flows.command.withdraw_cli import withdraw
@@ -230,6 +231,7 @@ app.add_typer(eval_app, name="eval", rich_help_panel=_USE)
 app.command(rich_help_panel=_USE)(export)
 app.command(rich_help_panel=_USE)(publish)
 app.add_typer(people, name="people", rich_help_panel=_USE)
+app.add_typer(schedule_app, name="schedule", rich_help_panel=_TEND)
 app.command(rich_help_panel=_TEND)(serve)
 app.command(rich_help_panel=_TEND)(withdraw)
 app.add_typer(ledger_app, name="ledger", rich_help_panel=_TEND)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from earmark.flows.command.doctor import CheckResult
     from earmark.flows.command.rebuild_plan import CorpusState
     from earmark.flows.command.running import Built
+    from earmark.flows.command.schedules import Schedule
     from earmark.schemas.corpus import Corpus
     from earmark.tasks.exports.choosing import Offer
     from earmark.tasks.release.rebuilding import Ending
@@ -267,6 +269,23 @@ def show_endings(endings: Sequence[Ending]) -> None:
     for one in endings:
         if one.todo:
             tell(f"{one.corpus}: {one.todo}")
+
+
+def show_schedules(schedules: Sequence[Schedule]) -> None:
+    """Print each schedule with its next run, its newest run's state and where it publishes."""
+    if not schedules:
+        tell('no schedules; add one with: earmark schedule FILE --cron "0 3 * * *"')
+        return
+    rows = [
+        (one.name, one.when, at(one.next_run) if one.active else "paused", one.last_state or "–", one.publishes or "–")
+        for one in schedules
+    ]
+    print_table("schedule", "when", "next run", "newest run", "publishes to", rows=rows)
+
+
+def at(moment: datetime | None) -> str:
+    """Return a time to the minute in this machine's time zone."""
+    return f"{moment.astimezone():%Y-%m-%d %H:%M %Z}" if moment else "–"
 
 
 def show_diff(

@@ -9,7 +9,7 @@ from earmark.flows.command.options import StoreOption, option
 
 
 def serve(
-    file: Annotated[Path | None, option("FILE", "The deployments. Default: the demo's.")] = None,
+    file: Annotated[Path | None, option("FILE", "Deploy this file first, such as deploy/prefect.yaml.")] = None,
     host: Annotated[str, option("HOST", "The address on which the server and the metrics listen.")] = "127.0.0.1",
     port: Annotated[int, option("N", "The port of Prefect's server.", min=1, max=65535)] = 4200,
     metrics_port: Annotated[int, option("N", "The port of /metrics; 0 switches it off.", min=0, max=65535)] = 9464,
@@ -17,17 +17,17 @@ def serve(
     deploy_only: Annotated[bool, option("--deploy-only", "Only register the deployments at PREFECT_API_URL.")] = False,
     store: StoreOption = None,
 ) -> None:
-    """Run scheduled builds: Prefect's server, a worker and metrics, until Ctrl-C.
+    """Run what `earmark schedule` planned: Prefect's server, a worker and metrics, until Ctrl-C.
 
     Where PREFECT_API_URL names a server, that one is used and none is started.
 
-    **Example:** `earmark serve`
+    **Examples:** `earmark serve` · `earmark serve --file deploy/prefect.yaml`
     """
-    from earmark.flows.command.serving import AUTOMATIONS, DEPLOYMENTS
+    from earmark.flows.command.serving import AUTOMATIONS
     from earmark.flows.command.serving import serve as run
 
     run(
-        file or DEPLOYMENTS,
+        file,
         AUTOMATIONS,
         host=host,
         port=port,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import sys
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 CLONED = (ROOT / "pyproject.toml").is_file()
-DEPLOYMENTS, AUTOMATIONS = ROOT / "deploy/prefect.yaml", ROOT / "deploy/automations.yaml"
+AUTOMATIONS = ROOT / "deploy/automations.yaml"
 POOL = "local"
 WORKER = "earmark-serve"  # identifies its runs among those of the pool's other workers
 HEARTBEAT_S = 30  # the least allowed by Prefect; deploy/automations.yaml waits for three
@@ -98,7 +97,7 @@ class Processes:
 
 
 def serve(
-    file: Path,
+    file: Path | None,
     automations: Path,
     *,
     host: str,
@@ -115,8 +114,8 @@ def serve(
     """
     from earmark.flows.command.metrics import serve_metrics
 
-    if not file.is_file():
-        raise ConfigError(f"deployments: file not found: {file}; name one with --file")
+    if file and not file.is_file():
+        raise ConfigError(f"--file: file not found: {file}")
     known = os.environ.get("PREFECT_API_URL")
     if deploy_only and not known:
         raise ConfigError("--deploy-only needs a server; set PREFECT_API_URL, such as http://127.0.0.1:4200/api")
@@ -156,28 +155,18 @@ def serve(
         processes.end()
 
 
-def deploy(processes: Processes, file: Path, automations: Path) -> None:
-    """Wait for the server, and register the work pool, the deployments and the automations on it.
+def deploy(processes: Processes, file: Path | None, automations: Path) -> None:
+    """Wait for the server, and register the work pool, a file's deployments and the automations on it.
 
     Raises:
         EarmarkError: the server does not answer, or refused something.
     """
     processes.call("the server", "server", "status", "--wait", "--timeout", str(START_S))
     processes.call("the work pool", "work-pool", "create", POOL, "--type", "process", "--overwrite")
-    _say(f"deploying {file}")
-    with tempfile.TemporaryDirectory() as folder:
-        if not CLONED and file == DEPLOYMENTS:
-            file = _stored_here(file, Path(folder))
+    if file:
+        _say(f"deploying {file}")
         processes.call("deploying", "deploy", "--all", "--prefect-file", str(file.absolute()))
     install(automations, processes.api)
-
-
-def _stored_here(file: Path, folder: Path) -> Path:
-    """Copy the package's deployments, with a store below this folder in place of the package's."""
-    here = json.dumps(str(Path.cwd() / "data/store"))
-    copy = folder / file.name
-    copy.write_text(file.read_text("utf-8").replace("store: data/store\n", f"store: {here}\n"), "utf-8")
-    return copy
 
 
 def install(file: Path, api: str) -> None:

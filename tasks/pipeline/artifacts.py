@@ -4,19 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 from prefect.artifacts import create_link_artifact, create_markdown_artifact, create_table_artifact
 from prefect.assets import Asset, AssetProperties, materialize
-from prefect.runtime import flow_run
+from prefect.events import emit_event
+from prefect.runtime import deployment, flow_run
 from prefect.settings import get_current_settings
 
 from earmark.tasks.store.versions import Version
 
 
 def run_name() -> str:
-    """Return a run's name: its flow and its scheduled start, in UTC."""
+    """Return a run's name: its flow, the schedule of a rebuild, and its scheduled start, in UTC."""
     at = flow_run.scheduled_start_time or datetime.now(UTC)
-    return f"{flow_run.flow_name} {at.astimezone(UTC):%Y-%m-%d %H:%M}"
+    name = (flow_run.flow_name == "rebuild" and deployment.name) or flow_run.flow_name
+    return f"{name} {at.astimezone(UTC):%Y-%m-%d %H:%M}"
+
+
+def announce(event: str, corpus: str, facts: Mapping[str, Any]) -> None:
+    """Emit an event about a corpus, for Prefect's automations: `earmark.committed` or `earmark.published`.
+
+    Outside a flow run there is no server to take it: nothing is sent.
+    """
+    if flow_run.id:
+        emit_event(f"earmark.{event}", {"prefect.resource.id": f"earmark.corpus.{corpus}"}, payload=dict(facts))
 
 
 def show(version: Version, sections: Mapping[str, str] | None = None) -> str:
@@ -32,6 +44,9 @@ def show(version: Version, sections: Mapping[str, str] | None = None) -> str:
     if get_current_settings().api.url:
         made = materialize(asset_of(version), name="show", asset_deps=parents_of(version))(leave_artifacts)
         made(version, dict(sections or {}))
+        manifest = version.manifest
+        facts = {"version": version.name, "digest": manifest.digest(), "rows": manifest.rows}
+        announce("committed", version.corpus, facts)
     return version.name
 
 

@@ -239,6 +239,9 @@ def test_deployed_run_builds_what_the_command_builds(prefect: Prefect, tmp_path:
     asset = {"resource": {"id": ["earmark://mos-preferences"]}}
     made = waited("the asset's event", lambda: prefect.ask("/events/filter", {"filter": asset})["events"], 60)
     assert {event["event"] for event in made} == {"prefect.asset.materialization.succeeded"}
+    announced = {"resource": {"id": ["earmark.corpus.mos-preferences"]}}
+    (event,) = waited("our event", lambda: prefect.ask("/events/filter", {"filter": announced})["events"], 60)
+    assert (event["event"], event["payload"]["version"]) == ("earmark.committed", "v1")
 
     prefect.run(*start, seconds=300)
     assert [path.name for path in deployed.folder.parent.glob("v*")] == ["v1"]

@@ -145,6 +145,9 @@ PLAIN = {
     "ledger show": "prints JSON",
     "prompts show": "prints the prompt's file",
     "serve": "stays until it is ended",
+    "schedule pause": "prints no figure",
+    "schedule remove": "prints no figure",
+    "schedule resume": "prints no figure",
     "people study serve": "stays until it is ended",
     "inspect view": "stays until it is ended",
 }
