@@ -33,8 +33,8 @@ PAPER: dict[Domain, dict[Subject, tuple[Verifier, ...]]] = {
     "music": {"positives": ("audio",), "swaps": ("audio",), "changes": ("audio",)},
     "mixed": {"positives": ("audio",), "swaps": ("audio",), "changes": ()},
 }
-"""Who verifies where a source does not say, as AnyAudio-Judge's section 3 has it; the guide has its sentences. The paper
-names no check of swapped instructions of films and of generated speech: a listener checks these."""
+"""Who verifies where a source does not say, as AnyAudio-Judge's section 3 has it; the guide has its sentences. The
+paper names no check of swapped instructions of films and of generated speech: a listener checks these."""
 
 
 def _policy(value: Any) -> Any:
