@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 FORMAT, GLOBAL, ITEMS = 0.1, 0.2, 0.7  # weights of the three rewards; the sum is 1 for a completion without fault
@@ -73,34 +73,58 @@ def accuracy(items: Sequence[Sequence[float]], follows: Sequence[bool], share: f
 
 
 def read_answers(text: str) -> dict[int, bool] | None:
-    """Answer by the item's number; None where the text is not one JSON array of such objects.
+    """Answer by the item's number, from 1; None where the text has none that can be read.
 
-    A closed `<think>` block and space around the array are forgiven, anything else is not: neither other keys, nor an
-    empty evidence, nor a number that stands twice.
+    Objects with `id` and `answer` are read wherever they stand: in a code block, among words, in an array that breaks
+    off. Other fields do not matter. Numbers from 0 count from 1; a number that stands twice has no answer.
     """
-    try:
-        rows = json.loads(text.rpartition("</think>")[2].strip())
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(rows, list) or not rows:
-        return None
-    found: dict[int, bool] = {}
-    for row in rows:
-        if not isinstance(row, dict) or row.keys() != {"id", "answer", "evidence"}:
-            return None
-        number, answer, evidence = row["id"], row["answer"], row["evidence"]
-        if type(number) is not int or number in found or answer not in ("yes", "no"):
-            return None
-        if not isinstance(evidence, str) or not evidence.strip():
-            return None
-        found[number] = answer == "yes"
-    return found
+    rows = [row for row in _records(_spoken(text)) if type(row.get("id")) is int and _is_yes(row) is not None]
+    first = int(any(row["id"] == 0 for row in rows))
+    counts = Counter(row["id"] for row in rows)
+    return {row["id"] + first: bool(_is_yes(row)) for row in rows if counts[row["id"]] == 1} or None
+
+
+def _spoken(text: str) -> str:
+    """The text after a closed `<think>` block."""
+    return text.rpartition("</think>")[2].strip()
+
+
+def _records(text: str) -> Iterator[dict[str, Any]]:
+    """The objects in a text, each read by itself."""
+    decoder, at = json.JSONDecoder(), 0
+    while (at := text.find("{", at)) >= 0:
+        try:
+            row, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            at += 1
+        else:
+            at = end if "id" in row else at + 1  # records may stand inside another object
+            yield row
+
+
+def _is_yes(row: dict[str, Any]) -> bool | None:
+    said = str(row.get("answer")).strip().lower()
+    return {"yes": True, "no": False}.get(said)
 
 
 def format_reward(text: str, answers: Sequence[bool]) -> float:
-    """1 if the array can be read and answers the items 1 to n in order, else 0."""
-    found = read_answers(text)
-    return float(found is not None and list(found) == list(range(1, len(answers) + 1)))
+    """1 if the text is one JSON array, and each record has its number (1 to n or 0 to n - 1, in order), `yes` or `no`
+    as `answer` and a sentence as `evidence`; else 0. Other fields do not matter."""
+    try:
+        rows = json.loads(_spoken(text))
+    except (ValueError, RecursionError):
+        return 0.0
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        return 0.0
+    complete = all(
+        type(row.get("id")) is int
+        and row.get("answer") in ("yes", "no")
+        and isinstance(row.get("evidence"), str)
+        and row["evidence"].strip()
+        for row in rows
+    )
+    numbers = [row.get("id") for row in rows]
+    return float(complete and any(numbers == [*range(first, first + len(answers))] for first in (0, 1)))
 
 
 def global_reward(text: str, answers: Sequence[bool], follows: bool) -> float:

@@ -31,7 +31,7 @@ from earmark.tasks.annotation.errors import (
 from earmark.tasks.annotation.forgiving import as_json, fitted
 from earmark.tasks.annotation.thoughts import spoken
 
-PARSER = 4
+PARSER = 5
 MOST_TOKENS = 10_000_000
 """More tokens than any model takes or gives: a larger count is invalid."""
 NO_USAGE = "expected token counts, found none"

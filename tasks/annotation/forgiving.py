@@ -1,7 +1,8 @@
 """Repair answers close to JSON or to the schema: form is forgiven, content never is.
 
-Nothing is completed, guessed or dropped: quotes, commas, line breaks in strings and Markdown marks become JSON's, names
-and words of the schema match in any case, and a number in quotes is a number. Any remaining misfit is a fault.
+Nothing is completed or guessed: quotes, commas, line breaks in strings and Markdown marks become JSON's, names and
+words of the schema match in any case, and a number in quotes is a number. Records numbered from 0 are numbered from 1
+where the schema is, and lose fields of their own. Any remaining misfit is a fault.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def fitted(value: Any, schema: Any) -> Any:
         case [[*inner]] if _item_type(schema) not in ("array", None):  # [[7, 5]] for [7, 5]
             return [fitted(one, schema["items"]) for one in inner]
         case list():
-            return [fitted(one, schema.get("items")) for one in value]
+            return _numbered([fitted(one, schema.get("items")) for one in value], schema)
         case str() if "enum" in schema:
             return _spelled(value, schema["enum"])
         case str() if schema.get("type") in ("number", "integer") and _NUMBER.fullmatch(value.strip()):
@@ -77,6 +78,16 @@ def _fitted_object(value: dict[str, Any], properties: dict[str, Any]) -> dict[st
     if len({*names}) < len(names):  # two spellings of a name have two answers
         return value
     return {name: fitted(one, properties.get(name)) for name, one in zip(names, value.values(), strict=True)}
+
+
+def _numbered(rows: list[Any], schema: dict[str, Any]) -> list[Any]:
+    """Return records without fields beyond the schema's, and with ids from 1 in place of ids from 0."""
+    known = schema["items"].get("properties", {}) if isinstance(schema.get("items"), dict) else {}
+    if known.get("id", {}).get("minimum") != 1 or not all(isinstance(row, dict) for row in rows):
+        return rows
+    first = int(any(row.get("id") == 0 and type(row["id"]) is int for row in rows))
+    kept = [{name: value for name, value in row.items() if name in known} for row in rows]
+    return [{**row, "id": row["id"] + first} if type(row.get("id")) is int else row for row in kept]
 
 
 def _spelled(word: str, known: list[Any], bare: str = "") -> str:

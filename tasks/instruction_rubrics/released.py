@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path, PurePosixPath
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from earmark.schemas.errors import InputError
+from earmark.schemas.instruction_rubrics import LANGUAGES
 from earmark.schemas.rejects import Note, Reject
 from earmark.schemas.tables import AUDIO
 from earmark.tasks.importers.table import named_rows, table_file
@@ -34,9 +36,9 @@ RELEASED = pa.schema(
 def read(path: Path, embedded: Path) -> dict[str, list[Row]]:
     """Read the rows of a file, or of all files below a folder, as rows of `samples` and `items`.
 
-    A row's language is its `language` column, else its folder `en` or `zh`, else the caption's own,
-    quotes left out. A row without questions is asked about its caption as the only item. `kind` holds the
-    published `type`.
+    A row's language is its `language` column, else `en` or `zh` in the names of folder and file (the released config),
+    else that of all captions of the file together. A row without questions is asked about its caption as the only item.
+    `kind` holds the published `type`.
 
     Args:
         path: the file or folder.
@@ -52,32 +54,39 @@ def read(path: Path, embedded: Path) -> dict[str, list[Row]]:
         raise InputError(f"{path}: expected files that end in .parquet or .jsonl, found none")
     tables: dict[str, list[Row]] = {"samples": [], "items": []}
     for one in found:
-        folders = one.parent.relative_to(path.parent).parts or (one.parent.name,)
-        folder = next((part for part in reversed(folders) if part in ("en", "zh")), None)
+        first = len(tables["samples"])
         for line, row in named_rows(table_file(one, one.name), WANTED, {"language": "language"}):
             if isinstance(row, Reject):
                 raise InputError(f"{one}, line {line}: {row.detail}")
             if not isinstance(row, Note):
-                _add(tables, row, folder, f"{one}, line {line}", embedded)
+                _add(tables, row, f"{one}, line {line}", embedded)
+        place = one.relative_to(path.parent) if path.is_dir() else Path(path.parent.name, path.name)
+        named = [word for word in re.split(r"[^a-z]+", str(place).lower()) if word in LANGUAGES]
+        language = (
+            named[-1] if named else language_of("\n".join(row["instruction"] for row in tables["samples"][first:]))
+        )
+        for row in tables["samples"][first:]:
+            row["language"] = row["language"] or language
+    for row in tables["samples"]:
+        about = {"instruction_id": row["instruction_id"], "language": row["language"]}
+        tables["items"] += [
+            {**about, "item": place, "question": text} for place, text in enumerate(row.pop("asked"), 1)
+        ]
     return tables
 
 
-def _add(tables: dict[str, list[Row]], row: Row, folder: str | None, where: str, embedded: Path) -> None:
+def _add(tables: dict[str, list[Row]], row: Row, where: str, embedded: Path) -> None:
     if row["label"] not in ("yes", "no"):
         raise InputError(f"{where}: expected yes or no as label, found {str(row['label'])[:80]!r}")
     caption, rubric = str(row["caption"] or ""), row["rubric"] or []
     if not row["uuid"] or not caption or not isinstance(rubric, list):
         raise InputError(f"{where}: expected a uuid, a caption and a list as rubric")
-    language = row["language"] or folder or language_of(caption)
-    sample = {"sample_id": str(row["uuid"]), "split": "test", "pair_id": str(row["uuid"]), "subset": row["subset"]}
-    named = {"instruction_id": str(row["uuid"]), "language": language, "instruction": caption, "kind": row["type"]}
-    tables["samples"].append(
-        {**sample, **named, "follows": row["label"] == "yes", "file": _file(row["audio"], where, embedded)}
-    )
     asked = [next((item[name] for name in QUESTION if item.get(name)), None) for item in rubric]
-    for place, text in enumerate([one for one in asked if one] or [caption], 1):
-        about = {"instruction_id": named["instruction_id"], "language": language, "item": place}
-        tables["items"].append({**about, "question": str(text)})
+    sample = {"sample_id": str(row["uuid"]), "split": "test", "pair_id": str(row["uuid"]), "subset": row["subset"]}
+    named = {"instruction_id": str(row["uuid"]), "language": row["language"], "instruction": caption,
+             "kind": row["type"]}  # fmt: skip
+    known = {"follows": row["label"] == "yes", "file": _file(row["audio"], where, embedded)}
+    tables["samples"].append({**sample, **named, **known, "asked": [str(one) for one in asked if one] or [caption]})
 
 
 def _file(audio: Any, where: str, embedded: Path) -> str | None:

@@ -180,6 +180,42 @@ JSON = st.recursive(
 )
 
 
+NUMBERED = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {"id": {"type": "integer", "minimum": 1, "maximum": 3}, "answer": {"enum": ["yes", "no"]}},
+        "required": ["id", "answer"],
+        "additionalProperties": False,
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("ids", "more", "fits"),
+    [
+        ((1, 2, 3), {}, True),
+        ((0, 1, 2), {}, True),
+        ((2, 0, 1), {"dimension": "sex"}, True),
+        (("0", "1", "2"), {}, True),
+        ((0, 1, 3), {}, False),  # numbered neither way
+        ((False, 1, 2), {}, False),
+        ((0.0, 1, 2), {}, False),
+    ],
+)
+def test_records_numbered_from_0_are_numbered_from_1(ids: tuple[Any, ...], more: dict[str, str], fits: bool) -> None:
+    text = json.dumps([{"id": one, "answer": "yes" if at else "no", **more} for at, one in enumerate(ids)])
+    if not fits:
+        with pytest.raises(SchemaMismatch):
+            answer_value(Json.of(NUMBERED), Reply(text))
+        return
+    read = answer_value(Json.of(NUMBERED), Reply(text))
+    first = int(0 in [int(one) for one in ids])
+    expected = [(int(one) + first, "yes" if at else "no") for at, one in enumerate(ids)]
+    assert [(row["id"], row["answer"]) for row in read] == expected
+    assert all(row.keys() == {"id", "answer"} for row in read)
+
+
 @given(JSON)
 def test_json_means_the_same_after_it_was_forgiven(value: Any) -> None:
     for ascii_only in (True, False):

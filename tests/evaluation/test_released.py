@@ -258,14 +258,22 @@ def test_a_file_of_another_form_is_one_line(tmp_path: Path, layout: str, values:
     assert "\n" not in str(raised.value)
 
 
-def test_the_folder_tells_the_language_where_captions_quote_the_other(tmp_path: Path) -> None:
-    said = {"en": 'A woman says "你好" calmly.', "zh": "一位女士平静地说 hello"}
-    for language, caption in said.items():
-        (tmp_path / language).mkdir()
-        row = {"uuid": "u1", "audio": {"path": "a.flac"}, "caption": caption, "label": "yes", "type": "pos_gemini",
-               "subset": "speech", "rubric": []}  # fmt: skip
-        (tmp_path / language / "test.jsonl").write_text(json.dumps(row) + "\n", "utf-8")
-        (tmp_path / f"{language}.jsonl").write_text(json.dumps(row) + "\n", "utf-8")
-    both = read_bench(tmp_path, tmp_path)["samples"]
-    assert Counter(row["language"] for row in both) == {"en": 2, "zh": 2}
-    assert [row["language"] for row in read_bench(tmp_path / "en" / "test.jsonl", tmp_path)["samples"]] == ["en"]
+def test_folder_or_config_tells_the_language_where_captions_quote_the_other(tmp_path: Path) -> None:
+    said = {"en": ['A woman says "你好" calmly.', "你好"], "zh": ["一位女士平静地说 hello", "Hello"]}
+    row = {"uuid": "u1", "audio": {"path": "a.flac"}, "label": "yes", "type": "pos_gemini", "subset": "speech",
+           "rubric": [{"dimension": "性别", "question": "说话人是否为女性？", "basis": ""}]}  # fmt: skip
+    places = ("{}/test.jsonl", "data/{}/0.jsonl", "data/test-{}.jsonl", "bench_{}_00000.jsonl")
+    for language, captions in said.items():
+        for place in places:
+            (file := tmp_path / place.format(language)).parent.mkdir(parents=True, exist_ok=True)
+            write_jsonl(file, [{**row, "caption": one, "uuid": f"{place}{at}"} for at, one in enumerate(captions)])
+            held = read_bench(file, tmp_path)  # the file alone
+            assert {one["language"] for rows in held.values() for one in rows} == {language}
+    both = read_bench(tmp_path, tmp_path)  # every id in both languages
+    for rows in both.values():
+        assert Counter(one["language"] for one in rows) == {"en": 8, "zh": 8}
+    assert [one["instruction"] for one in both["samples"] if one["language"] == "zh"] == [*said["zh"]] * 4
+    (unnamed := tmp_path / "x").mkdir()
+    captions = ["A dog barks.", "你好", "A calm voice."]
+    write_jsonl(unnamed / "test.jsonl", [{**row, "caption": one, "uuid": one} for one in captions])
+    assert {one["language"] for one in read_bench(unnamed / "test.jsonl", tmp_path)["samples"]} == {"en"}

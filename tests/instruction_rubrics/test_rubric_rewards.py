@@ -74,27 +74,47 @@ def test_answers_are_read_as_written(answers: list[bool]) -> None:
     assert read_answers(f"<think>[1, 2] is it?</think>\n {written(answers)}\n") == dict(enumerate(answers, 1))
 
 
+RIGHT = '[{"id": 1, "answer": "yes", "evidence": "x"}, {"id": 2, "answer": "no", "evidence": "y"}]'
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        (RIGHT, 1),
+        (RIGHT.replace('"id": 1', '"id": 0').replace('"id": 2', '"id": 1'), 1),  # as the authors count
+        (RIGHT.replace('"x"', '"x", "dimension": "d"'), 1),
+        (f"<think>{RIGHT.replace('yes', 'no')}</think> {RIGHT}", 1),
+        (f"```json\n{RIGHT}\n```", 0),
+        (f"Here: {RIGHT} That is all.", 0),
+        (f'{RIGHT[:-1]}, {{"id": 3, "ans', 0),  # broken off
+        (f'{{"items": {RIGHT}}}', 0),
+        (RIGHT.replace('"yes"', '" Yes"'), 0),
+        (RIGHT.replace('"x"', '" "'), 0),
+        (RIGHT.replace(', "evidence": "y"', ""), 0),
+    ],
+)
+def test_format_is_a_tenth_and_the_rest_is_judged_where_it_can_be_read(text: str, form: int) -> None:
+    assert read_answers(text) == {1: True, 2: False}
+    assert rubric_reward(text, [True, False], False) == pytest.approx(0.9 + 0.1 * form)
+    assert rubric_reward(text, [False, True], False) == pytest.approx(0.2 + 0.1 * form)
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "",
         "[]",
         "yes",
-        '{"id": 1, "answer": "yes", "evidence": "x"}',
-        '[{"id": 1, "answer": "Yes", "evidence": "x"}]',
-        '[{"id": 1, "answer": "yes", "evidence": " "}]',
         '[{"id": "1", "answer": "yes", "evidence": "x"}]',
         '[{"id": true, "answer": "yes", "evidence": "x"}]',
         '[{"id": 1, "answer": ["yes"], "evidence": "x"}]',
-        '[{"id": 1, "answer": "yes"}]',
-        '[{"id": 1, "answer": "yes", "evidence": "x", "sure": 1}]',
+        '[{"id": 1, "answer": "maybe", "evidence": "x"}]',
         '[{"id": 1, "answer": "yes", "evidence": "x"}, {"id": 1, "answer": "no", "evidence": "x"}]',
-        '```json\n[{"id": 1, "answer": "yes", "evidence": "x"}]\n```',
-        '[{"id": 1, "answer": "yes", "evidence": "x"}] done',
         "[" * 100_000,
+        '{"a":' * 10_000,
     ],
 )
-def test_anything_else_earns_nothing(text: str) -> None:
+def test_what_cannot_be_read_earns_nothing(text: str) -> None:
     assert read_answers(text) is None
     assert rubric_reward(text, [True], True) == 0
 
