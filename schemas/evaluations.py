@@ -46,7 +46,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from earmark.schemas.annotation import AnnotatorConfig, Hearing
-from earmark.schemas.config import Declaring, OwnPrompts, respelled_asks
+from earmark.schemas.config import Declaring, Model, OwnPrompts, respelled_asks
 
 Kind = Literal["yes_no", "preference", "scalar", "choice"]
 Answer = Literal["yes_no", "preference", "scalar", "scores", "choice"]
@@ -92,13 +92,35 @@ class Policy(Examinee):
     repairs: int = Field(default=0, ge=0, le=0, description="A completion that cannot be used is a wrong one.")
 
 
+class Windows(Model):
+    """Pieces of equal length that a scorer gets of a clip; their scores are averaged."""
+
+    samples: int = Field(ge=1, description="Length of a window, in samples of the rate that the scorer gets.")
+    hop: int | None = Field(default=None, ge=1, description="Samples from window to window. Default: its length.")
+    short: Literal["repeat", "zeros"] = Field(
+        default="repeat", description="What fills a clip that is shorter than a window: itself again, or silence."
+    )
+
+
 class Scorer(Declaring, AnnotatorConfig):
-    """A scorer of clips for `earmark eval score --scorer`: a callable, an ONNX file or a server."""
+    """A scorer of clips for `--scorer`: a callable, an ONNX file, a server or a command."""
 
     version: str | None = Field(
         default=None,
         pattern=r"^[!-~]{1,80}$",
-        description="Of a callable or server: another one scores anew. An ONNX file has its digest instead.",
+        description="Of a callable, server or command: another one scores anew. An ONNX file has its digest instead.",
+    )
+    command: tuple[str, ...] = Field(
+        default=(), description="Of a command: program and arguments; two files follow, of clips and of scores."
+    )
+    takes: tuple[Literal["text", "lyrics", "reference"], ...] = Field(
+        default=(), description="What it gets beside the clip: the prompt, the lyrics, the reference clip."
+    )
+    windows: Windows | None = Field(default=None, description="Windows of a callable or ONNX file.")
+    dimensions: dict[str, str] = Field(
+        default={},
+        description="The score that stands for a corpus's dimension, by the dimension. Default: the score of its name, "
+        "or the only score.",
     )
     scores: tuple[Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,39}$")], ...] = Field(
         min_length=1, description="The names of the numbers that it gives."
@@ -115,10 +137,12 @@ class Scorer(Declaring, AnnotatorConfig):
         return self.annotator.partition(":")[2]
 
     @property
-    def form(self) -> Literal["callable", "onnx", "server"]:
+    def form(self) -> Literal["callable", "onnx", "server", "command"]:
         """Return its form."""
         if self.base_url is not None:
             return "server"
+        if self.command:
+            return "command"
         return "onnx" if self.model.endswith(".onnx") else "callable"
 
     @model_validator(mode="after")
@@ -127,7 +151,7 @@ class Scorer(Declaring, AnnotatorConfig):
             raise ValueError(f"expected an annotator that begins with scorer:, found '{self.annotator}'")
         if self.form == "callable" and not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", self.model):
             raise ValueError(
-                "expected scorer:package.module:callable, scorer:FILE.onnx, or scorer:NAME with base_url, "
+                "expected scorer:package.module:callable, scorer:FILE.onnx, or scorer:NAME with base_url or command, "
                 f"found '{self.annotator}'"
             )
         if (self.version is None) != (self.form == "onnx"):
@@ -136,7 +160,15 @@ class Scorer(Declaring, AnnotatorConfig):
         if self.form != "server" and self.extra_body:
             raise ValueError("extra_body goes to servers; give a callable of your own what it needs")
         if self.form != "server" and self.hearing.channels != 1:
-            raise ValueError("hearing.channels: a callable or ONNX file gets one channel")
+            raise ValueError("hearing.channels: a callable, ONNX file or command gets one channel")
+        if self.form == "server" and self.command:
+            raise ValueError("base_url and command: a scorer is a server or a command, not both")
+        if self.form in ("server", "command") and self.windows is not None:
+            raise ValueError("windows: a server or command gets whole clips, and cuts them itself")
+        if self.form == "onnx" and self.takes:
+            raise ValueError("takes: an ONNX file gets the clip alone")
+        if odd := {*self.dimensions.values()} - {*self.scores}:
+            raise ValueError(f"dimensions: '{min(odd)}' is none of its scores")
         if taken := {*self.scores} & {"fad", "clap", "ccs", "system", "scores"}:
             raise ValueError(f"scores: '{min(taken)}' is a word of `earmark eval score` itself; name it otherwise")
         if len({*self.scores}) < len(self.scores) or not {*self.lower, *self.ranked} <= {*self.scores}:

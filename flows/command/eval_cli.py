@@ -120,9 +120,10 @@ def run(
     given: AskingOptions,
     annotator: AnnotatorOption = None,
     scores: Annotated[Path | None, option("FILE", "Measure a file of scores, by sample (id) or clip.")] = None,
+    scorer: Annotated[Path | None, option("FILE", "Measure a scorer of clips, a TOML file.")] = None,
     dry_run: AskNothingOption = False,
 ) -> None:
-    """Measure a model, or a file of scores, on a version. Without either, list the evaluations.
+    """Measure a model, a scorer of clips or a file of scores on a version. Without any, list the evaluations.
 
     The ledger keeps answers: after an interruption, run the same command again. It pays for no answer twice.
 
@@ -133,6 +134,8 @@ def run(
     `earmark eval run mos-preferences@v1 --annotator openai:gpt-audio --split test --dry-run`
 
     `earmark eval run pseudo-preferences -e musicality --scores my-reward-model.csv`
+
+    `earmark eval run mos-preferences --scorer dnsmos.toml`
 
     `earmark eval run all_test.jsonl --layout cmi-rewardbench --audio-root data -a openai:gpt-audio -e pam-musicality`
     """
@@ -145,12 +148,20 @@ def run(
     from earmark.tasks.pipeline.progress import shown
 
     model = annotator is not None or given.settings is not None
-    if scores is not None and (model or dry_run):
-        raise ConfigError("--scores sends no request: give it without --annotator, --settings and --dry-run")
+    if scores is not None and (model or dry_run or scorer):
+        raise ConfigError("--scores sends no request: give it without --annotator, --scorer, --settings and --dry-run")
+    if scorer is not None and model:
+        raise ConfigError("--scorer and --annotator: give one of them; a scorer's file holds its settings")
     holds = "predictions and tables"
     with given.subject(corpus) as (version, known, place):
-        if scores is not None:
-            tables, without = reading.measure_file(version, known, place, scores, given.wish(), given.out)
+        if scorer is not None and dry_run:
+            plans = reading.scorer_plans(version, known, place, scorer, given.wish())
+            print_json({"asks": plans}) if given.as_json else None
+            for plan in () if given.as_json else plans:
+                console.tell(*request_lines(plan))
+        elif measured := scorer or scores:
+            with stoppable("answers are kept; run the same command again to continue"), shown():
+                tables, without = reading.measure_file(version, known, place, measured, given.wish(), given.out)
             if given.as_json:
                 facts = [{**one, "folder": str(folder)} for one, folder in tables]
                 print_json(facts if without is not None else facts[0])

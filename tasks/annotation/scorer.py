@@ -1,4 +1,4 @@
-"""Score clips by a callable of a package, an ONNX file, or a server.
+"""Score clips by a callable of a package, an ONNX file, a server or a command.
 
 Scorers are asked through the ledger like annotators. `tasks/evaluation/scorers.py` makes the requests.
 """
@@ -9,10 +9,12 @@ import asyncio
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,21 +22,46 @@ from yarl import URL
 
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.errors import ConfigError, MissingExtraError
-from earmark.schemas.evaluations import Scorer
+from earmark.schemas.evaluations import Scorer, Windows
 from earmark.schemas.files import read_regular
-from earmark.schemas.questions import Audio
+from earmark.schemas.questions import Audio, Message, Text, canonical
 from earmark.tasks.annotation.answers import Reply
 from earmark.tasks.annotation.backend import Backend, Media
 from earmark.tasks.annotation.backends import backend
 from earmark.tasks.annotation.bodies import Base64, json_bytes
+from earmark.tasks.annotation.children import Child
 from earmark.tasks.annotation.errors import AskError, BadAnswer, BadRequest, one_line
 from earmark.tasks.annotation.http import HttpBackend
 from earmark.tasks.annotation.inprocess import InProcess, waveform
 from earmark.tasks.annotation.request import Request
 
 Waveform: TypeAlias = npt.NDArray[np.float32]
-Function: TypeAlias = Callable[[Waveform, int], object]
-"""Function from samples (frames,), full scale ±1, and their rate in Hz, to numbers by name."""
+Function: TypeAlias = Callable[..., object]
+"""Function from samples (frames,), full scale ±1, their rate in Hz, and what it `takes`, to numbers by name."""
+CLIPS_OF_COMMAND = 256  # in one call of a command, unless its pace says otherwise
+
+
+class ScorerInput(NamedTuple):
+    """Clip to score, with what was asked of it."""
+
+    clip: Audio
+    text: str | None = None
+    lyrics: str | None = None
+    reference: Audio | None = None
+
+    def message(self, takes: Sequence[str]) -> Message:
+        """Return the message with the clip and the taken parts: words as JSON, then the reference."""
+        words = {name: getattr(self, name) for name in ("text", "lyrics") if name in takes}
+        more = [Text(canonical(words))] if words else []
+        heard = [self.reference] if "reference" in takes and self.reference is not None else []
+        return Message("user", (self.clip, *more, *heard))
+
+    @classmethod
+    def of(cls, request: Request) -> ScorerInput:
+        """Read the message of a request."""
+        clip, *heard = (part for part in request.parts() if isinstance(part, Audio))
+        words = next((json.loads(part.text) for part in request.parts() if isinstance(part, Text)), {})
+        return cls(clip, reference=heard[0] if heard else None, **words)
 
 
 @backend("scorer", in_process=True)
@@ -47,20 +74,27 @@ def make_scorer(config: AnnotatorConfig, media: Media) -> Backend:
     if not isinstance(config, Scorer):
         raise ConfigError(
             f"annotator '{config.annotator}': a scorer gives clips numbers and answers no questions; name its file "
-            "with `earmark eval score --scorer`"
+            "with `--scorer` of `earmark eval run` or `earmark eval score`"
         )
-    return ServedScorer(config, media) if config.form == "server" else LocalScorer(config, media)
+    if config.form == "server":
+        return ServedScorer(config, media)
+    if config.form == "command":
+        together = config.inline_batch if "inline_batch" in config.model_fields_set else CLIPS_OF_COMMAND
+        return CommandScorer(config.model_copy(update={"inline_batch": together}), media)
+    return LocalScorer(config, media)
 
 
 def identity(config: Scorer) -> str:
-    """Return a scorer's name in requests: the digest of a file, else the name with the version.
+    """Return a scorer's name in requests: the digest of a file, else the name with the version; then its windows.
 
     Raises:
         ConfigError: the file cannot be read.
     """
+    name = f"{config.annotator}@{config.version}"
     if config.form == "onnx":
-        return f"scorer:onnx@{hashlib.sha256(_file(config)).hexdigest()}"
-    return f"{config.annotator}@{config.version}"
+        name = f"scorer:onnx@{hashlib.sha256(_file(config)).hexdigest()}"
+    cut = config.windows
+    return name if cut is None else f"{name}+{cut.samples}/{cut.hop or cut.samples}/{cut.short}"
 
 
 def check_scorer(config: Scorer) -> None:
@@ -125,6 +159,9 @@ def onnx_function(config: Scorer) -> Function:
     if len(takes) != 1 or takes[0].type != "tensor(float)" or len(takes[0].shape) not in (1, 2):
         listed = ", ".join(f"{one.name}: {one.type} {one.shape}" for one in takes)
         raise ConfigError(f"{config.model}: expected one input of floats, (frames) or (1, frames), found {listed}")
+    length, cut = takes[0].shape[-1], config.windows
+    if isinstance(length, int) and (cut is None or cut.samples != length):
+        raise ConfigError(f"{config.model}: takes {length} samples: add windows = {{ samples = {length} }}")
     names = [one.name for one in session.get_outputs()]
 
     def score(samples: Waveform, rate: int) -> dict[str, Any]:
@@ -138,6 +175,15 @@ def onnx_function(config: Scorer) -> Function:
         return given
 
     return score
+
+
+def windows_of(samples: Waveform, cut: Windows) -> Iterator[Waveform]:
+    """Yield a clip's windows; the rest behind the last whole one is left out, and a short clip is filled up."""
+    if len(samples) < cut.samples:
+        silence = np.zeros(cut.samples - len(samples), np.float32)
+        samples = np.resize(samples, cut.samples) if cut.short == "repeat" else np.concatenate([samples, silence])
+    for start in range(0, len(samples) - cut.samples + 1, cut.hop or cut.samples):
+        yield samples[start : start + cut.samples]
 
 
 class LocalScorer(InProcess):
@@ -159,21 +205,91 @@ class LocalScorer(InProcess):
 
     def _one(self, request: Request) -> str | AskError:
         try:
-            samples, rate = waveform(self.media, _clip(request))
-            return as_json(self._score(samples, rate), self.config.scores)
+            return json.dumps(self._scores(ScorerInput.of(request)))
         except AskError as fault:
             return fault
         except Exception as error:  # noqa: BLE001 - a fault of third-party code belongs to its clip
             return BadRequest(f"{self.config.annotator} raised {type(error).__name__}: {one_line(str(error))}")
 
+    def _scores(self, given: ScorerInput) -> dict[str, float]:
+        samples, rate = waveform(self.media, given.clip)
+        more: dict[str, Any] = {name: getattr(given, name) for name in self.config.takes}
+        if given.reference is not None:
+            more["reference"] = waveform(self.media, given.reference)
+        names, cut = self.config.scores, self.config.windows
+        pieces = [samples] if cut is None else windows_of(samples, cut)
+        scores = [numbers_of(self._score(piece, rate, **more), names) for piece in pieces]
+        return {name: math.fsum(one[name] for one in scores) / len(scores) for name in names}
+
+
+class CommandScorer(LocalScorer):
+    """Command: `COMMAND… CLIPS SCORES`, two files of JSON lines. Each clip has `id`, `audio` (a WAV file) and what the
+    scorer takes; each line of scores has the `id` and numbers by name."""
+
+    def load(self) -> None:
+        """Do nothing: each group of clips starts the command."""
+
+    def answer(self, requests: Sequence[Request]) -> list[str | AskError]:
+        """Score a group of clips by one call."""
+        with tempfile.TemporaryDirectory(prefix="earmark-") as temporary:
+            faults: dict[int, AskError] = {}
+            folder, lines = Path(temporary), []
+            for place, request in enumerate(requests):
+                try:
+                    lines.append(canonical({"id": str(place), **self._line(ScorerInput.of(request), folder, place)}))
+                except AskError as fault:
+                    faults[place] = fault
+            (folder / "clips.jsonl").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+            why, rows = self._called(folder) if lines else ("", {})
+        return [faults.get(place) or self._row(rows.get(str(place)), why) for place in range(len(requests))]
+
+    def _line(self, given: ScorerInput, folder: Path, place: int) -> dict[str, Any]:
+        line: dict[str, Any] = {name: getattr(given, name) for name in self.config.takes}
+        for name, part in (("audio", given.clip), ("reference", given.reference)):
+            if part is not None:
+                path = folder / f"{place}-{name}.{part.form.codec}"
+                path.write_bytes(self.media.audio(part))
+                line[name] = str(path)
+        return line
+
+    def _called(self, folder: Path) -> tuple[str, dict[str, Any]]:
+        """Run the command; return what it said last if it failed, and its lines by id."""
+        files = [folder / "clips.jsonl", folder / "scores.jsonl"]
+        with tempfile.TemporaryFile() as said:
+            with Child([*self.config.command, *map(str, files)], stdout=said, stderr=said) as child:
+                try:
+                    code: int | str = child.wait(self.config.total_timeout_s * len(list(folder.glob("*-audio.*"))))
+                except subprocess.TimeoutExpired:
+                    code = "total_timeout_s"
+            said.seek(0)
+            last = one_line(said.read().decode("utf-8", "replace").strip().rpartition("\n")[2])
+        why = f"{self.config.command[0]} ended with {code}: {last}" if code else ""
+        rows = {}
+        for line in files[1].read_text("utf-8").splitlines() if files[1].is_file() else ():
+            try:
+                row = json.loads(line)
+                rows[str(row.pop("id"))] = row
+            except (ValueError, TypeError, KeyError, AttributeError):
+                why = why or f"{self.config.command[0]}: expected an object with an id, found {one_line(line, 80)}"
+        return why, rows
+
+    def _row(self, row: Any, why: str) -> str | AskError:
+        if row is None:
+            return BadRequest(why or f"{self.config.command[0]} gave the clip no line of scores")
+        try:
+            return as_json(row, self.config.scores)
+        except BadAnswer as fault:
+            return fault
+
 
 class ServedScorer(HttpBackend):
-    """Scoring server: POST `<base_url>/score` of `model`, `scores` and `audio` (`data` in base64, `format`); the answer
-    is an object of numbers by name. A key goes to the servers bound to `api_key_env` in the environment."""
+    """Scoring server: POST `<base_url>/score` of `model`, `scores`, `audio` (`data` in base64, `format`) and what the
+    scorer takes; the answer is an object of numbers by name. A key goes to the servers bound to `api_key_env` in the
+    environment."""
 
     def __init__(self, config: Scorer, media: Media) -> None:
         super().__init__(config, media, "", (), "Authorization", "Bearer {}")
-        self._scores, self._model = config.scores, config.model
+        self._scorer = config
 
     async def send(self, request: Request) -> str:
         """Ask once and return the response's body."""
@@ -184,20 +300,29 @@ class ServedScorer(HttpBackend):
         return Reply(raw)
 
     def _body(self, request: Request) -> bytes:
-        clip = _clip(request)
-        audio = {"data": Base64(self._media.audio(clip)), "format": clip.form.codec}
-        return json_bytes({**self._config.extra_body, "model": self._model, "scores": self._scores, "audio": audio})
+        given = ScorerInput.of(request)
+        taken: dict[str, Any] = {name: getattr(given, name) for name in self._scorer.takes}
+        for name, part in (("audio", given.clip), ("reference", given.reference)):
+            if part is not None:
+                taken[name] = {"data": Base64(self._media.audio(part)), "format": part.form.codec}
+        head = {"model": self._scorer.model, "scores": self._scorer.scores}
+        return json_bytes({**self._config.extra_body, **head, **taken})
 
 
 def as_json(given: object, names: Sequence[str]) -> str:
-    """Return the scores of these names, finite numbers, as JSON; drop other values.
+    """Return `numbers_of` as JSON."""
+    return json.dumps(numbers_of(given, names))
+
+
+def numbers_of(given: object, names: Sequence[str]) -> dict[str, float]:
+    """Return the scores of these names, finite numbers; drop other values.
 
     Raises:
         BadAnswer: no mapping, a name is missing, or its value is no finite number.
     """
     if not isinstance(given, Mapping):
         raise BadAnswer(f"expected numbers by name, found {type(given).__name__}")
-    return json.dumps({name: _number(given, name) for name in names})
+    return {name: _number(given, name) for name in names}
 
 
 def _number(given: Mapping[Any, Any], name: str) -> float:
@@ -213,11 +338,6 @@ def _number(given: Mapping[Any, Any], name: str) -> float:
     if not math.isfinite(number):
         raise BadAnswer(f"score '{name}': expected a finite number, found {number}")
     return number
-
-
-def _clip(request: Request) -> Audio:
-    (clip,) = (part for part in request.parts() if isinstance(part, Audio))
-    return clip
 
 
 def _file(config: Scorer) -> bytes:

@@ -104,11 +104,11 @@ def clip_predictions(scores: ClipScores, samples: Samples, overall: Sequence[str
     clips, names = _clips(samples), evaluation.clip_columns
     rows = [row for batch in samples.batches(10_000, ["id", *names]) for row in batch]
     wanted = {row[name] for row in rows for name in names}
-    wished = tuple(overall) if overall and evaluation.dimension == OVERALL else (evaluation.dimension,)
-    columns = next((held for held in (wished, (ANY,)) if {*held} <= scores.scores.keys()), None)
+    columns = columns_for(evaluation, scores.scores, overall)
     if columns is None:
         there = {clips[one][way] for one in wanted for way in _WAYS} & {*scores.names}
-        held = f"no column {' and '.join(wished)}, and no column {ANY}" if there else "none of its clips"
+        wished = " and ".join(_wished(evaluation, overall))
+        held = f"no column {wished}, and no column {ANY}" if there else "none of its clips"
         raise NotCovered(f"{evaluation.name}, for which {scores.path} has {held}")
     places = _clip_rows(scores, clips, *evaluation.clips)
     missing = sorted(wanted - places.keys())
@@ -123,13 +123,24 @@ def clip_predictions(scores: ClipScores, samples: Samples, overall: Sequence[str
     for row in rows:
         cells = [[scores.scores[column][places[row[name]]] for column in columns] for name in names]
         known = [sum(cell for cell in held if cell is not None) for held in cells if None not in held]
-        if len(known) < len(cells):
-            found[row["id"]] = empty(row["id"])
-        elif evaluation.kind == "scalar":
-            found[row["id"]] = Prediction(row["id"], score=known[0])
-        else:
-            found[row["id"]] = preferred(row["id"], known[0] - known[1], evaluation)
+        found[row["id"]] = predicted(row["id"], known, evaluation) if len(known) == len(cells) else empty(row["id"])
     return found
+
+
+def predicted(name: str, scores: Sequence[float], evaluation: Evaluation) -> Prediction:
+    """Return a sample's prediction from the score of its clip, or of its two clips."""
+    if evaluation.kind == "scalar":
+        return Prediction(name, score=scores[0])
+    return preferred(name, scores[0] - scores[1], evaluation)
+
+
+def columns_for(evaluation: Evaluation, given: Collection[str], overall: Sequence[str]) -> tuple[str, ...] | None:
+    """Return the scores of a clip that stand for an evaluation's dimension, to be added up; None if there are none."""
+    return next((held for held in (_wished(evaluation, overall), (ANY,)) if {*held} <= {*given}), None)
+
+
+def _wished(evaluation: Evaluation, overall: Sequence[str]) -> tuple[str, ...]:
+    return tuple(overall) if overall and evaluation.dimension == OVERALL else (evaluation.dimension,)
 
 
 def most_met(samples: Samples) -> Reachable:

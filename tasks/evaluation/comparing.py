@@ -19,10 +19,11 @@ from earmark.tasks.evaluation.asking import Prediction
 from earmark.tasks.evaluation.clip_scores import clip_predictions, read_clip_scores
 from earmark.tasks.evaluation.comparison import PLOT, TEST, as_prediction, as_svg, compare, comparison_page, ranking
 from earmark.tasks.evaluation.judging import examinee, judge
-from earmark.tasks.evaluation.reading import by_clip, measure_file
+from earmark.tasks.evaluation.reading import SCORER, by_clip, measure_file
 from earmark.tasks.evaluation.recording import RECORD as EVALUATION
 from earmark.tasks.evaluation.results import Threshold, source_of
 from earmark.tasks.evaluation.samples import MeasurementOptions, NoSamples, Samples, find_evaluation
+from earmark.tasks.evaluation.scorers import read_scorers, scorer_predictions
 from earmark.tasks.evaluation.scores import NotCovered, read_scores
 from earmark.tasks.store.folder import file_word, records_of, version_facts, write_record
 from earmark.tasks.store.versions import Store, Version
@@ -96,6 +97,9 @@ def predictions_of(measure: Measure, entrant: str, samples: Samples, overall: Se
     """
     path, evaluation = Path(entrant), samples.evaluation
     if path.is_file():
+        if path.suffix == SCORER:
+            (scorer,) = read_scorers([path])
+            return scorer_predictions(samples, scorer, measure.store, measure.wish.roots, overall)
         if by_clip(path):
             if evaluation.clips is None:
                 raise NotCovered(f"{evaluation.name}, which takes no scores of clips as in {path}")

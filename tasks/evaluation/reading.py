@@ -1,7 +1,8 @@
-"""Measure files of scores per sample or clip like a model's answers, and write templates of such files."""
+"""Measure scorers, and files of scores per sample or clip, like a model's answers; write templates of such files."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -10,13 +11,25 @@ from typing import Any
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import InputError
 from earmark.schemas.evaluations import Evaluation
+from earmark.tasks.annotation.scorer import identity
+from earmark.tasks.evaluation.asking import Prediction
 from earmark.tasks.evaluation.clip_scores import clip_predictions, most_met, read_clip_scores
 from earmark.tasks.evaluation.recording import choose_threshold, record
-from earmark.tasks.evaluation.samples import MeasurementOptions, NoSamples, find_evaluation, select_samples
+from earmark.tasks.evaluation.samples import MeasurementOptions, NoSamples, Samples, find_evaluation, select_samples
+from earmark.tasks.evaluation.scorers import (
+    described,
+    read_scorers,
+    scorer_forecasts,
+    scorer_inputs,
+    scorer_predictions,
+    scores_for,
+)
 from earmark.tasks.evaluation.scores import NotCovered, order_of, read_scores, read_table, require_form
 from earmark.tasks.evaluation.templates import clips_of, write_clips_template, write_samples_template
 from earmark.tasks.store.files import sha256_file
 from earmark.tasks.store.versions import Store, Version
+
+SCORER = ".toml"  # the ending of a scorer's file
 
 
 def read(
@@ -33,14 +46,20 @@ def read(
         return record(store, samples, wish, read_scores(path, samples), _file(path, evaluation), out, threshold)
 
 
+Records = tuple[list[tuple[dict[str, Any], Path]], list[str]]
+"""Facts and folder of each evaluation, and a sentence on each evaluation that is not covered."""
+
+
 def measure_file(
     version: Version, corpus: Corpus, store: Store, path: Path, wish: MeasurementOptions, out: Path | None
 ) -> tuple[list[tuple[dict[str, Any], Path]], list[str] | None]:
-    """Measure a file of scores per clip as `read_clips`, any other as `read`.
+    """Measure a scorer (TOML) as `run_scorer`, a file of scores per clip as `read_clips`, any other as `read`.
 
     Returns:
-        Facts and folder of each evaluation; and why a file per clip does not cover the others, else None.
+        Facts and folder of each evaluation; and why it does not cover the others, None for a file of samples.
     """
+    if path.suffix == SCORER:
+        return run_scorer(version, corpus, store, path, wish, out)
     if by_clip(path):
         return read_clips(version, corpus, store, path, wish, out)
     return [read(version, corpus, store, path, wish, out)], None
@@ -53,27 +72,79 @@ def by_clip(path: Path) -> bool:
 
 def read_clips(
     version: Version, corpus: Corpus, store: Store, path: Path, wish: MeasurementOptions, out: Path | None
-) -> tuple[list[tuple[dict[str, Any], Path]], list[str]]:
+) -> Records:
     """Measure every scalar and preference evaluation that a file of clip scores covers.
-
-    Returns:
-        Facts and folder of each; and why the file does not cover the other evaluations, a sentence each.
 
     Raises:
         StoreError: the evaluation, or every one of the corpus, needs more than a number per clip.
         InputError: as `read_clip_scores` and `clip_predictions`.
     """
-    evaluations = _of_clips(corpus, wish)
     scores = read_clip_scores(path, {one.dimension for one in corpus.evaluations if one.clips})
+
+    def predict(samples: Samples) -> tuple[dict[str, Prediction], dict[str, Any]]:
+        predictions = clip_predictions(scores, samples)
+        facts = {**_file(path, samples.evaluation), "per_clip": True}
+        if samples.evaluation.kind == "preference":
+            most = most_met(samples)
+            facts["reachable"] = {"accuracy": most.met / samples.count, "exact": most.exact}
+        return predictions, facts
+
+    return _measured(version, corpus, store, wish, out, predict)
+
+
+def run_scorer(
+    version: Version, corpus: Corpus, store: Store, path: Path, wish: MeasurementOptions, out: Path | None
+) -> Records:
+    """Measure every scalar and preference evaluation that a scorer gives a score for.
+
+    Raises:
+        ConfigError: as `read_scorers`.
+        EarmarkError: as `scorer_predictions`.
+    """
+    (scorer,) = read_scorers([path])
+
+    def predict(samples: Samples) -> tuple[dict[str, Prediction], dict[str, Any]]:
+        names = scores_for(scorer, samples)
+        facts = {"mode": "+".join(names), "annotator": identity(scorer), "scores": None}
+        facts["measured_by"] = {name: one for name, one in described([scorer]).items() if name in names}
+        return scorer_predictions(samples, scorer, store, wish.roots), facts
+
+    return _measured(version, corpus, store, wish, out, predict)
+
+
+def scorer_plans(
+    version: Version, corpus: Corpus, store: Store, path: Path, wish: MeasurementOptions
+) -> list[dict[str, Any]]:
+    """Count the requests of `run_scorer` without asking."""
+    (scorer,) = read_scorers([path])
+    plans = []
+    for evaluation in _of_clips(corpus, wish):
+        with suppress(NoSamples, NotCovered), select_samples(version, corpus, evaluation, wish.part) as samples:
+            scores_for(scorer, samples)
+            inputs = scorer_inputs(samples, store, wish.roots)
+            plans += scorer_forecasts({key: one for key, one in inputs.items() if one is not None}, [scorer], store)
+    return plans
+
+
+def _measured(
+    version: Version,
+    corpus: Corpus,
+    store: Store,
+    wish: MeasurementOptions,
+    out: Path | None,
+    predict: Callable[[Samples], tuple[dict[str, Prediction], dict[str, Any]]],
+) -> Records:
+    """Record the predictions of each evaluation by clip scores.
+
+    Raises:
+        InputError: none is covered.
+    """
+    evaluations = _of_clips(corpus, wish)
     tables, without = [], []
     for evaluation in evaluations:
         try:
             with select_samples(version, corpus, evaluation, wish.part) as samples:
-                predictions = clip_predictions(scores, samples)
-                facts = {**_file(path, evaluation), "per_clip": True}
-                if evaluation.kind == "preference":
-                    most = most_met(samples)
-                    facts["reachable"] = {"accuracy": most.met / samples.count, "exact": most.exact}
+                predictions, facts = predict(samples)
                 place = out / evaluation.name if out and len(evaluations) > 1 else out
                 tables.append(record(store, samples, wish, predictions, facts, place))
         except NotCovered as lacking:

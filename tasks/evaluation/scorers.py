@@ -1,10 +1,10 @@
-"""Ask scorers for numbers about clips, through the ledger like all answers: `earmark eval score --scorer`."""
+"""Ask scorers for numbers about clips, through the ledger like all answers: `--scorer` of `earmark eval`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,12 +13,17 @@ import pyarrow as pa
 from earmark.schemas.config import checked, read_toml
 from earmark.schemas.errors import ConfigError, EarmarkError
 from earmark.schemas.evaluations import Scorer
-from earmark.schemas.questions import Audio, AudioForm, Json, Message
+from earmark.schemas.questions import Audio, AudioForm, Json
 from earmark.tasks.annotation.backend import question
 from earmark.tasks.annotation.outcome import Unanswered
 from earmark.tasks.annotation.request import Request
-from earmark.tasks.annotation.scorer import check_scorer, identity
+from earmark.tasks.annotation.scorer import ScorerInput, check_scorer, identity
 from earmark.tasks.annotation.session import Session
+from earmark.tasks.evaluation.asking import Prediction
+from earmark.tasks.evaluation.clip_scores import columns_for, predicted
+from earmark.tasks.evaluation.samples import Samples
+from earmark.tasks.evaluation.scores import NotCovered
+from earmark.tasks.exports.clips import clip_files
 from earmark.tasks.pipeline.sessions import open_session
 from earmark.tasks.store.versions import Store
 
@@ -39,7 +44,7 @@ class Scored(NamedTuple):
 
 
 def read_scorers(paths: Sequence[Path]) -> list[Scorer]:
-    """Read the scorers of TOML files; an ONNX file's path is relative to its TOML file.
+    """Read the scorers of TOML files; paths of an ONNX file and in a command are relative to the TOML file.
 
     Raises:
         ConfigError: a file is not a scorer's, names something missing here, or repeats the name of a score.
@@ -50,6 +55,9 @@ def read_scorers(paths: Sequence[Path]) -> list[Scorer]:
         scorer = checked(Scorer, read_toml(path), path)
         if scorer.form == "onnx":
             scorer = scorer.model_copy(update={"annotator": f"scorer:{path.parent.absolute() / scorer.model}"})
+        folder = path.parent.absolute()
+        command = tuple(str(folder / word) if (folder / word).is_file() else word for word in scorer.command)
+        scorer = scorer.model_copy(update={"command": command})
         check_scorer(scorer)
         scorers.append(scorer)
     names = [name for scorer in scorers for name in scorer.scores]
@@ -72,7 +80,7 @@ def described(scorers: Sequence[Scorer]) -> dict[str, Any]:
     }
 
 
-def clip_scores(clips: Mapping[str, Audio], scorers: Sequence[Scorer], store: Store) -> dict[str, list[Scored]]:
+def clip_scores(clips: Mapping[str, ScorerInput], scorers: Sequence[Scorer], store: Store) -> dict[str, list[Scored]]:
     """Score each clip, by the clip's name in messages; scorers decide on the form of its sound.
 
     Raises:
@@ -83,7 +91,7 @@ def clip_scores(clips: Mapping[str, Audio], scorers: Sequence[Scorer], store: St
     for scorer in scorers:
         with _session(clips, scorer, store) as (requests, session):
             outcomes = session.ask(requests).outcomes
-        if all(isinstance(one, Unanswered) for one in outcomes):
+        if outcomes and all(isinstance(one, Unanswered) for one in outcomes):
             first = next(one for one in outcomes if isinstance(one, Unanswered))
             raise EarmarkError(f"{scorer.annotator} scored no clip: '{next(iter(clips))}': {first.detail}")
         for name, one in zip(clips, outcomes, strict=True):
@@ -95,7 +103,9 @@ def clip_scores(clips: Mapping[str, Audio], scorers: Sequence[Scorer], store: St
     return scores
 
 
-def scorer_forecasts(clips: Mapping[str, Audio], scorers: Sequence[Scorer], store: Store) -> Iterator[dict[str, Any]]:
+def scorer_forecasts(
+    clips: Mapping[str, ScorerInput], scorers: Sequence[Scorer], store: Store
+) -> Iterator[dict[str, Any]]:
     """Count the requests of `clip_scores` without asking."""
     for scorer in scorers:
         with _session(clips, scorer, store) as (requests, session):
@@ -104,16 +114,89 @@ def scorer_forecasts(clips: Mapping[str, Audio], scorers: Sequence[Scorer], stor
         yield {"annotator": scorer.annotator, "about": about, **asdict(plan)}
 
 
+def scorer_predictions(
+    samples: Samples, scorer: Scorer, store: Store, roots: Sequence[Path], overall: Sequence[str] = ()
+) -> dict[str, Prediction]:
+    """Predict an evaluation's samples by the scores of their clips; less is better of `lower` scores.
+
+    Raises:
+        NotCovered: the scorer gives no score for the dimension, or the samples are no clips.
+        EarmarkError: as `clip_scores`.
+    """
+    names, sides = scores_for(scorer, samples, overall), sides_of(samples)
+    inputs = {key: one for key, one in scorer_inputs(samples, store, roots).items() if one is not None}
+    scores = {key: {one.name: one for one in held} for key, held in clip_scores(inputs, [scorer], store).items()}
+    found = {}
+    for name in (row["id"] for batch in samples.batches(10_000, ["id"]) for row in batch):
+        heard = [scores[f"{name} {side}"] for side in sides if f"{name} {side}" in scores]
+        lacking = [one[score] for one in heard for score in names if one[score].value is None]
+        if len(heard) < len(sides):
+            found[name] = Prediction(name, reason="no_media", detail="the version does not hold the clip")
+        elif lacking:
+            found[name] = Prediction(name, reason=lacking[0].reason, detail=lacking[0].detail)
+        else:
+            sums = [sum(-(one[score].value or 0.0) if score in scorer.lower else one[score].value or 0.0
+                        for score in names) for one in heard]  # fmt: skip
+            found[name] = predicted(name, sums, samples.evaluation)
+        found[name].requests = [one[names[0]].request_key for one in heard]
+    return found
+
+
+def scores_for(scorer: Scorer, samples: Samples, overall: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the scores that stand for an evaluation's dimension; several are added up.
+
+    Raises:
+        NotCovered: there are none.
+    """
+    evaluation = samples.evaluation
+    if evaluation.kind not in ("scalar", "preference") or not {*sides_of(samples)} <= {*samples.columns}:
+        raise NotCovered(f"{evaluation.name}, which asks for more than numbers of clips")
+    if wished := scorer.dimensions.get(evaluation.dimension):
+        return (wished,)
+    only = scorer.scores if len(scorer.scores) == 1 else None
+    columns = columns_for(evaluation, scorer.scores, overall) or only
+    if columns is None:
+        raise NotCovered(
+            f"{evaluation.name}, for which {scorer.annotator} has no score '{evaluation.dimension}': write "
+            f'dimensions = {{ {evaluation.dimension} = "{scorer.scores[0]}" }}, or another of its scores'
+        )
+    return columns
+
+
+def sides_of(samples: Samples) -> tuple[str, ...]:
+    """Return the columns of the rated clips."""
+    return ("a_audio", "b_audio") if samples.evaluation.kind == "preference" else ("audio",)
+
+
+def scorer_inputs(samples: Samples, store: Store, roots: Sequence[Path]) -> dict[str, ScorerInput | None]:
+    """Return each sample's clips with its text, lyrics and reference, by id and column; None for a missing clip."""
+    sides = sides_of(samples)
+    words = [name for name in ("text", "lyrics") if name in samples.columns]
+    heard = [name for name in (*sides, "reference_audio") if name in samples.columns]
+    files = clip_files(samples.clips(heard), samples.version, store, samples.folder / "clips", roots)
+    clips = {sha256: Audio(sha256, str(one.path), duration_s=one.duration_s) for sha256, one in files.items()}
+    return {
+        f"{row['id']} {side}": row[side] and ScorerInput(
+            clips[row[side]], reference=clips.get(row.get("reference_audio")), **{name: row[name] for name in words}
+        )
+        for batch in samples.batches(10_000, ["id", *words, *heard])
+        for row in batch
+        for side in sides
+    }  # fmt: skip
+
+
 @contextmanager
-def _session(clips: Mapping[str, Audio], scorer: Scorer, store: Store) -> Iterator[tuple[list[Request], Session]]:
+def _session(clips: Mapping[str, ScorerInput], scorer: Scorer, store: Store) -> Iterator[tuple[list[Request], Session]]:
     model, form = identity(scorer), AudioForm(**scorer.hearing.model_dump())
     properties = {name: {"type": "number"} for name in scorer.scores}
     ask = Json.of({"type": "object", "properties": properties, "required": [*scorer.scores]}, "scores")
     named = scorer.model_copy(update={"annotator": model})
-    requests = [
-        question(named, [Message.of("user", Audio(one.sha256, one.path, duration_s=one.duration_s, form=form))], ask)
-        for one in clips.values()
-    ]
+
+    def formed(clip: Audio | None) -> Any:
+        return clip and replace(clip, form=form)
+
+    inputs = [one._replace(clip=formed(one.clip), reference=formed(one.reference)) for one in clips.values()]
+    requests = [question(named, [one.message(scorer.takes)], ask) for one in inputs]
     with open_session(store, scorer) as session:
         yield requests, session
 

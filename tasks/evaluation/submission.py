@@ -26,6 +26,7 @@ from earmark.schemas.questions import Audio, says_yes
 from earmark.schemas.registry import load
 from earmark.schemas.rejects import AudioFault
 from earmark.tasks.annotation.prompts import own_words
+from earmark.tasks.annotation.scorer import ScorerInput
 from earmark.tasks.audio.decode import decode
 from earmark.tasks.audio.measure import clipped_share
 from earmark.tasks.audio.probe import Probe
@@ -221,10 +222,12 @@ def prompts_of(version: Version, generation: Generation) -> list[dict[str, Any]]
     return sorted(rows, key=lambda row: str(row[generation.key]))
 
 
-def _audio(made: Sequence[PromptClip], generation: Generation) -> dict[str, Audio]:
-    """Return the clips by their prompts' ids."""
+def _audio(made: Sequence[PromptClip], generation: Generation) -> dict[str, ScorerInput]:
+    """Return the clips with their prompts, by the prompts' ids."""
     return {
-        one.row[generation.key]: Audio(one.probe.clip_sha256, str(one.path), duration_s=one.probe.duration_s)
+        one.row[generation.key]: ScorerInput(
+            Audio(one.probe.clip_sha256, str(one.path), duration_s=one.probe.duration_s), one.row[generation.text]
+        )
         for one in made
     }
 

@@ -30,7 +30,7 @@ from earmark.schemas.errors import ConfigError, EarmarkError, InputError
 from earmark.schemas.questions import Audio
 from earmark.tasks.annotation.backend import Media, check_annotator
 from earmark.tasks.annotation.errors import BadAnswer
-from earmark.tasks.annotation.scorer import as_json, identity
+from earmark.tasks.annotation.scorer import ScorerInput, as_json, identity
 from earmark.tasks.evaluation.entries import Entry, borda_points
 from earmark.tasks.evaluation.leaderboard import rank_submissions
 from earmark.tasks.evaluation.scorers import clip_scores, read_scorers
@@ -118,8 +118,8 @@ def mean_level(clips: dict[str, Path]) -> float:
     return float(np.mean([*levels_of(clips).values()]))
 
 
-def heard(clips: dict[str, Path]) -> dict[str, Audio]:
-    return {name: Audio(sha256(path), str(path)) for name, path in clips.items()}
+def heard(clips: dict[str, Path]) -> dict[str, ScorerInput]:
+    return {name: ScorerInput(Audio(sha256(path), str(path))) for name, path in clips.items()}
 
 
 def louder(folder: Path, version: Version, seed: int, factor: float) -> dict[str, Path]:
@@ -268,7 +268,7 @@ def test_a_class_is_made_once(built: tuple[Version, Path], store: Store, package
 
     assert lab_scorer.quality.Peak.made == 1
     for name, (one,) in scores.items():
-        assert one.value == pytest.approx(abs(soundfile.read(ours[name].path)[0][: RATE // 10]).max(), abs=1e-4)
+        assert one.value == pytest.approx(abs(soundfile.read(ours[name].clip.path)[0][: RATE // 10]).max(), abs=1e-4)
 
 
 class Scoring(BaseHTTPRequestHandler):
@@ -298,8 +298,10 @@ class Scoring(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(answer: str = '{"level": LEVEL, "took_s": 1}', refuses: int = 0) -> Iterator[tuple[str, Any]]:
-    kind = type("Kind", (Scoring,), {"asked": [], "refuses": refuses, "answer": answer})
+def serving(
+    answer: str = '{"level": LEVEL, "took_s": 1}', refuses: int = 0, kind: type[Scoring] = Scoring
+) -> Iterator[tuple[str, Any]]:
+    kind = type("Kind", (kind,), {"asked": [], "refuses": refuses, "answer": answer})
     with ThreadingHTTPServer(("127.0.0.1", 0), kind) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_address[1]}", kind
@@ -476,7 +478,7 @@ def test_an_onnx_file_that_does_not_fit(built: tuple[Version, Path], store: Stor
     make_model(tmp_path / "one.onnx", outputs={"output": 2.0})
     one = scorer_file(tmp_path, 'model = "scorer:one.onnx"\nscores = ["twice"]\n')
     (score,) = clip_scores(clips, read_scorers([one]), store)[next(iter(clips))]
-    level = mean_level({name: Path(clip.path) for name, clip in clips.items()})
+    level = mean_level({name: Path(clip.clip.path) for name, clip in clips.items()})
     assert score.value == pytest.approx(2 * level, abs=1e-4)
     assert score.request_key
     assert identity(read_scorers([one])[0]) == f"scorer:onnx@{sha256(tmp_path / 'one.onnx')}"
