@@ -92,7 +92,7 @@ class Policy(Examinee):
     repairs: int = Field(default=0, ge=0, le=0, description="A completion that cannot be used is a wrong one.")
 
 
-class Windows(Model):
+class ClipWindows(Model):
     """Pieces of equal length that a scorer gets of a clip; their scores are averaged."""
 
     samples: int = Field(ge=1, description="Length of a window, in samples of the rate that the scorer gets.")
@@ -116,7 +116,7 @@ class Scorer(Declaring, AnnotatorConfig):
     takes: tuple[Literal["text", "lyrics", "reference"], ...] = Field(
         default=(), description="What it gets beside the clip: the prompt, the lyrics, the reference clip."
     )
-    windows: Windows | None = Field(default=None, description="Windows of a callable or ONNX file.")
+    windows: ClipWindows | None = Field(default=None, description="ClipWindows of a callable or ONNX file.")
     dimensions: dict[str, str] = Field(
         default={},
         description="The score that stands for a corpus's dimension, by the dimension. Default: the score of its name, "

@@ -22,7 +22,7 @@ from yarl import URL
 
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.errors import ConfigError, MissingExtraError
-from earmark.schemas.evaluations import Scorer, Windows
+from earmark.schemas.evaluations import ClipWindows, Scorer
 from earmark.schemas.files import read_regular
 from earmark.schemas.questions import Audio, Message, Text, canonical
 from earmark.tasks.annotation.answers import Reply
@@ -60,8 +60,8 @@ class ScorerInput(NamedTuple):
     def of(cls, request: Request) -> ScorerInput:
         """Read the message of a request."""
         clip, *heard = (part for part in request.parts() if isinstance(part, Audio))
-        words = next((json.loads(part.text) for part in request.parts() if isinstance(part, Text)), {})
-        return cls(clip, reference=heard[0] if heard else None, **words)
+        words = [json.loads(part.text) for part in request.parts() if isinstance(part, Text)]
+        return cls(clip, reference=heard[0] if heard else None, **(words[0] if words else {}))
 
 
 @backend("scorer", in_process=True)
@@ -177,7 +177,7 @@ def onnx_function(config: Scorer) -> Function:
     return score
 
 
-def windows_of(samples: Waveform, cut: Windows) -> Iterator[Waveform]:
+def windows_of(samples: Waveform, cut: ClipWindows) -> Iterator[Waveform]:
     """Yield a clip's windows; the rest behind the last whole one is left out, and a short clip is filled up."""
     if len(samples) < cut.samples:
         silence = np.zeros(cut.samples - len(samples), np.float32)

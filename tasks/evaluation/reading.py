@@ -105,7 +105,7 @@ def run_scorer(
 
     def predict(samples: Samples) -> tuple[dict[str, Prediction], dict[str, Any]]:
         names = scores_for(scorer, samples)
-        facts = {"mode": "+".join(names), "annotator": identity(scorer), "scores": None}
+        facts: dict[str, Any] = {"mode": "+".join(names), "annotator": identity(scorer), "scores": None}
         facts["measured_by"] = {name: one for name, one in described([scorer]).items() if name in names}
         return scorer_predictions(samples, scorer, store, wish.roots), facts
 
@@ -117,7 +117,7 @@ def scorer_plans(
 ) -> list[dict[str, Any]]:
     """Count the requests of `run_scorer` without asking."""
     (scorer,) = read_scorers([path])
-    plans = []
+    plans: list[dict[str, Any]] = []
     for evaluation in _of_clips(corpus, wish):
         with suppress(NoSamples, NotCovered), select_samples(version, corpus, evaluation, wish.part) as samples:
             scores_for(scorer, samples)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,10 +14,9 @@ from earmark.schemas.errors import ConfigError, EarmarkError
 from earmark.schemas.evaluations import Scorer
 from earmark.schemas.questions import Audio, AudioForm, Json
 from earmark.tasks.annotation.backend import question
-from earmark.tasks.annotation.outcome import Unanswered
+from earmark.tasks.annotation.outcome import Outcome, Unanswered
 from earmark.tasks.annotation.request import Request
 from earmark.tasks.annotation.scorer import ScorerInput, check_scorer, identity
-from earmark.tasks.annotation.session import Session
 from earmark.tasks.evaluation.asking import Prediction
 from earmark.tasks.evaluation.clip_scores import columns_for, predicted
 from earmark.tasks.evaluation.samples import Samples
@@ -89,18 +87,21 @@ def clip_scores(clips: Mapping[str, ScorerInput], scorers: Sequence[Scorer], sto
     """
     scores: dict[str, list[Scored]] = {name: [] for name in clips}
     for scorer in scorers:
-        with _session(clips, scorer, store) as (requests, session):
-            outcomes = session.ask(requests).outcomes
+        with open_session(store, scorer) as session:
+            outcomes = session.ask(scorer_requests(clips.values(), scorer)).outcomes
         if outcomes and all(isinstance(one, Unanswered) for one in outcomes):
             first = next(one for one in outcomes if isinstance(one, Unanswered))
             raise EarmarkError(f"{scorer.annotator} scored no clip: '{next(iter(clips))}': {first.detail}")
         for name, one in zip(clips, outcomes, strict=True):
-            for score in scorer.scores:
-                if isinstance(one, Unanswered):
-                    scores[name].append(Scored(score, None, one.reason, one.detail, one.key))
-                else:
-                    scores[name].append(Scored(score, float(one.value[score]), None, None, one.key))
+            scores[name] += scored(one, scorer)
     return scores
+
+
+def scored(outcome: Outcome, scorer: Scorer) -> list[Scored]:
+    """Return the scores of an outcome, or the reason for each one's absence."""
+    if isinstance(outcome, Unanswered):
+        return [Scored(score, None, outcome.reason, outcome.detail, outcome.key) for score in scorer.scores]
+    return [Scored(score, float(outcome.value[score]), None, None, outcome.key) for score in scorer.scores]
 
 
 def scorer_forecasts(
@@ -108,8 +109,8 @@ def scorer_forecasts(
 ) -> Iterator[dict[str, Any]]:
     """Count the requests of `clip_scores` without asking."""
     for scorer in scorers:
-        with _session(clips, scorer, store) as (requests, session):
-            plan = session.forecast(requests)
+        with open_session(store, scorer) as session:
+            plan = session.forecast(scorer_requests(clips.values(), scorer))
         about = f"{', '.join(scorer.scores)} of {len(clips):,} clips"
         yield {"annotator": scorer.annotator, "about": about, **asdict(plan)}
 
@@ -175,30 +176,27 @@ def scorer_inputs(samples: Samples, store: Store, roots: Sequence[Path]) -> dict
     heard = [name for name in (*sides, "reference_audio") if name in samples.columns]
     files = clip_files(samples.clips(heard), samples.version, store, samples.folder / "clips", roots)
     clips = {sha256: Audio(sha256, str(one.path), duration_s=one.duration_s) for sha256, one in files.items()}
-    return {
-        f"{row['id']} {side}": row[side] and ScorerInput(
-            clips[row[side]], reference=clips.get(row.get("reference_audio")), **{name: row[name] for name in words}
-        )
-        for batch in samples.batches(10_000, ["id", *words, *heard])
-        for row in batch
-        for side in sides
-    }  # fmt: skip
+    inputs: dict[str, ScorerInput | None] = {}
+    for row in (row for batch in samples.batches(10_000, ["id", *words, *heard]) for row in batch):
+        reference = clips[row["reference_audio"]] if row.get("reference_audio") else None
+        for side in sides:
+            more = {name: row[name] for name in words}
+            held = ScorerInput(clips[row[side]], reference=reference, **more) if row[side] else None
+            inputs[f"{row['id']} {side}"] = held
+    return inputs
 
 
-@contextmanager
-def _session(clips: Mapping[str, ScorerInput], scorer: Scorer, store: Store) -> Iterator[tuple[list[Request], Session]]:
-    model, form = identity(scorer), AudioForm(**scorer.hearing.model_dump())
+def scorer_requests(inputs: Iterable[ScorerInput], scorer: Scorer) -> list[Request]:
+    """Return a request for each clip, in the form of sound that the scorer gets."""
+    form = AudioForm(**scorer.hearing.model_dump())
     properties = {name: {"type": "number"} for name in scorer.scores}
     ask = Json.of({"type": "object", "properties": properties, "required": [*scorer.scores]}, "scores")
-    named = scorer.model_copy(update={"annotator": model})
-
-    def formed(clip: Audio | None) -> Any:
-        return clip and replace(clip, form=form)
-
-    inputs = [one._replace(clip=formed(one.clip), reference=formed(one.reference)) for one in clips.values()]
-    requests = [question(named, [one.message(scorer.takes)], ask) for one in inputs]
-    with open_session(store, scorer) as session:
-        yield requests, session
+    named = scorer.model_copy(update={"annotator": identity(scorer)})
+    formed = (
+        one._replace(clip=replace(one.clip, form=form), reference=one.reference and replace(one.reference, form=form))
+        for one in inputs
+    )
+    return [question(named, [one.message(scorer.takes)], ask) for one in formed]
 
 
 def score_in(row: Mapping[str, Any], name: str) -> float | None:

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
 from earmark.schemas.errors import ConfigError
-from earmark.schemas.evaluations import Windows
+from earmark.schemas.evaluations import ClipWindows
 from earmark.tasks.annotation.scorer import windows_of
 from earmark.tasks.evaluation.scorers import clip_scores, read_scorers
 from earmark.tasks.store.versions import Store, Version
@@ -152,14 +152,14 @@ def clips_with_files(version: Version, store: Store) -> list[dict[str, Any]]:
 )
 def test_windows_are_those_of_a_second_implementation(length: int, size: int, hop: int | None, short: str) -> None:
     samples = np.arange(1, length + 1, dtype=np.float32)
-    found = [piece.tolist() for piece in windows_of(samples, Windows(samples=size, hop=hop, short=short))]  # type: ignore[arg-type]
+    found = [piece.tolist() for piece in windows_of(samples, ClipWindows(samples=size, hop=hop, short=short))]  # type: ignore[arg-type]
     whole = [float(samples[place % length]) if short == "repeat" or place < length else 0.0 for place in range(size)]
     held = samples if length >= size else np.array(whole, np.float32)
     assert found == np.lib.stride_tricks.sliding_window_view(held, size)[:: hop or size].tolist()
 
 
 def test_scores_of_windows_are_averaged(built: tuple[Version, Store], tmp_path: Path, folder: Path) -> None:
-    """Windows are part of what is asked: others score anew."""
+    """ClipWindows are part of what is asked: others score anew."""
     (folder / "quality.py").write_text(
         "def first(samples, rate):\n    return {'first': float(abs(samples[0])) + len(samples)}\n"
     )
