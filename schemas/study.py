@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -24,18 +24,30 @@ class Question(Model):
 
 ALIGNMENT = Question(name="alignment", text="Which clip follows the prompt better?")
 MUSICALITY = Question(name="musicality", text="Which clip sounds better as music, whatever the prompt?")
+CRITERIA = (
+    Question(name="fidelity", text="How clean is the sound? Noise, distortion and dropouts lower it."),
+    Question(name="adherence", text="How well does the clip follow the prompt: its genre, its instruments, its mood?"),
+    Question(name="musicality", text="How good is it as music: rhythm, harmony, structure?"),
+    Question(name="overall", text="All in all, how good is this clip for the prompt?"),
+)
+"""The four criteria of ATTM's listening test."""
 
 
 class AttentionChecks(Model):
     """Checks for annotators who do not listen."""
 
-    repeats: int = Field(default=2, ge=0, description="Pairs of a page that come again, in the other order.")
+    repeats: int | None = Field(
+        default=None, ge=0, description="Pairs of a page that come again in the other order (2), or rated clips (0)."
+    )
     known: str | None = Field(
         default=None,
         description="Table of pairs whose answer is known: generation_a, generation_b, and a or b by question.",
     )
     most_failed: float = Field(
-        default=0.34, ge=0, le=1, description="Share of known pairs that may be answered wrongly."
+        default=0.34,
+        ge=0,
+        le=1,
+        description="Share of known pairs that may be wrong, or of repeated ratings that may differ by more than 1.",
     )
 
 
@@ -45,6 +57,10 @@ class Example(Model):
     a: str = Field(description="A generation's id.")
     b: str = Field(description="Another of the same prompt.")
     says: str = Field(min_length=1, description="Why one is better, as the annotator reads it.")
+
+
+EACH_SCORED = {"ood strict": 1, "id strict": 2, "id improvised": 2}
+"""Prompts of ATTM's questionnaires, by distribution and style."""
 
 
 class Study(Model):
@@ -57,8 +73,21 @@ class Study(Model):
     name: Name
     kind: Literal["pairs", "ratings"] = Field(default="pairs", description="Compare two clips, or rate one.")
     seed: int = Field(default=17, ge=0, le=LARGEST, description="Seed of every choice that is drawn.")
-    prompts: str = Field(description="Table of prompts: prompt_id, text, lyrics?, reference_audio?, group?.")
-    generations: str = Field(description="Table of generations: generation_id, prompt_id, model, audio, status?.")
+    prompts: str = Field(
+        default="", description="Table of prompts: prompt_id, text, lyrics?, reference_audio?, group?."
+    )
+    generations: str = Field(
+        default="", description="Table of generations: generation_id, prompt_id, model, audio, status?."
+    )
+    scored_in: str | None = Field(
+        default=None, description="In their place, the version whose scored systems are rated, as `music-prompts@v1`."
+    )
+    systems: tuple[str, ...] = Field(default=(), description="Of `scored_in`, these systems; without it, all.")
+    finalists: int | None = Field(
+        default=None,
+        ge=1,
+        description="Of `scored_in`, the first by rank that beat the baseline, and `systems`.",
+    )
     annotators: int = Field(ge=1, le=10_000, description="Pages, one an annotator.")
     sound: Literal["inside", "beside"] = Field(
         default="inside", description="Clips inside each page, or in a folder beside the pages."
@@ -67,7 +96,7 @@ class Study(Model):
     consent: str | None = Field(default=None, description="Markdown file; the first screen, which asks for consent.")
     instructions: str | None = Field(default=None, description="Markdown file; the second screen.")
     criteria: str | None = Field(default=None, description="Markdown file; can be opened beside every trial.")
-    questions: Annotated[tuple[Question, ...], Field(min_length=1)] = (ALIGNMENT, MUSICALITY)
+    questions: Annotated[tuple[Question, ...], Field(min_length=1)]
     examples: tuple[Example, ...] = ()
     checks: AttentionChecks = AttentionChecks()
 
@@ -90,8 +119,20 @@ class Study(Model):
     each: dict[str, Annotated[int, Field(ge=1)]] = Field(
         default={"ood": 1, "id": 4}, description="Ratings: prompts of a questionnaire, by the prompts' column `group`."
     )
+    background: bool = Field(
+        default=False,
+        description="Ratings: first ask for years, profession and appreciation of music, which tell experts.",
+    )
     scale: tuple[int, int] = Field(default=(1, 5), description="Ratings: the least and the greatest.")
     base: Path = Field(default=Path(), description="Folder that relative paths start from: the config file's own.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_kind(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Add what the kind of study asks, and what a study of scored systems is by default: ATTM's."""
+        scored = {"kind": "ratings", "background": True, "each": EACH_SCORED} if values.get("scored_in") else {}
+        ratings = {**scored, **values}.get("kind") == "ratings"
+        return {"questions": CRITERIA if ratings else (ALIGNMENT, MUSICALITY), **scored, **values}
 
     @field_validator("base")
     @classmethod
@@ -105,8 +146,12 @@ class Study(Model):
             raise ValueError("questions: expected each name once")
         if (self.choose == "uncertain") != (self.uncertain_in is not None):
             raise ValueError("choose = 'uncertain' and uncertain_in go together")
-        if self.kind == "ratings" and self.questions == (ALIGNMENT, MUSICALITY):
-            raise ValueError("ratings need [[questions]] of their own, each with a name and a text about one clip")
+        if bool(self.scored_in) == bool(self.prompts and self.generations):
+            raise ValueError("expected 'prompts' and 'generations', or 'scored_in'")
+        if self.scored_in is None and (self.systems or self.finalists):
+            raise ValueError("'systems' and 'finalists' go with 'scored_in'")
+        if self.kind == "pairs" and (self.background or self.scored_in):
+            raise ValueError("'background' and 'scored_in' are of ratings")
         if self.kind == "pairs" and self.per_pair > self.annotators:
             raise ValueError(f"per_pair = {self.per_pair} needs as many annotators, found {self.annotators}")
         if not self.scale[0] < self.scale[1] <= self.scale[0] + 10:
@@ -122,9 +167,10 @@ class Trial(Model):
     """One screen with questions."""
 
     id: str  # sixteen hexadecimal digits; all that a page knows of it
-    # pair, repeat (a pair of this page in the other order), known, rating, or row (of an audit)
-    kind: Literal["pair", "repeat", "known", "rating", "row"]
-    prompt_id: str  # the prompt, or an audited row's id
+    # pair, repeat (a pair of this page in the other order, or a clip again), known, rating, row (of an audit), or
+    # background (what the annotator knows of music)
+    kind: Literal["pair", "repeat", "known", "rating", "row", "background"]
+    prompt_id: str  # the prompt, or an audited row's id; empty for the background
     # generations by the letters under which they were heard; a rating has one, `a`
     clips: dict[str, str] = Field(default={})
     # the answers of a known pair, or the labels of an audited row, by question, in the page's letters
@@ -138,6 +184,11 @@ class AnnotatorPage(Model):
     name: str  # p001, p002, …
     key: str  # 32 hexadecimal digits that nobody can guess; part of its address when it is served
     trials: tuple[Trial, ...]
+
+    @property
+    def items(self) -> list[Trial]:
+        """Return the trials about clips or rows."""
+        return [trial for trial in self.trials if trial.kind != "background"]
 
 
 class Heard(Model):

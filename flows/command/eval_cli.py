@@ -291,6 +291,7 @@ def rank(
         list[str] | None, typer.Argument(metavar="SYSTEM", help="Scored systems: two or more, or `all`.")
     ] = None,
     finalists: Annotated[int | None, option("N", "Of scored systems, mark the first N.", min=1)] = None,
+    award: Annotated[list[str] | None, option("TRACK=N", "Award a track's first N by the listening test.")] = None,
     listen: Annotated[Path | None, option("FILE", "Write a page that plays scored systems side by side.")] = None,
     config: VersionConfigOption = None,
     out: RecordOption = None,
@@ -308,12 +309,18 @@ def rank(
 
     with SubjectOptions(config=config, store=store).subject(corpus) as (version, known, place):
         if not systems:
-            if finalists or listen:
-                raise ConfigError("--finalists and --listen go with scored systems: name them, or say `all`")
+            if finalists or listen or award:
+                raise ConfigError("--finalists, --award and --listen go with scored systems: name them, or say `all`")
             record = rank_systems(version, known, place, out)
             print_record(record, partial(ranking_page, pairs=False), as_json, "boards, and who wins against whom,")
             return
-        board, folder = leaderboard.rank_submissions(version, place, systems, finalists, out)
+        awards = {}
+        for one in award or ():
+            track, _, count = one.rpartition("=")
+            if not track or not count.isdecimal():
+                raise ConfigError(f"--award {one}: expected TRACK=N, such as efficiency=3")
+            awards[track] = int(count)
+        board, folder = leaderboard.rank_submissions(version, place, systems, finalists, out, awards)
         if listen is not None:
             records = leaderboard.scored(version, place, systems)
             mute = listening.write_page(version, known, place, records, listen)

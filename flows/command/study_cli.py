@@ -29,23 +29,35 @@ FilesArgument = Annotated[list[Path] | None, typer.Argument(metavar="FILE…", h
 
 @app.command()
 def start(
-    config: Annotated[Path, option("--config -c FILE", "The study's config, a TOML file.")],
     out: OutOption,
+    config: Annotated[Path | None, option("--config -c FILE", "The study's config, a TOML file.")] = None,
+    from_scores: Annotated[str | None, option("CORPUS[@vN]", "Rate a version's scored systems, as ATTM does.")] = None,
+    finalists: Annotated[int | None, option("N", "Of scored systems, the finalists.", min=1)] = None,
+    system: Annotated[list[str] | None, option("NAME", "Of scored systems, this one, such as a topline.")] = None,
+    annotators: Annotated[int | None, option("N", "The number of pages; 25 with --from-scores.", min=1)] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Choose who hears what, and write one page for each annotator.
 
-    **Example:** `earmark people study start --config study.toml --out study`
+    **Examples:** `earmark people study start --config study.toml --out study`
+
+    `earmark people study start --from-scores music-prompts@v1 --finalists 6 --system musicgen-small --out study`
     """
     from earmark.flows.command.console import errors, tell
     from earmark.schemas.config import parse_config, read_toml
+    from earmark.schemas.errors import ConfigError
     from earmark.schemas.study import PAGES, Study
     from earmark.tasks.people.starting import start_study
 
-    study = parse_config(Study, read_toml(config), config)
-    plan, rejects = start_study(study, out.absolute(), open_store(store) if study.uncertain_in else None)
-    counts = [len(page.trials) for page in plan.pages]
+    if config is None and from_scores is None:
+        raise ConfigError("a study has a --config, or rates clips --from-scores of a version")
+    scored = {"name": "listening-test", "annotators": 25, "scored_in": from_scores} if from_scores else {}
+    given = {"finalists": finalists, "systems": system, "annotators": annotators}
+    values = {**scored, **(read_toml(config) if config else {}), **{k: v for k, v in given.items() if v}}
+    study = parse_config(Study, values, config or Path("--from-scores"))
+    plan, rejects = start_study(study, out.absolute(), open_store(store))
+    counts = [len(page.items) for page in plan.pages]
     facts = {
         "study": plan.study,
         "pages": len(counts),
@@ -133,7 +145,7 @@ def status(
 
         place = open_store(store)
         version = place.find(record)
-        facts["record"] = str(record_opinions(place, version, find_corpus(version.corpus), plan, kept))
+        facts["record"] = str(record_opinions(place, version, find_corpus(version.corpus), plan, returned))
     if as_json:
         print_json(facts)
     else:
@@ -170,7 +182,7 @@ def fetch(
         tell(f"refused: {line}", place=errors)
     failed = sorted({one.page for one in returned} - {one.page for one in kept})
     if failed:
-        tell(f"left out, since they fail the known pairs: {', '.join(failed)}", place=errors)
+        tell(f"left out, since they fail the checks: {', '.join(failed)}", place=errors)
     write_text(out, lines_of(rows))
     what = "votes" if plan.kind == "pairs" else "ratings"
     if as_json:
@@ -183,17 +195,18 @@ def fetch(
 
 def _show(facts: dict[str, Any]) -> None:
     from earmark.flows.command.console import print_result, print_table, tell
-    from earmark.tasks.evaluation.leaderboard import opinion_table
+    from earmark.tasks.evaluation.leaderboard import opinion_tables
 
     rows = [
         (
             *(one["page"], f"{one['done']:,} of {one['trials']:,}", _of(one["known_right"], one["known"])),
             *(_of(one["repeats_same"], one["repeats"]), "–" if one["median_s"] is None else f"{one['median_s']:.0f} s"),
+            {True: "expert", False: "no expert", None: ""}[one["expert"]],
             "fails" if one["fails"] else "",
         )
         for one in facts["pages"]
     ]
-    headings = ("page", "answered", "known answers right", "repeats the same", "median a trial", "checks")
+    headings = ("page", "answered", "known answers right", "repeats the same", "median a trial", "listener", "checks")
     print_table(*headings, rows=rows)
     for question, alpha in facts["agreement"].items():
         shown = (
@@ -202,8 +215,8 @@ def _show(facts: dict[str, Any]) -> None:
             else f"{alpha:.2f}"
         )
         tell(f"Krippendorff's alpha of {question}: {shown}")
-    if facts["mos"]:
-        print_result(opinion_table(facts["mos"], ""))
+    for table in opinion_tables(facts["mos"]):
+        print_result(table)
     for line in facts["refused"]:
         tell(f"refused: {line}")
 

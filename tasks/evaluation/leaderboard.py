@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
+from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import InputError
 from earmark.tasks.evaluation.comparison import PLOT, TEST, as_svg, difference_table
 from earmark.tasks.evaluation.entries import MEASURES, Entry, borda_points, borda_ranks, two_stage_ranks
@@ -25,13 +26,19 @@ from earmark.tasks.store.result_table import Interval, ResultColumn, ResultPage,
 from earmark.tasks.store.versions import Store, Version
 
 BOARD, EVERY = "leaderboard.json", "all"
+OVERALL, ORDINALS = "overall", {1: "st", 2: "nd", 3: "rd"}
 OPINIONS = "mos.json"  # of a listening test, beside the records of systems
 MOST_UNANSWERED = 0.02
 """Largest share of unanswered concepts and of unscored clips: figures of other questions or clips rank by luck."""
 
 
 def rank_submissions(
-    version: Version, store: Store, systems: Sequence[str], finalists: int | None, out: Path | None
+    version: Version,
+    store: Store,
+    systems: Sequence[str],
+    finalists: int | None,
+    out: Path | None,
+    awards: Mapping[str, int] | None = None,
 ) -> tuple[dict[str, Any], Path]:
     """Compare the records of systems, and write the board: tables, tests, ranks and a plot. Measures nothing.
 
@@ -40,13 +47,14 @@ def rank_submissions(
     Args:
         systems: their names, or folders of records; `all` for every record of the version.
         finalists: number of systems to go on, if so many beat the baseline; None for no finalists.
+        awards: number of systems of a track that a listening test awards.
 
     Raises:
         InputError: fewer than two systems, or incomparable records: of other prompts, or measured by other models.
     """
     records = scored(version, store, systems)
-    wanted = generation_of(find_corpus(version.corpus)).ranked
-    ranked_on = wanted if wanted in [one["group"] for one in records[0][0]["groups"]] else ALL
+    ranked_on = ranked_group(find_corpus(version.corpus), records[0][0])
+    ranks = ranking([one for one, _ in records], finalists, ranked_on)
     facts = {
         **version_facts(version),
         "systems": [one["system"] for one, _ in records],
@@ -55,9 +63,9 @@ def rank_submissions(
         "ranked_on": ranked_on,
         "groups": _tables([one for one, _ in records], ranked_on),
         "differences": _differences({one["system"]: folder for one, folder in records}, ranked_on),
-        "ranking": ranking([one for one, _ in records], finalists, ranked_on),
+        "ranking": ranks,
         "finalists": finalists,
-        "listening": _opinions(version, store, [one["system"] for one, _ in records]),
+        "listening": _opinions(version, store, ranks, awards or {}),
         "checks": {one["system"]: one["checks"] for one, _ in records if one["checks"]},
         "unanswered": {one["system"]: sum(one["unanswered"].values()) for one, _ in records if one["unanswered"]},
         "unscored": {one["system"]: one["unscored"] for one, _ in records if one.get("unscored")},
@@ -66,6 +74,12 @@ def rank_submissions(
     folder = out or records_of(store, version) / f"leaderboard-{key}"
     plots = {plot: as_svg(_plotted(facts, kinds)) for plot, kinds in _plots(facts).items()}
     return facts, write_record(folder, BOARD, facts, {**board_page(facts).files(), **plots})
+
+
+def ranked_group(corpus: Corpus, record: Mapping[str, Any]) -> str:
+    """Return the group of prompts whose figures rank systems."""
+    wanted = generation_of(corpus).ranked
+    return wanted if wanted in [one["group"] for one in record["groups"]] else ALL
 
 
 def scored(version: Version, store: Store, systems: Sequence[str]) -> list[tuple[dict[str, Any], Path]]:
@@ -97,12 +111,40 @@ def scored(version: Version, store: Store, systems: Sequence[str]) -> list[tuple
     return records
 
 
-def _opinions(version: Version, store: Store, systems: Sequence[str]) -> list[dict[str, Any]]:
+def _opinions(
+    version: Version, store: Store, ranks: Sequence[Mapping[str, Any]], awards: Mapping[str, int]
+) -> list[dict[str, Any]]:
     """Return opinions on these systems from listening tests on this very content (`study status --record`)."""
     tests = [json.loads(path.read_bytes()) for path in sorted(records_of(store, version).glob(f"*/{OPINIONS}"))]
     current = [one for one in tests if one["manifest_sha256"] == version.manifest.digest()]
+    systems = {one["system"] for one in ranks}
     kept = [{**one, "mos": [row for row in one["mos"] if row["system"] in systems]} for one in current]
-    return [one for one in kept if one["mos"]]
+    return [{**one, "awards": awarded(one["mos"], ranks, awards)} for one in kept if one["mos"]]
+
+
+def awarded(
+    rows: Sequence[Mapping[str, Any]], ranks: Sequence[Mapping[str, Any]], awards: Mapping[str, int]
+) -> dict[str, str]:
+    """Return the award of each system: of a track's systems, the first by MOS on `overall`, or on the first question.
+
+    Raises:
+        InputError: no system entered a track of `awards`.
+    """
+    tracks = {one["system"]: one["track"] for one in ranks if one["team"]}
+    if unknown := sorted(awards.keys() - {*tracks.values()}):
+        raise InputError(f"--award {unknown[0]}: no system entered this track; tracks: {', '.join(_tracks(tracks))}")
+    question = OVERALL if any(row["question"] == OVERALL for row in rows) else rows[0]["question"]
+    mos = {row["system"]: row["mos"] for row in rows if row["question"] == question}
+    found = {}
+    for track, count in awards.items():
+        entered = [system for system in mos if tracks.get(system) == track]
+        for place, system in enumerate(sorted(entered, key=lambda name: -mos[name])[:count], 1):
+            found[system] = f"{track} {place}{ORDINALS.get(place, 'th')}"
+    return found
+
+
+def _tracks(tracks: Mapping[str, str | None]) -> list[str]:
+    return sorted({track for track in tracks.values() if track}) or ["none"]
 
 
 def _check_alike(records: Sequence[Mapping[str, Any]]) -> None:
@@ -260,7 +302,11 @@ def board_page(facts: Mapping[str, Any]) -> ResultPage:
         ),
         "Equal values of a measure take the worse place, equal points the better rank.",
     )
-    heard = [opinion_table(test["mos"], f"listening test {test['study']}") for test in facts["listening"]]
+    heard = [
+        table
+        for test in facts["listening"]
+        for table in opinion_tables(test["mos"], f"listening test {test['study']}, ", test["awards"])
+    ]
     scores = facts["measured_by"].get("scores") or {}
     toplines = {one["system"] for one in facts["ranking"] if one["topline"]}
     groups = [
@@ -296,21 +342,40 @@ def score_page(facts: Mapping[str, Any]) -> ResultPage:
     )
 
 
-def opinion_table(rows: Sequence[Mapping[str, Any]], title: str) -> ResultTable:
-    """Tabulate mean opinions of a listening test by question, best system first."""
-    questions = list(dict.fromkeys(row["question"] for row in rows))
-    order = sorted(rows, key=lambda row: (questions.index(row["question"]), -row["mos"]))
-    return ResultTable(
-        title,
-        ("system", "question", ResultColumn("MOS", decimals=2), "ratings", "annotators"),
-        tuple((row["system"], row["question"], _opinion(row), row["ratings"], row["annotators"]) for row in order),
-        "In brackets: 95 % over annotators.",
-    )
+def opinion_tables(
+    rows: Sequence[Mapping[str, Any]], title: str = "", awards: Mapping[str, str] | None = None
+) -> list[ResultTable]:
+    """Tabulate mean opinions of a listening test for each question, best system first; experts beside all."""
+    listeners = ["all", *(["experts"] if any(row.get("experts") for row in rows) else [])]
+    columns = [column for name in listeners for column in _opinion_columns(name)]
+    says = "In brackets: 95 % over annotators. SD: of the ratings."
+    tables = []
+    for question in dict.fromkeys(row["question"] for row in rows):
+        asked = sorted((row for row in rows if row["question"] == question), key=lambda row: -row["mos"])
+        cells = [
+            (
+                row["system"],
+                *(cell for name in listeners for cell in _opinion(row if name == "all" else row["experts"])),
+                *([awards.get(row["system"], "")] if awards else []),
+            )
+            for row in asked
+        ]
+        headings: list[str | ResultColumn] = ["system", *columns, *(["award"] if awards else [])]
+        tables.append(ResultTable(f"{title}{question}", tuple(headings), tuple(cells), says))
+    return tables
 
 
-def _opinion(row: Mapping[str, Any]) -> Interval:
+def _opinion_columns(listeners: str) -> list[ResultColumn]:
+    mos, sd = (ResultColumn(name, decimals=3, over=listeners) for name in ("MOS", "SD"))
+    return [mos, sd, *(ResultColumn(name, over=listeners) for name in ("ratings", "annotators"))]
+
+
+def _opinion(row: Mapping[str, Any] | None) -> list[Value]:
+    if row is None:
+        return [None] * 4
     half = row["half_width"]
-    return Interval(row["mos"], *(None, None) if half is None else (row["mos"] - half, row["mos"] + half))
+    ends = (None, None) if half is None else (row["mos"] - half, row["mos"] + half)
+    return [Interval(row["mos"], *ends), row.get("sd"), row["ratings"], row["annotators"]]
 
 
 def _columns(row: Mapping[str, Any], scores: Mapping[str, Any]) -> list[ResultColumn]:
@@ -348,6 +413,11 @@ def notes(facts: Mapping[str, Any]) -> list[str]:
     if boards and (wanted := facts["finalists"]):
         found = sum(one["finalist"] for one in facts["ranking"])
         lines.append(f"finalists beat the baseline ({found} of {wanted} asked); CLAP, CCS and FAD part equal points")
+    lines += [
+        f"listening test {test['study']}: {len(test['left_out'])} listeners fail its checks and are in no figure"
+        for test in facts.get("listening", ())
+        if test.get("left_out")
+    ]
     lacking = facts["unscored"] if boards else {facts["system"]: facts["unscored"]}
     lines += [
         f"{system}: clips without a score '{name}': {one['clips']:,}, the first is '{one['first']}' ({one['why']})"

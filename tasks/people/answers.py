@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import statistics
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +21,8 @@ from earmark.tasks.evaluation.agreement import alpha
 MOST_BYTES = 8 << 20
 TRIAL_BYTES = 32 << 10  # of a trial's answer: its longest feedback takes 12,000, twice quoted 24,000
 MOST_FEEDBACK = 2000  # characters, like the page's limit
+FEWEST_ALIKE = 10  # clips with one rating for all questions, from which an annotator does not listen
+BACKGROUND = {"years": r"\d{1,2}(\.\d+)?", "profession": "yes|no", "appreciation": "[1-5]"}
 _ANSWERS = TypeAdapter(dict[str, ScreenAnswer])
 Row = dict[str, Any]
 
@@ -40,10 +43,11 @@ class AnnotatorProgress(NamedTuple):
     trials: int  # trials of the page
     known_right: int  # known pairs answered as expected
     known: int  # known pairs answered
-    repeats_same: int  # questions of repeated pairs with the first answer again
-    repeats: int  # questions of repeated pairs answered twice
+    repeats_same: int  # questions of repeats with the first answer again, or a rating at most 1 off
+    repeats: int  # questions of repeats answered twice
     median_s: float | None  # seconds spent on a trial
-    fails: bool  # whether more known pairs than allowed are wrong
+    fails: bool  # whether more known pairs, or more repeated ratings, than allowed are wrong, or all ratings are equal
+    expert: bool | None  # by ATTM's rule; None if the background is not asked or not answered
 
 
 def read_plan(folder: Path) -> StudyPlan:
@@ -93,12 +97,17 @@ def parse_answers(plan: StudyPlan, content: bytes, name: str) -> Returned:
 
 
 def _fault(plan: StudyPlan, page: AnnotatorPage, name: str, answer: ScreenAnswer) -> str | None:
+    trial = next(trial for trial in page.trials if trial.id == name)
+    if trial.kind == "background":
+        odd = [field for field, form in BACKGROUND.items() if not re.fullmatch(form, answer.response.get(field, ""))]
+        odd += sorted(answer.response.keys() - BACKGROUND.keys())
+        return f"expected {', '.join(BACKGROUND)}, found another {odd[0][:40]!r}" if odd else None
     fields = {"feedback", *plan.questions, *(f"confidence_{question}" for question in plan.questions)}
     if unknown := sorted(answer.response.keys() - fields):
         return f"expected answers to {', '.join(plan.questions)}, found a field {unknown[0][:40]!r}"
     if len(answer.response.get("feedback", "")) > MOST_FEEDBACK:
         return f"expected at most {MOST_FEEDBACK} characters of feedback, found {len(answer.response['feedback'])}"
-    letters = next(trial.clips.keys() for trial in page.trials if trial.id == name)
+    letters = trial.clips.keys()
     if letters and (unknown := sorted(answer.heard_s.keys() - letters)):
         return f"expected seconds of the clips {', '.join(sorted(letters))}, found those of {unknown[0][:40]!r}"
     for question in plan.questions:
@@ -144,9 +153,9 @@ def progress_of(plan: StudyPlan, returned: Iterable[Returned]) -> list[Annotator
 
 
 def _progress(plan: StudyPlan, page: AnnotatorPage, answers: Mapping[str, ScreenAnswer]) -> AnnotatorProgress:
-    firsts = {frozenset(trial.clips.values()): trial for trial in page.trials if trial.kind == "pair"}
+    firsts = {frozenset(trial.clips.values()): trial for trial in page.trials if trial.kind in ("pair", "rating")}
     known = right = twice = same = 0
-    for trial in page.trials:
+    for trial in page.items:
         if trial.id not in answers:
             continue
         given = answers[trial.id].response
@@ -157,18 +166,42 @@ def _progress(plan: StudyPlan, page: AnnotatorPage, answers: Mapping[str, Screen
         if first is not None and first.id in answers:
             before = answers[first.id].response
             twice += len(plan.questions)
-            same += sum(_clip(trial, given[one]) == _clip(first, before[one]) for one in plan.questions)
+            same += sum(_same(plan, trial, given[one], first, before[one]) for one in plan.questions)
+    done = [answers[trial.id] for trial in page.items if trial.id in answers]
+    if plan.kind == "ratings":
+        said = {one.response[question] for one in done for question in plan.questions}
+        fails = twice > 0 and (twice - same) / twice > plan.most_failed
+        fails |= len(done) >= FEWEST_ALIKE and len(said) == 1
+    else:
+        fails = known > 0 and (known - right) / known > plan.most_failed
     return AnnotatorProgress(
         page=page.name,
-        done=len(answers),
-        trials=len(page.trials),
+        done=len(done),
+        trials=len(page.items),
         known_right=right,
         known=known,
         repeats_same=same,
         repeats=twice,
-        median_s=statistics.median(one.seconds for one in answers.values()) if answers else None,
-        fails=known > 0 and (known - right) / known > plan.most_failed,
+        median_s=statistics.median(one.seconds for one in done) if done else None,
+        fails=fails,
+        expert=_expert(page, answers),
     )
+
+
+def _same(plan: StudyPlan, trial: Trial, value: str, first: Trial, before: str) -> bool:
+    """Return whether a repeated trial has the first answer; a rating may be a step off."""
+    if plan.kind == "ratings":
+        return abs(int(value) - int(before)) <= 1
+    return _clip(trial, value) == _clip(first, before)
+
+
+def _expert(page: AnnotatorPage, answers: Mapping[str, ScreenAnswer]) -> bool | None:
+    """Return whether any of ATTM's signs holds: more than three years, a profession in music, appreciation above 3."""
+    trial = next((trial for trial in page.trials if trial.kind == "background"), None)
+    if trial is None or trial.id not in answers:
+        return None
+    said = answers[trial.id].response
+    return float(said["years"]) > 3 or said["profession"] == "yes" or int(said["appreciation"]) > 3
 
 
 def _clip(trial: Trial, value: str) -> str:
@@ -183,7 +216,7 @@ def usable(plan: StudyPlan, returned: Iterable[Returned]) -> list[Returned]:
     return [one for one in kept if one.page not in failed]
 
 
-def votes_of(plan: StudyPlan, returned: Iterable[Returned]) -> list[Row]:
+def votes_of(plan: StudyPlan, returned: Sequence[Returned]) -> list[Row]:
     """Return answers as rows: for `pairs` in the layout `votes` of `human-preferences`, for `ratings` a row for each
     clip.
 
@@ -195,15 +228,16 @@ def votes_of(plan: StudyPlan, returned: Iterable[Returned]) -> list[Row]:
     if plan.kind == "audit":
         raise InputError(f"{plan.study} is an audit; read it with `earmark people audit read`")
     rows = []
+    experts = {one.page: one.expert for one in progress_of(plan, returned)}
     for one in returned:
         page = next(page for page in plan.pages if page.name == one.page)
         for trial in page.trials:
             if trial.id in one.answers and trial.kind in ("pair", "rating"):
-                rows.append(_row(plan, page, trial, one.answers[trial.id]))
+                rows.append(_row(plan, page, trial, one.answers[trial.id], experts[page.name]))
     return rows
 
 
-def _row(plan: StudyPlan, page: AnnotatorPage, trial: Trial, answer: ScreenAnswer) -> Row:
+def _row(plan: StudyPlan, page: AnnotatorPage, trial: Trial, answer: ScreenAnswer, expert: bool | None) -> Row:
     prompt = plan.prompts[trial.prompt_id]
     common = {
         "vote_id": hashlib.sha256(f"{page.key}/{trial.id}".encode()).hexdigest()[:16],
@@ -217,7 +251,8 @@ def _row(plan: StudyPlan, page: AnnotatorPage, trial: Trial, answer: ScreenAnswe
     if plan.kind == "ratings":
         made = plan.generations[trial.clips["a"]]
         scores = {question: int(answer.response[question]) for question in plan.questions}
-        return {**common, "system": made.model, "audio": made.audio, **scores}
+        known = {} if expert is None else {"expert": expert}
+        return {**common, **known, "system": made.model, "audio": made.audio, **scores}
     row: Row = {**common, "reference": prompt.reference}
     for letter in ("a", "b"):
         made = plan.generations[trial.clips[letter]]
@@ -259,29 +294,43 @@ def lines_of(rows: Iterable[Row]) -> str:
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
-def mean_opinions(plan: StudyPlan, returned: Iterable[Returned]) -> list[Row]:
-    """Return ratings by system and question: mean, and a 95 % interval over annotators' own means (Student's t)."""
+def mean_opinions(plan: StudyPlan, returned: Sequence[Returned]) -> list[Row]:
+    """Return ratings by question and system, best first: of all annotators, and under `experts` of experts alone."""
+    rows = []
+    ratings = votes_of(plan, returned)
+    for question in plan.questions:
+        by_system: dict[str, list[Row]] = defaultdict(list)
+        for row in ratings:
+            by_system[row["system"]].append(row)
+        for system, given in by_system.items():
+            experts = [row for row in given if row.get("expert")]
+            rows.append(
+                {
+                    "system": system,
+                    "question": question,
+                    **_opinion(given, question),
+                    "experts": _opinion(experts, question) if experts else None,
+                }
+            )
+    return sorted(rows, key=lambda row: (plan.questions.index(row["question"]), -row["mos"], row["system"]))
+
+
+def _opinion(rows: Iterable[Row], question: str) -> Row:
+    """Return the mean, the ratings' standard deviation, and a 95 % interval over annotators' means (Student's t)."""
     from scipy.stats import t  # imported here: loading takes longer than most commands
 
-    by_cell: dict[tuple[str, str], dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for row in votes_of(plan, returned):
-        for question in plan.questions:
-            by_cell[row["system"], question][row["annotator"]].append(row[question])
-    rows = []
-    for (system, question), by_annotator in sorted(by_cell.items()):
-        means = [statistics.fmean(values) for values in by_annotator.values()]
-        scores = [value for values in by_annotator.values() for value in values]
-        half = None
-        if len(means) > 1:
-            half = float(t.ppf(0.975, len(means) - 1)) * statistics.stdev(means) / len(means) ** 0.5
-        rows.append(
-            {
-                "system": system,
-                "question": question,
-                "mos": statistics.fmean(scores),
-                "half_width": half,
-                "ratings": len(scores),
-                "annotators": len(means),
-            }
-        )
-    return rows
+    by_annotator: dict[str, list[int]] = defaultdict(list)
+    for row in rows:
+        by_annotator[row["annotator"]].append(row[question])
+    means = [statistics.fmean(values) for values in by_annotator.values()]
+    scores = [value for values in by_annotator.values() for value in values]
+    half = None
+    if len(means) > 1:
+        half = float(t.ppf(0.975, len(means) - 1)) * statistics.stdev(means) / len(means) ** 0.5
+    return {
+        "mos": statistics.fmean(scores),
+        "sd": statistics.stdev(scores) if len(scores) > 1 else None,
+        "half_width": half,
+        "ratings": len(scores),
+        "annotators": len(means),
+    }

@@ -7,7 +7,7 @@ import hmac
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.study import AnnotatorPage, Study, Trial
@@ -133,7 +133,8 @@ def _page_trials(study: Study, name: str, pairs: Sequence[Pair], known: Iterable
     order = sorted(pairs, key=lambda pair: _draw(study, name, "order", *pair))
     half = len(order) // 2
     placed = [(float(place), _trial(study, name, "pair", pair)) for place, pair in enumerate(order)]
-    for pair in order[: min(study.checks.repeats, half)]:
+    repeats = 2 if study.checks.repeats is None else study.checks.repeats
+    for pair in order[: min(repeats, half)]:
         place = half + (len(order) - half) * _draw(study, name, "again", *pair)
         placed.append((place, _trial(study, name, "repeat", pair)))
     for one in known:
@@ -177,16 +178,24 @@ def _rating_trials(study: Study, material: TrialMaterial) -> dict[str, list[Tria
     trials = {}
     for number, name in enumerate(page_names(study.annotators)):
         mine = sorted(sets[number % len(sets)], key=lambda one: _draw(study, name, one.generation_id))
-        trials[name] = [
-            Trial(
-                id=_digits(study, name, one.generation_id),
-                kind="rating",
-                prompt_id=one.prompt_id,
-                clips={"a": one.generation_id},
-            )
-            for one in mine
-        ]
+        half = len(mine) // 2
+        again = mine[: min(study.checks.repeats or 0, half)]
+        placed = [(float(place), _rating(study, name, "rating", one)) for place, one in enumerate(mine)]
+        placed += [
+            (half + (len(mine) - half) * _draw(study, name, "again", one.generation_id),
+             _rating(study, name, "repeat", one)) for one in again
+        ]  # fmt: skip
+        trials[name] = [trial for _, trial in sorted(placed, key=lambda entry: (entry[0], entry[1].id))]
+        if study.background:
+            first = Trial(id=_digits(study, name, "background"), kind="background", prompt_id="")
+            trials[name].insert(0, first)
     return trials
+
+
+def _rating(study: Study, name: str, kind: Literal["rating", "repeat"], one: ListedGeneration) -> Trial:
+    again = ["again"] if kind == "repeat" else []
+    clips = {"a": one.generation_id}
+    return Trial(id=_digits(study, name, *again, one.generation_id), kind=kind, prompt_id=one.prompt_id, clips=clips)
 
 
 def page_names(count: int) -> list[str]:

@@ -141,8 +141,10 @@ class _Screens:
         return shown or [render("screens/intro", kind="text", html=_DEFAULT_INTRO)]
 
     def trial(self, trial: Trial) -> str:
-        """Return a screen with clips and questions."""
+        """Return a screen with clips and questions, or with those about the annotator."""
         study = self._study
+        if trial.kind == "background":
+            return render("screens/background")
         return render(
             "screens/trial",
             kind=study.kind,
@@ -182,11 +184,13 @@ class _Screens:
 
 
 def clip_path(study: Study, table: str, audio: str) -> Path:
-    """Return the path of a clip named by a table or a pattern of files.
+    """Return the path of a clip named by a table or a pattern of files, or of a scored system.
 
     Raises:
         InputError: the path or a link leads out of the table's folder.
     """
+    if study.scored_in:
+        return Path(audio)
     root = clips_folder(study.path(table))
     path = root / audio
     if not path.resolve().is_relative_to(root.resolve()):

@@ -19,6 +19,7 @@ from earmark.tasks.importers.music import ListedGeneration, MusicPrompt, read_ge
 from earmark.tasks.importers.table import named_rows, table_file
 from earmark.tasks.people.choosing import OTHER, Known, Pair, TrialMaterial, pages_of
 from earmark.tasks.people.page import clip_path, write_pages, write_plan
+from earmark.tasks.people.scored import scored_material
 from earmark.tasks.store.folder import building
 from earmark.tasks.store.sql import query, view_parquet
 from earmark.tasks.store.versions import Store
@@ -26,14 +27,14 @@ from earmark.tasks.store.versions import Store
 Read = TypeVar("Read", MusicPrompt, ListedGeneration)
 
 
-def start_study(study: Study, folder: Path, store: Store | None) -> tuple[StudyPlan, list[Reject]]:
+def start_study(study: Study, folder: Path, store: Store) -> tuple[StudyPlan, list[Reject]]:
     """Write a study's plan, a page for each annotator, and clips beside them if so configured.
 
     Return the plan, and the unusable rows of prompts and generations.
 
     Args:
         folder: absolute; empty or new.
-        store: store of the version with the uncertain pairs; None if the config names none.
+        store: store of the version with the uncertain pairs or the scores, if the config names one.
 
     Raises:
         InputError: a table, clip or text cannot be read, or there is too little for the config.
@@ -75,8 +76,10 @@ def _choices(study: Study) -> tuple[str, ...]:
     return ("a", "b", "tie") if study.ties else ("a", "b")
 
 
-def _material(study: Study, store: Store | None) -> tuple[TrialMaterial, list[Reject]]:
+def _material(study: Study, store: Store) -> tuple[TrialMaterial, list[Reject]]:
     rejects: list[Reject] = []
+    if study.scored_in:
+        return scored_material(study, study.scored_in, store), rejects
     prompts = {one.prompt_id: one for one in _usable(read_prompts(study.path(study.prompts), study.prompts), rejects)}
     generations = {}
     for one in _usable(read_generations(study.path(study.generations), study.generations), rejects):
@@ -157,10 +160,8 @@ def _known(study: Study, generations: dict[str, ListedGeneration]) -> list[Known
     return [Known(pair, expected) for pair, expected in known.items()]
 
 
-def _uncertain(store: Store | None, written: str) -> set[frozenset[str]]:
+def _uncertain(store: Store, written: str) -> set[frozenset[str]]:
     """Return the pairs with different answers on a dimension."""
-    if store is None:
-        raise InputError("uncertain_in: expected a store, which holds the version that says what is uncertain")
     version = store.find(written)
     with duckdb.connect() as connection:
         for table in ("pairs", "judgments"):

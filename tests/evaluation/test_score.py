@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -110,19 +110,27 @@ def remember(
     """Keep embeddings and cosines of clips as an earlier run would have, and give them: no model is needed then."""
     model.mkdir(exist_ok=True)
     (model / "config.json").write_text("{}")
-    similarity = similarity_of(store, str(model))
     vectors = np.random.default_rng(seed).standard_normal((len(clips), dimensions)).astype("<f4") + 0.1 * seed
     cosines = np.round(np.random.default_rng(seed).uniform(0, 0.5, len(clips)), 4)
-    with similarity._open() as connection:
-        for (name, path), vector, cosine in zip(clips.items(), vectors, cosines, strict=True):
-            clip = sha256(path)
-            connection.execute("INSERT INTO embeddings VALUES (?, ?, ?)", (similarity.digest, clip, vector.tobytes()))
-            if name in texts:
-                text = hashlib.sha256(texts[name].encode()).hexdigest()
-                held = (similarity.digest, clip, text, float(cosine))
-                connection.execute("INSERT INTO similarities VALUES (?, ?, ?, ?)", held)
-        connection.commit()
+    keep_embeddings(store, model, [*clips.values()], vectors, [texts.get(name) for name in clips], cosines)
     return vectors, cosines
+
+
+def keep_embeddings(
+    store: Store, model: Path, paths: Sequence[Path], vectors: Any, texts: Sequence[str | None] = (), cosines: Any = 0.0
+) -> None:
+    """Keep embeddings of clips, and cosines with their texts, by a model that is not there."""
+    similarity = similarity_of(store, str(model))
+    asked = texts or [None] * len(paths)
+    with similarity._open() as connection:
+        for path, vector, text, cosine in zip(paths, vectors, asked, np.broadcast_to(cosines, len(paths)), strict=True):
+            clip = sha256(path)
+            held = (similarity.digest, clip, np.asarray(vector, "<f4").tobytes())
+            connection.execute("INSERT INTO embeddings VALUES (?, ?, ?)", held)
+            if text is not None:
+                said = (similarity.digest, clip, hashlib.sha256(text.encode()).hexdigest(), float(cosine))
+                connection.execute("INSERT INTO similarities VALUES (?, ?, ?, ?)", said)
+        connection.commit()
 
 
 def token(p_yes: float) -> dict[str, Any]:

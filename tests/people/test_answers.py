@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -19,13 +20,24 @@ from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
 from earmark.flows.command.metrics import for_hosts
+from earmark.schemas.errors import InputError
 from earmark.schemas.human_preferences import VoteSource
-from earmark.schemas.study import AnnotatorPage, StudyPlan
+from earmark.schemas.study import AnnotatorPage, Heard, StudyPlan, Trial, Wanted
 from earmark.tasks.importers.lists import ListFile
 from earmark.tasks.importers.votes import VOTE_LAYOUTS, Vote
-from earmark.tasks.people.answers import parse_answers, read_answers, read_plan, votes_of
+from earmark.tasks.people.answers import (
+    mean_opinions,
+    parse_answers,
+    progress_of,
+    read_answers,
+    read_plan,
+    usable,
+    votes_of,
+)
+from earmark.tasks.people.choosing import pages_of
 from earmark.tasks.people.served import StudyApp
 from earmark.tasks.people.server import make_bounded_server
+from tests.people import test_choosing as choosing
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "data/demo/study.toml"
@@ -366,3 +378,72 @@ def test_the_longest_feedback_of_every_trial_fits_a_request(address: str, plan: 
     assert ask(f"{address}/{page.key}/answers", sent)[0] == 200
     more = b" " * (len(page.trials) + 2) * (32 << 10)
     assert ask(f"{address}/{page.key}/answers", sent + more)[0] == 413
+
+
+def rated(**values: Any) -> StudyPlan:
+    """A plan of ratings, with a page for each of four annotators."""
+    config = choosing.study(kind="ratings", questions=choosing.QUALITY, **values)
+    stuff = choosing.material(40, 3, groups=("ood", "id", "id", "id", "id"))
+    made = {name: Heard(prompt_id=one.prompt_id, model=one.model, audio=one.audio, sha256="0" * 64)
+            for name, one in stuff.generations.items()}  # fmt: skip
+    prompts = {name: Wanted(text=one.text, lyrics=None, reference=None) for name, one in stuff.prompts.items()}
+    return StudyPlan(
+        study="s", kind="ratings", questions=("quality",), choices=tuple("12345"), most_failed=0.34, prompts=prompts,
+        generations=made, pages=pages_of(config, stuff, b"for tests"),
+    )  # fmt: skip
+
+
+def rating_file(plan: StudyPlan, page: AnnotatorPage, rate: Callable[[Trial, int], int], **about: str) -> bytes:
+    answers = {}
+    for place, trial in enumerate(page.trials):
+        said = about if trial.kind == "background" else {"quality": str(rate(trial, place))}
+        answers[trial.id] = {"response": said, "heard_s": {}, "seconds": 3.0, "at": "2026-03-01T10:00:00.000Z"}
+    return returned(plan, page, answers)
+
+
+@pytest.mark.parametrize(
+    ("years", "profession", "appreciation", "expert"),
+    [("3", "no", "3", False), ("3.5", "no", "1", True), ("0", "yes", "1", True), ("0", "no", "4", True)],
+)
+def test_an_expert_has_one_sign_of_three(years: str, profession: str, appreciation: str, expert: bool) -> None:
+    plan = rated(background=True)
+    about = {"years": years, "profession": profession, "appreciation": appreciation}
+    one = parse_answers(plan, rating_file(plan, plan.pages[0], lambda _, place: place % 5 + 1, **about), "x")
+    (first, *others) = progress_of(plan, [one])
+    assert (first.expert, first.done, first.trials, first.fails) == (expert, 15, 15, False)
+    assert {other.expert for other in others} == {None}
+    assert {row["expert"] for row in votes_of(plan, [one])} == {expert}
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"years": "-1"}, {"years": "many"}, {"profession": "maybe"}, {"appreciation": "6"}, {"name": "Ada"}]
+)
+def test_a_background_of_another_form_is_refused(wrong: dict[str, str]) -> None:
+    plan = rated(background=True)
+    about = {"years": "3", "profession": "no", "appreciation": "3", **wrong}
+    with pytest.raises(InputError, match="expected years, profession, appreciation, found another"):
+        parse_answers(plan, rating_file(plan, plan.pages[0], lambda _, place: 3, **about), "x")
+
+
+def test_raters_who_do_not_listen_fail() -> None:
+    """One gives all clips a 3, one contradicts two of four repeats, one is a step off, one contradicts one of four."""
+    plan = rated(checks={"repeats": 4})
+
+    def contrary(trial: Trial, place: int, times: int, by: int) -> int:
+        clip = int(hashlib.sha256(trial.clips["a"].encode()).hexdigest(), 16) % 2 + 1
+        again = [one.id for one in plan.pages[place].items if one.kind == "repeat"]
+        return clip + by * (trial.id in again[:times])
+
+    rate = [
+        lambda trial, _: 3,
+        lambda trial, _: contrary(trial, 1, 2, 3),
+        lambda trial, _: contrary(trial, 2, 4, 1),
+        lambda trial, _: contrary(trial, 3, 1, 3),
+    ]
+    kept = [parse_answers(plan, rating_file(plan, page, how), "x") for page, how in zip(plan.pages, rate, strict=True)]
+    found = progress_of(plan, kept)
+    assert [(one.repeats_same, one.repeats, one.fails) for one in found] == [
+        (4, 4, True), (2, 4, True), (4, 4, False), (3, 4, False)
+    ]  # fmt: skip
+    assert [one.page for one in usable(plan, kept)] == ["p003", "p004"]
+    assert all(row["annotators"] == 2 and row["ratings"] == 10 for row in mean_opinions(plan, usable(plan, kept)))

@@ -178,8 +178,32 @@ def test_only_clips_that_were_asked_for_the_same_are_compared() -> None:
     assert {frozenset(t.clips.values()) for page in pages for t in page.trials} == {frozenset(("g0-0", "g0-1"))}
 
 
-def test_ratings_know_no_pairs() -> None:
-    questions = [{"name": "quality", "text": "How good?"}]
-    assert study(kind="ratings", annotators=1, questions=questions).annotators == 1
-    with pytest.raises(ValueError, match="ratings need"):
-        study(kind="ratings")
+def test_a_study_asks_what_its_kind_asks() -> None:
+    assert [one.name for one in study(kind="ratings", annotators=1).questions] == [
+        "fidelity", "adherence", "musicality", "overall"
+    ]  # fmt: skip
+    assert [one.name for one in study().questions] == ["alignment", "musicality"]
+    scored = Study.model_validate({"name": "s", "annotators": 4, "scored_in": "music-prompts@v1"})
+    assert (scored.kind, scored.background, scored.each) == (
+        "ratings", True, {"ood strict": 1, "id strict": 2, "id improvised": 2}
+    )  # fmt: skip
+    for wrong, said in (
+        ({"scored_in": "music-prompts"}, "expected 'prompts' and 'generations', or 'scored_in'"),
+        ({"background": True}, "'background' and 'scored_in' are of ratings"),
+        ({"finalists": 3}, "go with 'scored_in'"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            study(**wrong)
+
+
+def test_repeated_ratings_come_later_and_the_background_first() -> None:
+    """A clip of the first half of a page comes again in the second."""
+    checks = AttentionChecks(repeats=3)
+    config = study(kind="ratings", annotators=6, background=True, checks=checks)
+    for page in pages_of(config, material(40, 7, groups=("ood", "id", "id", "id", "id")), SECRET):
+        assert [trial.kind for trial in page.trials].index("background") == 0
+        assert Counter(trial.kind for trial in page.items) == {"rating": 35, "repeat": 3}
+        firsts = {trial.clips["a"]: place for place, trial in enumerate(page.trials) if trial.kind == "rating"}
+        for place, trial in enumerate(page.trials):
+            if trial.kind == "repeat":
+                assert firsts[trial.clips["a"]] <= 17 < place
