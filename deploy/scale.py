@@ -7,8 +7,6 @@ Counts stand in the corpora's declarations; what a model or a disk does in a sec
 what was measured of it says so there.
 """
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import dataclass
 from pathlib import Path

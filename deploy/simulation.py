@@ -5,8 +5,6 @@
 prints the time and what is busiest. `tests/benchmarks/bench_workers.py` holds it against measured runs.
 """
 
-from __future__ import annotations
-
 import argparse
 import heapq
 import json

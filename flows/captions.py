@@ -1,14 +1,12 @@
 """Build `captions`: captions of tagged tracks by audio-language models, by the pipelines of ATTM and AnyAudio-Judge."""
 
-from __future__ import annotations
-
 from earmark.schemas.captions import CORPUS, Captions
-from earmark.tasks.captions.captioning import caption_tracks
+from earmark.tasks.captions.asking import caption_tracks
 from earmark.tasks.captions.segments import cut_recordings
 from earmark.tasks.captions.tracks import import_tracks, index_tracks
 from earmark.tasks.captions.writing import sections, write_captions
 from earmark.tasks.pipeline.flow import corpus_flow
-from earmark.tasks.pipeline.losses import check_inputs
+from earmark.tasks.pipeline.funnel import check_inputs
 from earmark.tasks.store.staging import Stage
 
 

@@ -1,12 +1,9 @@
 """Build `human-preferences`: people's preferences on generated music, as in CMI-Pref and CMI-RewardBench."""
 
-from __future__ import annotations
-
 from earmark.schemas.human_preferences import CORPUS, HumanPreferences
-from earmark.tasks.human_preferences.clips import measure_clips
-from earmark.tasks.human_preferences.counting import write_comparisons
+from earmark.tasks.human_preferences.counting import measure_clips, write_comparisons
 from earmark.tasks.human_preferences.derived import derive_tables
-from earmark.tasks.human_preferences.numbers import card_sections
+from earmark.tasks.human_preferences.report import card_sections
 from earmark.tasks.human_preferences.sources import import_sources
 from earmark.tasks.pipeline.flow import corpus_flow
 from earmark.tasks.store.staging import Stage

@@ -3,8 +3,6 @@
 True captions are verified, false ones made and verified as false; each is decomposed once, and each item labelled.
 """
 
-from __future__ import annotations
-
 from earmark.schemas.instruction_rubrics import CORPUS, InstructionRubrics
 from earmark.tasks.evaluation.qualification import qualify
 from earmark.tasks.instruction_rubrics.choosing import choose_captions
@@ -16,7 +14,7 @@ from earmark.tasks.instruction_rubrics.samples import write_samples
 from earmark.tasks.instruction_rubrics.sources import import_captions, index_clips
 from earmark.tasks.instruction_rubrics.verification import keep_verified, verify_caption
 from earmark.tasks.pipeline.flow import corpus_flow
-from earmark.tasks.pipeline.losses import check_inputs
+from earmark.tasks.pipeline.funnel import check_inputs
 from earmark.tasks.store.staging import Stage
 
 

@@ -1,13 +1,11 @@
 """Build `instrumentals`: tagged tracks without their voice, for training in the text-to-music challenge ATTM."""
 
-from __future__ import annotations
-
 from earmark.schemas.instrumentals import CORPUS, Instrumentals
 from earmark.tasks.instrumentals.separated import SHARDS_AT_ONCE, separate_tracks
 from earmark.tasks.instrumentals.sources import import_tracks, index_audio
 from earmark.tasks.instrumentals.tracks import sections, write_tracks
 from earmark.tasks.pipeline.flow import corpus_flow
-from earmark.tasks.pipeline.losses import check_inputs
+from earmark.tasks.pipeline.funnel import check_inputs
 from earmark.tasks.store.staging import Stage
 
 

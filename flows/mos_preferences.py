@@ -5,10 +5,7 @@ chosen. Pairs are balanced over three categories: same content, same source, unm
 describes clips and compares pairs in words.
 """
 
-from __future__ import annotations
-
 from earmark.schemas.mos_preferences import CORPUS, MosPreferences
-from earmark.tasks.mos_preferences.critique_report import critique_sections
 from earmark.tasks.mos_preferences.critiques import plan_critiques, write_critiques
 from earmark.tasks.mos_preferences.critiquing import critique
 from earmark.tasks.mos_preferences.pairs import pair_clips
@@ -19,8 +16,9 @@ from earmark.tasks.mos_preferences.ratings import (
     shards_to_index,
     write_ratings,
 )
+from earmark.tasks.mos_preferences.report import critique_sections
 from earmark.tasks.pipeline.flow import corpus_flow
-from earmark.tasks.pipeline.losses import check_inputs
+from earmark.tasks.pipeline.funnel import check_inputs
 from earmark.tasks.store.staging import Stage
 
 

@@ -1,7 +1,5 @@
 """Build `music-prompts`: text-to-music prompts in and out of the distribution of real tags, by ATTM's method."""
 
-from __future__ import annotations
-
 from earmark.schemas.music_prompts import CORPUS, MusicPrompts
 from earmark.tasks.music_prompts.card import sections
 from earmark.tasks.music_prompts.drawing import draw_triplets
@@ -9,7 +7,7 @@ from earmark.tasks.music_prompts.sources import import_lists
 from earmark.tasks.music_prompts.tags import choose_questions, choose_tags, count_recalls, verify_tag
 from earmark.tasks.music_prompts.writing import keep_prompts, write_prompts
 from earmark.tasks.pipeline.flow import corpus_flow
-from earmark.tasks.pipeline.losses import check_inputs
+from earmark.tasks.pipeline.funnel import check_inputs
 from earmark.tasks.store.staging import Stage
 
 

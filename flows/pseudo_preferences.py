@@ -1,12 +1,10 @@
 """Build `pseudo-preferences`: a judge model's preferences on generated music, by the method of CMI-Pref-Pseudo."""
 
-from __future__ import annotations
-
 from earmark.schemas.pseudo_preferences import CORPUS, PseudoPreferences
 from earmark.tasks.evaluation.juries import ask_each
 from earmark.tasks.evaluation.qualification import qualify
 from earmark.tasks.pipeline.flow import corpus_flow
-from earmark.tasks.pipeline.losses import check_inputs
+from earmark.tasks.pipeline.funnel import check_inputs
 from earmark.tasks.pseudo_preferences.gold import EXAM
 from earmark.tasks.pseudo_preferences.judging import judge_pairs
 from earmark.tasks.pseudo_preferences.labels import card_sections, keep_consistent

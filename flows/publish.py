@@ -1,7 +1,5 @@
 """Publish a version to the Hub: check it, gather the publishable data, send it as one commit and one tag."""
 
-from __future__ import annotations
-
 from prefect import flow
 
 from earmark.tasks.pipeline.artifacts import announce

@@ -3,8 +3,6 @@
 A failed corpus does not stop the others; corpora reading it are skipped. The end reports the next steps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

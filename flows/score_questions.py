@@ -1,10 +1,8 @@
 """Build `score-questions`: multiple-choice questions about score images, from a forum's threads (WildScore)."""
 
-from __future__ import annotations
-
 from earmark.schemas.score_questions import CORPUS, ScoreQuestions
 from earmark.tasks.pipeline.flow import corpus_flow
-from earmark.tasks.pipeline.losses import check_inputs
+from earmark.tasks.pipeline.funnel import check_inputs
 from earmark.tasks.score_questions.forum.images import find_scores
 from earmark.tasks.score_questions.forum.scrubbing import forget_names, scrub_threads
 from earmark.tasks.score_questions.forum.threads import read_comments, read_submissions

@@ -1,7 +1,5 @@
 """Define the config of an annotator: its model, pace, patience and budget."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from functools import cache
@@ -15,11 +13,10 @@ from pydantic_core import CoreSchema
 from earmark.schemas.config import Model, Name, checked, declarations, moved
 from earmark.schemas.registry import OneOf
 
-BACKENDS = OneOf("earmark.tasks.annotation.backends:BACKENDS", "backend:model")
+BACKENDS = OneOf("earmark.tasks.annotation.backend:BACKENDS", "backend:model")
 Seconds = Annotated[float, Field(gt=0)]
 Dollars = Annotated[float, Field(ge=0)]
-AGAIN_TEMPERATURE = 0.7
-"""Temperature of a question that is asked again, in place of 0; request keys omit it."""
+AGAIN_TEMPERATURE = 0.7  # temperature of a question that is asked again, in place of 0; request keys omit it
 
 
 class Prices(Model):
@@ -42,7 +39,7 @@ def known_prices() -> dict[str, Prices]:
 
 
 class Limits(Model):
-    """Limits of a model. Defaults come from the table in `tasks/annotation/limits.py`."""
+    """Limits of a model. Defaults come from the table in `tasks/annotation/budget.py`."""
 
     clip_s: Seconds | None = Field(default=None, description="Longest clip that is heard, in seconds.")
     audio_s: Seconds | None = Field(default=None, description="Most audio in one request, in seconds.")

@@ -1,19 +1,43 @@
 """Config and tables of `captions`: what audio-language models write about tagged tracks (ATTM, AnyAudio-Judge)."""
 
-from __future__ import annotations
-
-from typing import Annotated, Any, Literal, Self, TypedDict
+from typing import Annotated, Any, Literal, Self, TypedDict, get_args
 
 from pydantic import Field, model_validator
 
 from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Asked, Drawn, Hearing
-from earmark.schemas.caption_checks import EVERY, CaptionChecks, CaptionFault
 from earmark.schemas.config import Model, Name, no_table
-from earmark.schemas.corpus import Corpus, Start, Story, Workload
+from earmark.schemas.corpus import Corpus, Start, Story, View, Workload, Writer
 from earmark.schemas.tables import REJECTS, Column, Table
 from earmark.schemas.tracks import START as TRACKS_START
 from earmark.schemas.tracks import TrackLicence, TracksConfig
-from earmark.schemas.views import View, Writer
+
+CaptionFault = Literal[
+    "empty",
+    "truncated",
+    "too_long",
+    "not_english",
+    "repeated_phrases",
+    "mentions_vocals",
+    "mentions_duration",
+    "boilerplate",
+]
+EVERY: tuple[CaptionFault, ...] = get_args(CaptionFault)
+
+
+class CaptionChecks(Model):
+    """Checks of a stage's text. A fault is asked again and then a reject, unless `flag` names it."""
+
+    look_for: tuple[CaptionFault, ...] = Field(default=EVERY, description="Faults to look for.")
+    flag: tuple[CaptionFault, ...] = Field(default=(), description="Of these, faults that are noted in the row only.")
+    longest_words: int = Field(default=150, ge=1, description="More words count as too long.")
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        missing = [name for name in self.flag if name not in self.look_for]
+        if missing:
+            raise ValueError(f"flag names '{missing[0]}', which look_for does not")
+        return self
+
 
 Asking = Literal["direct", "describe", "mix"]
 FORM: tuple[CaptionFault, ...] = ("empty", "truncated", "too_long", "not_english", "repeated_phrases")
@@ -69,7 +93,7 @@ class Refining(Drawn):
 
 
 class VoiceReader(Asked):
-    """The reader of captions past the word lists: does one speak of voices all the same?"""
+    """The reader of captions past the word lists, for voices that one speaks of all the same."""
 
     action: Literal["flag", "reject"] = "reject"
     max_tokens: int = Field(default=1, ge=1)
@@ -102,7 +126,7 @@ class Pipeline(Model):
 
 
 def role_of(pipeline: str, stage: str) -> str:
-    """The role of one stage of a pipeline, by its name."""
+    """Return the role of one stage of a pipeline, by its name."""
     return f"{pipeline}: {stage}"
 
 
@@ -171,7 +195,7 @@ class Captions(TracksConfig):
         }
 
     def reads(self) -> tuple[str, ...]:
-        """The version of instrumentals that is heard."""
+        """Return the version of instrumentals that is heard."""
         return (self.instrumentals,) if self.instrumentals else ()
 
     def identity(self) -> dict[str, Any]:

@@ -529,7 +529,6 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def _texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Yield every text in the values of a config, with its dotted key."""
     if isinstance(value, str):
         yield key, value
     elif isinstance(value, dict):

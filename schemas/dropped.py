@@ -3,8 +3,6 @@
 A value stays in recorded configs, and so in build keys: a build of before is up to date.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 
@@ -70,7 +68,7 @@ DROPPED: dict[str, dict[str, Dropped]] = {
         "longest_s": Dropped(30.0, "the judge hears 30 seconds"),
         "sample_rate_hz": Dropped(16_000, "the judge hears 16,000 samples a second"),
     },
-    "caption_checks.CaptionChecks": {"shortest_words": Dropped(5, "texts of fewer than 5 words count as empty")},
+    "captions.CaptionChecks": {"shortest_words": Dropped(5, "texts of fewer than 5 words count as empty")},
     "instrumentals.Result": {"bits": Dropped(16, "FLAC and WAV have 16 bits a sample")},
     "instrumentals.Instrumentals": {
         "checks": Dropped(

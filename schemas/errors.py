@@ -1,7 +1,5 @@
 """Define faults a person can mend, each in one line: expected, found, place, advice."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Self
 

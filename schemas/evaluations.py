@@ -35,8 +35,6 @@ Columns named `audio` or `…_audio` hold a clip's SHA-256, those named `image` 
 Null is a missing one. All other text is untrusted in prompts, as ever.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -196,7 +194,7 @@ class Mode:
     # - `preference`: `A`, `B` or `tie`. The reverse order swaps what the prompt gets as a and b, or as `a_audio` and
     #   `b_audio`, `a_text` and `b_text`, …, or as first and second.
     # - `scores`: of a preference, text that ends with `Final Scores: [[x, y]]` (read as
-    #   `schemas/scores.py` says); the higher is preferred.
+    #   `schemas/critiques.py` says); the higher is preferred.
     # - `scalar`: a number, of the scale's digits by their log-probabilities, or in JSON.
     # - `choice`: a letter of `options`.
     answer: Answer | None = None

@@ -3,15 +3,20 @@
 A pipe, a device or the kernel's own files may have no end. A mode that comes after a file leaves it open for a moment.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import secrets
+import sqlite3
 import stat
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from functools import cache, cached_property
 from io import FileIO
 from pathlib import Path
+from urllib.parse import quote
+
+from earmark.schemas.errors import DiskError
 
 _KINDS = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 FOLLOW = 'links = "follow"'
@@ -41,7 +46,7 @@ def open_regular(path: Path) -> FileIO:
 
 
 def require_regular(path: Path) -> Path:
-    """The path, for libraries that open files themselves.
+    """Return the path, for libraries that open files themselves.
 
     Raises:
         OSError: as by `open_regular`.
@@ -138,8 +143,63 @@ def close_to_others(path: Path) -> None:
 
 
 def private_folder(path: Path) -> Path:
-    """A folder that its owner alone may enter, from its first moment; its parents are as the umask says."""
+    """Return a folder that its owner alone may enter, from its first moment; its parents are as the umask says."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.mkdir(mode=0o700, exist_ok=True)
     close_to_others(path)
     return path
+
+
+BUSY_S = 60.0  # how long to wait for another process
+PAUSE_S = 0.01
+
+
+def write_ahead(connection: sqlite3.Connection) -> None:
+    """Give a file a write-ahead log, so that one process writes while others read.
+
+    While processes that open a new file at once all ask for it, SQLite says "locked" without the wait that its timeout
+    promises: it is asked again.
+
+    Raises:
+        sqlite3.Error: the file is no database, or is locked for longer than `BUSY_S` seconds.
+    """
+    until = time.monotonic() + BUSY_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+        time.sleep(PAUSE_S)
+
+
+def open_to_read(path: Path) -> sqlite3.Connection:
+    """Return a connection that changes nothing, for any thread; it reads the log of a process that has the file open.
+
+    Without such a log the file is opened as one that stays as it is, since SQLite would lay an empty log beside it.
+
+    Raises:
+        sqlite3.Error: the file is missing, or no database.
+    """
+    log = path.with_name(f"{path.name}-wal")
+    mode = "mode=ro" if log.exists() else "mode=ro&immutable=1"
+    place = quote(str(path.absolute()))
+    return sqlite3.connect(
+        f"file:{place}?{mode}", uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False
+    )
+
+
+@contextmanager
+def connected(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a connection that commits and closes at the end of its block; sqlite3's own context leaves it open.
+
+    Raises:
+        DiskError: the file cannot be read or written, or is no database; the message names it.
+    """
+    try:
+        with closing(sqlite3.connect(path, timeout=BUSY_S)) as connection:
+            yield connection
+            connection.commit()
+    except sqlite3.Error as error:
+        raise DiskError(f"{path}: {error}") from None

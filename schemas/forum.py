@@ -4,8 +4,6 @@ Ids are salted hashes and texts are scrubbed (`tasks/text/anonymity.py`): no nam
 any of these tables. They lie in a stage's `work` folder, in the order of their keys.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, TypedDict
 
 from earmark.schemas.tables import Column, columns

@@ -1,18 +1,15 @@
 """Config of `human-preferences`, and what the command line knows of it (CMI-Pref and CMI-RewardBench)."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from earmark.schemas.config import BuildConfig, Linked, Model, Name
-from earmark.schemas.corpus import Corpus, Start, Story, Workload
+from earmark.schemas.corpus import Corpus, Start, Story, View, Workload, Writer
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.places import without_place
 from earmark.schemas.rating_sources import NOT_A_RATING, Cell
 from earmark.schemas.registry import OneOf
-from earmark.schemas.views import View, Writer
 from earmark.schemas.vote_tables import TABLES
 
 
@@ -108,7 +105,7 @@ class HumanPreferences(BuildConfig):
         return {"test, comparisons drawn": self.split.test, "validation, comparisons drawn": self.split.validation}
 
     def source_of(self, file: str) -> str:
-        """The source's name, with which the names of its files begin."""
+        """Return the source's name, with which the names of its files begin."""
         return file.partition("/")[0]
 
     def identity(self) -> dict[str, Any]:
@@ -299,7 +296,7 @@ CORPUS = Corpus(
     start=_START,
     scale=(Workload("4,027 votes, no questions", 4_027, audio_s=120, built="all, ten times"),),
     recount="earmark.tasks.human_preferences.derived:recount",
-    card="earmark.tasks.human_preferences.numbers:card_sections",
+    card="earmark.tasks.human_preferences.report:card_sections",
     report="earmark.tasks.human_preferences.report:sections",
     views=VIEWS,
     evaluations=EVALUATIONS,

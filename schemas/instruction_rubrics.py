@@ -1,7 +1,5 @@
 """Config of `instruction-rubrics`: does this audio follow this instruction, item by item (AnyAudio-Judge)."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -266,7 +264,7 @@ class InstructionRubrics(Qualified):
                 )
 
     def source(self, name: str) -> CaptionSource:
-        """The source of a name."""
+        """Return the source of a name."""
         return next(source for source in self.sources if source.name == name)
 
     def verifiers(self, name: str, subject: Subject) -> tuple[Verifier, ...]:
@@ -296,7 +294,7 @@ class InstructionRubrics(Qualified):
         return self.source(name).generated and "audio" in self.verifiers(name, "positives")
 
     def bound(self, name: str, which: str) -> float | None:
-        """The threshold `least` or `most` of a source; None without a model."""
+        """Return the threshold `least` or `most` of a source; None without a model."""
         if self.similarity is None:
             return None
         own: float | None = getattr(self.source(name).verify, which)
@@ -323,11 +321,11 @@ class InstructionRubrics(Qualified):
         }
 
     def reads(self) -> tuple[str, ...]:
-        """The versions of captions that sources are."""
+        """Return the versions of captions among the sources."""
         return tuple(source.version for source in self.sources if source.version)
 
     def targets(self) -> dict[str, int]:
-        """Samples a set and subset, in each language; half of them negatives."""
+        """Return the number of samples of a set and subset, in each language; half of them negatives."""
         return {
             f"{split} {subset}, samples a language": count
             for split, counts in self.counts.items()

@@ -1,17 +1,14 @@
 """Config and table of `instrumentals` (ATTM: tagged tracks without their voice, to train text-to-music models on)."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import Field
 
 from earmark.schemas.config import Model
-from earmark.schemas.corpus import Corpus, Start, Story, Workload
+from earmark.schemas.corpus import Corpus, Start, Story, View, Workload
 from earmark.schemas.tables import REJECTS, Column, Table, WholeFile
 from earmark.schemas.tracks import START as TRACKS_START
 from earmark.schemas.tracks import TrackLicence, TracksConfig
-from earmark.schemas.views import View
 
 FLAGS = ("mix_clipped", "emptied", "nothing_removed", "little_left", "voice_left", "length_mismatch")
 

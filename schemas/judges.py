@@ -1,7 +1,5 @@
 """Config of judges: gold by which they are qualified before they are paid, and juries of several (`[[judges]]`)."""
 
-from __future__ import annotations
-
 from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypedDict
@@ -98,11 +96,11 @@ class Qualified(BuildConfig):
         return (self.judge,)
 
     def by_judge(self) -> dict[str, Self]:
-        """The config that asks each judge alone, by the judge's label."""
+        """Return the config that asks each judge alone, by the judge's label."""
         return {self.judge.label: self}
 
     def golds(self) -> list[str]:
-        """The tables of gold that judges are asked about, each once."""
+        """Return the tables of gold that judges are asked about, each once."""
         return sorted({one.qualify.gold for one in self.jurors() if one.qualify and one.qualify.gold})
 
 
@@ -146,13 +144,13 @@ class Judged(Qualified):
         return self.judges or ((self.judge,) if self.judge else ())
 
     def by_judge(self) -> dict[str, Self]:
-        """The config that asks each judge alone, by the judge's label."""
+        """Return the config that asks each judge alone, by the judge's label."""
         if len(self.judges) < 2:
             return super().by_judge()
         return {one.label: self.model_copy(update={"judge": one, "judges": (), "jury": Jury()}) for one in self.judges}
 
     def judges_identity(self, values: dict[str, Any], decides: tuple[str, ...]) -> dict[str, Any]:
-        """`recorded()` with what of each judge decides what is asked or labelled."""
+        """Return `recorded()`, of each judge with the settings that decide a question or a label."""
         kept = partial(judge_identity, decides=decides)
         return {
             **values,

@@ -1,7 +1,5 @@
 """Config and tables of `mos-preferences` (MOS-RMBench: preference pairs from mean opinion scores)."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self, TypedDict
 
@@ -9,13 +7,12 @@ from pydantic import Field, field_validator, model_validator
 
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.config import LARGEST, BuildConfig, Model, nearest
-from earmark.schemas.corpus import Corpus, Story, Workload
+from earmark.schemas.corpus import Corpus, Story, View, Workload
 from earmark.schemas.critiques import CRITIQUE_EVALUATIONS, CRITIQUE_VIEWS, CRITIQUES, PAIRED_CRITIQUES, Critiques
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.places import without_place
 from earmark.schemas.rating_sources import APART, NEWER, Source, canonical_splits
 from earmark.schemas.tables import REJECTS, Column, Split, Table, WholeFile
-from earmark.schemas.views import View
 
 CATEGORIES = ("same_content", "same_source", "unmatched")
 Count = Annotated[int, Field(ge=0, le=LARGEST)]
@@ -89,7 +86,7 @@ class MosPreferences(BuildConfig):
     critiques: Critiques | None = Field(default=None, description="Who describes clips and pairs in words, and which.")
 
     def source_of(self, file: str) -> str:
-        """The source's name, with which the names of its files begin."""
+        """Return the source's name, with which the names of its files begin."""
         return file.partition("/")[0]
 
     def asked(self) -> dict[str, AnnotatorConfig]:

@@ -1,18 +1,15 @@
 """Config and tables of `music-prompts` (the Academic Text-to-Music challenge's evaluation prompts, by its method)."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, Self, TypedDict
 
 from pydantic import Field, model_validator
 
 from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Asked, Drawn
 from earmark.schemas.config import BuildConfig, Linked, Model, Name
-from earmark.schemas.corpus import Corpus, Start, Story, Workload
+from earmark.schemas.corpus import Corpus, Start, Story, View, Workload
 from earmark.schemas.evaluations import Generation, Mode
 from earmark.schemas.places import without_place
 from earmark.schemas.tables import REJECTS, Column, Table
-from earmark.schemas.views import View
 
 Category = Literal["genre", "instrument", "mood/theme"]
 CATEGORIES: tuple[Category, ...] = ("genre", "instrument", "mood/theme")
@@ -118,7 +115,7 @@ class MusicPrompts(BuildConfig):
         return self
 
     def reads(self) -> tuple[str, ...]:
-        """The versions of captions that tags are looked for in, and the one whose triplets stay."""
+        """Return the versions of captions that tags are looked for in, and the one whose triplets stay."""
         return (*(one.version for one in self.captions if one.version), *([self.keep] if self.keep else []))
 
     def targets(self) -> dict[str, int]:

@@ -5,8 +5,6 @@ A build reads files. What lies behind a URL is brought to its place first (`task
 the cache names the object too, and paths are joined, compared and refused by one set of rules.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path, PurePosixPath
@@ -48,8 +46,7 @@ def path_below(written: str) -> str:
 
 BelowPath = Annotated[str, AfterValidator(path_below)]
 """A path in a manifest, receipt, journal or pulled tree: text of strangers that is joined to a folder of ours."""
-FileName = Annotated[BelowPath, StringConstraints(pattern=r"^[^/]+$")]
-"""A `BelowPath` of one part."""
+FileName = Annotated[BelowPath, StringConstraints(pattern=r"^[^/]+$")]  # a `BelowPath` of one part
 CORPUS, VERSION = re.compile(r"[a-z0-9][a-z0-9-]*"), re.compile(r"v[1-9][0-9]*")
 CorpusName = Annotated[str, StringConstraints(pattern=f"^{CORPUS.pattern}$", max_length=100)]
 # `v3`, or the name of a file of a published set that is measured as a version
@@ -91,20 +88,20 @@ def url_fault(written: str) -> str | None:
 
 
 def hub_parts(url: str) -> tuple[str, str, str]:
-    """Data set, revision as written, and path of an `hf://` URL."""
+    """Return data set, revision as written, and path of an `hf://` URL."""
     match = _HUB.fullmatch(url.rstrip("/"))
     assert match is not None
     return match[1], match[2] or "main", match[3] or ""
 
 
 def hub_revision(url: str) -> tuple[str, str] | None:
-    """The data set and the revision, as written, that a URL on the Hub names; None for other URLs."""
+    """Return the data set and the revision, as written, that a URL on the Hub names; None for other URLs."""
     match = _HUB.fullmatch(url.rstrip("/")) or _ROWS_ROOT.fullmatch(url.rstrip("/"))
     return (match[1], match[2] or "main") if match else None
 
 
 def rows_parts(url: str) -> tuple[str, str, str, str] | None:
-    """Data set, revision as written, configuration and split of an `hf-rows://` URL, which names a split's rows or a
+    """Split an `hf-rows://` URL: data set, revision as written, configuration and split; it names a split's rows or a
     file that they name; None where it names no split.
     """
     match = _ROWS_ROOT.fullmatch(url)
@@ -113,13 +110,13 @@ def rows_parts(url: str) -> tuple[str, str, str, str] | None:
 
 
 def place_of(url: str) -> Path:
-    """The place in the cache of the object at a URL."""
+    """Return the place in the cache of the object at a URL."""
     kind, _, rest = url.partition(":")
     return cache_folder() / "inputs" / kind / rest.strip("/")
 
 
 def url_of(path: Path) -> str | None:
-    """The URL of the object whose place a path is; None for other paths."""
+    """Return the URL of the object whose place a path is; None for other paths."""
     try:
         kind, *parts = path.relative_to(cache_folder() / "inputs").parts
     except ValueError:
@@ -159,7 +156,7 @@ def _is_below(written: str, root: str) -> bool:
 
 
 def below(folder: str, written: str) -> str:
-    """A path as the config writes it, seen from a folder that it writes too; either may be a URL."""
+    """Return a path as the config writes it, seen from a folder that it writes too; either may be a URL."""
     if is_url(written):
         return written
     if is_url(folder):
@@ -168,13 +165,13 @@ def below(folder: str, written: str) -> str:
 
 
 def without_place(written: str) -> str:
-    """A path as rows name it: relative ones as written, others by the file's name alone."""
+    """Return a path as rows name it: relative ones as written, others by the file's name alone."""
     pure = PurePosixPath(written)
     return pure.name if pure.is_absolute() or ".." in pure.parts else written
 
 
 def clips_folder(path: Path) -> Path:
-    """The folder that the clips of a table lie in: its own; of a pattern of files, the last above its fields."""
+    """Return the folder that the clips of a table lie in: its own; of a pattern of files, the last above its fields."""
     return next(folder for folder in path.parents if "{" not in str(folder))
 
 
@@ -184,5 +181,5 @@ def told(path: Path) -> str:
 
 
 def without_secrets(text: str) -> str:
-    """A text whose URLs show no user and password."""
+    """Hide user and password in the URLs of a text."""
     return _SECRET.sub("://…@", text)

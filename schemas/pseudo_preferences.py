@@ -1,7 +1,5 @@
 """Config and tables of `pseudo-preferences` (CMI-Pref-Pseudo: position-consistent judge labels on generated music)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -9,7 +7,7 @@ from pydantic import Field, model_validator
 
 from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Hearing
 from earmark.schemas.config import Linked, Model, no_table
-from earmark.schemas.corpus import Beside, Corpus, Start, Story, Workload
+from earmark.schemas.corpus import Beside, Corpus, Start, Story, View, Workload, Writer
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.judges import QUALIFICATION, Judged, Judging, Jury
 from earmark.schemas.places import clips_folder, without_place
@@ -25,7 +23,6 @@ from earmark.schemas.pseudo_tables import (
     Dimension,
 )
 from earmark.schemas.tables import REJECTS, Shares
-from earmark.schemas.views import View, Writer
 
 MODALITIES = ("text", "text+lyrics", "text+audio", "text+lyrics+audio")
 Modality = Literal["text", "text+lyrics", "text+audio", "text+lyrics+audio"]
@@ -192,7 +189,7 @@ class PseudoPreferences(Linked, Judged):
         return self
 
     def reads(self) -> tuple[str, ...]:
-        """The versions with people's votes and with captions of references."""
+        """Return the versions with people's votes and with captions of references."""
         against = (self.validation,) if self.validation else ()
         return (*against, self.reference_captions) if self.reference_captions else against
 

@@ -1,7 +1,5 @@
 """Tables of `pseudo-preferences`."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, TypedDict
 
 from earmark.schemas.tables import Column, Table, WholeFile

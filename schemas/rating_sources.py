@@ -1,18 +1,98 @@
 """Sources of rated clips: which lists are read, what their columns hold, and on which scale they rate."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from earmark.schemas.config import Linked, Model, Name
-from earmark.schemas.patterns import for_re2
 from earmark.schemas.registry import OneOf
 from earmark.schemas.tables import SPLIT_ALIASES, SPLITS, Shares, Split
+
+_DIGIT, _WORD, _SPACE = r"\p{Nd}", r"\p{L}\p{N}_", r"\s\x0b\x1c-\x1f\x{85}\p{Z}"  # as Python's \d, \w and \s
+_ESCAPES = {
+    "d": _DIGIT, "D": r"\P{Nd}", "w": f"[{_WORD}]", "W": f"[^{_WORD}]", "s": f"[{_SPACE}]", "S": f"[^{_SPACE}]",
+    "Z": r"\z",
+}  # fmt: skip
+_IN_CLASS = {"d": _DIGIT, "D": r"\P{Nd}", "w": _WORD, "s": _SPACE}
+_UP_TO = re.compile(r"\{,(\d*)\}")
+
+
+@lru_cache(16)
+def for_re2(pattern: str) -> str:
+    """Return a pattern of Python's as RE2 reads it.
+
+    Python's own engine may take years for `(a+)+$`. RE2, which Arrow has, takes each character once a state. A pattern
+    is written as Python reads it, and put into RE2's words here; what RE2 cannot do (look-around, references back) or
+    reads in another way is refused.
+
+    Raises:
+        ValueError: it is none, or RE2 cannot search it as Python would.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        re.compile(pattern)
+        translated = _translated(pattern)
+        pc.extract_regex(pa.array([""]), translated)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ValueError(f"expected a regular expression: {error}") from None
+    except pa.ArrowInvalid as error:
+        said = str(error).removeprefix("Invalid regular expression: ")
+        raise ValueError(
+            f"expected a pattern that RE2 can search, without look-around and references: {said}"
+        ) from None
+    return translated
+
+
+@lru_cache(100_000)
+def groups_in(pattern: str, text: str) -> dict[str, str] | None:
+    """Return the named groups of a pattern's first match in a text, empty where they took no part; None without one.
+
+    Raises:
+        ValueError: as by `for_re2`.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found: dict[str, str] | None = pc.extract_regex(pa.array([text], pa.string()), for_re2(pattern))[0].as_py()
+    return found
+
+
+def _translated(pattern: str) -> str:
+    parts: list[str] = []
+    at, opened = 0, -1  # where the class that is being read began to hold characters
+    while at < len(pattern):
+        sign, after = pattern[at], pattern[at + 1 : at + 2]
+        if sign == "\\":
+            table = _ESCAPES if opened < 0 else _IN_CLASS
+            if after not in table and after in ("b", "B", "W", "S"):
+                where = " in [ ]" if opened >= 0 else ""
+                raise ValueError(f"expected a pattern without \\{after}{where}, which RE2 reads in another way")
+            parts.append(table.get(after, sign + after))
+            at += 2
+            continue
+        if opened >= 0:
+            if sign == "]" and at > opened:
+                opened = -1
+            parts.append("\\[" if sign == "[" else sign)
+        elif sign == "[":
+            opened = at + 2 if after == "^" else at + 1
+            parts.append(pattern[at:opened])
+            at = opened
+            continue
+        elif up_to := _UP_TO.match(pattern, at):
+            parts.append(f"{{0,{up_to[1]}}}")
+            at = up_to.end()
+            continue
+        else:
+            parts.append("(?:" if sign == "(" and after != "?" else sign)
+        at += 1
+    return "".join(parts)
 
 
 def canonical_splits(value: Any) -> Any:
@@ -72,7 +152,7 @@ COLUMN = "column"  # in a pattern of a file: the name of the rating's column
 
 
 def fields_in(pattern: str) -> list[str]:
-    """The columns that a pattern of a file names in braces."""
+    """Return the columns that a pattern of a file names in braces."""
     return re.findall(r"\{([^{}]+)\}", pattern)
 
 
@@ -102,7 +182,7 @@ class Source(Linked):
     """One rated corpus on disk, in the layout that its owner publishes."""
 
     name: Name = Field(description="Name of the dataset in the tables.")
-    format: Annotated[str, OneOf("earmark.tasks.importers.ratings:RATING_LAYOUTS")] = Field(
+    format: Annotated[str, OneOf("earmark.tasks.importers.lists:RATING_LAYOUTS")] = Field(
         description="The layout it is in: a publisher's, or any table with one rating or rated clip a row."
     )
     root: str | None = Field(default=None, description="Folder of the published layout.")
@@ -172,7 +252,7 @@ class Source(Linked):
     _splits = field_validator("files", "shares", mode="before")(canonical_splits)
 
     def splits(self) -> Iterable[str]:
-        """The splits that rows of the source may be in, as far as the config tells."""
+        """Return the splits that rows of the source may be in, as far as the config tells."""
         if self.split in APART:
             return [split for split, share in self.shares.items() if share]
         if self.split != "native":
@@ -255,7 +335,7 @@ class Source(Linked):
             )
 
     def lists(self) -> list[tuple[Split, str]]:
-        """The files and patterns of files, each with its split."""
+        """Return the files and patterns of files, each with its split."""
         return [
             (split, one)
             for split, written in self.files.items()
@@ -263,7 +343,7 @@ class Source(Linked):
         ]
 
     def scales(self) -> dict[str | None, Scale]:
-        """The scale by listening test; by None, where all have one."""
+        """Return the scale by listening test; by None, where all have one."""
         return dict[str | None, Scale](self.scale.items()) if isinstance(self.scale, dict) else {None: self.scale}
 
 

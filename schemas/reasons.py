@@ -1,16 +1,9 @@
-"""Declare every reason of a reject, for all corpora, once. No other can be written, but those that packages add.
-
-A `fault` is an input, or a model's answer, that is not as expected. A `rule` is what the method or the config leaves
-out of inputs that are as they should be. `most_rejected` counts the faults of reading and indexing, and answers of no
-right form.
-"""
-
-from __future__ import annotations
+"""Declare rejects and every reason of one, for all corpora. No other can be written, but those that packages add."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel
 
@@ -180,14 +173,13 @@ def check_reasons(reasons: Iterable[str]) -> None:
 
 
 def options_of(reason: str, config: type[BaseModel]) -> list[tuple[str, str]]:
-    """The options of a corpus's config that can mend a reason: each one's dotted key and description."""
+    """Return the options of a corpus's config that can mend a reason: each one's dotted key and description."""
     keys = dict(_keys(config))
     ends = find_reason(reason).options
     return [(key, keys[key]) for end in ends for key in keys if f".{key}".endswith(f".{end}")]
 
 
 def _keys(model: Any, before: str = "") -> Iterator[tuple[str, str]]:
-    """Every key of a config's model, also those of the models in it, with its description."""
     if isinstance(model, type) and issubclass(model, BaseModel):
         for name, field in model.model_fields.items():
             yield before + name, field.description or ""
@@ -195,3 +187,37 @@ def _keys(model: Any, before: str = "") -> Iterator[tuple[str, str]]:
     else:
         for inner in getattr(model, "__args__", ()):
             yield from _keys(inner, before)
+
+
+SHOWN = 80  # characters of a value repeated in messages
+
+
+class Reject(NamedTuple):
+    """A line without a valid rating."""
+
+    item: str  # the id if readable, else the first 80 characters of the line
+    reason: str  # a fixed word, snake_case
+    detail: str  # the expected and the found value
+    source_file: str  # "" if no file names it
+    line: int | None
+    author: str | None = None  # the line's author, as the export names the person: it never leaves the build
+    made_from: tuple[tuple[str, str], ...] = ()  # kinds and ids (`earmark.schemas.tables.Ref`) beside source and item
+
+
+class Note(NamedTuple):
+    """A remark about no single row, such as a missing part of the layout."""
+
+    text: str
+
+
+class AudioFault(NamedTuple):
+    """A fault of an audio file: a fixed word, and the detail."""
+
+    reason: str
+    detail: str
+
+
+def shown(value: object) -> str:
+    """Return the beginning of a value on a single line, free of control characters and lone surrogates."""
+    text = value if isinstance(value, str) else str(value)
+    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text[:SHOWN])

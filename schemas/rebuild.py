@@ -1,7 +1,5 @@
 """The config of `earmark rebuild`: which corpora are kept up to date, from which configs, where they are published."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Self
 

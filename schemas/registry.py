@@ -8,8 +8,6 @@ point of the group, `"tracks.lab" = "lab.earmark:LAYOUT"`. Names are known witho
 imported is the fault of those alone who use it.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -125,7 +123,7 @@ class Registry(Generic[Kind]):
         return known
 
     def find(self, name: str) -> Kind:
-        """The declaration of that name, which is one of `entries`.
+        """Return the declaration of that name, which is one of `entries`.
 
         Raises:
             ConfigError: its package cannot be imported, or declares something else.
@@ -177,7 +175,7 @@ class OneOf:
         return registry
 
     def find(self, value: str) -> Any:
-        """The declaration that a text of a config names.
+        """Return the declaration that a text of a config names.
 
         Raises:
             ConfigError: as `Registry.find`.

@@ -8,8 +8,6 @@ right if the clip with the higher mean opinion score gets the higher score.
     GRPOTrainer(model, reward_funcs=trl_reward, train_dataset=rows)  # columns: prompt, better, mos_gap_normalized
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -26,7 +24,7 @@ _FINAL = re.compile(r"Final Scores: \[\[(10|[1-9]), (10|[1-9])\]\]", re.ASCII)
 def final_scores(text: str) -> tuple[int, int] | None:
     """Return the two scores on the last line that is not empty, which must be exactly `Final Scores: [[x, y]]`.
 
-    Strict, since a reward teaches the form; builds and `earmark eval run` read more (`schemas/scores.py`).
+    Strict, since a reward teaches the form; builds and `earmark eval run` read more (`schemas/critiques.py`).
 
     Space at the line's ends is forgiven. None without such a line, or with scores that are no integers from 1 to 10.
     """
@@ -36,7 +34,7 @@ def final_scores(text: str) -> tuple[int, int] | None:
 
 
 def prefers(scores: tuple[int, int]) -> Position | None:
-    """The clip with the higher score; None for a tie."""
+    """Return the clip with the higher score; None for a tie."""
     first, second = scores
     return None if first == second else "first" if first > second else "second"
 
@@ -50,7 +48,7 @@ def accuracy_reward(text: str, better: Position) -> float:
 
 
 def mos_difference_reward(text: str, better: Position, mos_gap_normalized: float) -> float:
-    """The MOS-difference reward of MOS-RMBench: small gaps, which are hard, earn more and are forgiven.
+    """Return the MOS-difference reward of MOS-RMBench: small gaps, which are hard, earn more and are forgiven.
 
     0.5 * (1 + cos(d * pi)) if right, from 1 at no gap to 0 at a large one; 0.5 * (-1 + cos(d * pi)) if wrong, from 0
     to -1. `UNREADABLE` if the scores cannot be read.
@@ -67,12 +65,12 @@ def mos_difference_reward(text: str, better: Position, mos_gap_normalized: float
 
 
 def critique_reward(text: str, better: Position, mos_gap_normalized: float) -> float:
-    """The sum of both: 1 to 2 if right, -2 to -1 if wrong, -2 if the scores cannot be read."""
+    """Return the sum of both: 1 to 2 if right, -2 to -1 if wrong, -2 if the scores cannot be read."""
     return accuracy_reward(text, better) + mos_difference_reward(text, better, mos_gap_normalized)
 
 
 def _for_trl(name: str, reward: Callable[..., float], *columns: str) -> Callable[..., list[float]]:
-    """A reward for TRL's `GRPOTrainer`: a function of completions (texts, or lists of messages whose last one counts)
+    """Return a reward for TRL's `GRPOTrainer`: a function of completions (texts, or lists of messages: the last counts)
     and of the columns that the reward needs, by their names."""
 
     def rewards(completions: Sequence[Any], **given: Any) -> list[float]:
@@ -84,7 +82,7 @@ def _for_trl(name: str, reward: Callable[..., float], *columns: str) -> Callable
 
 
 def _text_of(completion: Any) -> str:
-    """The text of a completion in TRL's plain or conversational form."""
+    """Return the text of a completion in TRL's plain or conversational form."""
     if isinstance(completion, str):
         return completion
     content = completion[-1]["content"] if completion else ""

@@ -8,8 +8,6 @@ The policy hears a clip, reads an instruction and its numbered items, and writes
     GRPOTrainer(model, reward_funcs=trl_reward, train_dataset=rows)  # columns: prompt, answers, follows
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter, defaultdict
@@ -32,7 +30,7 @@ def item_probability(yes_logit: float, no_logit: float) -> float:
 
 
 def sample_score(probabilities: Sequence[float]) -> float:
-    """A sample's score, 0 to 1: the mean over its items' probabilities of yes.
+    """Return a sample's score, 0 to 1: the mean over its items' probabilities of yes.
 
     Raises:
         ValueError: there are none.
@@ -85,12 +83,12 @@ def read_answers(text: str) -> dict[int, bool] | None:
 
 
 def _spoken(text: str) -> str:
-    """The text after a closed `<think>` block."""
+    """Return the text after a closed `<think>` block."""
     return text.rpartition("</think>")[2].strip()
 
 
 def _records(text: str) -> Iterator[dict[str, Any]]:
-    """The objects in a text, each read by itself."""
+    """Yield the objects in a text, each read by itself."""
     decoder, at = json.JSONDecoder(), 0
     while (at := text.find("{", at)) >= 0:
         try:
@@ -156,7 +154,7 @@ def balanced_item_reward(text: str, answers: Sequence[bool]) -> float:
 
 
 def rubric_reward(text: str, answers: Sequence[bool], follows: bool) -> float:
-    """The weighted sum of the three, 0 to 1: `answers` are the labels of the items 1 to n."""
+    """Return the weighted sum of the three, 0 to 1: `answers` are the labels of the items 1 to n."""
     return (
         FORMAT * format_reward(text, answers)
         + GLOBAL * global_reward(text, answers, follows)
@@ -165,7 +163,7 @@ def rubric_reward(text: str, answers: Sequence[bool], follows: bool) -> float:
 
 
 def worth_training(rollouts: Iterable[tuple[str, bool]], rollouts_each: int = 4) -> list[str]:
-    """The GRPO subset: samples that a policy does not get right in every one of its rollouts.
+    """Return the GRPO subset: samples that a policy does not get right in every one of its rollouts.
 
     Where all rollouts earn the same there is nothing to learn; samples that are never right stay, they may be learnt.
 
@@ -189,7 +187,7 @@ def worth_training(rollouts: Iterable[tuple[str, bool]], rollouts_each: int = 4)
 
 
 def _for_trl(name: str, reward: Callable[..., float], *columns: str) -> Callable[..., list[float]]:
-    """A reward for TRL's `GRPOTrainer`: a function of completions (texts, or lists of messages whose last one counts)
+    """Return a reward for TRL's `GRPOTrainer`: a function of completions (texts, or lists of messages: the last counts)
     and of the columns that the reward needs, by their names."""
 
     def rewards(completions: Sequence[Any], **given: Any) -> list[float]:
@@ -201,7 +199,7 @@ def _for_trl(name: str, reward: Callable[..., float], *columns: str) -> Callable
 
 
 def _text_of(completion: Any) -> str:
-    """The text of a completion in TRL's plain or conversational form."""
+    """Return the text of a completion in TRL's plain or conversational form."""
     if isinstance(completion, str):
         return completion
     content = completion[-1]["content"] if completion else ""

@@ -3,8 +3,6 @@
 Ids are the same in all languages: a sample, an instruction and an item have a row a language each.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, TypedDict
 
 from earmark.schemas.tables import Column, Table, WholeFile
@@ -14,7 +12,7 @@ SplitName = Annotated[str, "test is the bench, train the corpus."]
 
 
 class RubricSample(TypedDict):
-    """One row a clip with an instruction and a language: does the clip follow it?"""
+    """One row a clip with an instruction and a language: does the clip follow it?"""  # noqa: D400
 
     sample_id: Annotated[
         str, Column("Sixteen hexadecimal digits; the same in all languages.", names="sample", role="is")

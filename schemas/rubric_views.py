@@ -1,13 +1,11 @@
 """Declare the views and evaluations of `instruction-rubrics`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
+from earmark.schemas.corpus import View, Writer
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.rubric_rewards import global_reward, rubric_reward
-from earmark.schemas.views import View, Writer
 
 _ASK = {
     "ask_en": (

@@ -1,18 +1,15 @@
 """Config and tables of `score-questions`: multiple-choice questions about scores, from forum threads (WildScore)."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict
 
 from pydantic import Field, model_validator
 
 from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Asked, Drawn
 from earmark.schemas.config import BuildConfig, Linked, Model, Name
-from earmark.schemas.corpus import Beside, Corpus, Start, Story, Workload
+from earmark.schemas.corpus import Beside, Corpus, Start, Story, View, Workload, Writer
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.places import without_place
 from earmark.schemas.tables import REJECTS, Column, Shares, Table, WholeFile
-from earmark.schemas.views import View, Writer
 
 Year = Annotated[int, Field(ge=2005, le=2100)]
 
@@ -184,7 +181,7 @@ class ScoreQuestions(BuildConfig):
         return self
 
     def source_of(self, file: str) -> str:
-        """The forum's name for the files of its dump; others are their own."""
+        """Return the forum's name for the files of its dump; others are their own."""
         return self.source.name if file.startswith(f"{self.source.name}/") else file
 
     def asked(self) -> dict[str, AnnotatorConfig]:
@@ -192,7 +189,7 @@ class ScoreQuestions(BuildConfig):
         return {**asked, **({"reader": self.reader} if self.reader else {})}
 
     def examples(self) -> dict[str, str | None]:
-        """The files of labelled questions, as the config writes them, by what they label."""
+        """Return the files of labelled questions, as the config writes them, by what they label."""
         return {"taxonomy": self.taxonomy.examples, "difficulty": self.difficulty.examples}
 
     def identity(self) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """A listening study: its config, the plan of who hears what, and the file that an annotator hands back."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -159,7 +157,7 @@ class Study(Model):
         return self
 
     def path(self, written: str) -> Path:
-        """The absolute path of a path as the config writes it."""
+        """Return the absolute path of a path as the config writes it."""
         return (self.base / written).absolute()
 
 

@@ -1,7 +1,5 @@
 """Describe published tables: Arrow schema, key, and the things that may not cross splits."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import json
@@ -241,7 +239,7 @@ _FILES: dict[str | None, Any] = {"Audio": {"decode": False, "_type": "Audio"}, "
 
 
 def _feature(type_: pa.DataType) -> Any:
-    """A type as `datasets` writes it into a Parquet file's metadata."""
+    """Return a type as `datasets` writes it into a Parquet file's metadata."""
     if pa.types.is_struct(type_):
         return {field.name: _feature(field.type) for field in type_}
     if pa.types.is_list(type_):

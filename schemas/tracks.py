@@ -1,7 +1,5 @@
 """The list of tagged tracks that `instrumentals` and `captions` are made from, and which of their audio is fit."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import Field, model_validator

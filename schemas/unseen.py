@@ -1,7 +1,5 @@
 """Characters that nobody sees: they hide text from a reader, turn its direction, or steer a terminal."""
 
-from __future__ import annotations
-
 import re
 
 UNSEEN = (

@@ -1,7 +1,5 @@
 """Tables of `human-preferences`."""
 
-from __future__ import annotations
-
 from typing import Annotated, TypedDict
 
 from earmark.schemas.tables import REJECTS, Column, Table, WholeFile

@@ -27,11 +27,10 @@ from earmark.schemas.config import BuildConfig, parse_config
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.mos_preferences import MosPreferences
 from earmark.tasks.pipeline.forecast import ImaginedSessions, Story, run_dry
-from earmark.tasks.pipeline.ledger import ledger_address
-from earmark.tasks.pipeline.scratch import scratch_store
+from earmark.tasks.pipeline.media import scratch_store
+from earmark.tasks.pipeline.plan import staying
 from earmark.tasks.pipeline.sessions import clip_media
-from earmark.tasks.pipeline.wording import staying
-from earmark.tasks.store.versions import Store, Version
+from earmark.tasks.store.versions import Store, Version, ledger_address
 from tests.conftest import ROOT
 from tests.runner import Held, read_as, run_flow
 

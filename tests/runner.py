@@ -17,8 +17,7 @@ from prefect.flows import Flow
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.config import BuildConfig, parse_config, read_toml
 from earmark.tasks.annotation.backend import Media
-from earmark.tasks.annotation.outcome import Outcome, Report
-from earmark.tasks.annotation.request import Request
+from earmark.tasks.annotation.request import Outcome, Report, Request
 from earmark.tasks.pipeline import flow, plan, sessions
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.versions import Version, open_store

@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
 from earmark.schemas.registry import Registry, registered
-from earmark.tasks.annotation.backends import BACKENDS
+from earmark.tasks.annotation.backend import BACKENDS
 from earmark.tasks.exports.formats import FORMATS
 from earmark.tasks.importers.caption_sets import CAPTION_LAYOUTS
-from earmark.tasks.importers.ratings import RATING_LAYOUTS
+from earmark.tasks.importers.lists import RATING_LAYOUTS
 from earmark.tasks.importers.tracks import TRACK_LAYOUTS
 from earmark.tasks.importers.votes import VOTE_LAYOUTS
 from earmark.tasks.pipeline.registry import corpora, find_corpus

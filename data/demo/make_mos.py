@@ -10,8 +10,6 @@ Writes below FOLDER, by default `mos` beside this script:
 The same bytes each run: everything is drawn from fixed seeds.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -74,12 +72,10 @@ def make_vmc23(root: Path) -> None:
 
 
 def _rating(worth: float, random: np.random.RandomState) -> int:
-    """One listener's rating, from 1 to 5, of something worth so much."""
     return int(np.clip(np.round(worth + random.uniform(-1.2, 1.2)), 1, 5))
 
 
 def _mean(worth: float, random: np.random.RandomState) -> float:
-    """A mean over eight listeners."""
     return sum(_rating(worth, random) for _ in range(8)) / 8
 
 
@@ -104,7 +100,7 @@ BAD_ROWS = (
 
 
 def make_chimes(root: Path) -> None:
-    """A table of rated clips as a spreadsheet saves it, and the clips: the worse the fault, the lower the score."""
+    """Write a table of rated clips as spreadsheets save it, and the clips: the worse the fault, the lower the score."""
     random = np.random.RandomState(3)
     rows: list[Sequence[object]] = []
     for system, mos in MOS.items():
@@ -134,7 +130,6 @@ def _format(system: str, voice: str) -> tuple[int, int, str]:
 
 
 def _phrase(voice: str, phrase: str, rate_hz: int) -> sound.Samples:
-    """Four notes in one second."""
     lowest_hz, brightness, decay = VOICES[voice]
     mix = np.zeros(rate_hz)
     for place, semitones in enumerate(PHRASES[phrase]):
@@ -145,7 +140,6 @@ def _phrase(voice: str, phrase: str, rate_hz: int) -> sound.Samples:
 
 
 def _faulty(clean: sound.Samples, system: str, rate_hz: int, random: np.random.RandomState) -> sound.Samples:
-    """Return a clean clip with a system's faults."""
     match system:
         case "hiss-light":
             return sound.with_noise(clean, 0.015, random)

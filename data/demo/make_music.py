@@ -11,8 +11,6 @@ Writes below FOLDER, by default `music` beside this script:
 The same bytes each run: everything is drawn from fixed seeds.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys
@@ -122,7 +120,7 @@ def generated(prompt: DemoPrompt, model: str, random: np.random.RandomState) -> 
 
 
 def played(prompt: DemoPrompt, random: np.random.RandomState) -> sound.Samples:
-    """A tune with a note on each beat over a held chord, and a tick that marks the beat; it rings out."""
+    """Return a tune with a note on each beat over a held chord, and a tick that marks the beat; it rings out."""
     third = 3 if prompt.minor else 4
     scale = (0, 2, third, 5, 7, 12)
     beat_s = 60 / prompt.bpm

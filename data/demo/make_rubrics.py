@@ -11,8 +11,6 @@ Writes below FOLDER, by default `rubrics` beside this script:
 The same bytes each run: everything is drawn from fixed seeds.
 """
 
-from __future__ import annotations
-
 import csv
 import shutil
 import sys
@@ -46,7 +44,7 @@ SOUNDING = {"铃": "铃声", "雨": "雨声", "引擎": "引擎声", "风": "风
 
 
 def melody(number: int, bpm: float, brightness: float) -> sound.Samples:
-    """A tune of plucked notes, one a beat."""
+    """Return a tune of plucked notes, one a beat."""
     length = round(SECONDS * RATE_HZ)
     tune = np.zeros(length)
     steps = np.random.RandomState(700 + number).choice([0, 2, 4, 7, 9, 12], 32)
@@ -78,7 +76,7 @@ def event(name: str, number: int) -> sound.Samples:
 
 
 def write_table(path: Path, rows: list[tuple[str, ...]]) -> None:
-    """A CSV."""
+    """Write a CSV."""
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows(rows)
 

@@ -12,8 +12,6 @@ What goes with what is drawn from how near genres lie to instruments and moods, 
 bytes each run: everything is drawn from fixed seeds.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import sys
@@ -85,7 +83,7 @@ def tags_of(number: int, dice: random.Random) -> tuple[str, list[str], list[str]
 
 
 def caption_of(genre: str, instrument: str, mood: str, dice: random.Random) -> str:
-    """A sentence or two about a track."""
+    """Return a sentence or two about a track."""
     said = {"genre": STYLES[genre][0], "instrument": WRITTEN.get(instrument, instrument)}
     text = f"{dice.choice(OPENINGS)} {dice.choice(LEADS)}.{dice.choice(ENDS)}"
     text = text.format(**said, mood=WRITTEN.get(mood, mood))

@@ -11,8 +11,6 @@ Writes below FOLDER, by default `tracks` beside this script:
 The same bytes each run: everything is drawn from fixed seeds.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys
@@ -51,7 +49,7 @@ STEPS = (0, 4, 7, 9, 7, 4, 2, 0)  # of the melody, in semitones
 
 
 def sung(track: DemoTrack, length: int) -> sound.Samples:
-    """A voice-like line: a buzz with vibrato, shaped by the formants of vowels, a note a beat."""
+    """Return a voice-like line: a buzz with vibrato, shaped by the formants of vowels, a note a beat."""
     time = np.arange(length) / RATE_HZ
     beat = np.floor(time * track.bpm / 60).astype(int)
     pitch = track.lowest_hz * 2 ** (np.array(STEPS)[beat % len(STEPS)] / 12)
@@ -69,7 +67,7 @@ def sung(track: DemoTrack, length: int) -> sound.Samples:
 
 
 def played(track: DemoTrack, length: int, side: int) -> sound.Samples:
-    """A band on one side: its own chord notes on each side, so that nothing of it stands in the middle."""
+    """Return a band on one side: its own chord notes on each side, so that nothing of it stands in the middle."""
     band = np.zeros(length)
     for beat in range(int(SECONDS * track.bpm / 60)):
         step = (0, 7, 3, 10)[(beat + 2 * side) % 4] + 12 * side
@@ -79,7 +77,7 @@ def played(track: DemoTrack, length: int, side: int) -> sound.Samples:
 
 
 def mixed(track: DemoTrack) -> tuple[np.ndarray, sound.Samples]:
-    """The stereo track (frames, 2), and its lead alone (frames,)."""
+    """Return the stereo track (frames, 2), and its lead alone (frames,)."""
     length = round(SECONDS * RATE_HZ)
     lead, left, right = sung(track, length), played(track, length, 0), played(track, length, 1)
     return np.stack([lead + 0.9 * left + 0.1 * right, lead + 0.1 * left + 0.9 * right], axis=1), lead
@@ -91,7 +89,7 @@ def path_of(number: int) -> str:
 
 
 def row(number: int, artist: int, duration: str, *tags: str) -> str:
-    """A line of the list."""
+    """Return a line of the list."""
     cells = (f"track_{number:07d}", f"artist_{artist:06d}", f"album_{artist:06d}", path_of(number), duration, *tags)
     return "\t".join(cells)
 

@@ -14,8 +14,6 @@ The same bytes each run: everything is drawn from fixed seeds. Nobody voted: who
 faults that `make_music.py` built into the models, and from chance.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import itertools
@@ -48,7 +46,7 @@ def pairs() -> list[DemoPair]:
 
 
 def chosen(pair: DemoPair, dimension: str, care: float, random: np.random.RandomState) -> tuple[str, float]:
-    """An annotator's choice and confidence: surer where the models lie further apart."""
+    """Return an annotator's choice and confidence: surer where the models lie further apart."""
     lead = care * (RANKS[dimension][pair.models[1]] - RANKS[dimension][pair.models[0]]) + random.logistic()
     return ("a" if lead > 0 else "b"), min(5.0, 1 + round(abs(lead)) / 2)
 
@@ -100,7 +98,7 @@ def cmi_pref(
 
 
 def respelt(row: dict[str, Any]) -> dict[str, Any]:
-    """The row in the other spelling, shown the other way round, with feedback now and then."""
+    """Return the row in the other spelling, shown the other way round, with feedback now and then."""
     turned = {"model_a": "model_b", "model_b": "model_a"}
     out = {
         "audio-a": row["audio2"],
@@ -140,7 +138,7 @@ def faulty(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def arena(held: list[DemoPair], month: int, random: np.random.RandomState) -> list[dict[str, Any]]:
-    """A month of an arena, whose audio is withheld as in its releases."""
+    """Return a month of an arena, whose audio is withheld as in its releases."""
     rows = []
     for place, number in enumerate(random.permutation(len(held))[:30]):
         pair = held[number]
@@ -169,7 +167,7 @@ def arena(held: list[DemoPair], month: int, random: np.random.RandomState) -> li
 
 
 def battle(row: dict[str, Any]) -> dict[str, Any]:
-    """The same as the running service keeps it."""
+    """Return the same as the running service keeps it."""
     sides = {
         f"{side}_metadata": {"system_key": {"system_tag": row[f"system_{side}"], "variant_tag": "v1"}, "lyrics": None}
         for side in ("a", "b")

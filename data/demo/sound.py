@@ -3,8 +3,6 @@
 Noise comes from `RandomState`, whose stream numpy promises never to change, so that every run makes the same clips.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -53,7 +51,7 @@ def with_noise(samples: Samples, level: float, random: np.random.RandomState) ->
 
 
 def clipped(samples: Samples, drive: float) -> Samples:
-    """Turned up by `drive` into a limit of full scale, then down again: distortion."""
+    """Distort a sound: turn it up by `drive` into a limit of full scale, then down again: distortion."""
     peak = np.abs(samples).max()
     return np.asarray(peak * np.clip(drive * samples / peak, -1.0, 1.0))
 

@@ -1,7 +1,5 @@
 """Implement `earmark people audit`: count the labels that people confirm without seeing them."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import typer

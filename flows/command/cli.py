@@ -1,7 +1,5 @@
 """Define the `earmark` command. Heavy imports wait inside the commands, so that `--help` answers at once."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 import sys
@@ -13,7 +11,6 @@ import typer
 from earmark.flows.command.audit_cli import app as audit_app
 from earmark.flows.command.ending import CODES, Stoppable, interrupted, machine_fault, said, short_traceback
 from earmark.flows.command.eval_cli import app as eval_app
-from earmark.flows.command.export_cli import export
 from earmark.flows.command.init_cli import init
 from earmark.flows.command.inspect_cli import app as inspect_app
 from earmark.flows.command.ledger_cli import app as ledger_app
@@ -31,13 +28,11 @@ from earmark.flows.command.options import (
     print_json,
 )
 from earmark.flows.command.prompts_cli import app as prompts_app
-from earmark.flows.command.publish_cli import publish
-from earmark.flows.command.rebuild_cli import rebuild
+from earmark.flows.command.publish_cli import export, publish, withdraw
 from earmark.flows.command.review_cli import app as review_app
 from earmark.flows.command.schedule_cli import app as schedule_app
-from earmark.flows.command.serve_cli import serve
+from earmark.flows.command.serve_cli import rebuild, serve
 from earmark.flows.command.study_cli import app as study_app
-from earmark.flows.command.withdraw_cli import withdraw
 from earmark.schemas.errors import EarmarkError, Faults, Interrupted, StoreError, TooManyRejects
 from earmark.schemas.unseen import on_terminal
 from earmark.tasks.pipeline.logs import set_up

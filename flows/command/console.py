@@ -455,7 +455,6 @@ def _from_here(path: Path) -> Path:
 
 
 def _short(value: Any) -> str:
-    """Return a value on one line, long texts cut."""
     text = "–" if value is None else " ".join(str(value).split())
     return text if len(text) <= 40 else f"{text[:39]}…"
 

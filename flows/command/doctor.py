@@ -1,7 +1,5 @@
 """Check the installation, the store, and the services and keys of builds, for `earmark doctor`."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -48,8 +46,7 @@ LITTLE_SPACE_GB = 5
 VLLM_FOLDER = "~/earmark-vllm"
 VLLM_SETUP = (f"python3 -m venv {VLLM_FOLDER}", f"{VLLM_FOLDER}/bin/pip install 'vllm[audio]>=0.32'")
 """Commands creating the environment of `vllm:` annotators; pins would age, and the tests run with 0.32."""
-ROWS = 20
-"""First rows of each source read to find a build's kinds of questions."""
+ROWS = 20  # first rows of each source read to find a build's kinds of questions
 
 
 @dataclass(frozen=True)
@@ -159,7 +156,7 @@ def _store(store: Store) -> list[CheckResult]:
 def _ledger(store: Store) -> CheckResult:
     from earmark.schemas.errors import EarmarkError
     from earmark.tasks.annotation.ledger_reports import stats
-    from earmark.tasks.pipeline.ledger import has_ledger, ledger_address
+    from earmark.tasks.store.versions import has_ledger, ledger_address
 
     if not has_ledger(store):
         return CheckResult("ledger", "off", "none yet; the first build that asks a model creates it")

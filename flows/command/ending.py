@@ -1,7 +1,5 @@
 """End a command stopped by a person or a supervisor, or by a fault of the machine."""
 
-from __future__ import annotations
-
 import errno
 import linecache
 import os
@@ -27,10 +25,8 @@ from earmark.flows.command.signals import end_at_once
 from earmark.schemas.errors import Interrupted
 from earmark.schemas.unseen import on_terminal
 
-END_S = 5.0
-"""Time for a stopped command to end before it is killed; its kept data survives any kill."""
-SAME_S = 0.5
-"""Signals within this time count as one: a wrapper forwards signals already sent by the terminal."""
+END_S = 5.0  # time for a stopped command to end before it is killed; its kept data survives any kill
+SAME_S = 0.5  # signals within this time count as one: a wrapper forwards signals already sent by the terminal
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 _received: list[int] = []
 _ways_on = ["run the same command again"]

@@ -4,8 +4,6 @@ README and the guides, `flows/<corpus>.md`, are written by hand except between t
 deployments, `deploy/prefect.yaml`, and the demo's rebuild are written whole. A test keeps all of them current.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys
@@ -29,8 +27,7 @@ from earmark.tasks.pipeline.registry import corpora, find_corpus
 
 _PART = re.compile(r"(<!-- (corpora|model|options|reasons|role|tables) -->\n).*?(<!-- end -->\n)", re.DOTALL)
 _SUFFIXES: dict[Any, str] = {tuple: "[]", list: "[]", dict: ".NAME"}
-SHARED = set(BuildConfig.model_fields) - {"corpus"}
-"""Options of every corpus, explained in `flows/README.md`."""
+SHARED = set(BuildConfig.model_fields) - {"corpus"}  # options of every corpus, explained in `flows/README.md`
 
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,7 +1,5 @@
 """Implement `earmark init`: propose a config from a file, to check and to change."""
 
-from __future__ import annotations
-
 import re
 from functools import partial
 from pathlib import Path
@@ -41,8 +39,7 @@ def init(
     `earmark init mos-preferences --schema > mos-preferences.schema.json`
     """
     from earmark.flows.command.console import tell
-    from earmark.flows.command.init_folder import propose_folder
-    from earmark.flows.command.init_layouts import propose_layout
+    from earmark.flows.command.init_layouts import propose_folder, propose_layout
     from earmark.flows.command.init_ratings import propose, require_sure
     from earmark.flows.command.previewing import end_with_preview
     from earmark.schemas.annotation import Declarations

@@ -1,7 +1,5 @@
 """Implement `earmark init mos-preferences`: propose a config for a published folder, or for a table by its columns."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -15,10 +13,9 @@ from earmark.schemas.config import parse_config
 from earmark.schemas.errors import EarmarkError, InputError
 from earmark.schemas.mos_preferences import MosPreferences
 from earmark.schemas.rating_sources import Source
-from earmark.schemas.rejects import Reject
+from earmark.schemas.reasons import Reject
 from earmark.tasks.importers.guessing import Guess, guess_table
-from earmark.tasks.importers.ratings import RATING_LAYOUTS, read_source
-from earmark.tasks.importers.rows import Rating
+from earmark.tasks.importers.lists import RATING_LAYOUTS, Rating, read_source
 from earmark.tasks.importers.sniffing import WORDS
 from earmark.tasks.importers.vote_guessing import GuessedVotes
 

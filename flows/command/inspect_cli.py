@@ -1,15 +1,103 @@
 """Implement `earmark inspect`: look into versions."""
 
-from __future__ import annotations
-
+import os
+import socket
+import sys
+import tempfile
+from contextlib import redirect_stdout
+from functools import partial
+from io import StringIO
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from earmark.flows.command.options import JsonOption, StoreOption, VersionArgument, open_store, option, print_json
-from earmark.flows.command.sql_cli import sql
-from earmark.flows.command.view_cli import view
 from earmark.schemas.errors import StoreError
+from earmark.schemas.unseen import on_terminal
+
+STOP_S = 15.0  # time for answers in flight: nothing is lost, but the page's end is no failure
+
+
+def view(
+    corpus: VersionArgument,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 0,
+    store: StoreOption = None,
+) -> None:
+    """Look through all rows of a version in a browser: filter, sort, listen, compare with another version.
+
+    The page is for this machine alone, at a link that no other user can guess.
+
+    **Example:** `earmark inspect view mos-preferences@v2`
+    """
+    import secrets
+
+    import uvicorn
+
+    from earmark.flows.command import ending
+    from earmark.flows.command.console import tell
+    from earmark.flows.command.viewing import make_view_app
+    from earmark.schemas.errors import InputError
+    from earmark.tasks.pipeline.registry import find_corpus
+
+    place = open_store(store)
+    version = place.fetch(place.find(corpus))
+    known = find_corpus(version.corpus)
+    try:
+        listening = socket.create_server(("127.0.0.1", port))
+    except OSError as error:
+        raise InputError(f"--port {port}: {os.strerror(error.errno or 0)}; choose another") from None
+    token = secrets.token_hex(16)
+    with listening, tempfile.TemporaryDirectory(prefix="earmark-") as spill:
+        app = make_view_app(version, known, place, token, Path(spill))
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1))
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}/{token}/"
+        ending.take(STOP_S)
+        try:
+            tell(f"{version.corpus} {version.name}: {address} on this machine; Ctrl-C ends")
+            server.run(sockets=[listening])
+        except KeyboardInterrupt:
+            tell("stopped")
+
+
+def sql(
+    statement: Annotated[str, typer.Argument(metavar="SELECT", help="DuckDB's SQL; a table is `'CORPUS@vN'.TABLE`.")],
+    out: Annotated[Path | None, option("--out -o FILE", "Write all rows to .csv or .parquet.")] = None,
+    limit: Annotated[int, option("--limit -n N", "Print N rows at most.", min=1)] = 40,
+    allow_files: Annotated[bool, option("--allow-files", "Read files of this machine: `FROM 'mine.csv'`.")] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Select rows from versions with SQL, across versions and corpora. Nothing is changed.
+
+    **Examples:**
+
+    `earmark inspect sql "SELECT split, count(*) FROM 'mos-preferences'.pairs GROUP BY ALL"`
+
+    `earmark inspect sql "FROM 'mos-preferences@v2'.ratings ANTI JOIN 'mos-preferences@v1'.ratings USING (sample_id)"`
+
+    `earmark inspect sql "SELECT reason, count(*) AS rows FROM 'captions'.rejects GROUP BY ALL" --out reasons.csv`
+    """
+    from earmark.flows.command.ending import interrupted
+    from earmark.tasks.store.select import select, write_rows
+
+    try:
+        if out is not None:
+            select(open_store(store), statement, partial(write_rows, path=out), allow_files=allow_files)
+            print(f"wrote {out}")
+        elif as_json:
+            rows = select(open_store(store), statement, lambda rows, _: rows.to_arrow_table(), allow_files=allow_files)
+            print_json(rows.to_pylist())
+        else:
+            with redirect_stdout(StringIO()) as shown:
+                show = lambda rows, _: rows.show(max_rows=limit)  # noqa: E731
+                select(open_store(store), statement, show, allow_files=allow_files)
+            print(on_terminal(shown.getvalue()), end="")
+    except KeyboardInterrupt as stop:
+        ended = interrupted(stop, "nothing was changed")
+        print(ended, file=sys.stderr, flush=True)
+        os._exit(ended.code)  # DuckDB may be in uninterruptible code, and Python's own end waits for it
+
 
 app = typer.Typer(help="Look into versions and compare them.", no_args_is_help=True, rich_markup_mode="markdown")
 for _command in (view, sql):

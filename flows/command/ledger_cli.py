@@ -1,7 +1,5 @@
 """Implement `earmark ledger`: inspect requests to models and their answers."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time
@@ -109,6 +107,6 @@ def export(
 
 
 def _address(store: str | None) -> str:
-    from earmark.tasks.pipeline.ledger import ledger_address
+    from earmark.tasks.store.versions import ledger_address
 
     return ledger_address(open_store(store))

@@ -25,17 +25,15 @@ from earmark.schemas.errors import EarmarkError
 from earmark.tasks.annotation.keys import is_loopback
 from earmark.tasks.annotation.ledger_reports import LATENCIES_S, latencies, stats
 from earmark.tasks.people.server import make_bounded_server
-from earmark.tasks.pipeline.ledger import has_ledger, ledger_address
 from earmark.tasks.pipeline.registry import corpora
 from earmark.tasks.store.runs import list_runs
-from earmark.tasks.store.versions import Store, open_store
+from earmark.tasks.store.versions import Store, has_ledger, ledger_address, open_store
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 LOG = logging.getLogger("earmark.metrics")
-SHARE_OF_TIME = 0.05
-"""Largest share of time spent on counting; a large ledger takes seconds."""
+SHARE_OF_TIME = 0.05  # largest share of time spent on counting; a large ledger takes seconds
 LEAST_AGE_S = 1.0
 
 

@@ -1,7 +1,5 @@
 """Translate commands of release 1.0 to their names of today. Delete this module with the release after the next."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from earmark.schemas.errors import ConfigError

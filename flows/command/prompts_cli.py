@@ -158,7 +158,7 @@ def _answered(shown: Shown) -> Any:
 def _answer(shown: Shown) -> Iterator[str]:
     import json
 
-    from earmark.tasks.annotation.outcome import Unanswered
+    from earmark.tasks.annotation.request import Unanswered
 
     if isinstance(shown.outcome, Unanswered):
         yield f"none: {shown.outcome.reason}: {shown.outcome.detail}"

@@ -1,11 +1,22 @@
-"""Implement `earmark publish`: publish a version to the Hub."""
+"""Implement `earmark publish`, `earmark withdraw` and `earmark export`: what leaves a store."""
 
-from __future__ import annotations
-
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
-from earmark.flows.command.options import JsonOption, StoreOption, VersionArgument, open_store, option, print_json
+from earmark.flows.command.options import (
+    AudioRootOption,
+    EachLimitOption,
+    ForceOption,
+    JsonOption,
+    OutFolderOption,
+    StoreOption,
+    VersionArgument,
+    VersionConfigOption,
+    open_store,
+    option,
+    print_json,
+)
 
 
 def publish(
@@ -82,3 +93,121 @@ def _forecast(corpus: str, repo: str, store: str, options: dict[str, Any]) -> di
     check_audited(place, version, options["audited"])
     with gathered(version, known, place, options["audio"]) as bundle:
         return forecast(target, bundle, known, reviewed, options["private"])
+
+
+def withdraw(
+    reason: Annotated[str, option("TEXT", "The reason, kept unpublished in the store; name nobody.")],
+    annotator: Annotated[str | None, option("ID", "The id in the tables, or SOURCE/ID in a vote export.")] = None,
+    clip: Annotated[str | None, option("SHA256", "The SHA-256 of a clip or image.")] = None,
+    prompt: Annotated[str | None, option("ID", "The prompt's id.")] = None,
+    corpus: Annotated[str | None, option("NAME", "Search this corpus alone.")] = None,
+    dry_run: Annotated[bool, option("--dry-run", "Count the rows to remove; change nothing.")] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Withdraw an annotator, a clip or a prompt: make new versions without it and all that was made from it.
+
+    The versions that hold it can no longer be published, and no later build brings it back.
+
+    **Examples:**
+
+    `earmark withdraw --annotator 3f1c9a… --reason "consent withdrawn" --dry-run`
+
+    `earmark withdraw --clip 9f86d081… --reason "rights"`
+    """
+    from earmark.flows.command import console
+    from earmark.schemas.errors import ConfigError
+    from earmark.tasks.pipeline.progress import shown
+    from earmark.tasks.pipeline.registry import corpora, find_corpus
+    from earmark.tasks.release import withdrawal
+
+    named = [(kind, value) for kind, value in (("annotator", annotator), ("clip", clip), ("prompt", prompt)) if value]
+    if len(named) != 1:
+        raise ConfigError("give exactly one of --annotator, --clip and --prompt")
+    kind, value = named[0]
+    value = value.lower() if kind == "clip" else value
+    others: list[str] = []
+    if kind == "clip" and not re.fullmatch(r"[0-9a-f]{64}", value):
+        raise ConfigError(f"expected a clip's SHA-256, 64 hexadecimal digits, found '{value}'")
+    place = open_store(store)
+    if corpus is not None:
+        place.find(corpus)
+    known = {name: find_corpus(name) for name, one in corpora().items() if not one.package or place.versions(name)}
+    if kind == "annotator":
+        value, *others = withdrawal.as_tables_have_it(place, value)
+    with shown():
+        search = withdrawal.search(place, known, kind, value, corpus, others)  # type: ignore[arg-type]
+        made: tuple[Any, ...] = ()
+        if not dry_run:
+            made = withdrawal.withdraw(place, known, search, reason).made
+    facts: dict[str, Any] = {
+        "withdrawal": search.name,
+        "dry_run": dry_run,
+        "holding": [
+            {"corpus": h.version.corpus, "version": h.version.name, "newest": h.newest, "rows": h.rows}
+            for h in search.holdings
+        ],
+        "made": [{"corpus": one.corpus, "version": one.version} for one in made],
+    }
+    print_json(facts) if as_json else console.show_withdrawal(facts)
+
+
+def export(
+    corpus: VersionArgument,
+    config: VersionConfigOption = None,
+    format_: Annotated[str | None, option("--for FORMAT", "The trainer's format. Default: list all.")] = None,
+    out: OutFolderOption = None,
+    view: Annotated[str | None, option("NAME", "The view to export. Default: the first one that fits.")] = None,
+    table: Annotated[str | None, option("NAME", "Export a table unchanged, for jsonl or webdataset.")] = None,
+    split: Annotated[str | None, option("NAME", "Export only this split.")] = None,
+    limit: EachLimitOption = None,
+    blind: Annotated[bool, option("--blind", "Leave clips out of prompts: a control without audio.")] = False,
+    audio_root: AudioRootOption = None,
+    rollouts: Annotated[Path | None, option("DIR", "Leave out rows right in every draw of `eval rollouts`.")] = None,
+    clap: Annotated[str | None, option("MODEL", "The CLAP model of embeddings: a folder or name.")] = None,
+    force: ForceOption = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a version in the form that a trainer reads; without --for, list formats and views.
+
+    **Examples:**
+
+    `earmark export pseudo-preferences`
+
+    `earmark export pseudo-preferences@v1 --for ms-swift --view musicality-clips --out exports/music`
+
+    `earmark export mos-preferences --for jsonl --table pairs --split train --limit 1000 --out exports/pairs`
+
+    `earmark export mos-preferences --for embeddings --clap laion/larger_clap_music --out exports/vectors`
+    """
+    from earmark.flows.command import console
+    from earmark.flows.command.running import find_version
+    from earmark.schemas.errors import StoreError
+    from earmark.tasks.exports.choosing import ExportOptions, choose, offers
+    from earmark.tasks.exports.export import export as write
+    from earmark.tasks.exports.readme import command_of
+    from earmark.tasks.pipeline.progress import shown
+    from earmark.tasks.pipeline.registry import find_corpus
+
+    place = open_store(store)
+    version = find_version(place, corpus, config)
+    known = find_corpus(version.corpus)
+    if format_ is None:
+        listed = offers(version, known)
+        if as_json:
+            print_json([{"view": o.view.name, "format": o.format, "refusal": o.refusal} for o in listed])
+        else:
+            console.show_offers(version, listed)
+        return
+    if rollouts is not None and table is not None:
+        raise StoreError("--rollouts goes with a view, not with --table")
+    if out is None:
+        raise StoreError(f"the export for {format_} needs a folder: add --out DIR")
+    wish = ExportOptions(format_, view, table, split, limit, blind, tuple(audio_root or ()), force, rollouts, clap)
+    with shown():
+        record = write(version, known, place, out, wish)
+    if as_json:
+        print_json({**record, "folder": str(out)})
+    else:
+        console.show_export(record, out, command_of(choose(version, known, wish), record))

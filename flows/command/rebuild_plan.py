@@ -1,7 +1,5 @@
 """Plan a rebuild without Prefect: read its config, order the corpora, find outdated ones."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Rewrite configs of 1.0.0: models are declared once, roles name them, and dropped keys leave."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib
@@ -100,7 +98,6 @@ def new_values(model: type[Model], values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _declare(models: dict[str, dict[str, Any]], flat: dict[str, Any]) -> str:
-    """Declare a model unless it is declared already; return its name."""
     declared: dict[str, Any] = {"annotator": flat["annotator"]}
     for key in (key for key in OF_MODELS if key in flat):
         group, _, option = OF_MODELS[key].rpartition(".")
@@ -201,7 +198,6 @@ def _resolve(keys: list[str], counts: dict[Place, int], *, many: bool) -> Place:
 
 
 def _at(values: Any, place: Place) -> Any:
-    """Return the value in a place, or a mark for none."""
     for part in place:
         if isinstance(part, int) and not isinstance(values, list):
             return _MISSING
@@ -212,7 +208,6 @@ def _at(values: Any, place: Place) -> Any:
 
 
 def _keys(dotted: str) -> list[str]:
-    """Return the parts of a dotted key."""
     table, keys = tomllib.loads(f"{dotted.strip()} = 0"), list[str]()
     while isinstance(table, dict):
         ((key, table),) = table.items()
@@ -257,7 +252,6 @@ def _key(key: str) -> str:
 
 
 def _inline(value: Any) -> str:
-    """Return a value on one line."""
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{_key(key)} = {_inline(one)}" for key, one in value.items()) + " }"
     if isinstance(value, list):

@@ -1,7 +1,5 @@
 """Implement `earmark people review`: send questions to reviewers and read their reviews."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -147,7 +145,6 @@ def _version(spec: str, store: str | None) -> Any:
 
 
 def _show_reviews(facts: Mapping[str, Any], out: Path | None) -> None:
-    """Print the reviews: their number, the flagged questions, the reviewers' agreement."""
     from earmark.flows.command.console import print_result, tell
     from earmark.tasks.score_questions.review_agreement import agreement_tables
 

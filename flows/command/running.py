@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from earmark.tasks.store.runs import Run, State
     from earmark.tasks.store.versions import Store, Version
 
-PREFECT_BYTES = 16 << 20
-"""Initial size of the Prefect server's database and log."""
+PREFECT_BYTES = 16 << 20  # initial size of the Prefect server's database and log
 
 
 @dataclass(frozen=True)
@@ -156,11 +155,11 @@ def forecast_build(
     name: str, path: Path, store: Store, limit: int | None = None, *, allow_rejects: bool = False
 ) -> dict[str, Any]:
     """Forecast a build's inputs, commits and requests; ask nothing, and change neither the store nor the ledger."""
-    from earmark.tasks.pipeline.ledger import ledger_address
-    from earmark.tasks.pipeline.preview import preview
+    from earmark.tasks.pipeline.media import scratch_store
+    from earmark.tasks.pipeline.preflight import preview
     from earmark.tasks.pipeline.progress import shown
-    from earmark.tasks.pipeline.scratch import scratch_store
     from earmark.tasks.store.objects import one_commit_each
+    from earmark.tasks.store.versions import ledger_address
 
     corpus = find_corpus(name)
     with shown(), one_commit_each(), scratch_store(store) as scratch:
@@ -226,7 +225,7 @@ def run_build(
     from earmark.tasks.annotation.errors import LedgerError
     from earmark.tasks.pipeline.logs import RUN
     from earmark.tasks.pipeline.progress import say, shown
-    from earmark.tasks.store.model_terms import new_terms
+    from earmark.tasks.store.licences import new_terms
     from earmark.tasks.store.objects import one_commit_each
     from earmark.tasks.store.runs import save_run, settle_runs, start_run
     from earmark.tasks.store.versions import Version

@@ -1,7 +1,5 @@
 """Implement `earmark schedule`: run a config's build at set times."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import asdict
 from pathlib import Path

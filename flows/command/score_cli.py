@@ -1,7 +1,5 @@
 """Implement `earmark eval score`: measure and rank systems' clips for a version's prompts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

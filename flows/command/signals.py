@@ -1,7 +1,5 @@
 """End the process by a signal while modules are still imported."""
 
-from __future__ import annotations
-
 import os
 
 

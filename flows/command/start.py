@@ -1,7 +1,5 @@
 """Start the `earmark` command: a signal ends it in order while its modules are still imported."""
 
-from __future__ import annotations
-
 import signal
 
 from earmark.flows.command.signals import end_at_once

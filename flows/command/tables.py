@@ -17,8 +17,7 @@ from earmark.tasks.store.result_table import DrawnCell, ResultTable
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
 
-PROSE = 24
-"""Longer cells with spaces may be folded, in a column at least this wide."""
+PROSE = 24  # longer cells with spaces may be folded, in a column at least this wide
 GAP = 2
 MARKS = {"best": ("bold", " ▲"), "second": ("underline", " △"), None: ("", "")}
 """Style and sign of marked cells; a file or a pipe keeps the sign alone."""

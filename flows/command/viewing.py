@@ -1,8 +1,6 @@
 """Serve the page of `earmark inspect view`: the report's page, its tables over all rows of a version. Each filter and
 each page is a query. All of it lies below an address with a token; texts are shown only as text."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -73,13 +71,10 @@ def make_view_app(version: Version, corpus: Corpus, store: Store, token: str, sp
 
 
 class _Viewer:
-    """The answers to a browser."""
-
     def __init__(self, shelf: Shelf, corpus: Corpus, store: Store, spill: Path) -> None:
         self._shelf, self._corpus, self._store, self._spill = shelf, corpus, store, spill
 
     def page(self, request: Request) -> Response:
-        """Return the page, beside another version if asked."""
         version = self._shelf.version
         others = tuple(one.name for one in self._store.versions(version.corpus) if one.name != version.name)
         beside = request.query_params.get("beside")
@@ -101,7 +96,6 @@ class _Viewer:
         return Sheet(title, columns, (), total, relation=relation, shown=len(first), operations=tuple(OPERATIONS))
 
     def _table(self, table: Table) -> Section:
-        """Return the section of all rows of a table."""
         relation = f"rows {table.name}"
         first = first_columns(table, self._shelf.columns(relation))
         return Section(table.name, (self._sheet(relation, f"all {table.name}", first),), table.description)
@@ -173,7 +167,6 @@ class _Viewer:
         return JSONResponse({"clips": self._shelf.clips_of(name, row), "facts": facts})
 
     def clip(self, request: Request) -> Response:
-        """Return a clip or picture by its SHA-256."""
         found = find_clip(self._shelf, self._store, self._spill, request.path_params["sha256"])
         if found is None:
             return PlainTextResponse("the clip is not at hand", 404)

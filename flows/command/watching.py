@@ -1,7 +1,5 @@
 """Watch runs and requests to models for changes, for `earmark status --watch`."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Mapping
@@ -13,10 +11,9 @@ from rich.live import Live
 from earmark.flows.command.console import USD, console, cost, runs_grid, tell
 from earmark.flows.command.tables import TextTable
 from earmark.tasks.annotation.ledger_reports import stats
-from earmark.tasks.pipeline.ledger import has_ledger, ledger_address
 from earmark.tasks.store.result_table import ResultColumn, ResultTable, Value
 from earmark.tasks.store.runs import list_runs
-from earmark.tasks.store.versions import Store
+from earmark.tasks.store.versions import Store, has_ledger, ledger_address
 
 EVERY_S = 1.0
 SHARE_OF_TIME = 0.1  # most time for counting a large ledger

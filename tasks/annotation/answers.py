@@ -4,12 +4,11 @@ Raise `PARSER` with every change of their results: finished requests are then re
 without asking.
 """
 
-from __future__ import annotations
-
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
-from earmark.schemas.questions import Ask, Choice, FreeText, Json, ScaleRating, YesNo
+from earmark.schemas.questions import Ask, Choice, FreeText, Json, ScaleRating, Text, YesNo
 from earmark.tasks.annotation.errors import (
     BadAnswer,
     BrokenOff,
@@ -28,17 +27,177 @@ from earmark.tasks.annotation.errors import (
     Truncated,
     one_line,
 )
-from earmark.tasks.annotation.forgiving import as_json, fitted
-from earmark.tasks.annotation.thoughts import spoken
+from earmark.tasks.annotation.prompts import Rendering
+from earmark.tasks.annotation.request import Request
+
+_BEGINS = r"<think>|<thinking>|<thought>|<seed:think>|◁think▷|\[THINK\]|<\|begin_of_thought\|>|<unused94>"
+_ENDS = r"</think>|</thinking>|</thought>|</seed:think>|◁/think▷|\[/THINK\]|<\|end_of_thought\|>|<unused95>"
+BEGINS = re.compile(rf"{_BEGINS}|<\|channel\|>(?!final)", re.IGNORECASE)
+ENDS = re.compile(rf"{_ENDS}|<\|channel\|>final<\|message\|>|\A\s*analysis.*?assistantfinal", re.IGNORECASE | re.DOTALL)
+TURN_BEGINS = re.compile(
+    r"\A\s*(<s>|<bos>|<\|begin_of_text\|>|<\|im_start\|>(assistant)?|<\|start\|>assistant|<start_of_turn>model|"
+    r"<\|begin_of_solution\|>|<\|start_header_id\|>assistant<\|end_header_id\|>)\s*"
+)
+TURN_ENDS = re.compile(
+    r"<\|(im_end|endoftext|end_of_text|eot_id|eom_id|end|return|end_of_solution)\|>|<｜end▁of▁sentence｜>|"
+    r"<end_of_turn>|(</s>|<eos>)\s*\Z"
+)
+_SPECIAL = r"<\|[\w.:/-]{1,60}\|>|<｜[^<>｜]{1,60}｜>"
+SPECIAL = re.compile(_SPECIAL)
+MARKS = f"{_BEGINS}|{_ENDS}|{_SPECIAL}"  # pattern of marks no answer holds, also valid for RE2
+
+
+def spoken(text: str) -> str:
+    """Return the answer in a model's text, without surrounding blanks.
+
+    The marks are from chat templates: Qwen, DeepSeek and most others think in `<think>`, Kimi in `◁think▷`, Magistral
+    in `[THINK]`, Gemma in `<unused94>`, gpt-oss in channels of its Harmony format.
+
+    Raises:
+        Truncated: the thoughts do not end.
+        BadAnswer: a special token of a template stands in the answer.
+    """
+    ends = [found.end() for found in ENDS.finditer(text)]
+    text = text[ends[-1] :] if ends else text
+    if BEGINS.search(text):  # drafts in thoughts are no answer
+        raise Truncated("the answer ends before its thinking does")
+    while begun := TURN_BEGINS.match(text):
+        text = text[begun.end() :]
+    if ended := TURN_ENDS.search(text):  # the rest is another turn
+        text = text[: ended.start()]
+    if leaked := SPECIAL.search(text):
+        raise BadAnswer(f"expected an answer, found the special token {one_line(leaked[0])} in it")
+    return text.strip()
+
+
+_MARKS = " \t\r\n*_`\"'“”‘’.:"
+_ALMOST = re.compile(
+    r"""
+      (?P<string> "(?:[^"\\\n]|\\.)*" )                                       # JSON already, but for raw tabs
+    | (?<=[{\[,:｛［，：]) (?P<gap>\s*) (?P<lines> "(?:[^"\\]|\\.)*" ) (?=\s*[,:}\]｝］，：])  # over several lines
+    | [“„«] (?P<typographic> [^“”„«»"\\]* ) [”“»]
+    | (?<=[{\[,:｛［，：]) (?P<space>\s*) '(?P<single> [^'"\\]* )' (?=\s*[,:}\]｝］，：])
+    | (?P<mark> \*\*|` )                                                      # around a key, or a fence
+    | (?P<comma> [,，](?=\s*[}\]｝］]) )
+    | (?P<wide> [｛｝［］：，] )                                                # full-width signs
+    | \b(?P<word> True|False|None )\b                                         # as Python writes them
+    """,
+    re.VERBOSE,
+)
+_ESCAPED = {ord("\n"): r"\n", ord("\r"): r"\r", ord("\t"): r"\t"}
+_HEADING = re.compile(r"[\s#*_]*(?:\d{1,2}[.)]\s*)?")
+_WORDS = {"True": "true", "False": "false", "None": "null"}
+_NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?")
+
+
+def as_json(text: str) -> str:
+    """Turn almost-JSON into JSON: typographic and single quotes, commas before a closing bracket, Markdown marks,
+    full-width signs and Python's words outside strings, line breaks and tabs in strings.
+
+    Nothing is completed or guessed. Names and words of the schema match in any case, and a number in quotes is a number
+    (`fitted`). Records numbered from 0 are numbered from 1 where the schema is, and lose fields of their own. Any
+    remaining misfit is a fault.
+    """
+    return _ALMOST.sub(_plain, text)
+
+
+def _plain(part: re.Match[str]) -> str:
+    match part.lastgroup:
+        case "string" | "lines":
+            return (part["gap"] or "") + part[part.lastgroup].translate(_ESCAPED)
+        case "typographic" | "single":
+            return (part["space"] or "") + json.dumps(part[part.lastgroup], ensure_ascii=False)
+        case "word":
+            return _WORDS[part.group()]
+        case "wide":
+            return chr(ord(part.group()) - 0xFEE0)
+    return ""
+
+
+def fitted(value: Any, schema: Any) -> Any:
+    """Return a value with names and words spelled as in the schema; unknown names and words stay unchanged.
+
+    Args:
+        value: JSON.
+        schema: JSON schema, of which `properties`, `items`, `enum` and `type` are used.
+    """
+    if not isinstance(schema, dict):
+        return value
+    match value:
+        case dict():
+            return _fitted_object(value, schema.get("properties", {}))
+        case [[*inner]] if _item_type(schema) not in ("array", None):  # [[7, 5]] for [7, 5]
+            return [fitted(one, schema["items"]) for one in inner]
+        case list():
+            return _numbered([fitted(one, schema.get("items")) for one in value], schema)
+        case str() if "enum" in schema:
+            return _spelled(value, schema["enum"])
+        case str() if schema.get("type") in ("number", "integer") and _NUMBER.fullmatch(value.strip()):
+            return float(value) if "." in value else int(value)
+    return value
+
+
+def _fitted_object(value: dict[str, Any], properties: dict[str, Any]) -> dict[str, Any]:
+    names = [_spelled(name, [*properties], _HEADING.sub("", name, count=1)) for name in value]
+    if len({*names}) < len(names):  # two spellings of a name have two answers
+        return value
+    return {name: fitted(one, properties.get(name)) for name, one in zip(names, value.values(), strict=True)}
+
+
+def _numbered(rows: list[Any], schema: dict[str, Any]) -> list[Any]:
+    """Return records without fields beyond the schema's, and with ids from 1 in place of ids from 0."""
+    known = schema["items"].get("properties", {}) if isinstance(schema.get("items"), dict) else {}
+    if known.get("id", {}).get("minimum") != 1 or not all(isinstance(row, dict) for row in rows):
+        return rows
+    first = int(any(row.get("id") == 0 and type(row["id"]) is int for row in rows))
+    kept = [{name: value for name, value in row.items() if name in known} for row in rows]
+    return [{**row, "id": row["id"] + first} if type(row.get("id")) is int else row for row in kept]
+
+
+def _spelled(word: str, known: list[Any], bare: str = "") -> str:
+    """Return the known word meant, if there is just one; `bare` is the word without the marks of a heading."""
+    if word in known:
+        return word
+    plain = (bare or word).strip(_MARKS).casefold()
+    meant = [one for one in known if isinstance(one, str) and one.casefold() == plain]
+    return meant[0] if len(meant) == 1 else word
+
+
+def _item_type(schema: dict[str, Any]) -> str | None:
+    items = schema.get("items")
+    return items.get("type") if isinstance(items, dict) else None
+
+
+MOST_SHOWN = 4_000  # length of the last answer as shown: endless answers are a common fault, and would fill the context
+
+
+def explained(request: Request, answer: str, fault: str) -> Request:
+    """Return the request with its last answer and its fault below its own text, both fenced: a model wrote them.
+
+    Yes/no and ratings stay unchanged: there the first token's probabilities are the answer.
+
+    Args:
+        request: the question.
+        answer: the last answer; only the start of a long answer is shown.
+        fault: expected and found.
+    """
+    if isinstance(request.ask, YesNo | ScaleRating):
+        return request
+    fence = Rendering([answer, fault])
+    shown = answer if len(answer) <= MOST_SHOWN else f"{answer[:MOST_SHOWN]} […]"
+    text = (
+        "This question was asked before, and the answer could not be used. Answer it anew and in full, without the "
+        f"fault. {fence.rule()}\n\n{fence.fence(shown, 'last-answer')}\n\n{fence.fence(fault, 'fault')}"
+    )
+    *before, last = request.messages
+    return replace(request, messages=(*before, replace(last, parts=(*last.parts, Text(text)))))
+
 
 PARSER = 5
-MOST_TOKENS = 10_000_000
-"""More tokens than any model takes or gives: a larger count is invalid."""
+MOST_TOKENS = 10_000_000  # more tokens than any model takes or gives: a larger count is invalid
 NO_USAGE = "expected token counts, found none"
-MOST_DEPTH = 64
-"""Greatest nesting of lists and objects in an answer."""
-MOST_LOGPROB = 0.01
-"""Greatest accepted log-probability: 0, with room for servers' rounding."""
+MOST_DEPTH = 64  # greatest nesting of lists and objects in an answer
+MOST_LOGPROB = 0.01  # greatest accepted log-probability: 0, with room for servers' rounding
 BEFORE_CHOICE, AFTER_CHOICE = " \t\r\n\f\v\"'`*([（［【「", " \t\r\n\f\v\"'`*)].:）］】」。：！!"
 
 

@@ -1,7 +1,5 @@
 """Run batches by OpenAI's batch API, also Azure's: a file of requests, a batch over it, files of outputs and errors."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
@@ -9,9 +7,8 @@ from typing import Any
 from openai import AsyncOpenAI
 
 from earmark.tasks.annotation.backend import BatchState
-from earmark.tasks.annotation.bodies import json_bytes
 from earmark.tasks.annotation.errors import MalformedResponse, ServerError, one_line, shaped
-from earmark.tasks.annotation.http import Http
+from earmark.tasks.annotation.http import Http, json_bytes
 from earmark.tasks.annotation.request import Request
 from earmark.tasks.annotation.sdk import NO_KEY, Result, client_over, first_with, read_lines, result_of
 from earmark.tasks.annotation.server_faults import fault_of

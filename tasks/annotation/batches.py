@@ -46,8 +46,7 @@ ORDER BY created_at
 """
 MEMBERS = "SELECT r.key, r.id FROM batch_requests b JOIN requests r ON r.id = b.request_id WHERE b.batch_id = ?"
 RECORD_AT_ONCE = 500
-MOST_LOOKS = 20
-"""Number of failed polls of the provider in a row before a run gives up; its batches stay there."""
+MOST_LOOKS = 20  # number of failed polls of the provider in a row before a run gives up; its batches stay there
 Got = TypeVar("Got")
 
 

@@ -5,8 +5,6 @@ point of the group `earmark.builtins`, `lab-judge-1 = "lab.builtin:judge"`. A na
 another name, so that their answers have other keys.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Mapping
@@ -21,15 +19,13 @@ from earmark.schemas.errors import ConfigError, InputError
 from earmark.schemas.questions import Audio
 from earmark.schemas.registry import Registry, registered
 from earmark.tasks.annotation.answers import Reply
-from earmark.tasks.annotation.backend import Media
-from earmark.tasks.annotation.backends import backend
+from earmark.tasks.annotation.backend import Media, backend
 from earmark.tasks.annotation.errors import BadMedia, BadRequest
 from earmark.tasks.annotation.request import Request
 
 Span: TypeAlias = tuple[str, float | None, float | None, float | None, float | None]
 
-MOST_MEASURED = 50_000
-"""Number of clips with measurements kept in memory."""
+MOST_MEASURED = 50_000  # number of clips with measurements kept in memory
 
 
 @cache

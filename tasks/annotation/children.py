@@ -10,8 +10,6 @@ child also dies with its guard, and the guard inherits orphaned descendants. If 
 `end_orphans` finds processes with the mark of `orphan_mark`. The guard needs no code of Earmark but this file.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal
@@ -28,12 +26,9 @@ from typing import IO, Self
 import psutil
 
 MARK = "EARMARK_CHILD_OF"
-ORPHAN_S = 1.0
-"""Seconds for an orphaned child to end in order."""
-ALONE_S = 2.0
-"""Seconds for a child without children of its own, and for its remains."""
-KILL_S = 5.0
-"""Seconds for killed processes: the kernel may be busy with them."""
+ORPHAN_S = 1.0  # seconds for an orphaned child to end in order
+ALONE_S = 2.0  # seconds for a child without children of its own, and for its remains
+KILL_S = 5.0  # seconds for killed processes: the kernel may be busy with them
 SET_DEATH_SIGNAL, SET_SUBREAPER = 1, 36  # prctl(2)
 
 

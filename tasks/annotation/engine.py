@@ -4,39 +4,53 @@ async with open_ledger("ledger.sqlite") as ledger, Annotator(config, ledger, med
     report = await annotator.ask([question(config, messages, Json.of(schema)) for ...])
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging
+import resource
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 from earmark.schemas.annotation import AnnotatorConfig
-from earmark.tasks.annotation.answers import PARSER, answer_value
+from earmark.tasks.annotation.answers import PARSER, answer_value, explained
 from earmark.tasks.annotation.backend import Backend, Media, make_backend
-from earmark.tasks.annotation.budget import Budget
+from earmark.tasks.annotation.budget import Budget, SharedBudget, limits_of, tokens, within
 from earmark.tasks.annotation.errors import AskError, KeptRefused, OverLimit, Stopped
-from earmark.tasks.annotation.explaining import explained
 from earmark.tasks.annotation.ledger import Ledger
 from earmark.tasks.annotation.ledger_rows import Finished
-from earmark.tasks.annotation.limits import limits_of, tokens, within
-from earmark.tasks.annotation.open_files import at_once
-from earmark.tasks.annotation.outcome import Forecast, Outcome, Report, Unanswered
-from earmark.tasks.annotation.pace import Pace
-from earmark.tasks.annotation.patience import Patience
+from earmark.tasks.annotation.pace import Pace, Quota
+from earmark.tasks.annotation.patience import Patience, Streaks, Vanguard
 from earmark.tasks.annotation.progress import Meter, Progress
-from earmark.tasks.annotation.quota import Quota
-from earmark.tasks.annotation.request import Request
+from earmark.tasks.annotation.request import Forecast, Outcome, Report, Request, Unanswered
 from earmark.tasks.annotation.run import Job, WorkerPool, from_ledger
-from earmark.tasks.annotation.shared_budget import SharedBudget
-from earmark.tasks.annotation.streaks import Streaks
-from earmark.tasks.annotation.vanguard import Vanguard
+
+MOST_FILES = 65_536  # highest limit: some kernels allow a billion, which older libraries walk through one by one
+FILES_SHARE = 3  # divisor of the remaining files for the connections of a model: other models, and clips, need some too
+
+
+def raise_limit() -> int:
+    """Raise this process's soft limit on open files to its hard limit and return it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft == resource.RLIM_INFINITY:
+        return MOST_FILES
+    if soft < wanted:
+        with suppress(ValueError, OSError):  # macOS has a lower, hidden limit
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def at_once(wanted: int) -> int:
+    """Return the number of the wanted requests allowed in flight."""
+    limit = raise_limit()
+    return max(1, min(wanted, (limit - sum(1 for _ in Path("/dev/fd").iterdir())) // FILES_SHARE))
+
 
 LOG = logging.getLogger("earmark.annotation")
-BEAT_S = 15.0
-"""Interval of a process's heartbeats in seconds; its claims end `ALIVE_S` after the last beat."""
+BEAT_S = 15.0  # interval of a process's heartbeats in seconds; its claims end `ALIVE_S` after the last beat
 OnProgress: TypeAlias = Callable[[Progress], None]
 
 
@@ -280,7 +294,6 @@ class Annotator:
         return keys, jobs, rejected
 
     async def _take_finished(self, jobs: dict[str, Job], outcomes: dict[str, Outcome], meter: Meter) -> None:
-        """Move the finished jobs to the outcomes."""
         for key, finished in (await self.ledger.finished(list(jobs))).items():
             if finished.parser == PARSER:
                 job = jobs.pop(key)

@@ -13,11 +13,9 @@ from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.questions import Audio, Image, Json, Message, Part, ScaleRating, Text, YesNo
 from earmark.tasks.annotation.answers import NO_USAGE, Reply, model_name, token_counts
-from earmark.tasks.annotation.backend import Media
-from earmark.tasks.annotation.backends import backend
-from earmark.tasks.annotation.bodies import Base64, json_bytes
+from earmark.tasks.annotation.backend import Media, backend
 from earmark.tasks.annotation.errors import Misshapen
-from earmark.tasks.annotation.http import HttpBackend, parsed_reply
+from earmark.tasks.annotation.http import Base64, HttpBackend, json_bytes, parsed_reply
 from earmark.tasks.annotation.request import Request
 
 if TYPE_CHECKING:

@@ -1,7 +1,5 @@
 """Use Google's Files and batch APIs through its own client: large media, and batches of requests."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import io
@@ -14,7 +12,6 @@ from google import genai
 from google.genai import types
 
 from earmark.tasks.annotation.backend import BatchState
-from earmark.tasks.annotation.bodies import json_bytes
 from earmark.tasks.annotation.errors import (
     AuthFailed,
     BadMedia,
@@ -25,7 +22,7 @@ from earmark.tasks.annotation.errors import (
     one_line,
     shaped,
 )
-from earmark.tasks.annotation.http import Http
+from earmark.tasks.annotation.http import Http, json_bytes
 from earmark.tasks.annotation.request import Request
 from earmark.tasks.annotation.sdk import NO_KEY, Result, client_over, first_with, read_lines, result_of
 from earmark.tasks.annotation.server_faults import fault_of
@@ -35,8 +32,7 @@ RPC_STATUS = {3: 400, 5: 404, 7: 403, 8: 429, 9: 400, 13: 500, 14: 503, 16: 401}
 """HTTP statuses of Google's error codes in a batch's lines."""
 DONE = ("SUCCEEDED", "PARTIALLY_SUCCEEDED")
 ENDED = ("SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED", "PARTIALLY_SUCCEEDED")
-LEAST_LEFT_S = 600.0
-"""Least remaining life of a file in seconds: a request may take as long; else it is uploaded again."""
+LEAST_LEFT_S = 600.0  # least remaining life of a file in seconds: a request may take as long; else it is uploaded again
 FILE_READY_S = 60.0
 
 

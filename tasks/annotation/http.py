@@ -1,14 +1,16 @@
 """Exchange HTTP requests with a type for every fault. Plain aiohttp: a client library costs mostly its objects."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math
+import secrets
+import threading
 import urllib.request
 import zlib
+from binascii import b2a_base64
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -29,13 +31,99 @@ from earmark.tasks.annotation.errors import (
     WrongContentType,
     one_line,
 )
-from earmark.tasks.annotation.google_login import GoogleLogin, logs_in
-from earmark.tasks.annotation.keys import Key, find_key, is_loopback
+from earmark.tasks.annotation.keys import Key, Origin, find_key, is_loopback, key_hosts, origin_of
 from earmark.tasks.annotation.server_faults import fault_of
 
+_MARK = secrets.token_hex(16)  # drawn by each process and never sent: no text of a request can hold it
+
+
+@dataclass(frozen=True, slots=True)
+class Base64:
+    """Media in a body, in the place of their base64 string; `head` precedes it."""
+
+    data: bytes
+    head: str = ""
+
+
+def json_bytes(body: Any) -> bytes:
+    """Encode a body as JSON, with the base64 string for each `Base64` in it.
+
+    Raises:
+        TypeError: a value has no form in JSON.
+    """
+    held: list[bytes] = []
+
+    def marked(value: Any) -> str:
+        if not isinstance(value, Base64):
+            raise TypeError(f"expected JSON or Base64, found {type(value).__name__}")
+        held.append(b2a_base64(value.data, newline=False))
+        return value.head + _MARK
+
+    first, *others = json.dumps(body, default=marked).encode().split(_MARK.encode())
+    pieces = [first]
+    for media, text in zip(held, others, strict=True):
+        pieces += (media, text)
+    return b"".join(pieces)
+
+
+VARIABLE = "GOOGLE_APPLICATION_CREDENTIALS"
+VERTEX = "aiplatform.googleapis.com"
+SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
+
+
+def logs_in(url: str) -> bool:
+    """Return whether a server takes these credentials: Vertex AI's own, or bound to them by the environment."""
+    origin = origin_of(URL(url))
+    if origin is None or origin in key_hosts().get(VARIABLE, ()):
+        return origin is not None
+    vertex = origin.host == VERTEX or origin.host.endswith(f"-{VERTEX}")
+    return vertex and (origin.scheme, origin.port) == ("https", 443)
+
+
+class GoogleLogin:
+    """Tokens for one server, renewed as they expire.
+
+    Args:
+        url: an address of the server; no other gets a token.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._origin: Origin | None = origin_of(URL(url))
+        self._credentials: Any = None
+        self._lock = threading.Lock()
+
+    async def token(self, url: URL) -> str:
+        """Return a valid token, or an empty string for another server.
+
+        Raises:
+            AuthFailed: this machine has no such credentials, or they are refused.
+        """
+        if origin_of(url) != self._origin:
+            return ""
+        if self._credentials is None or not self._credentials.valid:
+            await asyncio.to_thread(self._renew)
+        return str(self._credentials.token)
+
+    def _renew(self) -> None:
+        import google.auth
+        from google.auth.exceptions import GoogleAuthError
+        from google.auth.transport.requests import Request
+
+        with self._lock:
+            try:
+                if self._credentials is None:
+                    self._credentials, _ = google.auth.default(scopes=SCOPES)
+                if not self._credentials.valid:
+                    self._credentials.refresh(Request())
+            except GoogleAuthError as error:
+                raise AuthFailed(
+                    f"{self._origin} wants application-default credentials: {type(error).__name__}: "
+                    f"{one_line(str(error), 200)}; run `gcloud auth application-default login` or set {VARIABLE}"
+                ) from None
+
+
 CHUNK = 1 << 16
-ERROR_BYTES = 1 << 16
-"""Longest body of an error to read: longer bodies are web pages."""
+ERROR_BYTES = 1 << 16  # longest body of an error to read: longer bodies are web pages
 PLAIN, PACKED = ("", "identity"), ("gzip", "x-gzip", "deflate")
 COST = "x-litellm-response-cost"
 JSON = {"Content-Type": "application/json"}

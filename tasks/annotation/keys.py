@@ -9,8 +9,6 @@ places in `EARMARK_KEY_HOSTS`:
 A place without a scheme is https, on this machine also http: no key travels unencrypted unless the environment says so.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping

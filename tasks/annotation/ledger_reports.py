@@ -1,7 +1,5 @@
 """Report on a ledger for a person: `earmark ledger stats`, `show`, `batches`, `vacuum`, `export`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -28,8 +26,7 @@ FAULTS = """
 SELECT r.model, a.error_type, count(*) FROM attempts a JOIN requests r ON r.id = a.request_id
 WHERE a.error_type IS NOT NULL GROUP BY r.model, a.error_type ORDER BY r.model, a.error_type
 """
-LATENCIES_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
-"""Upper bounds of the latency buckets."""
+LATENCIES_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)  # upper bounds of the latency buckets
 WITHIN = ", ".join(f"sum(CASE WHEN a.latency_s <= {bound} THEN 1 ELSE 0 END)" for bound in LATENCIES_S)
 LATENCIES = f"""
 SELECT r.model, {WITHIN}, count(*), sum(a.latency_s) FROM attempts a JOIN requests r ON r.id = a.request_id

@@ -1,7 +1,5 @@
 """Define the rows of a ledger and their changes: plain functions on a database."""
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Sequence
@@ -11,13 +9,11 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
-ALIVE_S = 60.0
-"""Seconds without a heartbeat after which a process is dead, even if its process id is in use (again)."""
+ALIVE_S = 60.0  # seconds without a heartbeat after which a process is dead, even if its process id is in use (again)
 BUDGETS_KEPT_S = 30 * 86_400.0
 """Seconds after which an unused shared budget is removed: no process of its build is at work any more."""
 SCAN_FROM = 10_000
-OPEN_HERE: set[str] = set()
-"""Owners in this process: other runs with the same process id are from before a restart."""
+OPEN_HERE: set[str] = set()  # owners in this process: other runs with the same process id are from before a restart
 
 Row: TypeAlias = tuple[Any, ...]
 

@@ -4,8 +4,6 @@ A provider's key goes to the provider's own host, as LiteLLM reads it from the e
 bound to its host in the environment (`tasks/annotation/keys.py`), or none. There are no provider batches.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -16,11 +14,9 @@ from typing import Any
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.errors import ConfigError, MissingExtraError
 from earmark.tasks.annotation.answers import Reply
-from earmark.tasks.annotation.backend import Media
-from earmark.tasks.annotation.backends import backend
-from earmark.tasks.annotation.bodies import json_bytes
+from earmark.tasks.annotation.backend import Media, backend
 from earmark.tasks.annotation.errors import ConnectionFailed, ServerError, TimedOut
-from earmark.tasks.annotation.http import SHORTEST_SECRET
+from earmark.tasks.annotation.http import SHORTEST_SECRET, json_bytes
 from earmark.tasks.annotation.keys import find_key
 from earmark.tasks.annotation.openai_compatible import (
     TOP_LOGPROBS,

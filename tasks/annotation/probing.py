@@ -35,7 +35,7 @@ from earmark.schemas.questions import (
     ScaleRating,
     YesNo,
 )
-from earmark.tasks.annotation.answers import Reply, answer_value
+from earmark.tasks.annotation.answers import BEGINS, ENDS, Reply, answer_value, spoken
 from earmark.tasks.annotation.backend import Backend, Media, make_backend, question
 from earmark.tasks.annotation.errors import (
     AskError,
@@ -49,7 +49,6 @@ from earmark.tasks.annotation.errors import (
 )
 from earmark.tasks.annotation.openai_compatible import OpenAICompatible
 from earmark.tasks.annotation.request import Request
-from earmark.tasks.annotation.thoughts import BEGINS, ENDS, spoken
 
 MOST_TOKENS = 256
 LONGEST_S = 120.0
@@ -258,7 +257,6 @@ def _keys(form: Json) -> list[str]:
 
 
 def _seen(form: Ask, reply: Reply, value: Any) -> str:
-    """Return a message about an answer."""
     match form:
         case Json():
             kept = list(json.loads(spoken(reply.text))) == _keys(form) if reply.text.strip().startswith("{") else False

@@ -1,15 +1,12 @@
 """Measure the progress of a run, with its cause of waiting."""
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 
-WINDOW_S = 30.0
-"""Time window of rates, in seconds."""
+WINDOW_S = 30.0  # time window of rates, in seconds
 
 
 @dataclass(frozen=True, slots=True)

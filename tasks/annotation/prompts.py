@@ -39,8 +39,7 @@ from earmark.schemas.config import nearest
 from earmark.schemas.files import read_regular
 from earmark.schemas.questions import Audio, Image, Json, Message, Part, Role, Text
 from earmark.tasks.annotation.errors import PromptError
-from earmark.tasks.annotation.neutral import neutral
-from earmark.tasks.annotation.sandbox import environment, parse, render
+from earmark.tasks.annotation.sandbox import environment, neutral, parse, render
 
 LOCK = "prompts.lock"
 PACKAGED = Path(str(resources.files("earmark.prompts")))
@@ -184,13 +183,11 @@ def bound(schema: Any, values: Mapping[str, Any]) -> Any:
 
 
 def _bounds_of(schema: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the named bounds of a schema object: keyword, name."""
     held = [(key, schema[key]) for key in BOUNDS if isinstance(schema.get(key), str)]
     return [(key, value[1:]) for key, value in held if value.startswith("$")]
 
 
 def _bounding(schema: Any) -> set[str]:
-    """Return the names of values in the bounds of a schema."""
     if isinstance(schema, list):
         return set().union(*map(_bounding, schema))
     if not isinstance(schema, dict):

@@ -14,29 +14,23 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from earmark.schemas.errors import EarmarkError
-from earmark.tasks.annotation.answers import PARSER, answer_value, low_share
+from earmark.tasks.annotation.answers import PARSER, answer_value, explained, low_share
 from earmark.tasks.annotation.backend import Batching
-from earmark.tasks.annotation.budget import Bill
+from earmark.tasks.annotation.budget import Bill, tokens
 from earmark.tasks.annotation.errors import AskError, KeptRefused, LowShare, Retriable, StopRun
-from earmark.tasks.annotation.explaining import explained
 from earmark.tasks.annotation.ledger_rows import Attempt, Finished, Held, ReadAttempt, reopen
-from earmark.tasks.annotation.limits import tokens
-from earmark.tasks.annotation.outcome import Answer, Outcome, Unanswered
 from earmark.tasks.annotation.pace import backoff
-from earmark.tasks.annotation.patience import AGAIN_S
+from earmark.tasks.annotation.patience import AGAIN_S, Sent
 from earmark.tasks.annotation.progress import Meter
-from earmark.tasks.annotation.request import Request
-from earmark.tasks.annotation.streaks import Sent
+from earmark.tasks.annotation.request import Answer, Outcome, Request, Unanswered
 
 if TYPE_CHECKING:
     from earmark.tasks.annotation.engine import Annotator
 
 LOG = logging.getLogger("earmark.annotation")
 CLAIM_AT_ONCE = 256
-ODD_USAGE = "odd_usage"
-"""Word in the ledger for an answer with implausible token counts."""
-OTHERS_POLL_S = 0.5
-"""Interval of polls for a key held by another process, in seconds."""
+ODD_USAGE = "odd_usage"  # word in the ledger for an answer with implausible token counts
+OTHERS_POLL_S = 0.5  # interval of polls for a key held by another process, in seconds
 
 
 NOT_HELD = Held(0)

@@ -26,14 +26,12 @@ from earmark.schemas.evaluations import ClipWindows, Scorer
 from earmark.schemas.files import read_regular
 from earmark.schemas.questions import Audio, Message, Text, canonical
 from earmark.tasks.annotation.answers import Reply
-from earmark.tasks.annotation.backend import Backend, Media
-from earmark.tasks.annotation.backends import backend
-from earmark.tasks.annotation.bodies import Base64, json_bytes
+from earmark.tasks.annotation.backend import Backend, Media, backend
 from earmark.tasks.annotation.children import Child
 from earmark.tasks.annotation.errors import AskError, BadAnswer, BadRequest, one_line
-from earmark.tasks.annotation.http import HttpBackend
-from earmark.tasks.annotation.inprocess import InProcess, waveform
+from earmark.tasks.annotation.http import Base64, HttpBackend, json_bytes
 from earmark.tasks.annotation.request import Request
+from earmark.tasks.annotation.transformers_local import InProcess, waveform
 
 Waveform: TypeAlias = npt.NDArray[np.float32]
 Function: TypeAlias = Callable[..., object]

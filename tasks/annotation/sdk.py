@@ -4,8 +4,6 @@ Their exchanges use Earmark's connections, and so the same rules: a key reaches 
 followed, answers have a size limit, no response holds the key, and every failure has its type.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -19,10 +17,8 @@ from earmark.tasks.annotation.errors import AskError, MalformedResponse, shaped
 from earmark.tasks.annotation.http import Http
 
 MOST_RESULT_BYTES = 1 << 31
-MOST_LISTED = 5_000
-"""Number of listed batches searched."""
-NO_KEY = "not-here"
-"""Placeholder for a client's key: the connections add the true key for its own servers."""
+MOST_LISTED = 5_000  # number of listed batches searched
+NO_KEY = "not-here"  # placeholder for a client's key: the connections add the true key for its own servers
 OURS = frozenset({"host", "connection", "content-length", "accept-encoding", "user-agent"})
 KEYS = frozenset({"authorization", "api-key", "x-goog-api-key"})
 Got = TypeVar("Got")

@@ -1,10 +1,8 @@
 """Type a server's refusal by a table of known forms; the tests hold a recorded body of each.
 
-Other forms are typed by status; `tasks/annotation/streaks.py` finds faults common to every request by behaviour.
+Other forms are typed by status; `tasks/annotation/patience.py` finds faults common to every request by behaviour.
 Pure functions; nothing is asked.
 """
-
-from __future__ import annotations
 
 import email.utils
 import json
@@ -32,10 +30,8 @@ from earmark.tasks.annotation.errors import (
     one_line,
 )
 
-LONGEST_WAIT_S = 3600.0
-"""Longest accepted wait, in seconds: after it the server is asked again."""
-LOOKED_AT = 600
-"""Number of characters of a message searched for forms: the rest may repeat a request."""
+LONGEST_WAIT_S = 3600.0  # longest accepted wait, in seconds: after it the server is asked again
+LOOKED_AT = 600  # number of characters of a message searched for forms: the rest may repeat a request
 ECHO = re.compile(r"input_value|'input':|\"input\":|Failed to parse", re.IGNORECASE)
 """Start of a repeated request in a message; its words decide nothing."""
 TITLE = re.compile(r"<title[^>]*>(.*?)</title>|<h1[^>]*>(.*?)</h1>", re.IGNORECASE | re.DOTALL)
@@ -65,7 +61,6 @@ class KnownForm:
 
 
 def _form(fault: type[AskError], patterns: str, statuses: range = range(400, 500)) -> KnownForm:
-    """Make a form from its patterns, one a line."""
     words = "|".join(filter(None, map(str.strip, patterns.split("\n"))))
     return KnownForm(fault, re.compile(words, re.IGNORECASE), statuses)
 
@@ -308,7 +303,6 @@ def _until(value: str) -> float | None:
 
 
 def _believable(seconds: float | str, parts: int = 1) -> float | None:
-    """Return a wait from 0 to an hour, in seconds."""
     with suppress(ValueError):
         number = float(seconds) / parts
         return min(max(0.0, number), LONGEST_WAIT_S) if math.isfinite(number) else None

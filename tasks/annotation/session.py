@@ -4,8 +4,6 @@ with Session(config, ledger="ledger.sqlite", media=Media(load_audio=Encoder())) 
     report = session.ask(requests)
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import weakref
@@ -17,17 +15,14 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from earmark.schemas.annotation import AnnotatorConfig
-from earmark.tasks.annotation.backend import Media
-from earmark.tasks.annotation.backends import provider_of
+from earmark.tasks.annotation.backend import Media, provider_of
 from earmark.tasks.annotation.engine import Annotator, OnProgress
 from earmark.tasks.annotation.errors import Stopped
 from earmark.tasks.annotation.ledger import open_ledger
-from earmark.tasks.annotation.outcome import Forecast, Outcome, Report
-from earmark.tasks.annotation.request import Request
+from earmark.tasks.annotation.request import Forecast, Outcome, Report, Request
 
 Got = TypeVar("Got")
-IN_FLIGHT_S = 2.5
-"""Seconds a closing session waits for the answers in flight: they may be paid for."""
+IN_FLIGHT_S = 2.5  # seconds a closing session waits for the answers in flight: they may be paid for
 
 
 class Session:

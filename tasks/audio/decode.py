@@ -1,8 +1,6 @@
 """Decode audio files, average to mono, resample, with the same bytes in every run. soundfile and soxr release other
 threads: two threads on two cores decode twice as much."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Degrade a clip by a known amount, to know the better of two clips."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

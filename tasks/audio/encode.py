@@ -1,7 +1,5 @@
 """Encode clips and spans for models, always as the same bytes for the same clip and form."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import struct
@@ -50,14 +48,12 @@ class _Recent(Generic[Key, Value]):
         return len(self._entries)
 
     def get(self, key: Key) -> Value | None:
-        """Return the value of a key; None if it is not cached."""
         if key not in self._entries:
             return None
         self._entries.move_to_end(key)
         return self._entries[key][0]
 
     def keep(self, key: Key, value: Value, size: int) -> None:
-        """Cache a value of `size` bytes; drop the least recently used values."""
         self.drop(key)
         self._entries[key] = value, size
         self._size += size
@@ -65,12 +61,10 @@ class _Recent(Generic[Key, Value]):
             self.drop(next(iter(self._entries)))
 
     def clear(self) -> None:
-        """Remove all values."""
         self._entries.clear()
         self._size = 0
 
     def drop(self, key: Key) -> None:
-        """Remove a key and its value, if cached."""
         _, size = self._entries.pop(key, (None, 0))
         self._size -= size
 

@@ -1,7 +1,5 @@
 """Find the end of a file's audio by its structure, to check a decoder's count."""
 
-from __future__ import annotations
-
 import mmap
 import os
 import struct

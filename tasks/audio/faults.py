@@ -1,7 +1,5 @@
 """Define faults of audio files, and the limits that decide them."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 
@@ -9,8 +7,7 @@ LONGEST_S = 12 * 3600.0
 """Default limit of a file's length; a longer length in a header is taken for a mistake or a trap."""
 MOST_CHANNELS = 64
 RATES_HZ = (1_000, 768_000)
-MOST_AMPLITUDE = 2.0**31
-"""Files of floats may exceed full scale (±1); integers written as floats reach 2^31, the limit."""
+MOST_AMPLITUDE = 2.0**31  # files of floats may exceed full scale (±1); integers written as floats reach 2^31, the limit
 
 
 class BadAudio(Exception):

@@ -1,7 +1,5 @@
 """Cache measurements of audio files by path, size and time of change, so that a second look costs a `stat`."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -11,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from earmark.schemas.rejects import AudioFault
-from earmark.schemas.sqlite import connected, write_ahead
+from earmark.schemas.files import connected, write_ahead
+from earmark.schemas.reasons import AudioFault
 from earmark.tasks.audio.decode import average
 from earmark.tasks.audio.encode import decode
 from earmark.tasks.audio.faults import LONGEST_S

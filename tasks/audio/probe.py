@@ -1,7 +1,5 @@
 """Measure an audio file by its header, bytes and samples."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from pathlib import Path
@@ -9,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from earmark.schemas.rejects import AudioFault
+from earmark.schemas.reasons import AudioFault
 from earmark.tasks.audio.decode import average
 from earmark.tasks.audio.faults import LONGEST_S, BadAudio, check_length
 from earmark.tasks.audio.sound import Sound, open_file, sound_of
@@ -99,7 +97,6 @@ def _unheard(heard: _Heard, rate: int) -> AudioFault | None:
 
 
 def _listen(sound: Sound) -> _Heard:
-    """Decode a sound once and sum up its samples."""
     size = max(1, round(FRAME_S * sound.sample_rate_hz))
     limit = 10 ** (QUIET_DB / 10) * size * sound.channels
     count = silent = whole = clipped = 0

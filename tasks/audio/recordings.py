@@ -5,8 +5,6 @@ are compared at their best alignment: the likeness is the share of equal bits ov
 recording have 0.85 and more, others about 0.5.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType

@@ -1,8 +1,6 @@
 """Cut long recordings into segments of about a minute, by a pure rule over levels; write their files. The paper
 (AnyAudio-Judge) has one-minute segments of films, without a method of cutting them; the rule is ours."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -138,13 +136,11 @@ def _frames(seconds: float) -> int:
 
 
 def _runs(marks: npt.NDArray[np.bool_], least: int) -> list[tuple[int, int]]:
-    """Return starts and exclusive ends of runs of at least `least` marks."""
     edges = np.flatnonzero(np.diff(np.concatenate(([0], marks.astype(np.int8), [0]))))
     return [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True) if b - a >= least]
 
 
 def _scene(levels: Levels, silent: npt.NDArray[np.bool_], start: int, end: int, rule: CutRule) -> Iterator[Piece]:
-    """Yield the pieces between two silences."""
     if start == end:
         return
     first = min(end, start + _fade(levels[start:end]))
@@ -179,7 +175,6 @@ def _segments(levels: Levels, silent: npt.NDArray[np.bool_], start: int, end: in
 
 
 def _best(levels: Levels, silent: npt.NDArray[np.bool_], cuts: npt.NDArray[np.int64], middle: float) -> int:
-    """Return the best of the allowed cuts."""
     low, high = int(cuts[0]), int(cuts[-1])
     allowed = set(cuts.tolist())
     pauses = [(low + (a + b) // 2, b - a) for a, b in _runs(silent[low:high], 1)]

@@ -6,8 +6,6 @@ A clip longer than the model's window (10 s) is split into consecutive windows, 
 model's own way, random crops, would differ from run to run.
 """
 
-from __future__ import annotations
-
 import hashlib
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from earmark.schemas.errors import ConfigError, InputError, MissingExtraError, model_fault
-from earmark.schemas.files import open_regular
-from earmark.schemas.sqlite import connected, write_ahead
+from earmark.schemas.files import connected, open_regular, write_ahead
 from earmark.tasks.audio.decode import decode_mono
 from earmark.tasks.audio.faults import BadAudio
 
@@ -121,7 +118,6 @@ class Similarity:
         _ = self._clap
 
     def _name(self, clip: str) -> str:
-        """Return the key of a clip's stored results."""
         return f"{clip}/ffmpeg" if clip in self._redecoded else clip
 
     @cached_property
@@ -166,7 +162,6 @@ class Similarity:
         return processor, model.to("cuda" if torch.cuda.is_available() else "cpu")
 
     def _texts(self, texts: dict[str, str]) -> dict[str, Vector]:
-        """Return embeddings by SHA-256 of the text."""
         if not texts:
             return {}
         processor, model = self._clap

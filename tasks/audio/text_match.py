@@ -1,7 +1,5 @@
 """Match the words of a text with signal measurements of a clip: weak and honest rules for built-in annotators."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field

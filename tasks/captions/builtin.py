@@ -1,7 +1,5 @@
 """Caption clips without a model: put measurements of a clip and tags of its track in fixed sentences."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

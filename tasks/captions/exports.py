@@ -1,10 +1,8 @@
-"""Export captions in both forms of the text-to-music baseline; `tasks/importers/captions.py` reads both back.
+"""Export captions in both forms of the text-to-music baseline; `tasks/importers/caption_sets.py` reads both back.
 
 The baseline finds a caption's audio by its file: `00/1085700.mp3` in JSON; `1085700` as the id in a TSV, beside which
 it has `audios/1085700.mp3`.
 """
-
-from __future__ import annotations
 
 import json
 import re

@@ -1,7 +1,5 @@
 """Count tags again after captions were withdrawn; no Prefect."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 
 from earmark.schemas.captions import CAPTIONS, TAG_COVERAGE, Captions

@@ -1,7 +1,5 @@
 """Build the report sections of `captions`: results of each pipeline, named tags, and the captions to listen to."""
 
-from __future__ import annotations
-
 from earmark.schemas.captions import Caption
 from earmark.tasks.pipeline.report import Material, count, histogram, sample
 from earmark.tasks.store.figures import AudioPlayer, Browser, Row, Section

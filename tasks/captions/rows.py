@@ -1,7 +1,5 @@
 """Rows between the steps of `captions`."""
 
-from __future__ import annotations
-
 from earmark.tasks.pipeline.tracks import PooledTrack
 
 

@@ -1,7 +1,5 @@
 """Cut long recordings, such as films, into tracks of about a minute; reject the pieces left over."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +11,7 @@ import pyarrow.parquet as pq
 
 from earmark.schemas.captions import CAPTIONS, SEGMENTS, Captions, Segments
 from earmark.schemas.errors import InputError
-from earmark.schemas.rejects import Reject
+from earmark.schemas.reasons import Reject
 from earmark.tasks.audio.faults import BadAudio
 from earmark.tasks.audio.segments import CutRule, levels_of, pieces_of, write_segments
 from earmark.tasks.captions.asking import shard_sizes

@@ -1,7 +1,5 @@
 """Plan `captions` builds, and import and index their tracks; no Prefect."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -13,12 +11,11 @@ import pyarrow.parquet as pq
 
 from earmark.schemas.captions import CAPTIONS, CORPUS, Captions
 from earmark.schemas.errors import ConfigError
-from earmark.schemas.rejects import AudioFault
+from earmark.schemas.reasons import AudioFault
 from earmark.schemas.tracks import Track
 from earmark.tasks.captions.asking import JUDGE, LISTEN, REFINE, shard_sizes
 from earmark.tasks.captions.rows import HeardTrack
-from earmark.tasks.pipeline.fingerprint import file_digests
-from earmark.tasks.pipeline.inputs import Input
+from earmark.tasks.pipeline.inputs import Input, file_digests
 from earmark.tasks.pipeline.media import MEASURED, clip_below
 from earmark.tasks.pipeline.plan import Plan, make_plan
 from earmark.tasks.pipeline.references import measure_apart

@@ -1,7 +1,5 @@
 """Write the published tables of `captions`, and their card sections."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -12,8 +10,7 @@ import pyarrow.parquet as pq
 from earmark.schemas.captions import CAPTIONS, RAW, TAG_COVERAGE, Captions
 from earmark.schemas.tables import UNSPLIT
 from earmark.schemas.tracks import Tag
-from earmark.tasks.captions.asking import flags_of, pipeline_of
-from earmark.tasks.captions.captioning import caption_tracks
+from earmark.tasks.captions.asking import caption_tracks, flags_of, pipeline_of
 from earmark.tasks.captions.segments import write_segment_rows
 from earmark.tasks.pipeline.references import references_of
 from earmark.tasks.pipeline.rows import Rows

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from earmark.schemas.corpus import names_clip
+from earmark.schemas.critiques import FORM, read_scores
 from earmark.schemas.errors import ConfigError, StoreError
 from earmark.schemas.evaluations import Answer as AnswerKind
 from earmark.schemas.evaluations import Blind, Evaluation, Examinee, Mode, names_image
@@ -26,13 +28,10 @@ from earmark.schemas.questions import (
     Text,
     YesNo,
 )
-from earmark.schemas.scores import FORM, read_scores
-from earmark.schemas.views import names_clip
 from earmark.tasks.annotation.backend import question
 from earmark.tasks.annotation.errors import PromptError, one_line
-from earmark.tasks.annotation.outcome import Outcome, Unanswered
 from earmark.tasks.annotation.prompts import Prompt, prompt_named
-from earmark.tasks.annotation.request import Request
+from earmark.tasks.annotation.request import Outcome, Request, Unanswered
 from earmark.tasks.evaluation.samples import LETTERS
 from earmark.tasks.exports.clips import ClipFile
 

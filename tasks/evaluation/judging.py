@@ -16,7 +16,7 @@ from earmark.tasks.evaluation.recording import choose_threshold, record
 from earmark.tasks.evaluation.samples import MeasurementOptions, Samples, find_evaluation, find_mode, select_samples
 from earmark.tasks.exports.clips import clip_files
 from earmark.tasks.pipeline.progress import working
-from earmark.tasks.pipeline.row_words import words_of
+from earmark.tasks.pipeline.rows import words_of
 from earmark.tasks.pipeline.sessions import open_session
 from earmark.tasks.store.versions import Store, Version
 

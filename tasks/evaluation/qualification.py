@@ -27,15 +27,14 @@ from earmark.schemas.tables import UNSPLIT
 from earmark.tasks.evaluation.statistics import accuracy
 from earmark.tasks.pipeline.ask import Config, Row
 from earmark.tasks.pipeline.forecast import ImaginedSessions, Story, run_dry
-from earmark.tasks.pipeline.ledger import ledger_address
+from earmark.tasks.pipeline.plan import staying
 from earmark.tasks.pipeline.rows import Rows, keep_rows, read_rows
 from earmark.tasks.pipeline.sessions import clip_media, sessions_of_build
 from earmark.tasks.pipeline.step import Enough
 from earmark.tasks.pipeline.walk import Walk, Walked
-from earmark.tasks.pipeline.wording import staying
 from earmark.tasks.store.result_table import ResultColumn, ResultTable, interval
 from earmark.tasks.store.staging import Stage
-from earmark.tasks.store.versions import Store
+from earmark.tasks.store.versions import Store, ledger_address
 
 ALL = "all"
 

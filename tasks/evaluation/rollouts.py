@@ -16,15 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from earmark.schemas.annotation import DECIDES
-from earmark.schemas.corpus import Corpus
+from earmark.schemas.corpus import Corpus, View
 from earmark.schemas.errors import EarmarkError, StoreError
 from earmark.schemas.evaluations import Policy
 from earmark.schemas.questions import Audio, AudioForm, Message, Part, Text, canonical
-from earmark.schemas.views import View
 from earmark.tasks.annotation.backend import question
-from earmark.tasks.annotation.neutral import neutral
-from earmark.tasks.annotation.outcome import Answer, Outcome
-from earmark.tasks.annotation.request import Request
+from earmark.tasks.annotation.request import Answer, Outcome, Request
+from earmark.tasks.annotation.sandbox import neutral
 from earmark.tasks.exports.clips import ClipFile, clip_files
 from earmark.tasks.exports.rows import ROLLOUTS, Selection, select_view
 from earmark.tasks.pipeline.progress import working

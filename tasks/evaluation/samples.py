@@ -11,10 +11,9 @@ from typing import Any
 
 import duckdb
 
-from earmark.schemas.corpus import Corpus
+from earmark.schemas.corpus import Corpus, names_clip
 from earmark.schemas.errors import ConfigError, StoreError
 from earmark.schemas.evaluations import Blind, Evaluation, Mode
-from earmark.schemas.views import names_clip
 from earmark.tasks.exports.rows import opened
 from earmark.tasks.store.sql import literal, query
 from earmark.tasks.store.versions import Version

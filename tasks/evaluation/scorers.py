@@ -1,7 +1,5 @@
 """Ask scorers for numbers about clips, through the ledger like all answers: `--scorer` of `earmark eval`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -14,8 +12,7 @@ from earmark.schemas.errors import ConfigError, EarmarkError
 from earmark.schemas.evaluations import Scorer
 from earmark.schemas.questions import Audio, AudioForm, Json
 from earmark.tasks.annotation.backend import question
-from earmark.tasks.annotation.outcome import Outcome, Unanswered
-from earmark.tasks.annotation.request import Request
+from earmark.tasks.annotation.request import Outcome, Request, Unanswered
 from earmark.tasks.annotation.scorer import ScorerInput, check_scorer, identity
 from earmark.tasks.evaluation.asking import Prediction
 from earmark.tasks.evaluation.clip_scores import columns_for, predicted

@@ -23,8 +23,8 @@ from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import EarmarkError, InputError, StoreError
 from earmark.schemas.evaluations import Evaluation, Examinee, Generation, Scorer
 from earmark.schemas.questions import Audio, says_yes
+from earmark.schemas.reasons import AudioFault
 from earmark.schemas.registry import load
-from earmark.schemas.rejects import AudioFault
 from earmark.tasks.annotation.prompts import own_words
 from earmark.tasks.annotation.scorer import ScorerInput
 from earmark.tasks.audio.decode import decode
@@ -40,7 +40,7 @@ from earmark.tasks.exports.clips import ClipFile, clip_files
 from earmark.tasks.pipeline.media import media_index, similarity_of
 from earmark.tasks.pipeline.progress import working
 from earmark.tasks.pipeline.registry import find_corpus
-from earmark.tasks.pipeline.row_words import words_of
+from earmark.tasks.pipeline.rows import words_of
 from earmark.tasks.pipeline.sessions import open_session
 from earmark.tasks.store.folder import file_word, records_of, version_facts, write_record
 from earmark.tasks.store.manifest import digest_of

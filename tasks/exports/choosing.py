@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from earmark.schemas.corpus import Corpus
+from earmark.schemas.corpus import Corpus, View, Writer
 from earmark.schemas.errors import StoreError
 from earmark.schemas.registry import load
-from earmark.schemas.views import View, Writer
 from earmark.tasks.exports.formats import EMBEDDINGS, FORMATS, LOAD, TABLE, Format
 from earmark.tasks.exports.rows import view_columns
 from earmark.tasks.exports.shapes import Shape, plain

@@ -11,9 +11,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from earmark.schemas.corpus import Corpus
+from earmark.schemas.corpus import Corpus, names_file
 from earmark.schemas.errors import StoreError
-from earmark.schemas.views import names_file
 from earmark.tasks.exports.choosing import ExportOptions, Target, choose
 from earmark.tasks.exports.clips import ClipFolder, write_clips
 from earmark.tasks.exports.embeddings import Embedder

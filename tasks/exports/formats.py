@@ -10,8 +10,8 @@ from typing import Literal
 
 import pyarrow as pa
 
+from earmark.schemas.corpus import Kind, View
 from earmark.schemas.registry import Registry, registered
-from earmark.schemas.views import Kind, View
 from earmark.tasks.exports import shapes
 from earmark.tasks.exports.rows import Selection
 from earmark.tasks.exports.shapes import Shape

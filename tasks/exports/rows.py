@@ -13,11 +13,10 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from earmark.schemas.corpus import Corpus
+from earmark.schemas.corpus import ANSWERS, FORBIDDEN, REQUIRED, Corpus, View, names_file
 from earmark.schemas.errors import StoreError
 from earmark.schemas.tables import UNSPLIT, embeds
-from earmark.schemas.views import ANSWERS, FORBIDDEN, REQUIRED, View, names_file
-from earmark.tasks.pipeline.row_words import WORDING, word, words_of
+from earmark.tasks.pipeline.rows import WORDING, word, words_of
 from earmark.tasks.store.card import split_order
 from earmark.tasks.store.explain import links_of
 from earmark.tasks.store.sql import connect, query, quoted, view_parquet
@@ -113,7 +112,7 @@ def select_view(
 
     Raises:
         StoreError: the record is of another version or view; the view lacks the split, has no rows, or breaks the
-            contract of `schemas/views.py`.
+            contract of `schemas/corpus.py`.
     """
     with opened(version, corpus, spill) as connection:
         connection.execute(f"CREATE TABLE everything AS {query(view.sql)}", dict(view.params) or None)

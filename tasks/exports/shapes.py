@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from earmark.schemas.views import names_file
+from earmark.schemas.corpus import names_file
 
 Row = Mapping[str, Any]
 Shape = Callable[[Row], dict[str, Any]]

@@ -1,16 +1,17 @@
 """Turn votes into comparisons in splits, and write the published tables of `human-preferences`."""
 
-from __future__ import annotations
-
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from earmark.schemas.human_preferences import HumanPreferences
-from earmark.schemas.vote_tables import COMPARISONS, RATINGS, VOTES
-from earmark.tasks.human_preferences.clips import MEDIA, write_clips
+from earmark.schemas.vote_tables import CLIPS, COMPARISONS, RATINGS, VOTES
 from earmark.tasks.human_preferences.sources import (
     RATINGS_READ,
     VOTES_READ,
@@ -18,13 +19,132 @@ from earmark.tasks.human_preferences.sources import (
     drops_bad,
     drops_ties,
     layout_of,
+    root_of,
     split_rule,
 )
-from earmark.tasks.human_preferences.splitting import STRONGEST, SplitItem, place
 from earmark.tasks.pipeline.ask import Row
+from earmark.tasks.pipeline.grouping import group, share_out
+from earmark.tasks.pipeline.media import MEASURED, clip_below, with_audio
+from earmark.tasks.pipeline.references import measure_apart
 from earmark.tasks.pipeline.step import Account, Done, step
+from earmark.tasks.store.parquet import row_schema, write_rows
 from earmark.tasks.store.sql import by_split, connect, create_table, query, view_parquet
 from earmark.tasks.store.staging import Stage
+
+MEDIA = row_schema(f"source string, file string, {MEASURED}")
+
+
+@step("measure", label="")
+def measure_clips(stage: Stage, config: HumanPreferences, exports: Exports) -> Done[Path]:
+    """Hash and measure every named clip once (Parquet, `MEDIA`); none if audio is left alone."""
+    here = {source.name for source in config.sources if source.clips == "here"}
+    named: set[tuple[str, str]] = set()
+    if config.audio != "none":
+        for file, columns in ((exports.votes, ("audio_a", "audio_b", "reference")), (exports.ratings, ("file",))):
+            for row in pq.read_table(file, columns=["source", *columns]).to_pylist():
+                named |= {(row["source"], row[name]) for name in columns if row[name] and row["source"] in here}
+    clips = sorted(named)
+    roots = {source.name: root_of(config, source) for source in config.sources}
+    files = [clip_below(roots[source], file) for source, file in clips]
+    measured = measure_apart(stage, config, "measure clips", files)
+    rows = [(*clip, *each) for clip, each in zip(clips, measured, strict=True)]
+    path = stage.work / "media.parquet"
+    write_rows(path, MEDIA, rows)
+    return Done(path)
+
+
+def write_clips(stage: Stage, connection: duckdb.DuckDBPyConnection, config: HumanPreferences) -> None:
+    """Write the published table `clips`: all clips of kept votes and ratings."""
+    licences = [(name, terms.licence) for name, terms in config.licences.items()]
+    create_table(connection, "licences", "name string, licence string", licences)
+    stage.write_splits(CLIPS, lambda split: _rows(connection, config, split))
+
+
+def _rows(connection: duckdb.DuckDBPyConnection, config: HumanPreferences, split: str) -> Iterator[pa.Table]:
+    folders = {source.name: root_of(config, source).folder for source in config.sources}
+    for batch in connection.sql(query("human_preferences/clips"), params={"split": split}).to_arrow_reader():
+        rows = pa.Table.from_batches([batch])
+        if config.audio == "embed":
+            measured = rows.filter(pc.is_valid(rows["clip_sha256"]))
+            rows = rows.filter(pc.is_null(rows["clip_sha256"]))
+            pairs = zip(measured["source"].to_pylist(), measured["file"].to_pylist(), strict=True)
+            yield from with_audio(measured, [folders[source] / file for source, file in pairs])
+        yield from with_audio(rows, None)
+
+
+STRONGEST = ("test", "validation", "train")
+
+
+@dataclass(frozen=True)
+class SplitItem:
+    """A comparison, or a rated clip."""
+
+    ties: Sequence[Hashable]  # shared things: its prompt, its clips
+    fixed: str | None  # the split named by its source; None if it is to be drawn
+    cell: str | None  # cell for balancing the drawn splits; None for pieces not counted, such as rated clips
+    draw: str  # its place in the drawing, by seeded hash
+    size: int = 1  # its number of samples: its votes, or 1
+
+
+def place(pieces: Sequence[SplitItem], wanted: Mapping[str, int]) -> tuple[list[str], dict[str, int]]:
+    """Give each piece a split.
+
+    Pieces sharing anything, directly or through others, form a group, and a group has one split: the strongest named by
+    a source for one of its pieces (test, validation, train), else a drawn one. Groups are drawn in the order
+    of their first piece's hash (the smallest hash would favour large groups), each taken if no cell exceeds its
+    share, then groups fitting in the rest; the others are training data.
+
+    Args:
+        pieces: all of them.
+        wanted: samples to draw into a split, in the order of drawing.
+
+    Returns:
+        The split of each piece, and the number of samples drawn into each.
+    """
+    groups = group([piece.ties for piece in pieces])
+    split: dict[int, str] = {}
+    free: dict[int, list[SplitItem]] = defaultdict(list)
+    for piece, number in zip(pieces, groups, strict=True):
+        if piece.fixed:
+            split[number] = min(piece.fixed, split.get(number, "train"), key=STRONGEST.index)
+        free[number].append(piece)
+    order = sorted((number for number in free if number not in split), key=lambda number: free[number][0].draw)
+    drawn = {}
+    for name, count in wanted.items():
+        chosen = _balanced([(number, _cells(free[number])) for number in order if number not in split], count)
+        split.update(dict.fromkeys(chosen, name))
+        drawn[name] = sum(_cells(free[number]).total() for number in chosen)
+    return [split.get(number, "train") for number in groups], drawn
+
+
+def _cells(pieces: Sequence[SplitItem]) -> Counter[str]:
+    cells: Counter[str] = Counter()
+    for piece in pieces:
+        if piece.cell:
+            cells[piece.cell] += piece.size
+    return cells
+
+
+def _balanced(groups: Sequence[tuple[int, Counter[str]]], count: int) -> list[int]:
+    """Return groups with as many samples as wanted, spread evenly over the cells as far as possible."""
+    available: Counter[str] = Counter()
+    for _, cells in groups:
+        available.update(cells)
+    names = sorted(available)
+    takes = share_out(count, {name: available[name] for name in names}, dict.fromkeys(names, 1.0))
+    left = Counter(takes)
+    chosen: dict[int, None] = {}
+    for number, cells in groups:
+        if cells and all(left[name] >= held for name, held in cells.items()):
+            left.subtract(cells)
+            chosen[number] = None
+    room = count - sum(cells.total() for number, cells in groups if number in chosen)
+    for number, cells in groups:  # the rest goes to groups overfilling a cell, since a group is not divided
+        if number not in chosen and 0 < cells.total() <= room:
+            chosen[number] = None
+            room -= cells.total()
+    return list(chosen)
+
 
 FILTERS = ("tie", "both_bad", "generation_failed")
 
@@ -74,7 +194,6 @@ def open_votes(connection: duckdb.DuckDBPyConnection, config: HumanPreferences, 
 
 
 def _voted(connection: duckdb.DuckDBPyConnection) -> Account:
-    """Account for omitted votes, with reasons."""
     refused = connection.sql(
         """SELECT 'votes', vote_id, 'votes', reason, detail, source_file, line, made_from FROM refused_votes
            ORDER BY row"""

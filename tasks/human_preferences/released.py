@@ -4,8 +4,6 @@
 these files no lyrics mean instrumental music, and every prompt counts as text, as in the benchmark's script.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -17,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from earmark.schemas.errors import InputError
-from earmark.schemas.rejects import Note, Reject, shown
+from earmark.schemas.reasons import Note, Reject, shown
 from earmark.tasks.importers.cells import BadRow, clip, given, number
 from earmark.tasks.importers.lists import ListFile
 from earmark.tasks.importers.music import words
@@ -125,7 +123,6 @@ def _add_vote(tables: dict[str, list[Row]], task: str, row: Row, file: ListFile,
 
 
 def _add_ratings(tables: dict[str, list[Row]], task: str, row: Row, _: ListFile, line: int, root: str) -> None:
-    """Add the mean ratings of a clip."""
     name, text = clip(row["audio_a"], root), words(row["text"])
     system = row["model_a"] or next(iter(_SYSTEM.findall(name)), None) or (name.split("/")[-2] if "/" in name else None)
     tables["clips"].append({"clip_id": name, "file": name})

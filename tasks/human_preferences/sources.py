@@ -1,7 +1,5 @@
 """Plan `human-preferences` builds and import their votes and ratings; no Prefect."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -12,18 +10,16 @@ from earmark.schemas.errors import InputError
 from earmark.schemas.files import Root
 from earmark.schemas.human_preferences import CORPUS, HumanPreferences, VoteSource
 from earmark.schemas.places import below, without_place
-from earmark.schemas.rejects import Note, Reject
+from earmark.schemas.reasons import Note, Reject
 from earmark.tasks.importers.lists import ListFile, require_below
 from earmark.tasks.importers.rated_music import MusicRating
 from earmark.tasks.importers.table import kind_of
 from earmark.tasks.importers.votes import VOTE_LAYOUTS, Vote, VoteLayout
-from earmark.tasks.pipeline.fingerprint import distinct, file_digests
-from earmark.tasks.pipeline.inputs import Input
-from earmark.tasks.pipeline.intake import Intake
+from earmark.tasks.pipeline.inputs import Input, distinct, file_digests
 from earmark.tasks.pipeline.mirror import is_list
 from earmark.tasks.pipeline.plan import Plan, make_plan
 from earmark.tasks.pipeline.progress import working
-from earmark.tasks.pipeline.references import references_of
+from earmark.tasks.pipeline.references import Intake, references_of
 from earmark.tasks.pipeline.step import Done, step
 from earmark.tasks.store.manifest import digest_of
 from earmark.tasks.store.parquet import record_schema, write_rows

@@ -6,19 +6,19 @@ being the third `_` field of the last). The ratings are preferred. The lists pub
 `transcriptions_clustered.csv` of UTMOS (Saeki et al. 2022) gives a cluster of equal texts, -1 where there is none.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 
 from earmark.schemas.rating_sources import Source
+from earmark.schemas.reasons import Note, Reject, shown
 from earmark.schemas.registry import register
-from earmark.schemas.rejects import Note, Reject, shown
 from earmark.tasks.importers.cells import BadRow, clip, identifier, score
 from earmark.tasks.importers.lists import (
     Cells,
     Found,
+    Imported,
     ListFile,
+    Rating,
     bare_rows,
     exists,
     find_parts,
@@ -28,7 +28,6 @@ from earmark.tasks.importers.lists import (
     published,
     scale_of,
 )
-from earmark.tasks.importers.rows import Imported, Rating
 
 FOLDERS = ("main/DATA/sets", "DATA/sets", "sets", "")
 PARTS = {

@@ -1,7 +1,5 @@
 """Parse the cells of lists: scores, counts, ids, paths of clips. Raise `BadRow` for any other content."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Iterator
@@ -11,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from earmark.schemas.places import place_of
-from earmark.schemas.rejects import shown
+from earmark.schemas.reasons import shown
 from earmark.schemas.tables import SPLIT_ALIASES, SPLITS
 
 LONGEST_ID = 1024  # characters; a longer id is a misread row

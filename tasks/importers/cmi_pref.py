@@ -8,8 +8,6 @@ CMI-Pref-Pseudo lacks the annotators' columns and adds a judge's scores of each 
 and `if_a, if_b` (instruction following), 0 to 10 in half steps.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from itertools import chain
@@ -19,8 +17,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from earmark.schemas.errors import InputError
+from earmark.schemas.reasons import Note, Reject, shown
 from earmark.schemas.registry import register
-from earmark.schemas.rejects import Note, Reject, shown
 from earmark.tasks.importers.cells import BadRow, given, number
 from earmark.tasks.importers.lists import ListFile
 from earmark.tasks.importers.music import words

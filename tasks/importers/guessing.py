@@ -3,8 +3,6 @@
 A column counts as ratings only if its name alone suggests them; else every numeric column is a choice.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,12 +10,21 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from earmark.schemas.errors import InputError
-from earmark.schemas.rejects import shown
+from earmark.schemas.reasons import shown
 from earmark.schemas.tables import SPLIT_ALIASES, SPLITS
 from earmark.tasks.importers.cells import LONGEST_ID, rating_number
-from earmark.tasks.importers.column_words import HOLDERS, LOW_IS_GOOD, MAY_BE_LOW, QUESTIONS, ColumnName, read_name
 from earmark.tasks.importers.lines import is_utf16
-from earmark.tasks.importers.sniffing import ending, is_audio, read_sample
+from earmark.tasks.importers.sniffing import (
+    HOLDERS,
+    LOW_IS_GOOD,
+    MAY_BE_LOW,
+    QUESTIONS,
+    ColumnName,
+    ending,
+    is_audio,
+    read_name,
+    read_sample,
+)
 from earmark.tasks.importers.table import several
 
 SCALES = ((1, 5), (0, 1), (0, 5), (1, 7), (1, 9), (0, 10), (1, 10), (-3, 3), (0, 100))
@@ -345,7 +352,6 @@ def _choices(table: _Table, columns: Held) -> tuple[RatingCandidate, ...]:
 
 
 def _may_hold(what: str, table: _Table, name: str) -> bool:
-    """Return whether a column's cells fit its name."""
     cells = table.cells[name]
     if what == "split":
         return {SPLIT_ALIASES.get(cell.strip().lower(), cell.strip().lower()) for cell in cells} <= {*SPLITS}

@@ -3,8 +3,6 @@
 A key given twice, or nesting too deep to read, is a fault.
 """
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections.abc import Iterator
@@ -12,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from earmark.schemas.errors import InputError
-from earmark.schemas.rejects import Note, Reject, shown
+from earmark.schemas.reasons import Note, Reject, shown
 from earmark.tasks.importers.cells import BadRow
 from earmark.tasks.importers.lines import most_rows, open_list, read_lines, unreadable
 from earmark.tasks.importers.lists import ListFile

@@ -4,14 +4,12 @@ A task's `data` holds `audio_a`, `audio_b` and the prompt; each of its annotatio
 entry for each question: `musicality` and `alignment` (A, B or tie), their confidences (1 to 5), and `feedback`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from earmark.schemas.reasons import Note, Reject, shown
 from earmark.schemas.registry import register
-from earmark.schemas.rejects import Note, Reject, shown
 from earmark.tasks.importers.cells import BadRow
 from earmark.tasks.importers.json_arrays import read_documents
 from earmark.tasks.importers.lists import ListFile

@@ -4,8 +4,6 @@ Encodings: UTF-8 with or without a byte order mark, UTF-16 with a mark, or the c
 end in LF, CRLF or CR; with or without an end after the last.
 """
 
-from __future__ import annotations
-
 import codecs
 import csv
 import gzip
@@ -20,7 +18,7 @@ from typing import IO, Any
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.files import NotAFile, open_regular, require_regular
-from earmark.schemas.rejects import Reject, shown
+from earmark.schemas.reasons import Reject, shown
 from earmark.tasks.importers.cells import BadRow
 
 LONGEST_LINE = 1 << 20  # bytes

@@ -3,8 +3,6 @@
 `find_parts` alone decides the files of a source; reading and hashing both start from its result.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,15 +14,40 @@ from typing import Any, NamedTuple, TypeVar
 from earmark.schemas.errors import InputError
 from earmark.schemas.files import FOLLOW, Root
 from earmark.schemas.rating_sources import Source
-from earmark.schemas.rejects import Note, Reject, shown
+from earmark.schemas.reasons import Note, Reject, shown
+from earmark.schemas.registry import Registry, registered
 from earmark.tasks.importers.cells import BadList, BadRow, Scale, missing_cells, number
 from earmark.tasks.importers.lines import read_rows
-from earmark.tasks.importers.rows import Imported
+
+
+class Rating(NamedTuple):
+    """A rating or a mean of a clip, as a list states it.
+
+    Rows of the same file are averaged later: over listeners if they carry a `listener_id`, else over rows.
+    """
+
+    file: str  # the audio file as the list names it
+    score: float  # a listener's rating or the published mean, within the source's scale
+    source_file: str  # "<source name>/<path below its root>" of the list
+    line: int  # line in that list, from 1
+    split: str | None = None  # the publisher's split in Earmark's words; None without one
+    subset: str | None = None  # listening test within the dataset (a track, a NISQA database)
+    system_id: str | None = None
+    speaker_id: str | None = None
+    content_id: str | None = None
+    condition_id: str | None = None
+    listener_id: str | None = None
+    votes: int | None = None  # ratings behind a published mean
+    mos_std: float | None = None  # their sample standard deviation
+    audio: str | None = None  # the clip's path below the source's root, if not at `file`
+
+
+Imported = Iterator[Rating | Reject | Note]
+
 
 Cells = Sequence[Any]
 Value = TypeVar("Value")
-Resolve = Callable[[str], Path]
-"""Make a path of the config absolute."""
+Resolve = Callable[[str], Path]  # make a path of the config absolute
 
 # Words found only in headers, never in a row of ids and scores.
 HEADER_WORDS = frozenset(
@@ -293,3 +316,31 @@ def require_once(lines: dict[Value, int], key: Value, line: int, word: str) -> N
 def _ragged(file: ListFile, cells: Sequence[str], width: int, line: int) -> Reject:
     detail = f"expected {width} fields, found {len(cells)}"
     return Reject(shown(",".join(cells)), "bad_line", detail, file.name, line)
+
+
+RATING_LAYOUTS = Registry(
+    "layout of ratings",
+    "earmark.importers",
+    RatingLayout,
+    registered("earmark.tasks.importers"),
+    "ratings.",
+)
+
+
+def read_source(source: Source, resolve: Resolve) -> Imported:
+    """Yield the content of a source's lists, in a fixed order. Open nothing before the first item is requested.
+
+    Raises:
+        InputError: the source or a list of it cannot be read at all.
+    """
+    if source.best == "low":
+        yield Note(f"{source.name}: best = low, so ratings are turned on their scale: the lowest stands as the highest")
+    yield from RATING_LAYOUTS.find(source.format).read(source, resolve)
+
+
+def input_files(source: Source, resolve: Resolve) -> list[tuple[str, Path]]:
+    """List the files opened by `read_source`: "<source name>/<path below its root>" and absolute path, sorted.
+
+    Importers open only the result of their own `find`, so the two agree.
+    """
+    return sorted((file.name, file.path) for file in RATING_LAYOUTS.find(source.format).find(source, resolve).lists)

@@ -4,8 +4,6 @@ Readers take a file and its path as the config writes it, for rejects. They rais
 file or a required column is missing, or the content contradicts the file's ending.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from earmark.schemas.errors import ConfigError, InputError
 from earmark.schemas.places import clips_folder, without_place
-from earmark.schemas.rejects import Note, Reject, shown
+from earmark.schemas.reasons import Note, Reject, shown
 from earmark.tasks.importers.cells import BadRow, clip, given, identifier
 from earmark.tasks.importers.lists import Cells, parsed
 from earmark.tasks.importers.table import read_table, table_file

@@ -4,14 +4,12 @@ A released row names both clips, or "" for withheld audio; a raw battle is a JSO
 metadata for each clip, and the vote. A vote is A, B, TIE or BOTH_BAD.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from earmark.schemas.reasons import Note, Reject
 from earmark.schemas.registry import register
-from earmark.schemas.rejects import Note, Reject
 from earmark.tasks.importers.cells import BadRow
 from earmark.tasks.importers.json_arrays import read_documents
 from earmark.tasks.importers.lists import ListFile
@@ -124,7 +122,6 @@ def _part(battle: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _fault(side: Mapping[str, Any]) -> str | None:
-    """Return the known fault in a clip's generation."""
     if not side:
         return "no metadata, so nothing was made"
     if side.get("error"):

@@ -6,20 +6,20 @@ split stands in the database's name (`NISQA_TRAIN_SIM`, `NISQA_VAL_LIVE`, `NISQA
 only within a database, so the database is the subset.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.rating_sources import Source
+from earmark.schemas.reasons import shown
 from earmark.schemas.registry import register
-from earmark.schemas.rejects import shown
 from earmark.tasks.importers.cells import BadRow, clip, deviation, identifier, score, votes
 from earmark.tasks.importers.lists import (
     Cells,
     Found,
+    Imported,
     ListFile,
+    Rating,
     exists,
     headed_rows,
     list_file,
@@ -28,7 +28,6 @@ from earmark.tasks.importers.lists import (
     require_folder,
     scale_of,
 )
-from earmark.tasks.importers.rows import Imported, Rating
 
 ALL = "NISQA_corpus_file.csv"
 FOLDERS = ("NISQA_Corpus", "")

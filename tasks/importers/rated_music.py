@@ -8,8 +8,6 @@ PAM: clips in `human_eval/music/<system>/<id>.wav`; the columns of its scores co
 so the config may name them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -19,8 +17,8 @@ from typing import NamedTuple
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.human_preferences import VoteSource
+from earmark.schemas.reasons import Note, Reject, shown
 from earmark.schemas.registry import register
-from earmark.schemas.rejects import Note, Reject, shown
 from earmark.schemas.tables import SPLIT_ALIASES, SPLITS
 from earmark.tasks.importers.cells import BadList, BadRow, Scale, clip, given, identifier, missing_cells, score
 from earmark.tasks.importers.lines import read_lines

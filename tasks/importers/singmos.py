@@ -7,8 +7,6 @@ and `info/split.json`, where a dataset's splits list their clips; a dataset is a
 None of them gives the lyrics.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 from collections.abc import Iterator
@@ -18,14 +16,16 @@ from typing import Any
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.rating_sources import Source
+from earmark.schemas.reasons import Note, shown
 from earmark.schemas.registry import register
-from earmark.schemas.rejects import Note, shown
 from earmark.tasks.importers.cells import BadRow, Scale, clip, identifier, score
 from earmark.tasks.importers.json_arrays import parse_object, read_text
 from earmark.tasks.importers.lists import (
     Cells,
     Found,
+    Imported,
     ListFile,
+    Rating,
     bare_rows,
     exists,
     list_file,
@@ -34,7 +34,6 @@ from earmark.tasks.importers.lists import (
     require_folder,
     scale_of,
 )
-from earmark.tasks.importers.rows import Imported, Rating
 
 FOLDERS = ("DATA/sets", "sets", "")
 # In this order: "eval" holds "val".
@@ -138,7 +137,6 @@ def _spread(scores: Any, scale: Scale) -> tuple[int | None, float | None]:
 
 
 def _places(file: ListFile) -> Places:
-    """Return the datasets and splits naming each clip."""
     places: Places = {}
     for dataset, splits in _document(file, read_text(file.path, file.name)).items():
         if not isinstance(splits, dict) or not all(isinstance(names, list) for names in splits.values()):

@@ -5,17 +5,24 @@
 Ratings are preferred. An id is `<sentence>_<system>`, split from the right: sentences hold `_` and `-` themselves.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 
 from earmark.schemas.rating_sources import Source
+from earmark.schemas.reasons import shown
 from earmark.schemas.registry import register
-from earmark.schemas.rejects import shown
 from earmark.tasks.importers.cells import BadRow, clip, identifier, score
-from earmark.tasks.importers.lists import Cells, ListFile, find_parts, headed_rows, parsed, published, scale_of
-from earmark.tasks.importers.rows import Imported, Rating
+from earmark.tasks.importers.lists import (
+    Cells,
+    Imported,
+    ListFile,
+    Rating,
+    find_parts,
+    headed_rows,
+    parsed,
+    published,
+    scale_of,
+)
 
 PARTS = {
     "train": ("TRAINSET", "train_mos_list.txt"),

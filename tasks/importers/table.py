@@ -5,8 +5,6 @@ delimiter, name the columns of a list without a header, and take ids from file n
 Lines are counted from 1, the header being one; rows of Parquet and of JSON from 1.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -17,25 +15,25 @@ from typing import Any
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.files import require_regular
-from earmark.schemas.patterns import groups_in
 from earmark.schemas.places import below, without_place
-from earmark.schemas.rating_sources import COLUMN, Columns, Source, fields_in
+from earmark.schemas.rating_sources import COLUMN, Columns, Source, fields_in, groups_in
+from earmark.schemas.reasons import Note, Reject, shown
 from earmark.schemas.registry import register
-from earmark.schemas.rejects import Note, Reject, shown
 from earmark.tasks.importers.cells import BadRow, clip, deviation, given, identifier, number, score, split_name, votes
 from earmark.tasks.importers.json_arrays import object_lines, read_records
 from earmark.tasks.importers.lines import most_rows, unreadable
 from earmark.tasks.importers.lists import (
     Cells,
     Found,
+    Imported,
     ListFile,
+    Rating,
     RatingLayout,
     headed_rows,
     parsed,
     require_columns,
     scale_of,
 )
-from earmark.tasks.importers.rows import Imported, Rating
 
 ENDINGS = {
     **{".csv": "csv", ".txt": "csv", ".tsv": "tsv"},
@@ -190,7 +188,6 @@ def kind_of(name: str, written: str) -> str:
 def _parser(
     source: Source, columns: Columns, at: Mapping[str, int], root: str, file: ListFile
 ) -> Callable[[Cells, int], Rating]:
-    """Return a parser from items of `_ratings` to ratings."""
     reads = [
         (field, at[column], read)
         for word, (field, read) in FIELDS.items()

@@ -5,18 +5,25 @@ holds all facts about a clip: `KLT_snr-2_white_TMHINT_b2_21_01` is method KLT, n
 content 21_01; `clean_TMHINT_b2_24_03` has no noise. Its publisher's split is the audio's folder, `train` or `test`.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.rating_sources import Source
+from earmark.schemas.reasons import Note, shown
 from earmark.schemas.registry import register
-from earmark.schemas.rejects import Note, shown
 from earmark.tasks.importers.cells import BadRow, clip, identifier, score
-from earmark.tasks.importers.lists import Cells, ListFile, find_parts, headed_rows, parsed, published, scale_of
-from earmark.tasks.importers.rows import Imported, Rating
+from earmark.tasks.importers.lists import (
+    Cells,
+    Imported,
+    ListFile,
+    Rating,
+    find_parts,
+    headed_rows,
+    parsed,
+    published,
+    scale_of,
+)
 
 PARTS = {"": ("raw_data.csv",)}
 PUBLISHED = ("idx", "method", "uttr", "snr", "noise", "quality_score", "intelligibility_score", "file_name")

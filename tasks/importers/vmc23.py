@@ -7,18 +7,25 @@ Track 3, noisy and enhanced Mandarin: `VoiceMOS2023Track3-CMGAN_snr-2_babble_TMH
 `Track3-TMHINT_…` are clean references, left out by the benchmark (1,960 of 2,215 rows remain).
 """
 
-from __future__ import annotations
-
 import re
 from functools import partial
 from pathlib import Path
 
 from earmark.schemas.rating_sources import Source
+from earmark.schemas.reasons import shown
 from earmark.schemas.registry import register
-from earmark.schemas.rejects import shown
 from earmark.tasks.importers.cells import BadRow, clip, score
-from earmark.tasks.importers.lists import Cells, ListFile, bare_rows, find_parts, parsed, published, scale_of
-from earmark.tasks.importers.rows import Imported, Rating
+from earmark.tasks.importers.lists import (
+    Cells,
+    Imported,
+    ListFile,
+    Rating,
+    bare_rows,
+    find_parts,
+    parsed,
+    published,
+    scale_of,
+)
 from earmark.tasks.importers.tmhint_qi import split_name
 
 PARTS = {track: (f"{track}_answer.txt",) for track in ("track1", "track2", "track3")}
@@ -50,7 +57,6 @@ def _mean(source: Source, file: ListFile, root: str, cells: Cells, line: int) ->
 
 
 def _origin(track: str, rest: str) -> tuple[str, str, str, str | None]:
-    """Parse system, speaker, content and condition."""
     if track == "track3":
         if rest.startswith("TMHINT_"):
             raise BadRow("clean_reference", "the clean recording that others are compared with, not a rated system")

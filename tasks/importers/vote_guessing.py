@@ -1,15 +1,12 @@
 """Guess the content of a table of comparisons: the columns of the clips, the choice and the annotator."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from earmark.schemas.rejects import shown
+from earmark.schemas.reasons import shown
 from earmark.tasks.importers.cells import number
-from earmark.tasks.importers.column_words import ColumnName, read_name, word_set
-from earmark.tasks.importers.sniffing import WORDS, ending, is_audio, read_sample
+from earmark.tasks.importers.sniffing import WORDS, ColumnName, ending, is_audio, read_name, read_sample, word_set
 from earmark.tasks.importers.votes import CHOICES
 
 SIDES = {**dict.fromkeys(("a", "1", "left", "first"), "a"), **dict.fromkeys(("b", "2", "right", "second"), "b")}
@@ -97,7 +94,6 @@ def _pair(fit: Sequence[str], names: Mapping[str, ColumnName]) -> dict[str, str]
 
 
 def _may_choose(name: ColumnName, cells: Mapping[str, Sequence[str]], column: str, columns: Mapping[str, str]) -> bool:
-    """Return whether a column is called a choice and its cells are choices."""
     if not {*name.words} & CHOSEN or {*name.words} & NO_CHOICE:
         return False
     clips = {cell.strip() for side in columns.values() for cell in cells[side]}

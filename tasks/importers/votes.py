@@ -3,8 +3,6 @@
 An importer maps its columns to the names below; `to_vote` checks their values.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,8 +13,8 @@ from typing import Any, Literal, NamedTuple
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.human_preferences import VoteSource
+from earmark.schemas.reasons import Note, Reject, shown
 from earmark.schemas.registry import Registry, register, registered
-from earmark.schemas.rejects import Note, Reject, shown
 from earmark.tasks.importers.cells import BadRow, clip, given, identifier, number, split_name
 from earmark.tasks.importers.lists import ListFile
 from earmark.tasks.importers.music import words

@@ -11,8 +11,7 @@ from earmark.schemas.annotation import AGAIN_TEMPERATURE
 from earmark.schemas.instruction_rubrics import InstructionRubrics
 from earmark.schemas.questions import Audio, AudioForm
 from earmark.tasks.instruction_rubrics.checks import items_fault, numbers_fault, perturbation_fault, translation_fault
-from earmark.tasks.pipeline.ask import Ask, Posed, Row, Values
-from earmark.tasks.pipeline.checks import Fault
+from earmark.tasks.pipeline.ask import Ask, Fault, Posed, Row, Values
 from earmark.tasks.pipeline.imagined import ITEMS, imagined
 
 SECOND = 100

@@ -8,7 +8,7 @@ from typing import Any
 
 from earmark.tasks.instruction_rubrics.attributes import DROPPED
 from earmark.tasks.instruction_rubrics.rows import BareItem
-from earmark.tasks.pipeline.checks import Fault
+from earmark.tasks.pipeline.ask import Fault
 from earmark.tasks.text.bilingual import HAN, language_of, negates, quotes, straight, without_speech
 
 _DIGITS = re.compile(r"\d+(?:[.,]\d+)*")

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pyarrow.parquet as pq
 
 from earmark.schemas.instruction_rubrics import InstructionRubrics
-from earmark.schemas.rejects import Reject
+from earmark.schemas.reasons import Reject
 from earmark.schemas.rubric_tables import SAMPLES
 from earmark.tasks.importers.caption_sets import YOUTUBE
 from earmark.tasks.instruction_rubrics.deciding import draw, role_of

@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from earmark.tasks.pipeline.checks import Fault
-from earmark.tasks.pipeline.quotas import share_out
+from earmark.tasks.pipeline.ask import Fault
+from earmark.tasks.pipeline.grouping import share_out
 
 
 def draw(seed: int, *parts: object) -> float:

@@ -76,7 +76,7 @@ async def ask_in_parts(
 
 
 def numbered(items: Sequence[BareItem]) -> list[Row]:
-    """Number items from 1 for prompts."""
+    """Give items numbers from 1, for prompts."""
     return [
         {"id": number, "question": item["question"], "basis": item["basis"]} for number, item in enumerate(items, 1)
     ]

@@ -12,8 +12,7 @@ from earmark.schemas.instruction_rubrics import InstructionRubrics
 from earmark.tasks.audio.recordings import Print, recordings
 from earmark.tasks.instruction_rubrics.rows import CaptionRow
 from earmark.tasks.pipeline.ask import Row
-from earmark.tasks.pipeline.disjoint import Side, check_disjoint
-from earmark.tasks.pipeline.references import fingerprints
+from earmark.tasks.pipeline.references import Side, check_disjoint, fingerprints
 from earmark.tasks.store.parquet import row_schema, write_rows
 from earmark.tasks.store.staging import Stage
 

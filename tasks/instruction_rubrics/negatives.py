@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from earmark.schemas.instruction_rubrics import InstructionRubrics, Verifier
-from earmark.schemas.rejects import Reject
+from earmark.schemas.reasons import Reject
 from earmark.schemas.rubric_tables import SAMPLES
 from earmark.tasks.instruction_rubrics.asks import DECOMPOSE, FILTER, MISMATCH, READ
 from earmark.tasks.instruction_rubrics.attributes import BY_READING, DROPPED

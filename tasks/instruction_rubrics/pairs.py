@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from earmark.schemas.instruction_rubrics import InstructionRubrics
-from earmark.schemas.rejects import Reject
+from earmark.schemas.reasons import Reject
 from earmark.schemas.rubric_tables import SAMPLES
 from earmark.tasks.instruction_rubrics.asks import others
 from earmark.tasks.instruction_rubrics.deciding import choose_pairs

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.instruction_rubrics import LANGUAGES
-from earmark.schemas.rejects import Note, Reject
+from earmark.schemas.reasons import Note, Reject
 from earmark.schemas.tables import AUDIO
 from earmark.tasks.importers.table import named_rows, table_file
 from earmark.tasks.text.bilingual import language_of

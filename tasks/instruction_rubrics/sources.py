@@ -13,18 +13,17 @@ from earmark.schemas.errors import StoreError
 from earmark.schemas.files import Root
 from earmark.schemas.instruction_rubrics import CORPUS, CaptionSource, InstructionRubrics
 from earmark.schemas.places import without_place
-from earmark.schemas.rejects import Note, Reject
+from earmark.schemas.reasons import Note, Reject
 from earmark.schemas.rubric_tables import SAMPLES
 from earmark.tasks.audio.probe import SILENCE_DBFS
 from earmark.tasks.audio.recordings import require_chromaprint
 from earmark.tasks.importers.caption_sets import Instruction, read_caption_set
 from earmark.tasks.instruction_rubrics.asks import ASKS
 from earmark.tasks.pipeline.inputs import Input
-from earmark.tasks.pipeline.intake import Intake
 from earmark.tasks.pipeline.media import MEASURED, clap_at, clap_digest, clip_below
 from earmark.tasks.pipeline.plan import Plan, make_plan
 from earmark.tasks.pipeline.progress import working
-from earmark.tasks.pipeline.references import measure_apart, references_of
+from earmark.tasks.pipeline.references import Intake, measure_apart, references_of
 from earmark.tasks.pipeline.step import Account, Done, step
 from earmark.tasks.store.licences import require_terms
 from earmark.tasks.store.parquet import row_schema, write_rows

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from earmark.schemas.instruction_rubrics import InstructionRubrics
-from earmark.schemas.rejects import Reject
+from earmark.schemas.reasons import Reject
 from earmark.schemas.rubric_tables import SAMPLES
 from earmark.tasks.instruction_rubrics.asks import DECOMPOSE, FILTER, PERTURB, VERIFY
 from earmark.tasks.instruction_rubrics.attributes import offered

@@ -1,7 +1,5 @@
 """Build the report sections of `instrumentals`: amount removed, flags, and tracks before and after."""
 
-from __future__ import annotations
-
 from earmark.schemas.instrumentals import InstrumentalTrack
 from earmark.tasks.pipeline.report import Material, count, histogram, sample
 from earmark.tasks.store.figures import AudioPlayer, Bars, Browser, Row, Section

@@ -1,7 +1,5 @@
 """Import a list of tagged tracks and keep those with separable audio."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,9 +9,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from earmark.schemas.instrumentals import CORPUS, TRACKS, Instrumentals
-from earmark.schemas.rejects import Note, Reject, shown
+from earmark.schemas.reasons import Note, Reject, shown
 from earmark.schemas.tracks import Track
-from earmark.tasks.instrumentals.separators import describe_separator
+from earmark.tasks.instrumentals.separated import describe_separator
 from earmark.tasks.pipeline.inputs import Input
 from earmark.tasks.pipeline.media import MEASURED, audio_digest, clip_below
 from earmark.tasks.pipeline.mirror import bring_folder

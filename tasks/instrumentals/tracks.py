@@ -1,7 +1,5 @@
 """Write the published table of `instrumentals`, check each result, and write the card sections."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,8 +15,7 @@ import pyarrow as pa
 from earmark.schemas.errors import StoreError
 from earmark.schemas.instrumentals import FLAGS, TRACKS, Instrumentals
 from earmark.tasks.audio.decode import decode
-from earmark.tasks.instrumentals.separated import SEPARATED, separate_shard
-from earmark.tasks.instrumentals.separators import describe_separator
+from earmark.tasks.instrumentals.separated import SEPARATED, describe_separator, separate_shard
 from earmark.tasks.pipeline.media import EMBEDDED_AT_ONCE, with_audio
 from earmark.tasks.pipeline.progress import working
 from earmark.tasks.pipeline.rows import Rows
@@ -176,7 +173,6 @@ def sections(stage: Stage, config: Instrumentals, pool: Rows, separated: list[Pa
 
 
 def _lead_section(stage: Stage, config: Instrumentals, pool: Rows, separated: list[Path]) -> str:
-    """Tabulate the removal of each known lead, in Markdown."""
     folder = config.path(str(config.known_leads))
     with connect(stage.work / "spill") as connection:
         _view(connection, pool, separated)
@@ -226,5 +222,4 @@ def changes_db(lead: Path, mix: Path, instrumental: Path) -> tuple[float, float]
 
 
 def _gain(sound: npt.NDArray[np.float64], heard: npt.NDArray[np.float64]) -> float:
-    """Return the gain of a sound within a signal."""
     return float(sound @ heard) / float(sound @ sound)

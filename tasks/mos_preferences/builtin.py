@@ -3,8 +3,6 @@
 Weak and honest: it hears no speech, and judges naturalness only by the signal's bandwidth.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

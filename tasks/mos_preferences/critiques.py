@@ -1,18 +1,15 @@
 """Choose clips and pairs for a critic, and write the tables of its critiques."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from earmark.schemas.critiques import ASPECTS, CRITIQUES, PAIRED_CRITIQUES
+from earmark.schemas.critiques import ASPECTS, CRITIQUES, PAIRED_CRITIQUES, read_scores, with_final_line
 from earmark.schemas.mos_preferences import PAIRS, RATINGS, MosPreferences
-from earmark.schemas.rejects import Reject
-from earmark.schemas.scores import read_scores, with_final_line
+from earmark.schemas.reasons import Reject
 from earmark.schemas.tables import Table
-from earmark.tasks.mos_preferences.audio import find_audio, root_of
+from earmark.tasks.mos_preferences.clips import find_audio, root_of
 from earmark.tasks.mos_preferences.critiquing import ASK_OF, SIDES, CritiqueQuestion, kinds_asked
 from earmark.tasks.mos_preferences.sources import heard_sources
 from earmark.tasks.pipeline.ask import Row
@@ -115,7 +112,6 @@ def write_critiques(stage: Stage, config: MosPreferences, questions: CriticQuest
 
 
 def _answer(draw: Row) -> Row:
-    """Return a valid draw as a row of `ANSWERS`."""
     about = {name: draw[name] for name in ("kind", "item", "request_key", "notes")} | {"tries": draw["draw"] + 1}
     value: Any = draw["value"]
     if draw["kind"] == "single":

@@ -1,20 +1,16 @@
 """Ask a critic about clips and pairs of clips, and check its answers (critiques, MOS-RMBench)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Literal, TypedDict
 
 import pyarrow as pa
 
-from earmark.schemas.critiques import ASPECTS, CRITIQUES, PAIRED_CRITIQUES, Critiques
+from earmark.schemas.critiques import ASPECTS, CRITIQUES, FORM, PAIRED_CRITIQUES, Critiques, has_heading, read_scores
 from earmark.schemas.mos_preferences import MosPreferences
 from earmark.schemas.questions import Audio, AudioForm
 from earmark.schemas.rewards import prefers
-from earmark.schemas.scores import FORM, has_heading, read_scores
-from earmark.tasks.mos_preferences.audio import find_audio, root_of
-from earmark.tasks.pipeline.ask import Ask, Asker, GivenUp, Row, Values
-from earmark.tasks.pipeline.checks import Fault
+from earmark.tasks.mos_preferences.clips import find_audio, root_of
+from earmark.tasks.pipeline.ask import Ask, Asker, Fault, GivenUp, Row, Values
 from earmark.tasks.pipeline.walk import walk
 
 PROMPT_OF = {"single": "speech-critique", "paired": "speech-critique-pair"}

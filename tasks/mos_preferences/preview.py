@@ -1,7 +1,5 @@
 """Show ratings to a person before pairs are made of them, in lines of 80 columns."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
@@ -162,7 +160,6 @@ def _view(stage: Stage, connection: duckdb.DuckDBPyConnection) -> None:
 def _by_source(
     connection: duckdb.DuckDBPyConnection, row: type[R], name: str, values: Mapping[str, Any] | None = None
 ) -> dict[str, list[R]]:
-    """Return the rows of a query by their dataset."""
     grouped: dict[str, list[R]] = {}
     found: Sequence[Any] = rows_of(connection, row, query(f"mos_preferences/{name}"), values)
     for one in found:

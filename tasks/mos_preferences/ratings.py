@@ -1,7 +1,5 @@
 """Import published lists into rated clips: merge votes, place in splits, index audio."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
@@ -17,13 +15,11 @@ from earmark.schemas.mos_preferences import RATINGS, MosPreferences
 from earmark.schemas.places import told
 from earmark.schemas.rating_sources import Source
 from earmark.schemas.tables import AUDIO, split_ends
-from earmark.tasks.importers.ratings import read_source
-from earmark.tasks.importers.rows import Rating
-from earmark.tasks.mos_preferences.audio import find_audio, root_of
-from earmark.tasks.pipeline.intake import Intake
+from earmark.tasks.importers.lists import Rating, read_source
+from earmark.tasks.mos_preferences.clips import find_audio, root_of
 from earmark.tasks.pipeline.media import EMBEDDED_AT_ONCE, MEASURED, clip_below, convert_once
 from earmark.tasks.pipeline.progress import working
-from earmark.tasks.pipeline.references import measure_apart
+from earmark.tasks.pipeline.references import Intake, measure_apart
 from earmark.tasks.pipeline.rows import Rows, Shard, read_shard, shards_of
 from earmark.tasks.pipeline.step import Account, Done, step
 from earmark.tasks.store.files import replacing
@@ -101,7 +97,6 @@ def average(connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> No
 
 
 def _averages(connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """Explain the averaging of each source in a sentence."""
     notes = []
     for dataset, rule, rows, clips, again in connection.execute(query("mos_preferences/averages")).fetchall():
         if rows > clips:

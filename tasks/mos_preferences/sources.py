@@ -1,7 +1,5 @@
 """Plan `mos-preferences` builds before any flow starts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -12,17 +10,15 @@ from earmark.schemas.files import Root
 from earmark.schemas.mos_preferences import CORPUS, MosPreferences
 from earmark.schemas.places import below, url_of, without_place
 from earmark.schemas.rating_sources import Source
-from earmark.schemas.rejects import AudioFault
-from earmark.tasks.importers.ratings import RATING_LAYOUTS, input_files, read_source
-from earmark.tasks.importers.rows import Rating
+from earmark.schemas.reasons import AudioFault
+from earmark.tasks.importers.lists import RATING_LAYOUTS, Rating, input_files, read_source
 from earmark.tasks.importers.table import is_pattern
-from earmark.tasks.mos_preferences.audio import find_audio, places_of, root_of
+from earmark.tasks.mos_preferences.clips import find_audio, places_of, root_of
 from earmark.tasks.mos_preferences.critiquing import COMPARE, DESCRIBE, kinds_asked
 from earmark.tasks.pipeline.inputs import Input, ListPlace
-from earmark.tasks.pipeline.media import clip_below
+from earmark.tasks.pipeline.media import SAMPLE, clip_below, in_order
 from earmark.tasks.pipeline.mirror import bring_first, is_list
 from earmark.tasks.pipeline.plan import Plan, make_plan
-from earmark.tasks.pipeline.scratch import SAMPLE, in_order
 from earmark.tasks.store.manifest import digest_of
 from earmark.tasks.store.versions import Store
 

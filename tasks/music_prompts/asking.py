@@ -11,8 +11,7 @@ from earmark.schemas.music_prompts import CATEGORIES, MusicPrompts
 from earmark.schemas.questions import Audio, AudioForm, YesNo
 from earmark.schemas.tracks import Tag
 from earmark.tasks.music_prompts.checks import Checked, check_prompt
-from earmark.tasks.pipeline.ask import Ask, Row, Values
-from earmark.tasks.pipeline.checks import Fault
+from earmark.tasks.pipeline.ask import Ask, Fault, Row, Values
 from earmark.tasks.store.versions import Version
 from earmark.tasks.text.tag_words import Lexicon, is_reviewed, written_forms
 

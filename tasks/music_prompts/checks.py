@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from earmark.schemas.tracks import Tag
-from earmark.tasks.pipeline.checks import Fault
+from earmark.tasks.pipeline.ask import Fault
 from earmark.tasks.text.tag_words import Lexicon, Naming, everyday_tags, written
 from earmark.tasks.text.voices import names_voices
 

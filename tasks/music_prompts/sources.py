@@ -15,20 +15,17 @@ from earmark.schemas.errors import ConfigError, StoreError
 from earmark.schemas.files import Root
 from earmark.schemas.music_prompts import CORPUS, PROMPTS, TAGS, CaptionSet, MusicPrompts
 from earmark.schemas.places import without_place
-from earmark.schemas.rejects import AudioFault, Note, Reject
+from earmark.schemas.reasons import AudioFault, Note, Reject
 from earmark.schemas.tracks import Tag, Track
-from earmark.tasks.importers.captions import ListedCaption, read_captions
-from earmark.tasks.importers.jamendo import read_tag_map, read_tracks
-from earmark.tasks.importers.recalls import Recall, read_recalls
+from earmark.tasks.importers.caption_sets import ListedCaption, read_captions
+from earmark.tasks.importers.tracks import Recall, read_recalls, read_tag_map, read_tracks
 from earmark.tasks.music_prompts.asking import VERIFY, WRITE
-from earmark.tasks.pipeline.fingerprint import file_digests
-from earmark.tasks.pipeline.inputs import Input, require_folder
-from earmark.tasks.pipeline.intake import Intake
+from earmark.tasks.pipeline.inputs import Input, file_digests, require_folder
 from earmark.tasks.pipeline.media import clip_below
 from earmark.tasks.pipeline.mirror import present
 from earmark.tasks.pipeline.plan import Plan, make_plan
 from earmark.tasks.pipeline.progress import Work, working
-from earmark.tasks.pipeline.references import references_of
+from earmark.tasks.pipeline.references import Intake, references_of
 from earmark.tasks.pipeline.step import Done, step
 from earmark.tasks.store.parquet import row_schema, write_rows
 from earmark.tasks.store.sql import connect, create_table, query

@@ -10,7 +10,7 @@ import duckdb
 
 from earmark.schemas.music_prompts import COOCCURRENCE, TAGS, MusicPrompts
 from earmark.schemas.questions import says_yes
-from earmark.schemas.rejects import AudioFault, Reject
+from earmark.schemas.reasons import AudioFault, Reject
 from earmark.schemas.tables import UNSPLIT
 from earmark.tasks.music_prompts.asking import VERIFY
 from earmark.tasks.music_prompts.sources import RECALLS_SCHEMA, Lists, verified_clips

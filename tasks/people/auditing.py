@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from earmark.schemas.corpus import Corpus
+from earmark.schemas.corpus import Corpus, names_clip
 from earmark.schemas.errors import StoreError
 from earmark.schemas.evaluations import Evaluation, Mode, names_image
 from earmark.schemas.study import PAGES, PLAN, AnnotatorPage, Audited, StudyPlan, Trial
-from earmark.schemas.views import names_clip
 from earmark.tasks.evaluation.asking import swapped_sides
 from earmark.tasks.evaluation.samples import LETTERS, SamplePart, Samples, find_evaluation, select_samples
 from earmark.tasks.exports.clips import ClipFile, clip_files

@@ -11,7 +11,7 @@ from typing import TypeVar
 import duckdb
 
 from earmark.schemas.errors import InputError
-from earmark.schemas.rejects import AudioFault, Note, Reject, shown
+from earmark.schemas.reasons import AudioFault, Note, Reject, shown
 from earmark.schemas.study import PAGES, PLAN, Heard, Study, StudyPlan, Wanted
 from earmark.tasks.audio.probe import QUIET_DB, Probe, probe
 from earmark.tasks.importers.cells import given

@@ -1,7 +1,5 @@
 """Publish a build's artifacts on Prefect's page: funnel, rows, card sections, report link, and parents as assets."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """Find answers that release 1.0.0 accepted and today's rules refuse, in a version's tables and ledger."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -9,20 +7,16 @@ from typing import NamedTuple
 import duckdb
 
 from earmark.schemas.questions import YesNo
-from earmark.tasks.annotation.answers import Reply, yes_no
+from earmark.tasks.annotation.answers import MARKS, Reply, yes_no
 from earmark.tasks.annotation.errors import AskError
 from earmark.tasks.annotation.gemini import read_generate_content
 from earmark.tasks.annotation.ledger_reports import received
 from earmark.tasks.annotation.openai_compatible import read_chat_completion
-from earmark.tasks.annotation.thoughts import MARKS
-from earmark.tasks.pipeline.ledger import has_ledger, ledger_address
 from earmark.tasks.store.sql import quoted, view_parquet
-from earmark.tasks.store.versions import Store, Version
+from earmark.tasks.store.versions import Store, Version, has_ledger, ledger_address
 
-FENCE = r"</?[a-z][a-z0-9_-]*-[0-9a-f]{10}>"
-"""Marks around external text in prompts."""
-SERVED = ("openai:", "gemini:")
-"""Annotators of 1.0.0 whose server may cut an answer short."""
+FENCE = r"</?[a-z][a-z0-9_-]*-[0-9a-f]{10}>"  # marks around external text in prompts
+SERVED = ("openai:", "gemini:")  # annotators of 1.0.0 whose server may cut an answer short
 LEAST_SHARE = 0.5
 KEY = "request_key"
 

@@ -4,8 +4,6 @@ Comments, docstrings, formatting and progress texts are left out, and so are mod
 makes no build stale.
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import importlib.util
@@ -25,12 +23,10 @@ SHOWING = re.compile(
     r"earmark\.tasks\.(pipeline\.(artifacts|logs|progress|report)|store\.(card|figures|report|result_table)|\w+\.(card|report))"
 )
 """Modules that decide no row: progress, logs, cards, reports."""
-SPOKEN = ("say", "telling", "working")
-"""Calls whose first argument is a sentence for the user."""
+SPOKEN = ("say", "telling", "working")  # calls whose first argument is a sentence for the user
 SHOWN = {"Field": "description", "step": "label", "walk": "label", "Ask": "about"}
 """Keywords for display only, by their call."""
-APART = ("Start", "Story", "Workload")
-"""Declarations that decide no row."""
+APART = ("Start", "Story", "Workload")  # declarations that decide no row
 MOST_REMEMBERED = 5_000
 _PARSING = Lock()  # CPython 3.11 counts one depth for all threads: parsing in two threads may end in SystemError
 _REFERENCE = re.compile(r"\w+(\.\w+)+:\w+")

@@ -1,7 +1,5 @@
 """Make the Prefect flow of a corpus: plan, run the story of its module, commit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias

@@ -5,8 +5,6 @@ step after the last walk (`final=True`) ends the run. Each request about an unwr
 for a request of the build.
 """
 
-from __future__ import annotations
-
 import asyncio
 import tempfile
 from collections import Counter
@@ -20,14 +18,13 @@ from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.config import BuildConfig
 from earmark.schemas.corpus import Corpus
 from earmark.tasks.annotation.backend import Media
-from earmark.tasks.annotation.outcome import Answer, Outcome, Unanswered
 from earmark.tasks.annotation.prompts import own_words, versions_of
-from earmark.tasks.annotation.request import Request
+from earmark.tasks.annotation.request import Answer, Outcome, Request, Unanswered
 from earmark.tasks.annotation.session import Session
 from earmark.tasks.pipeline.imagined import STAND_IN
+from earmark.tasks.pipeline.plan import staying
 from earmark.tasks.pipeline.sessions import Sessions
 from earmark.tasks.pipeline.step import Enough
-from earmark.tasks.pipeline.wording import staying
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store
 
@@ -50,7 +47,7 @@ class Counted:
     requests: int = 0  # number of requests
     uncounted: list[Request] = field(default_factory=list)  # requests not yet in `totals`
     keys: set[str] = field(default_factory=set)  # keys of requests with known words, to count each once
-    totals: Counter[str] = field(default_factory=Counter)  # fields of `earmark.tasks.annotation.outcome.Forecast`
+    totals: Counter[str] = field(default_factory=Counter)  # fields of `earmark.tasks.annotation.request.Forecast`
     groups: Counter[tuple[str, ...]] = field(default_factory=Counter)  # requests by split and category of their rows
     newer: Counter[str] = field(default_factory=Counter)  # requests by newer prompts that the config does not use
 

@@ -1,8 +1,6 @@
-"""Group items that share something, directly or through others. Pure functions."""
+"""Group items that share something, and divide a quota among categories. Pure functions."""
 
-from __future__ import annotations
-
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 
@@ -26,3 +24,31 @@ def group(ties: Sequence[Sequence[Hashable]]) -> list[int]:
     graph = coo_array((np.ones(len(edges), np.int8), (rows, columns)), shape=(size, size))
     _, labels = connected_components(graph, directed=False)
     return [int(label) for label in labels[: len(ties)]]
+
+
+def share_out(quota: int, available: Mapping[str, int], weights: Mapping[str, float]) -> dict[str, int]:
+    """Divide a quota by weights; pass the shortfall of a category to the others, again by weight.
+
+    Args:
+        quota: total to take.
+        available: size of each category.
+        weights: each category's share; a category of weight 0 gets nothing.
+
+    Returns:
+        Number to take of each category: never more than its size, in all the quota or everything available.
+        Remainders go to the largest fraction, then to the category named first.
+    """
+    takes = dict.fromkeys(available, 0)
+    while True:
+        left = quota - sum(takes.values())
+        open_ = [name for name in available if weights.get(name, 0) > 0 and takes[name] < available[name]]
+        if left <= 0 or not open_:
+            return takes
+        total = sum(weights[name] for name in open_)
+        shares = {name: left * weights[name] / total for name in open_}
+        extra = {name: int(share) for name, share in shares.items()}
+        rest = left - sum(extra.values())
+        for name in sorted(open_, key=lambda name: extra[name] - shares[name])[:rest]:
+            extra[name] += 1
+        for name in open_:
+            takes[name] += min(extra[name], available[name] - takes[name])

@@ -5,8 +5,6 @@ lines; each embedded sound or picture becomes a file beside them, `split/SHA-256
 hold it, and its cell names the file.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import json
@@ -46,7 +44,7 @@ def bring_rows(urls: Iterable[str]) -> None:
     Raises:
         InputError: a URL names no split, the data set has no such split, or the Hub or the disk refuses.
     """
-    from earmark.tasks.store.hub_objects import HubObjects
+    from earmark.tasks.store.hub import HubObjects
 
     hub = HubObjects()
     splits = {}

@@ -1,7 +1,5 @@
 """Imagine the answers of a dry run, from the form that a request asks for."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from itertools import count

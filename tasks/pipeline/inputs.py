@@ -5,24 +5,221 @@ A corpus names its inputs by a function `inputs(config)`, which reads nothing it
 
 from __future__ import annotations
 
+import json
+import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
+from importlib import metadata
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import pyarrow.parquet as pq
 
 from earmark.schemas.config import BuildConfig
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import InputError
 from earmark.schemas.files import Root
 from earmark.schemas.places import url_of
+from earmark.schemas.reasons import AudioFault, Note, Reject
 from earmark.schemas.registry import load
-from earmark.schemas.rejects import AudioFault, Note, Reject
+from earmark.schemas.tables import Table
 from earmark.tasks.audio.faults import LONGEST_S
-from earmark.tasks.pipeline.fingerprint import distinct, file_digests, roots_digest
+from earmark.tasks.importers.cells import absolute_clips
+from earmark.tasks.importers.lines import open_list, unreadable
 from earmark.tasks.pipeline.media import audio_digest, clip_below
 from earmark.tasks.pipeline.mirror import bring, bring_folder
+from earmark.tasks.store.files import sha256_file
+from earmark.tasks.store.manifest import digest_of, schema_digest
 from earmark.tasks.store.versions import Store
+
+JSON = (".json", ".jsonl", ".ndjson")
+_BLOCK = 1 << 24
+Value = TypeVar("Value")
+_DIGESTED: ContextVar[list[tuple[str, Path]]] = ContextVar("_DIGESTED")
+# Other releases may write the same rows as different bytes.
+LIBRARIES = ("duckdb", "numpy", "pillow", "pyarrow", "scipy", "soundfile", "soxr")
+
+
+def build_key(
+    config: Mapping[str, Any], inputs: Mapping[str, str], tables: Sequence[Table], code: str, prompts: Mapping[str, str]
+) -> str:
+    """Return a SHA-256 over everything that decides a version's rows, independent of host, path and time."""
+    schemas = {table.name: schema_digest(table) for table in tables}
+    return digest_of([dict(config), dict(inputs), schemas, code, dict(prompts)])
+
+
+def library_versions() -> dict[str, str]:
+    """Return the releases of the libraries that write the bytes."""
+    return {name: metadata.version(name) for name in LIBRARIES}
+
+
+def distinct(named: Iterable[tuple[str, Value]]) -> dict[str, Value]:
+    """Map names to values; number repeated names, so that no value hides another."""
+    found: dict[str, Value] = {}
+    for name, value in named:
+        number = 1
+        while (key := name if number == 1 else f"{name} ({number})") in found:
+            number += 1
+        found[key] = value
+    return found
+
+
+def roots_digest(name: str, lists: Iterable[tuple[Path, Path]], read: Callable[[], Iterable[object]]) -> dict[str, str]:
+    """Digest the effect of clip folders on the rows of lists, under a name; empty if they have none.
+
+    Read lists only if their bytes can name a clip by a path below its folder.
+
+    Args:
+        name: of the digest, among the inputs.
+        lists: every list, and the folder required for its clips.
+        read: yields the rows of all lists.
+    """
+    if not any(_can_name(path, root) for path, root in lists):
+        return {}
+    with absolute_clips() as decided:
+        for _ in read():
+            pass
+    return {name: digest_of(decided)} if decided else {}
+
+
+def _can_name(path: Path, root: Path) -> bool:
+    """Return whether a list may hold a path below a folder, or a URL, as a cell; a quick search of its bytes."""
+    name, wanted = path.name.lower().removesuffix(".gz"), [f"{root}/".encode(), b"s3:"]
+    if name.endswith(".parquet") or '"' in str(root):
+        return True
+    if name.endswith(JSON):
+        wanted.append(b"\\")  # its texts may be written otherwise
+    tail, longest = b"", max(map(len, wanted))
+    try:
+        with open_list(path) as stream:
+            while block := stream.read(_BLOCK):
+                text = tail + block
+                if any(each in text for each in wanted):
+                    return True
+                tail = text[-longest:]
+    except (OSError, EOFError, zlib.error, UnicodeError):
+        return True  # reading it says what is wrong
+    return False
+
+
+@contextmanager
+def digested() -> Iterator[list[tuple[str, Path]]]:
+    """Collect the input files hashed by `file_digests` during the block."""
+    files: list[tuple[str, Path]] = []
+    before = _DIGESTED.set(files)
+    try:
+        yield files
+    finally:
+        _DIGESTED.reset(before)
+
+
+def file_digests(files: Iterable[tuple[str, Path]]) -> dict[str, str]:
+    """Return the SHA-256 of each named input file, by `distinct` names; fetch files behind URLs first.
+
+    Raises:
+        InputError: a file is missing, a folder, or cannot be read.
+    """
+    named = list(files)
+    _DIGESTED.get([]).extend(named)
+    bring((path for _, path in named), stream=True)
+    return distinct((name, _file_digest(name, path)) for name, path in named)
+
+
+def _file_digest(name: str, path: Path) -> str:
+    try:
+        return sha256_file(path)
+    except (OSError, ValueError) as error:
+        url = url_of(path)
+        raise unreadable(f"{name} ({url})" if url and url not in name else name, error) from None
+
+
+SOUND_ENDINGS = {".aac", ".aif", ".aiff", ".flac", ".m4a", ".mp3", ".mp4", ".oga", ".ogg", ".opus", ".wav", ".wma"}
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*\.\w{1,8})"')
+_BETWEEN = re.compile(r"[\x00-\x1f\"',;|{}\[\]<>]+")
+_ENDING = re.compile(r".\.\w{1,8}", re.DOTALL)
+_LONGEST = 4096  # characters of a path
+_ROWS = 10_000
+
+
+def named_digests(store: Store, base: Path, lists: Iterable[tuple[str, Path]]) -> dict[str, str]:
+    """Return a SHA-256 over names and contents of the files in each list; omit lists that name no file.
+
+    A name counts if a file exists at it, relative to the list's folder or the config's. Audio names count even without
+    a file, since a later file would change rows. Links out of these folders are not followed.
+
+    Our own corpora list the clips they read. A package's reads are unknown, so every file in its lists counts: a
+    surplus file causes an unneeded build, a missed file leaves a version stale unnoticed.
+
+    Args:
+        store: its media index holds the hashes of audio.
+        base: the folder of the config.
+        lists: the input files, with their names.
+    """
+    digests: dict[str, str] = {}
+    for name, path in lists:
+        roots = [Root(folder, "refuse") for folder in dict.fromkeys((path.parent, base))]
+        sounds, others = {}, []
+        for word in names_in(path):
+            root = next((root for root in roots if _lies(root.folder / word)), roots[0])
+            place = clip_below(root, word)
+            if Path(word).suffix.lower() in SOUND_ENDINGS:
+                sounds[word] = place
+            elif isinstance(place, Path) and place != path and _lies(place):
+                others.append([word, sha256_file(place)])
+        if sounds:
+            digests[f"{name}/audio"] = audio_digest(store, f"hash audio of {name}", sounds)
+        if others:
+            digests[f"{name}/files"] = digest_of(sorted(others))
+    return digests
+
+
+def names_in(path: Path) -> set[str]:
+    """Return possible relative file names in a list, with an ending: quoted texts, cells, and words of cells."""
+    found: set[str] = set()
+    for text in _texts(path):
+        for word in _QUOTED.findall(text):
+            found.add(json.loads(f'"{word}"') if "\\" in word and _is_json(word) else word)
+        for cell in _BETWEEN.split(text):
+            found |= {cell.strip(), *cell.split()}
+    return set(filter(_is_name, found))
+
+
+def _is_name(word: str) -> bool:
+    ends = _ENDING.fullmatch(word[max(word.rfind(".") - 1, 0) :])
+    return bool(ends) and len(word) < _LONGEST and not _climbs(word)
+
+
+def _texts(path: Path) -> Iterator[str]:
+    if path.name.lower().endswith(".parquet"):
+        for batch in pq.ParquetFile(path).iter_batches(_ROWS):
+            yield from (json.dumps(row, ensure_ascii=False, default=str) for row in batch.to_pylist())
+        return
+    with open_list(path) as lines:
+        yield from (line.decode("utf-8", "replace") for line in lines)
+
+
+def _is_json(word: str) -> bool:
+    try:
+        json.loads(f'"{word}"')
+    except ValueError:
+        return False
+    return True
+
+
+def _climbs(word: str) -> bool:
+    return word.startswith(("/", "~")) or ".." in Path(word).parts
+
+
+def _lies(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
 
 ListPlace = tuple[str, Path, Path | None]
 """A list: its name in rows and digests, its path, and the folder that its clips may not leave, if it names clips."""

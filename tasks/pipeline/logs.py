@@ -4,8 +4,6 @@
 `PREFECT_LOGGING_SETTINGS_PATH=deploy/logging.yaml`.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -20,14 +20,13 @@ from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING
 
 from earmark.schemas.errors import InputError
+from earmark.schemas.files import BUSY_S
 from earmark.schemas.places import BUCKETS, cache_folder, hub_revision, place_of, url_of
-from earmark.schemas.sqlite import BUSY_S
 from earmark.tasks.pipeline.progress import Work, working
 from earmark.tasks.store.bucket_objects import BucketObjects
 from earmark.tasks.store.objects import AT_ONCE, BLOCK_BYTES, Object, at_once
 
-LISTS = ("", ".csv", ".json", ".tsv", ".txt")
-"""Endings of the lists of rows in a published folder, beside its audio."""
+LISTS = ("", ".csv", ".json", ".tsv", ".txt")  # endings of the lists of rows in a published folder, beside its audio
 ASKED_AT_ONCE = 4096  # objects to look at before fetching the new ones
 WRITTEN_AFTER_S = 1.0  # longest delay before the record notes fetched files, to note many at once
 _SCHEMA = """CREATE TABLE IF NOT EXISTS objects (
@@ -36,7 +35,7 @@ _SCHEMA = """CREATE TABLE IF NOT EXISTS objects (
 
 
 if TYPE_CHECKING:
-    from earmark.tasks.store.hub_objects import HubObjects
+    from earmark.tasks.store.hub import HubObjects
 
     Objects = BucketObjects | HubObjects
 
@@ -126,7 +125,7 @@ def hub_commits(places: Iterable[Path]) -> dict[str, str]:
     urls = {f"hf://datasets/{repo}@{revision}" for repo, revision in revisions}
     if not urls:
         return {}
-    from earmark.tasks.store.hub_objects import HubObjects
+    from earmark.tasks.store.hub import HubObjects
 
     objects = HubObjects()
     return {url: objects.commit(url) for url in sorted(urls)}
@@ -143,7 +142,7 @@ def _open(url: str) -> Objects:
         raise InputError(
             f'{url}: expected a folder of files, found rows of a data set; read them with format = "table"'
         )
-    from earmark.tasks.store.hub_objects import HubObjects  # slow to import, and rarely needed
+    from earmark.tasks.store.hub import HubObjects  # slow to import, and rarely needed
 
     return HubObjects()
 
@@ -162,7 +161,6 @@ def _looking(count: int) -> Iterator[Callable[[], None]]:
 
 
 def _renew(store: Objects, objects: Mapping[Path, Object]) -> None:
-    """Bring objects with missing or outdated files."""
     with _record() as record:
         kept = record.of(objects)
         new = {path: held for path, held in objects.items() if kept.get(path) != (*held, _changed_ns(path))}
@@ -236,7 +234,6 @@ def _alone(part: Path) -> Iterator[IO[bytes] | None]:
 
 
 def _forget(paths: Iterable[Path]) -> None:
-    """Remove files of deleted objects, and folders left empty."""
     for path in paths:
         if not _is_file(path):
             continue
@@ -277,7 +274,6 @@ class _Record:
                 self.write()
 
     def write(self) -> None:
-        """Write the notes."""
         if self._came:
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.executemany("INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?)", self._came)
@@ -314,7 +310,6 @@ class _Megabytes:
         self._stopped = threading.Event()
 
     def stop(self) -> None:
-        """Stop all downloads."""
         self._stopped.set()
 
     def add(self, count: int) -> None:

@@ -4,12 +4,11 @@ One rule for all corpora: clips leave at the measuring of audio, texts at the in
 the tables before the commit. No Prefect.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -24,14 +23,13 @@ import pyarrow.parquet as pq
 from earmark.schemas.config import BuildConfig, Decontaminate, nearest
 from earmark.schemas.errors import ConfigError, InputError, StoreError
 from earmark.schemas.files import Root
+from earmark.schemas.reasons import AudioFault, Note, Reject
 from earmark.schemas.registry import load
-from earmark.schemas.rejects import AudioFault, Note, Reject
 from earmark.schemas.tables import Table
 from earmark.tasks.audio.faults import LONGEST_S, BadAudio
 from earmark.tasks.audio.probe import Probe
-from earmark.tasks.audio.recordings import Print, fingerprint
+from earmark.tasks.audio.recordings import Print, alike, fingerprint
 from earmark.tasks.audio.similarity import DECIMALS
-from earmark.tasks.pipeline.disjoint import Side, crossings
 from earmark.tasks.pipeline.media import (
     clap_at,
     clap_digest,
@@ -43,10 +41,74 @@ from earmark.tasks.pipeline.media import (
 )
 from earmark.tasks.pipeline.progress import working
 from earmark.tasks.pipeline.registry import all_corpora
+from earmark.tasks.pipeline.step import Account
 from earmark.tasks.store.manifest import digest_of
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store
-from earmark.tasks.text.near_texts import NearTexts
+from earmark.tasks.text.near_texts import NearTexts, near_any
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of two sets to compare."""
+
+    name: str  # in messages, such as `test`
+    clips: Sequence[str]  # SHA-256 of its clips, without duplicates
+    texts: Sequence[str]  # its captions and instructions
+    prints: Sequence[Print] = ()  # acoustic fingerprints of `clips`, in order; empty to skip recordings
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """Item of one set that the other set shares."""
+
+    kind: str  # `clip`, `recording` or `text`
+    here: int  # here, there: places in `clips` or `texts` of the first and the second set
+    there: int
+    likeness: float | None = None  # of two recordings, 0 to 1; None for the rest
+
+
+def crossings(here: Side, there: Side, *, recording: float, text: float) -> Iterator[Crossing]:
+    """Yield everything shared by two sets: clips, then recordings, then texts, each by its place in the first set.
+
+    Args:
+        here: the first set.
+        there: the second set.
+        recording: least likeness of fingerprints of one recording, 0.5 to 1.
+        text: least Jaccard similarity of near-duplicate texts, 0.5 to 1.
+    """
+    places = {clip: at for at, clip in enumerate(there.clips)}
+    for at, clip in enumerate(here.clips):
+        if clip in places:
+            yield Crossing("clip", at, places[clip])
+    for pair in alike([*here.prints, *there.prints], recording):
+        if pair.first < len(here.prints) <= pair.second:
+            yield Crossing("recording", pair.first, pair.second - len(here.prints), pair.likeness)
+    for at, other in enumerate(near_any(here.texts, there.texts, text)):
+        if other is not None:
+            yield Crossing("text", at, other)
+
+
+def check_disjoint(here: Side, there: Side, *, recording: float, text: float) -> None:
+    """Check that two sets have nothing in common. Arguments as `crossings`.
+
+    Raises:
+        StoreError: they share items; with their number and the first example.
+    """
+    shared = list(crossings(here, there, recording=recording, text=text))
+    if not shared:
+        return
+    first = shared[0]
+    if first.kind == "text":
+        example = f"'{here.texts[first.here][:80]}' and '{there.texts[first.there][:80]}'"
+    else:
+        example = f"{here.clips[first.here][:16]} and {there.clips[first.there][:16]}"
+        example += "" if first.likeness is None else f", fingerprints alike by {first.likeness:.3f}"
+    raise StoreError(
+        f"expected '{here.name}' and '{there.name}' to share no clip, recording or near-duplicate text, "
+        f"found {len(shared)} in common; the first is a {first.kind}: {example}"
+    )
+
 
 NO_PRINT: Print = np.zeros(0, dtype=np.uint32)
 TEXTS = ("text", "instruction", "caption", "lyrics")
@@ -166,7 +228,6 @@ def measure_apart(
 def _near_by_embedding(
     store: Store, config: BuildConfig, references: References, paths: Mapping[str, Path]
 ) -> dict[str, AudioFault]:
-    """Find clips with an embedding near that of a clip to keep out."""
     model, least = _model_of(config), references.rule.cosine
     if model is None or references.vectors is None or not len(references.vectors):
         return {}
@@ -332,3 +393,50 @@ def fingerprints(paths: Mapping[str, Path], longest_s: float = LONGEST_S) -> lis
             prints.append(each)
             work.advance()
     return prints
+
+
+class Intake:
+    """Intake of importer entries, of one list or several, with counts.
+
+    Args:
+        references: texts to keep out.
+
+    Attributes:
+        kept: number of rows passed on.
+        rejects: unreadable entries, with the table that lacks them.
+        notes: sentences for the reader.
+        sources: rows and rejects per file.
+        kept_out: ids of rows with a text to keep out.
+    """
+
+    def __init__(self, references: References | None = None) -> None:
+        self._references = references
+        self.kept_out: set[str] = set()
+        self.kept = 0
+        self.rejects: list[tuple[str, Reject]] = []
+        self.notes: list[str] = []
+        self.sources: Counter[str] = Counter()
+
+    def take(self, entries: Iterable[Any], table: str, limit: int | None = None) -> Iterator[Any]:
+        """Yield the rows among the entries, at most `limit`; stop reading at the first row beyond it."""
+        before = self.kept
+        for entry in entries:
+            if isinstance(entry, Note):
+                self.notes.append(entry.text)
+                continue
+            if reject := reject_of(self._references, entry):
+                self.kept_out.add(reject.item)
+                entry = reject
+            if isinstance(entry, Reject):
+                self.rejects.append((table, entry))
+            elif self.kept - before == limit:
+                return
+            else:
+                self.kept += 1
+                yield entry
+            self.sources[entry.source_file] += 1
+
+    def account(self) -> Account:
+        """Return the account of all entries."""
+        entered = self.kept + len(self.rejects)
+        return Account(entered, self.kept, self.rejects, sources=self.sources, notes=self.notes)

@@ -5,8 +5,6 @@ Our own corpus is a flow `flows/<corpus>.py` with its steps in `tasks/<corpus>/`
 `earmark.corpora`, `my-corpus = "my_package.corpus:CORPUS"`; its schema, steps, prompts and queries lie in that package.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from functools import cache
 

@@ -18,8 +18,6 @@ def sections(material: Material) -> list[Section]:
 Pages are reproducible, independent of time, place or chance: equal tables and clips give equal pages.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json
@@ -65,11 +63,9 @@ from earmark.tasks.store.sql import connect, quoted, view_parquet
 from earmark.tasks.store.staging import SPILL, Stage
 from earmark.tasks.store.versions import Store, Version
 
-HEARD_S = 8.0
-"""Length of the excerpts of clips, which keeps a page small."""
+HEARD_S = 8.0  # length of the excerpts of clips, which keeps a page small
 HEARD_RATE_HZ = 24_000
-MOST_SOUND_BYTES = 7_000_000
-"""Bytes of sound in one page, before its encoding as text (a third more)."""
+MOST_SOUND_BYTES = 7_000_000  # bytes of sound in one page, before its encoding as text (a third more)
 MOST_SHEET_BYTES = 3_000_000
 """Bytes of rows in one page, as written; with all else but sound and pictures the page stays below 5 MB."""
 MOST_SHEET_ROWS = 5000
@@ -201,7 +197,6 @@ def beside_section(manifest: Manifest, before: Manifest, changes: Sequence[Chang
 
 
 def _before(table: str) -> str:
-    """Return the view name of a table of the previous version."""
     return f"before {table}"
 
 

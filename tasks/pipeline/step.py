@@ -10,11 +10,9 @@ accounts, then its output, so that a resumed build reads the output instead of r
 config, items)` runs it once for each of several items, side by side.
 """
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property, update_wrapper
@@ -24,14 +22,32 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar, get
 import pyarrow as pa
 from pydantic import TypeAdapter
 
-from earmark.schemas.reasons import current_word
-from earmark.schemas.rejects import Reject
+from earmark.schemas.reasons import Reject, current_word
+from earmark.schemas.tables import REJECTS
 from earmark.tasks.pipeline.progress import Work, working
-from earmark.tasks.pipeline.rejects import rejects_table
 from earmark.tasks.pipeline.sessions import forget_clips
 from earmark.tasks.store.files import write_text
 from earmark.tasks.store.manifest import Step
 from earmark.tasks.store.staging import Stage
+
+
+def came_in(kept: Iterable[str], rejects: Iterable[tuple[str, Reject]]) -> Counter[str]:
+    """Count the rows of each source file, from the files of kept rows and from rejects."""
+    return Counter(kept) + Counter(reject.source_file for _, reject in rejects)
+
+
+def rejects_table(stage: str, rejects: Iterable[tuple[str, Reject]]) -> pa.Table:
+    """Return rejects as rows of the `rejects` table; `file` is null without a source file."""
+
+    def things(reject: Reject) -> list[dict[str, str]]:
+        return [{"kind": kind, "id": id_} for kind, id_ in reject.made_from]
+
+    rows = [
+        (table, one.item, stage, current_word(one.reason), one.detail, one.source_file or None, one.line, things(one))
+        for table, one in rejects
+    ]
+    return pa.Table.from_pylist([dict(zip(REJECTS.schema.names, row, strict=True)) for row in rows], REJECTS.schema)
+
 
 Config = TypeVar("Config")
 Item = TypeVar("Item")
@@ -167,7 +183,6 @@ class BuildStep(Generic[Config, Inputs, Output]):
 
     @cached_property
     def _outputs(self) -> TypeAdapter[Output]:
-        """Return the (de)serializer of the step's output, by its annotation `Done[...]`."""
         module = vars(import_module(self.__module__))
         (kind,) = get_args(get_type_hints(self._function, module)["return"])
         return TypeAdapter(kind)

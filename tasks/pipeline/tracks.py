@@ -1,7 +1,5 @@
 """Read, check and split tagged tracks: the first steps of every corpus from a track list."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -12,14 +10,13 @@ import pyarrow as pa
 
 from earmark.schemas.files import Root
 from earmark.schemas.places import without_place
-from earmark.schemas.rejects import AudioFault, Note, Reject
+from earmark.schemas.reasons import AudioFault, Note, Reject
 from earmark.schemas.tables import split_ends
 from earmark.schemas.tracks import NOT_STATED, Track, TracksConfig
 from earmark.tasks.audio.probe import SILENCE_DBFS
-from earmark.tasks.importers.jamendo import read_licences, read_tag_map
-from earmark.tasks.importers.tracks import TRACK_LAYOUTS
+from earmark.tasks.importers.tracks import TRACK_LAYOUTS, read_licences, read_tag_map
 from earmark.tasks.pipeline.inputs import Input
-from earmark.tasks.pipeline.intake import Intake
+from earmark.tasks.pipeline.references import Intake
 from earmark.tasks.pipeline.step import Account, Done
 from earmark.tasks.store.parquet import row_schema, write_rows
 from earmark.tasks.store.sql import connect, query, view_parquet

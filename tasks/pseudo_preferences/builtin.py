@@ -1,7 +1,5 @@
 """Judge music without a model: by faults of the signal, and by measurements matched to a prompt's words."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

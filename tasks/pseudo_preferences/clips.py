@@ -1,7 +1,5 @@
 """Write rows of the table `clips` for `pseudo-preferences`, for generations from any source."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +8,7 @@ import duckdb
 import pyarrow as pa
 
 from earmark.schemas.pseudo_preferences import PseudoPreferences
-from earmark.schemas.rejects import AudioFault
+from earmark.schemas.reasons import AudioFault
 from earmark.tasks.audio.index import Beginning
 from earmark.tasks.pipeline.media import loudness_of, with_audio
 from earmark.tasks.store.sql import query

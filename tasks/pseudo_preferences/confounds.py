@@ -5,8 +5,6 @@ by a logistic regression on their differences alone, fitted on other prompts (`F
 order), beside the share of the more frequent letter, known without measuring.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any

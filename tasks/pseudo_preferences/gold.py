@@ -1,7 +1,5 @@
 """Qualify judges of pairs by a table of pairs with known truth, and by controls made of the build's pairs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from earmark.schemas.errors import InputError
@@ -12,8 +10,7 @@ from earmark.tasks.pipeline.ask import Row
 from earmark.tasks.pipeline.media import measure
 from earmark.tasks.pipeline.rows import Rows, read_rows
 from earmark.tasks.pseudo_preferences.gold_files import clip_at, files_of, read_pairs
-from earmark.tasks.pseudo_preferences.judging import judge_pairs
-from earmark.tasks.pseudo_preferences.matching import matched
+from earmark.tasks.pseudo_preferences.judging import judge_pairs, matched
 from earmark.tasks.store.staging import Stage
 
 PLACES = {"forward": {"A": "a", "B": "b"}, "reverse": {"A": "b", "B": "a"}}

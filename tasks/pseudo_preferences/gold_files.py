@@ -1,14 +1,12 @@
 """Read tables of pairs with known truth, and locate their clips; apart from qualification with its heavy imports."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.files import Root
 from earmark.schemas.pseudo_preferences import PseudoPreferences
 from earmark.schemas.pseudo_tables import DIMENSIONS
-from earmark.schemas.rejects import AudioFault, Note, Reject
+from earmark.schemas.reasons import AudioFault, Note, Reject
 from earmark.tasks.importers.music import Gold, read_gold
 from earmark.tasks.pipeline.media import clip_below
 

@@ -1,7 +1,5 @@
 """Turn tables of prompts and generations into pairs for a judge, for `pseudo-preferences`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Set
 from functools import partial
 from pathlib import Path
@@ -15,25 +13,21 @@ from earmark.schemas.files import Root
 from earmark.schemas.places import clips_folder, without_place
 from earmark.schemas.pseudo_preferences import CORPUS, MODALITIES, PseudoPreferences
 from earmark.schemas.pseudo_tables import CLIPS, PAIRS
-from earmark.schemas.rejects import AudioFault, Note, Reject
+from earmark.schemas.reasons import AudioFault, Note, Reject
 from earmark.schemas.tables import split_ends
 from earmark.tasks.audio.probe import SILENCE_DBFS
 from earmark.tasks.audio.similarity import DECIMALS
 from earmark.tasks.importers.music import ListedGeneration, MusicPrompt, read_generations, read_prompts, read_ranks
-from earmark.tasks.pipeline.fingerprint import file_digests
-from earmark.tasks.pipeline.grouping import group
-from earmark.tasks.pipeline.inputs import Input
-from earmark.tasks.pipeline.intake import Intake
+from earmark.tasks.pipeline.grouping import group, share_out
+from earmark.tasks.pipeline.inputs import Input, file_digests
 from earmark.tasks.pipeline.media import MEASURED, clap_at, clap_digest, clip_below, embeddings_of
 from earmark.tasks.pipeline.plan import Plan, make_plan
-from earmark.tasks.pipeline.quotas import share_out
-from earmark.tasks.pipeline.references import measure_apart, references_of
+from earmark.tasks.pipeline.references import Intake, measure_apart, references_of
 from earmark.tasks.pipeline.rows import Rows, keep_rows
 from earmark.tasks.pipeline.step import Account, Done, step
 from earmark.tasks.pseudo_preferences.clips import clip_rows, with_loudness
 from earmark.tasks.pseudo_preferences.gold_files import gold_audio
-from earmark.tasks.pseudo_preferences.judging import JUDGE, pairs_a_shard
-from earmark.tasks.pseudo_preferences.matching import CHANGED, matched
+from earmark.tasks.pseudo_preferences.judging import CHANGED, JUDGE, matched, pairs_a_shard
 from earmark.tasks.pseudo_preferences.released import release_input
 from earmark.tasks.store.manifest import digest_of
 from earmark.tasks.store.parquet import record_schema, row_schema, to_table, write_rows
@@ -113,7 +107,6 @@ def inputs(config: PseudoPreferences) -> Iterator[Input]:
 
 
 def _root(config: PseudoPreferences, table: str) -> Root:
-    """Return the audio folder of a table."""
     return Root(clips_folder(config.path(table)), config.links)
 
 

@@ -4,8 +4,6 @@ A generation is a clip of a prompt by a model, and a pair keeps the release's id
 reference, or a clip are in one split: the release's split for one of them, else a split drawn by the config.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -17,7 +15,7 @@ from earmark.schemas.files import Root
 from earmark.schemas.places import below
 from earmark.schemas.pseudo_preferences import PseudoPreferences
 from earmark.schemas.pseudo_tables import BIAS, CLIPS, JUDGMENTS, LABELS, PAIRS
-from earmark.schemas.rejects import AudioFault, Note, Reject
+from earmark.schemas.reasons import AudioFault, Note, Reject
 from earmark.schemas.tables import SPLITS, UNSPLIT, Table, split_ends
 from earmark.tasks.audio.probe import SILENCE_DBFS
 from earmark.tasks.importers.cmi_pref import Label, read_labels
@@ -25,9 +23,8 @@ from earmark.tasks.importers.lists import ListFile
 from earmark.tasks.importers.table import table_file
 from earmark.tasks.pipeline.grouping import group
 from earmark.tasks.pipeline.inputs import Input
-from earmark.tasks.pipeline.intake import Intake
 from earmark.tasks.pipeline.media import MEASURED, clip_below
-from earmark.tasks.pipeline.references import measure_apart, references_of
+from earmark.tasks.pipeline.references import Intake, measure_apart, references_of
 from earmark.tasks.pipeline.step import Account, Done, step
 from earmark.tasks.pseudo_preferences.clips import clip_rows, with_loudness
 from earmark.tasks.pseudo_preferences.confounds import write_confounds

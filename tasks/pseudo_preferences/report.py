@@ -1,7 +1,5 @@
 """Build the report sections of `pseudo-preferences`: position bias, and pairs with both passes' answers."""
 
-from __future__ import annotations
-
 from typing import TypedDict
 
 from earmark.schemas.pseudo_tables import GeneratedPair

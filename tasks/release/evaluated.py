@@ -1,7 +1,5 @@
 """Collect a version's evaluations and audits, records beside it keyed by its digest, for its published card."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

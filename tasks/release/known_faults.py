@@ -4,8 +4,6 @@ A version's manifest names its `rules`; for versions of earlier rules, functions
 developer who mends a fault with wrong rows increments `RULES` and adds a row.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

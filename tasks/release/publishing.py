@@ -1,7 +1,5 @@
 """Publish a version to the Hub: check it, bundle its publishable parts, send it, keep a receipt. No Prefect."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -15,14 +13,12 @@ from earmark.schemas.errors import HubError, HubUnreachableError, StoreError
 from earmark.schemas.places import require_below_roots
 from earmark.tasks.pipeline.progress import say, working
 from earmark.tasks.release.evaluated import audit_section, evaluations_of, newest_audits, section
-from earmark.tasks.store.hub import Repo, State
-from earmark.tasks.store.hub_tree import TreeChanges, check_successor, compare
+from earmark.tasks.store.hub import Repo, State, TreeChanges, check_successor, compare
+from earmark.tasks.store.licences import warnings_of
+from earmark.tasks.store.lineage import unsearchable
 from earmark.tasks.store.manifest import CARD
-from earmark.tasks.store.model_terms import warnings_of
-from earmark.tasks.store.publication import Bundle, bundled
+from earmark.tasks.store.publication import Bundle, Finding, bundled, read_allowed, scan
 from earmark.tasks.store.receipts import Receipt, save_receipt
-from earmark.tasks.store.restating import unsearchable
-from earmark.tasks.store.scan import Finding, read_allowed, scan
 from earmark.tasks.store.versions import MANIFEST, Store, Version, verify
 from earmark.tasks.store.withdrawals import marks_for, withdrawal_against, withdrawals
 from earmark.tasks.text.personal import Scanner, own_secrets

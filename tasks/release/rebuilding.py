@@ -1,7 +1,5 @@
 """Order the corpora of a rebuild, and describe its outcome. No Prefect."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter

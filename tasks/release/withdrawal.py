@@ -1,7 +1,5 @@
 """Withdraw items: make new versions without them, in every corpus with them or derived rows: `earmark withdraw`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -15,9 +13,8 @@ from earmark.tasks.pipeline.progress import say, working
 from earmark.tasks.pipeline.report import make_page
 from earmark.tasks.store.commit import Made, commit
 from earmark.tasks.store.files import place
-from earmark.tasks.store.lineage import Gone, named_kinds, withdrawn_from
+from earmark.tasks.store.lineage import Gone, is_current, named_kinds, restated, unsearchable, withdrawn_from
 from earmark.tasks.store.manifest import PAGES, Parent, digest_of
-from earmark.tasks.store.restating import is_current, restated, unsearchable
 from earmark.tasks.store.staging import Stage, staging, sweep_if_idle
 from earmark.tasks.store.versions import Store, Version
 from earmark.tasks.store.withdrawals import Kind, Mark, Withdrawal, digest_of_value, save_withdrawal, withdrawals

@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image
 
 from earmark.schemas.errors import InputError, StoreError
-from earmark.schemas.rejects import shown
+from earmark.schemas.reasons import shown
 from earmark.schemas.score_questions import Detector
 from earmark.tasks.importers.cells import BadRow
 from earmark.tasks.pipeline.progress import working

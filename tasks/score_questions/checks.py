@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from earmark.schemas.score_questions import ScoreQuestions
-from earmark.tasks.pipeline.checks import Fault
+from earmark.tasks.pipeline.ask import Fault
 from earmark.tasks.score_questions.requests import LEAST_OPTIONS, LONGEST_OPTION_WORDS, MOST_OPTIONS, needed_numbers
 from earmark.tasks.score_questions.rows import PooledThread, RewrittenThread
 

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-from earmark.schemas.rejects import Reject
+from earmark.schemas.reasons import Reject
 from earmark.schemas.score_questions import OPTIONS
 from earmark.tasks.score_questions.requests import only_options, options_of
 from earmark.tasks.score_questions.reviews import ReviewerVerdict, enough, option_id

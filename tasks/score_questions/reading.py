@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from earmark.schemas.rejects import Reject
+from earmark.schemas.reasons import Reject
 from earmark.schemas.score_questions import OPTIONS, ScoreQuestions
 from earmark.tasks.pipeline.rows import read_rows
 from earmark.tasks.pipeline.step import Account

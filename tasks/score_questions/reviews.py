@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from earmark.schemas.errors import InputError
-from earmark.schemas.rejects import Reject, shown
+from earmark.schemas.reasons import Reject, shown
 from earmark.tasks.importers.cells import BadRow
 from earmark.tasks.importers.json_arrays import read_json
 from earmark.tasks.importers.lines import read_rows

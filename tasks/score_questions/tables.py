@@ -11,12 +11,11 @@ import pyarrow as pa
 from pydantic import TypeAdapter
 
 from earmark.schemas.places import without_place
-from earmark.schemas.rejects import Reject
+from earmark.schemas.reasons import Reject
 from earmark.schemas.score_questions import OPTIONS, QUESTIONS, REVIEWS, SOURCES, TRANSCRIPTS, ScoreQuestions
 from earmark.schemas.tables import SPLITS, UNSPLIT, Table
 from earmark.tasks.pipeline.ask import Row
-from earmark.tasks.pipeline.rejects import came_in
-from earmark.tasks.pipeline.step import Account, Done, step
+from earmark.tasks.pipeline.step import Account, Done, came_in, step
 from earmark.tasks.pipeline.walk import Walked
 from earmark.tasks.score_questions.checks import check_left, words_of
 from earmark.tasks.score_questions.deletion import content_of, without_deleted

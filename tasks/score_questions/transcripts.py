@@ -8,7 +8,7 @@ from pathlib import Path
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.files import NotAFile, Root, read_regular
-from earmark.schemas.rejects import Reject
+from earmark.schemas.reasons import Reject
 from earmark.schemas.score_questions import TRANSCRIPTS, ScoreQuestions
 from earmark.tasks.importers.cells import BadRow
 from earmark.tasks.pipeline.ask import Row

@@ -8,8 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from earmark.schemas.score_questions import CATEGORIES, ScoreQuestions
-from earmark.tasks.pipeline.ask import Ask, Asker, GivenUp, side_by_side
-from earmark.tasks.pipeline.checks import Fault
+from earmark.tasks.pipeline.ask import Ask, Asker, Fault, GivenUp, side_by_side
 from earmark.tasks.pipeline.walk import walk
 from earmark.tasks.score_questions.checks import check_left, check_rewriting, good_distractors
 from earmark.tasks.score_questions.option_order import LETTERS

@@ -1,7 +1,5 @@
 """Render the dataset card, `README.md`, from the manifest, the schemas and the corpus's texts."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,8 +13,8 @@ import yaml
 from earmark.schemas.corpus import Story
 from earmark.schemas.tables import SPLITS, Table, embeds
 from earmark.tasks.store.diff import Change
+from earmark.tasks.store.licences import names_of
 from earmark.tasks.store.manifest import Manifest, Step, digest_of
-from earmark.tasks.store.model_terms import names_of
 
 PERSONAL = (
     "Earmark adds no names or contact data. Speaker, listener and artist ids, transcripts, lyrics and voices in the "

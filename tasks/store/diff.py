@@ -1,7 +1,5 @@
 """Compare two versions row by row, by each table's key."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Define the parts of a report: small records filled by corpora and drawn by `tasks/store/report.py`. Any text in them
 may come from outside: the page shows it as plain text."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Write files durably: hash, sync, rename into place, link instead of copy."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil
@@ -115,5 +113,4 @@ def place(existing: Path, target: Path) -> None:
 
 
 def _temporary(path: Path) -> Path:
-    """Return a path beside a file, unique to this process and thread."""
     return path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")

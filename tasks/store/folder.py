@@ -1,7 +1,5 @@
 """Write a folder whole or not at all."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

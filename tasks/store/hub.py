@@ -1,23 +1,129 @@
 """Publish to the Hub: look at a repository, upload, commit once, check, tag. Each step can be repeated after a kill.
 Readers see no change before the commit; the tag follows its check."""
 
-from __future__ import annotations
-
+import hashlib
 import json
+import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
-from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, constants, get_token
-from huggingface_hub.errors import HfHubHTTPError, HTTPError, OfflineModeIsEnabled, RepositoryNotFoundError
+from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, HfFileSystem, constants, get_token
+from huggingface_hub.errors import (
+    EntryNotFoundError,
+    HfHubHTTPError,
+    HTTPError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
 from huggingface_hub.utils import disable_progress_bars
 
-from earmark.schemas.errors import HubError, HubUnreachableError
-from earmark.tasks.store.hub_tree import MOST_FILES, HubFile, PublishedFile, TreeChanges, compare
+from earmark.schemas.errors import HubError, HubUnreachableError, InputError
+from earmark.schemas.places import hub_parts, path_below
+from earmark.tasks.store.manifest import Manifest
+from earmark.tasks.store.objects import BLOCK_BYTES, COMMITS, Object, first_words
 from earmark.tasks.store.versions import MANIFEST
+
+HUBS_OWN = ".gitattributes"  # the Hub writes it into every repository
+MOST_FILES = 25_000  # of large files in one commit, by `create_commit`'s documentation
+
+
+@dataclass(frozen=True)
+class PublishedFile:
+    """A file to be published."""
+
+    path: str  # in the repository
+    source: Path  # on this disk
+    sha256: str  # SHA-256 of its bytes
+    bytes: int  # its size
+
+
+@dataclass(frozen=True)
+class HubFile:
+    """A file in the repository: large ones have a SHA-256, small ones only git's SHA-1 of the blob."""
+
+    path: str
+    bytes: int
+    git_sha1: str
+    sha256: str | None = None
+
+
+@dataclass(frozen=True)
+class TreeChanges:
+    """Changes that make a repository's tree equal to a version's."""
+
+    upload: tuple[PublishedFile, ...]  # files missing or different in the repository
+    delete: tuple[str, ...]  # paths of an earlier version, absent from this one
+    same: tuple[PublishedFile, ...]  # files already in the repository
+    foreign: tuple[str, ...]  # paths outside of any version, kept, such as a LICENSE
+
+    @property
+    def none(self) -> bool:
+        """Return whether there is nothing to do."""
+        return not self.upload and not self.delete
+
+
+def compare(entries: Sequence[PublishedFile], remote: Iterable[HubFile], earlier: Iterable[str] = ()) -> TreeChanges:
+    """Return the files to upload and delete; `earlier` are the paths listed by the published version."""
+    there = {file.path: file for file in remote if file.path != HUBS_OWN}
+    wanted = {entry.path for entry in entries}
+    folders = {path.partition("/")[0] for path in wanted if "/" in path}
+    named = set(earlier)
+    extra = sorted(there.keys() - wanted)
+    # A stray file in a table's folder would be loaded as rows, so it goes too.
+    delete = [path for path in extra if path in named or ("/" in path and path.partition("/")[0] in folders)]
+    same = [entry for entry in entries if entry.path in there and is_same(entry, there[entry.path])]
+    equal = {entry.path for entry in same}
+    return TreeChanges(
+        upload=tuple(entry for entry in entries if entry.path not in equal),
+        delete=tuple(delete),
+        same=tuple(same),
+        foreign=tuple(path for path in extra if path not in delete),
+    )
+
+
+def is_same(entry: PublishedFile, file: HubFile) -> bool:
+    """Return whether a file in the repository has the same bytes as ours."""
+    if file.bytes != entry.bytes:
+        return False
+    if file.sha256 is not None:
+        return file.sha256 == entry.sha256
+    return file.git_sha1 == git_sha1(entry.source)
+
+
+def git_sha1(path: Path) -> str:
+    """Return git's name for a file's content (SHA-1 of the blob)."""
+    content = path.read_bytes()
+    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+
+
+def check_successor(
+    repo: str, manifest: Manifest, there: Mapping[str, object] | None, files: Iterable[HubFile], ordered: bool = True
+) -> None:
+    """Refuse a repository with other content, or with a later version if versions are `ordered`, as on main.
+
+    Raises:
+        HubError: the message names the content found.
+    """
+    if there is None:
+        others = sorted(file.path for file in files if file.path not in (HUBS_OWN, "README.md"))
+        if others:
+            raise HubError(
+                f"{repo} holds files that no version of {manifest.corpus} left there ({others[0]}, {len(others)} in "
+                "all); expected an empty repository or one that Earmark published to"
+            )
+        return
+    if there.get("corpus") != manifest.corpus:
+        raise HubError(f"{repo} holds the corpus {there.get('corpus')}; expected {manifest.corpus}")
+    theirs, ours = str(there.get("version")), manifest.version
+    if ordered and theirs[1:].isdecimal() and int(theirs[1:]) > int(ours[1:]):
+        raise HubError(f"{repo} holds {theirs} on main; publishing the older {ours} would replace it")
+
 
 BATCH = 50  # files uploaded between progress reports; finished uploads are not repeated
 KIND = "dataset"
@@ -195,7 +301,6 @@ def _addition(entry: PublishedFile) -> CommitOperationAdd:
 
 @contextmanager
 def _spoken(repo: str) -> Iterator[None]:
-    """Turn the client's errors into one line of advice."""
     try:
         yield
     except HfHubHTTPError as error:
@@ -235,3 +340,132 @@ def _line(error: object) -> str:
     text = " ".join(str(error).split()) or type(error).__name__
     token = get_token()
     return (text.replace(token, "…") if token else text)[:300]
+
+
+MOST_PATHS = 1000  # paths in one request
+_KIND = "dataset"
+
+
+class HubObjects:
+    """Files on the Hub at `HF_ENDPOINT`; the token comes from `HF_TOKEN` or from `hf auth login`. A revision is
+    resolved to its commit at first use, once for a whole build (`one_commit_each`); all reads are at this commit."""
+
+    def __init__(self) -> None:
+        self._api = HfApi(endpoint=_endpoint())
+        self._files = HfFileSystem(endpoint=_endpoint(), skip_instance_cache=True)
+        known = COMMITS.get()
+        self._commits: dict[tuple[str, str], str] = {} if known is None else known
+
+    def commit(self, url: str) -> str:
+        """Return the commit of a URL's revision.
+
+        Raises:
+            InputError: the dataset or revision is missing, or hidden from the token.
+        """
+        repo, revision, _ = hub_parts(url)
+        if (repo, revision) not in self._commits:
+            with _one_line(url):
+                try:
+                    info = self._api.dataset_info(repo, revision=unquote(revision))
+                except (RepositoryNotFoundError, RevisionNotFoundError):
+                    raise InputError(
+                        f"hf://datasets/{repo}@{revision}: expected a data set and a revision that the token may read, "
+                        "found none; check both names, HF_TOKEN, and whether its page asks to accept terms"
+                    ) from None
+            self._commits[repo, revision] = str(info.sha)
+        return self._commits[repo, revision]
+
+    def look(self, urls: Sequence[str], seen: Callable[[], None]) -> list[Object | None]:
+        """Return the Hub's facts about files; None for missing ones."""
+        wanted: dict[str, list[tuple[str, str]]] = {}
+        for url in urls:
+            repo, revision, path = hub_parts(url)
+            wanted.setdefault(f"{repo}@{revision}", []).append((path, url))
+        objects: dict[str, Object] = {}
+        for pairs in wanted.values():
+            commit, repo = self.commit(pairs[0][1]), hub_parts(pairs[0][1])[0]
+            urls_of = {path: url for path, url in pairs if path}
+            paths = list(urls_of)
+            for start in range(0, len(paths), MOST_PATHS):
+                with _one_line(pairs[0][1]):
+                    part = paths[start : start + MOST_PATHS]
+                    listed = self._api.get_paths_info(repo, part, revision=commit, repo_type=_KIND)
+                objects |= {urls_of[item.path]: _object(item) for item in listed if hasattr(item, "blob_id")}
+        for _ in urls:
+            seen()
+        return [objects.get(url) for url in urls]
+
+    def listed(self, url: str) -> Iterator[tuple[str, Object]]:
+        """Yield all files at or below a URL, with their URLs."""
+        repo, _, path = hub_parts(url)
+        (itself,) = self.look([url], lambda: None)
+        if itself is not None:
+            yield url, itself
+            return
+        with _one_line(url):
+            try:
+                items = list(
+                    self._api.list_repo_tree(
+                        repo, path or None, recursive=True, revision=self.commit(url), repo_type=_KIND
+                    )
+                )
+            except EntryNotFoundError:
+                items = []
+        root = url.rstrip("/").removesuffix(path).rstrip("/")
+        for item in items:
+            if hasattr(item, "blob_id"):
+                try:
+                    yield f"{root}/{path_below(item.path)}", _object(item)
+                except ValueError as error:
+                    raise InputError(f"{root}: {error}") from None
+
+    def require(self, urls: Iterable[str]) -> None:
+        """Refuse missing datasets."""
+        for url in urls:
+            self.commit(url)
+
+    def blocks(self, url: str, start: int, state: Object) -> Iterator[bytes]:
+        """Yield a file's bytes from `start` on; a commit's files never change."""
+        repo, _, path = hub_parts(url)
+        target = f"datasets/{repo}@{self.commit(url)}/{path}"
+        with (
+            _one_line(url),
+            self._files.open(target, "rb", block_size=BLOCK_BYTES, cache_type="readahead", size=state.size) as file,
+        ):
+            file.seek(start)
+            while block := file.read(BLOCK_BYTES):
+                yield block
+
+
+def _endpoint() -> str:
+    return os.environ.get("HF_ENDPOINT") or constants.ENDPOINT
+
+
+def _object(item: Any) -> Object:
+    return Object(item.lfs.sha256 if item.lfs else item.blob_id, item.size)
+
+
+def _refused(url: str, error: HfHubHTTPError) -> InputError:
+    status = error.response.status_code
+    if status in (401, 403):
+        return InputError(
+            f"{url}: access denied ({first_words(error)}); check HF_TOKEN, and the terms on the data set's page"
+        )
+    return InputError(f"{url}: {_endpoint()} answered {status}: {first_words(error)}")
+
+
+@contextmanager
+def _one_line(url: str) -> Iterator[None]:
+    """Shorten the Hub's errors to one line; pass errors about missing things."""
+    try:
+        yield
+    except (EntryNotFoundError, RepositoryNotFoundError, RevisionNotFoundError, FileNotFoundError):
+        raise
+    except OfflineModeIsEnabled:
+        raise InputError(f"{url}: the Hub's client is offline; unset HF_HUB_OFFLINE") from None
+    except HfHubHTTPError as error:
+        raise _refused(url, error) from None
+    except (HTTPError, OSError) as error:
+        if isinstance(error.__cause__, HfHubHTTPError):  # the Hub did answer
+            raise _refused(url, error.__cause__) from None
+        raise InputError(f"{url}: {_endpoint()} cannot be reached: {first_words(error)}; build again") from None

@@ -4,11 +4,12 @@ A row with a track's own licence (`track_licence`) has changed audio: a voice ta
 if the licence allows no derivatives, or the list of licences states none.
 """
 
-from __future__ import annotations
-
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,65 @@ from earmark.schemas.config import Licence
 from earmark.schemas.errors import ConfigError, StoreError
 from earmark.schemas.tables import REJECTS, WORDS, Table
 from earmark.schemas.tracks import NOT_STATED, TRACK_LICENCE
-from earmark.tasks.store.lineage import Mask, lineage, missing_column
-from earmark.tasks.store.model_terms import names_of, terms_of
+from earmark.tasks.store.lineage import Mask, by_split, lineage, mentions, missing_column, staying
 from earmark.tasks.store.parquet import write_shards
-from earmark.tasks.store.redaction import by_split, mentions, staying
 from earmark.tasks.store.versions import Store, Version
+
+UNKNOWN = "unknown; say it in [licences]"
+_OF_OURS = ("builtin:", "centre-removal")  # these measure the signal, without a model and its terms
+_NON_COMMERCIAL = re.compile(r"\bnc\b|non-?commercial|research[- ]only", re.IGNORECASE)
+
+
+def names_of(model: str) -> tuple[str, str]:
+    """Return a model's possible names in `[licences]`: as annotator (`openai:org/model`), and without the backend."""
+    return model, model.partition(":")[2] or model
+
+
+def terms_of(models: Iterable[str], licences: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Return the terms of models by name; `UNKNOWN` if neither the config nor the table has them.
+
+    `schemas/model_terms.json` has terms by model, each with its page and the day of reading. The page may differ today;
+    the config's terms have precedence.
+    """
+    terms = {}
+    for model in (model for model in models if not model.startswith(_OF_OURS)):
+        stated = (licences.get(name, {}).get("licence") for name in names_of(model))
+        known = (_known().get(name, (None,))[0] for name in names_of(model))
+        terms[model] = next((str(one) for one in (*stated, *known) if one), UNKNOWN)
+    return terms
+
+
+def new_terms(made: Any, before: Any) -> list[str]:
+    """Return a line for each model of a build (`Made`) not yet named by the corpus's newest version."""
+    known = before.manifest.models if before else ()
+    terms = terms_of(made.models, made.config.get("licences") or {})
+    return [
+        f"terms of {model}: unknown; write them in the config:\n"
+        f"  [licences.{json.dumps(model)}]\n"
+        '  licence = "…"  # such as "CC-BY-NC-4.0"'
+        if stated == UNKNOWN
+        else f"terms of {model}: {stated}"
+        for model, stated in terms.items()
+        if model not in known
+    ]
+
+
+def warnings_of(terms: Mapping[str, str]) -> list[str]:
+    """Return warnings to heed before passing on output of these models."""
+    bound = [
+        f"terms of {model}: {stated}; its output may be bound by them"
+        for model, stated in terms.items()
+        if _NON_COMMERCIAL.search(stated)
+    ]
+    return [*bound, *(f"terms of {model}: {UNKNOWN}" for model, stated in terms.items() if stated == UNKNOWN)]
+
+
+@cache
+def _known() -> dict[str, list[str]]:
+    text = resources.files("earmark.schemas").joinpath("model_terms.json").read_text("utf-8")
+    models: dict[str, list[str]] = json.loads(text)["models"]
+    return models
+
 
 _STRICTEST = ("none", "rows", "all")
 

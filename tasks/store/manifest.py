@@ -1,8 +1,6 @@
 """Define and read `manifest.json`, the last file written by a commit. It holds no time, host or absolute path: the same
 inputs give the same bytes. The store's run records hold the time and place of a build instead."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence
@@ -68,7 +66,7 @@ class Manifest(Record):
     """Record of a version's origin and contents.
 
     `commits` are the commits of inputs on the Hub, by `hf://datasets/owner/name@revision`; the build key holds the
-    inputs' digests instead. `model_terms` are the models' terms known at the build (`tasks/store/model_terms.py`).
+    inputs' digests instead. `model_terms` are the models' terms known at the build (`tasks/store/licences.py`).
     `rules` is the build's number of rules (0: before they were counted); a version made by a withdrawal keeps the
     number of its base, like its rows. `applied_withdrawals` names the withdrawals left out, by digests
     (`tasks/store/withdrawals.py`). It stays in the store: a published manifest omits it.

@@ -1,7 +1,5 @@
 """Share the common parts of object stores: facts, concurrency, one-line errors, prompt interruption."""
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence

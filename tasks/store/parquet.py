@@ -1,7 +1,5 @@
 """Write Parquet files reproducibly: the same rows give the same bytes, in shards for any reader."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import NoneType, UnionType

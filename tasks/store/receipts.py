@@ -1,7 +1,5 @@
 """Record publications: a receipt for each version and repository, beside the versions, never inside."""
 
-from __future__ import annotations
-
 import hashlib
 from datetime import datetime
 from pathlib import Path

@@ -10,8 +10,6 @@ The address of a copy is in its file `.remote`, so a path to the copy names the 
 and run records stay on this machine; `EARMARK_LEDGER` names a shared ledger.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
@@ -23,8 +21,7 @@ from urllib.parse import urlsplit
 
 from earmark.schemas.errors import StoreError
 from earmark.schemas.places import BUCKETS, CORPUS, VERSION, cache_folder, without_secrets
-from earmark.tasks.store.bucket_keys import KEYS
-from earmark.tasks.store.bucket_objects import MOST_COPIED, BucketObjects
+from earmark.tasks.store.bucket_objects import KEYS, MOST_COPIED, BucketObjects
 from earmark.tasks.store.files import no_link, replacing, write_text
 from earmark.tasks.store.manifest import MANIFEST, FileEntry, Manifest, claimant_of, parse_manifest
 

@@ -4,8 +4,6 @@ The page is self-contained: its policy forbids every request. Jinja escapes text
 and the policy allows only one script, by its hash.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -4,8 +4,6 @@ The terminal (`flows/command/tables.py`) and the report page (`report.html.j2`) 
 from outside: each form escapes it.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import re
@@ -18,10 +16,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from earmark.tasks.store.card import markdown_cell
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""Beginnings of text that spreadsheets run as a formula."""
-SURE = 0.05
-"""P below which a difference has a star."""
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # beginnings of text that spreadsheets run as a formula
+SURE = 0.05  # P below which a difference has a star
 
 
 class Interval(NamedTuple):

@@ -1,8 +1,6 @@
 """Record runs: build, time, config, progress and reason of failure. Records are beside the versions (`<store>/runs/`),
 never inside, so that time and host do not enter a version's bytes."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import socket

@@ -1,8 +1,6 @@
 """Run users' SQL over versions: `'mos-preferences@v3'.pairs` is a table of this version. A statement may be a
 stranger's: it reads versions but no other files or network, unless files are allowed. A stop ends it at any moment."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import tempfile

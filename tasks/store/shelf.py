@@ -1,8 +1,6 @@
 """Filter, order and page through all rows of a version, beside another version's, for `earmark view`. A page's requests
 are data: values become parameters of a query; unknown columns and tables are refused."""
 
-from __future__ import annotations
-
 import hashlib
 import threading
 from collections.abc import Mapping, Sequence
@@ -12,8 +10,7 @@ from typing import Any, NamedTuple
 from earmark.schemas.errors import InputError
 from earmark.schemas.tables import REJECTS, Table
 from earmark.tasks.store.diff import Change, diff_table, key_of
-from earmark.tasks.store.explain import links_of
-from earmark.tasks.store.places import SHARED, with_places
+from earmark.tasks.store.explain import SHARED, links_of, with_places
 from earmark.tasks.store.sql import connect, literal, quoted, view_parquet
 from earmark.tasks.store.versions import Version
 

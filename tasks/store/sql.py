@@ -1,7 +1,5 @@
 """Load and run the DuckDB queries, one statement a file; a leading comment states the grain of the result."""
 
-from __future__ import annotations
-
 import glob
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache

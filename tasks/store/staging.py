@@ -1,7 +1,5 @@
 """Stage a build before its version exists: a locked folder for each build key, resumable step by step."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import json

@@ -1,4 +1,4 @@
-"""Find, read and verify versions: a store has a folder for each corpus, with immutable versions `v1`, `v2`, …"""
+"""Find, read and verify versions: a store has a folder for each corpus, with immutable versions `v1`, `v2` and on."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Store:
 
     root: Path  # the folder
     remote: Remote | None = None  # the object store behind this copy; None for a local store
-    looked: Any = field(default=None, compare=False)  # of a dry run: results of clips, from `tasks/pipeline/scratch.py`
+    looked: Any = field(default=None, compare=False)  # of a dry run: results of clips, from `tasks/pipeline/media.py`
 
     @property
     def address(self) -> str:
@@ -279,3 +279,15 @@ def verify(version: Version) -> list[str]:
         if path.is_file() and relative not in named:
             faults.append(f"{relative}: not named in the manifest")
     return faults
+
+
+def ledger_address(store: Store) -> str:
+    """Return the ledger's address: `EARMARK_LEDGER` (a file or a postgresql:// URL), else `<store>/ledger.sqlite`."""
+    named = os.environ.get("EARMARK_LEDGER") or str(store.root / "ledger.sqlite")
+    return named if "://" in named else str(Path(named).absolute())
+
+
+def has_ledger(store: Store) -> bool:
+    """Return whether a ledger exists: a dry run must not create an empty one."""
+    address = ledger_address(store)
+    return "://" in address or Path(address).is_file()

@@ -1,7 +1,5 @@
 """Find network addresses: e-mail, also spelled out; links and hosts; IP."""
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from functools import cache

@@ -1,7 +1,5 @@
 """Remove people from the dataset: salted hashes for their ids, and texts without names, links and addresses."""
 
-from __future__ import annotations
-
 import hashlib
 import html
 import os
@@ -13,9 +11,8 @@ from pathlib import Path
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.files import keep_private
 from earmark.tasks.text.addresses import EMAIL, LINK
-from earmark.tasks.text.folding import HIDDEN, fold
 from earmark.tasks.text.people import HANDLE
-from earmark.tasks.text.personal import ID, RULES, find
+from earmark.tasks.text.personal import HIDDEN, ID, RULES, find, fold
 from earmark.tasks.text.personal import hint as rules_hint
 from earmark.tasks.text.rules import Rule
 

@@ -1,7 +1,5 @@
 """Distinguish Chinese and English texts, and find negation and quoted speech in them."""
 
-from __future__ import annotations
-
 import re
 from typing import Literal
 

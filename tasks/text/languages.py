@@ -1,7 +1,5 @@
 """Detect the language of a text."""
 
-from __future__ import annotations
-
 import py3langid
 
 

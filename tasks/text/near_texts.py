@@ -1,8 +1,6 @@
 """Find near-duplicate texts in a whole corpus by prefix filtering, without misses (Chaudhuri et al. 2006; Bayardo et
 al. 2007)."""
 
-from __future__ import annotations
-
 import re
 from array import array
 from collections import Counter, defaultdict
@@ -107,14 +105,12 @@ class _Index:
                 self._counts[_counter(shingle)] += 1
 
     def add(self, at: int) -> None:
-        """Add a text to the index; texts must be added in order."""
         shingles = _shingles(self._texts[at])
         self._sizes[at] = len(shingles)
         for shingle in self._first(shingles):
             self._begin_with[shingle].append(at)
 
     def like(self, text: str) -> Iterator[int]:
-        """Yield the indices of similar texts, in order."""
         mine = _shingles(text)
         shared = Counter(at for shingle in self._first(mine) for at in self._begin_with.get(shingle, ()))
         sizes, threshold, size = self._sizes, self._threshold, len(mine)

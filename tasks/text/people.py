@@ -1,7 +1,5 @@
 """Find people: names on platforms, names given by themselves, and street addresses."""
 
-from __future__ import annotations
-
 import re
 
 from earmark.tasks.text.rules import DIGITS, Rule, Seen, words_of

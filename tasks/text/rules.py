@@ -1,7 +1,5 @@
 """Define rules: shapes of a kind of personal data or secret."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field

@@ -6,8 +6,6 @@ known words (`acidhouse` is "acid house"), or else kept as written. Every tag is
 and every instrument in the plural.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache

@@ -14,8 +14,6 @@ voice"; `*` is an instrument, `#` a number, `?` a word outside grammar). The rul
 Verbs are from manner of speaking and nonverbal expression in Levin, English Verb Classes (1993), 37.3 and 40.2.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -73,7 +71,6 @@ def calls_for_voices(tag: Tag) -> str | None:
 
 
 def _counts(word: Word, tokens: Sequence[str], start: int, end: int) -> bool:
-    """Return whether a word at tokens[start:end] refers to a voice."""
     if any(_stands_around(tokens, start, end, phrase) for phrase in word.phrases):
         return False
     if word.counts == "always":
@@ -198,7 +195,6 @@ _RULES: dict[str, Callable[[Sequence[str], int, int], bool]] = {
 
 @cache
 def _words() -> dict[tuple[str, ...], Word]:
-    """Return every form of the list."""
     words = {}
     for line in read_list("vocal_words.tsv").splitlines()[1:]:
         forms, counts, phrases = line.split("\t")

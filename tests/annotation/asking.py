@@ -14,7 +14,7 @@ from typing import Any
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.tasks.annotation.engine import Annotator
 from earmark.tasks.annotation.ledger import open_ledger
-from earmark.tasks.annotation.outcome import Outcome
+from earmark.tasks.annotation.request import Outcome
 from tests.annotation.conftest import QUICK, requests_for
 
 

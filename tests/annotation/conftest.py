@@ -15,8 +15,7 @@ from earmark.schemas.questions import Json, Message
 from earmark.tasks.annotation.backend import Media, question
 from earmark.tasks.annotation.engine import Annotator
 from earmark.tasks.annotation.ledger import open_ledger
-from earmark.tasks.annotation.outcome import Report
-from earmark.tasks.annotation.request import Request
+from earmark.tasks.annotation.request import Report, Request
 from earmark.tasks.annotation.session import Session
 from tests.servers.faults import Faults
 from tests.servers.openai_server import AnswerText, OpenAIServer

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earmark.tasks.annotation.bodies import Base64, json_bytes
+from earmark.tasks.annotation.http import Base64, json_bytes
 
 values = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.text(), st.builds(Base64, st.binary(), st.text())),

@@ -20,7 +20,7 @@ from earmark.tasks.annotation.backend import Media, question
 from earmark.tasks.annotation.builtin import functions
 from earmark.tasks.annotation.engine import Annotator
 from earmark.tasks.annotation.ledger import open_ledger
-from earmark.tasks.annotation.outcome import Answer, Unanswered
+from earmark.tasks.annotation.request import Answer, Unanswered
 from earmark.tasks.audio.encode import Encoder
 from earmark.tasks.audio.measure import Samples, filtered_loudness_lufs, loudness_lufs, measure
 from tests.annotation.conftest import ask_all

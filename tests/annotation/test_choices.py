@@ -14,8 +14,8 @@ import pytest
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.questions import Choice, Message, ScaleRating, YesNo
 from earmark.tasks.annotation.backend import question
-from earmark.tasks.annotation.choices import FIELDS
-from earmark.tasks.annotation.outcome import Report
+from earmark.tasks.annotation.openai_compatible import FIELDS
+from earmark.tasks.annotation.request import Report
 from tests.annotation.conftest import QUICK, ask_all
 
 SIDES = Choice(("A", "B", "tie"))

@@ -12,14 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from earmark.schemas.questions import Choice, FreeText, Json, Message, YesNo, says_yes
-from earmark.tasks.annotation.answers import Reply, answer_value, yes_no
+from earmark.tasks.annotation.answers import Reply, answer_value, spoken, yes_no
 from earmark.tasks.annotation.backend import question
 from earmark.tasks.annotation.errors import AllAlike, BadAnswer, BrokenOff, Empty, LowShare, Truncated
 from earmark.tasks.annotation.gemini import read_generate_content
 from earmark.tasks.annotation.openai_compatible import read_chat_completion
-from earmark.tasks.annotation.outcome import Answer, Unanswered
-from earmark.tasks.annotation.request import Request
-from earmark.tasks.annotation.thoughts import spoken
+from earmark.tasks.annotation.request import Answer, Request, Unanswered
 from tests.annotation.conftest import Bench, config_for
 from tests.servers.openai_server import OpenAIServer
 

@@ -22,9 +22,8 @@ from earmark.tasks.annotation.backend import Media, make_backend, question
 from earmark.tasks.annotation.engine import Annotator
 from earmark.tasks.annotation.errors import AuthFailed, BudgetExhausted, QuotaExhausted
 from earmark.tasks.annotation.ledger import connect, open_ledger
-from earmark.tasks.annotation.outcome import Answer, Unanswered
 from earmark.tasks.annotation.progress import Progress
-from earmark.tasks.annotation.request import Request
+from earmark.tasks.annotation.request import Answer, Request, Unanswered
 from earmark.tasks.annotation.session import Session
 from tests.annotation.conftest import Bench, LocalServer, ask_all, config_for, requests_for, serving
 from tests.servers.faults import ALL, TRANSPORT, Faults

@@ -16,13 +16,12 @@ import pytest
 
 from earmark.schemas.annotation import AnnotatorConfig, Prices
 from earmark.schemas.questions import Json, Message, YesNo
-from earmark.tasks.annotation import server_faults, streaks
+from earmark.tasks.annotation import patience, server_faults
 from earmark.tasks.annotation.backend import question
 from earmark.tasks.annotation.engine import Annotator
 from earmark.tasks.annotation.ledger import connect, open_ledger
 from earmark.tasks.annotation.ledger_reports import stats
-from earmark.tasks.annotation.outcome import Answer, Outcome, Unanswered
-from earmark.tasks.annotation.request import Request
+from earmark.tasks.annotation.request import Answer, Outcome, Request, Unanswered
 from tests.annotation.conftest import SCHEMA
 from tests.conftest import ROOT
 from tests.servers.faulty.kinds import CAP, KINDS
@@ -77,7 +76,7 @@ def met(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Met]:
         patch.setenv("EARMARK_KEY_HOSTS", "OPENAI_API_KEY=127.0.0.1")
         patch.setattr(server_faults, "LONGEST_WAIT_S", 0.2)  # the longest wait that is believed is an hour
         for name in ("FIRST", "IN_A_ROW"):  # here each kind ends by itself
-            patch.setattr(streaks, name, 10**6)
+            patch.setattr(patience, name, 10**6)
         yield asyncio.run(ask_all(tmp_path_factory.mktemp("faulty") / "l.sqlite"))
 
 

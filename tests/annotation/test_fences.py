@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.questions import Choice, FreeText, Json, Text
-from earmark.tasks.annotation.answers import Reply, answer_value
+from earmark.tasks.annotation.answers import Reply, answer_value, explained
 from earmark.tasks.annotation.backend import question
 from earmark.tasks.annotation.engine import Annotator
 from earmark.tasks.annotation.errors import BadAnswer, KeptRefused
-from earmark.tasks.annotation.explaining import explained
 from earmark.tasks.annotation.ledger import open_ledger
 from earmark.tasks.annotation.prompts import load_prompt, packaged
 from earmark.tasks.annotation.request import Request

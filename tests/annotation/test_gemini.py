@@ -11,8 +11,7 @@ from earmark.schemas.annotation import AnnotatorConfig, Prices
 from earmark.schemas.questions import Audio, Json, Message, YesNo
 from earmark.tasks.annotation.backend import Media, question
 from earmark.tasks.annotation.errors import AuthFailed
-from earmark.tasks.annotation.outcome import Answer
-from earmark.tasks.annotation.request import Request
+from earmark.tasks.annotation.request import Answer, Request
 from tests.annotation.conftest import SCHEMA, Bench, config_for, requests_for
 from tests.servers.faults import Faults
 from tests.servers.gemini_server import GeminiServer

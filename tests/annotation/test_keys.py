@@ -22,9 +22,9 @@ from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.errors import ConfigError
 from earmark.tasks.annotation.backend import Media, make_backend
 from earmark.tasks.annotation.errors import AskError, AuthFailed
-from earmark.tasks.annotation.google_login import logs_in
+from earmark.tasks.annotation.http import logs_in
 from earmark.tasks.annotation.keys import Origin, find_key, key_hosts
-from earmark.tasks.annotation.outcome import Unanswered
+from earmark.tasks.annotation.request import Unanswered
 from earmark.tasks.store.versions import Store
 from tests.annotation.conftest import Bench, config_for, requests_for, serving
 from tests.annotation.test_gemini import GEMINI, MEDIA, pair

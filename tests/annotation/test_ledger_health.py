@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from earmark.tasks.annotation import ledger_health
+from earmark.tasks.annotation import ledger_sqlite
 from earmark.tasks.annotation.errors import LedgerError
 from earmark.tasks.annotation.ledger_sqlite import SqliteDriver
 
@@ -25,7 +25,7 @@ FRAME = 24 + 4096
 @pytest.fixture(autouse=True)
 def _first_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every opening looks as a new process does."""
-    monkeypatch.setattr(ledger_health, "_CHECKED", set())
+    monkeypatch.setattr(ledger_sqlite, "_CHECKED", set())
 
 
 def fill(path: Path, rows: int = 400) -> None:
@@ -154,11 +154,11 @@ def test_the_checksum_is_sqlites(ledger: Path) -> None:
     connection.close()
     log = ledger.with_name(f"{ledger.name}-wal")
     content = log.read_bytes()
-    sums = ledger_health._checksum(content[:24], "<u4", ledger_health.np.zeros(2, "u4"))
+    sums = ledger_sqlite._checksum(content[:24], "<u4", ledger_sqlite.np.zeros(2, "u4"))
     passed = 0
     for start in range(32, len(content), FRAME):
         frame = content[start : start + FRAME]
-        sums = ledger_health._checksum(frame[:8] + frame[24:], "<u4", sums)
+        sums = ledger_sqlite._checksum(frame[:8] + frame[24:], "<u4", sums)
         if sums.astype(">u4").tobytes() != frame[16:24]:
             break
         passed += 1

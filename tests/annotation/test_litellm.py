@@ -18,7 +18,7 @@ from earmark.schemas.questions import Json, Message
 from earmark.tasks.annotation.backend import Media, check_annotator, make_backend, question
 from earmark.tasks.annotation.errors import StopRun
 from earmark.tasks.annotation.litellm_backend import LiteLLM
-from earmark.tasks.annotation.outcome import Answer
+from earmark.tasks.annotation.request import Answer
 from tests.annotation.conftest import ask_all
 
 HAS_LITELLM = importlib.util.find_spec("litellm") is not None

@@ -17,8 +17,7 @@ from earmark.schemas.errors import ConfigError, MissingExtraError
 from earmark.schemas.questions import Audio, AudioForm, Message, YesNo
 from earmark.tasks.annotation.backend import Media, question
 from earmark.tasks.annotation.errors import StopRun
-from earmark.tasks.annotation.outcome import Answer, Unanswered
-from earmark.tasks.annotation.request import Request
+from earmark.tasks.annotation.request import Answer, Request, Unanswered
 from earmark.tasks.audio.encode import Encoder
 from tests.annotation.conftest import ask_all
 

@@ -23,8 +23,7 @@ from hypothesis import strategies as st
 from earmark.tasks.annotation.errors import AskError, ConnectionFailed, RateLimited, ServerError, TimedOut
 from earmark.tasks.annotation.ledger import connect, open_ledger
 from earmark.tasks.annotation.ledger_rows import Driver, claim
-from earmark.tasks.annotation.pace import Pace
-from earmark.tasks.annotation.quota import AHEAD_S, Quota, quota_name, reserve
+from earmark.tasks.annotation.pace import AHEAD_S, Pace, Quota, quota_name, reserve
 from tests.annotation.conftest import config_for
 from tests.annotation.test_kills import Server, asking, finish, received, serve
 from tests.annotation.test_ledger import ledger, postgres

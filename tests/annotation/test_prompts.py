@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from earmark.schemas.questions import Audio, Text
 from earmark.tasks.annotation.errors import PromptError
-from earmark.tasks.annotation.neutral import neutral
 from earmark.tasks.annotation.prompts import LOCK, load_prompt, lock_prompts, parse_prompt, read_lock
+from earmark.tasks.annotation.sandbox import neutral
 
 BODY = """---
 name: pair

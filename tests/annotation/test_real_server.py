@@ -15,7 +15,7 @@ import pytest
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.questions import Ask, Audio, Choice, Json, Message, ScaleRating, YesNo
 from earmark.tasks.annotation.backend import Media, question
-from earmark.tasks.annotation.outcome import Answer, Unanswered
+from earmark.tasks.annotation.request import Answer, Unanswered
 from earmark.tasks.annotation.session import Session
 from earmark.tasks.annotation.vllm_serve import VARIABLE, VllmServe
 from earmark.tasks.audio.encode import Encoder

@@ -16,10 +16,9 @@ from earmark.schemas.questions import Ask, Choice, FreeText, Json, Message, YesN
 from earmark.tasks.annotation import batch_openai, google_files, server_faults
 from earmark.tasks.annotation.answers import MOST_TOKENS, Reply, answer_value
 from earmark.tasks.annotation.backend import question
-from earmark.tasks.annotation.budget import Budget
+from earmark.tasks.annotation.budget import Budget, limits_of
 from earmark.tasks.annotation.errors import AskError, one_line
 from earmark.tasks.annotation.gemini import read_generate_content
-from earmark.tasks.annotation.limits import limits_of
 from earmark.tasks.annotation.openai_compatible import read_chat_completion
 from tests.annotation.conftest import SCHEMA
 

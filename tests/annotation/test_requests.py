@@ -18,7 +18,7 @@ from earmark.schemas.annotation import AnnotatorConfig, Limits, known_prices
 from earmark.schemas.questions import Audio, AudioForm, Choice, FreeText, Image, Json, Message, YesNo
 from earmark.tasks.annotation.answers import Reply, answer_value
 from earmark.tasks.annotation.backend import question
-from earmark.tasks.annotation.budget import Budget
+from earmark.tasks.annotation.budget import Budget, limits_of, within
 from earmark.tasks.annotation.errors import (
     AskError,
     BadAnswer,
@@ -30,7 +30,6 @@ from earmark.tasks.annotation.errors import (
     SchemaMismatch,
     Truncated,
 )
-from earmark.tasks.annotation.limits import limits_of, within
 from earmark.tasks.annotation.openai_compatible import read_chat_completion
 from earmark.tasks.annotation.pace import Pace, backoff
 from earmark.tasks.annotation.request import Request, Sampling

@@ -18,9 +18,9 @@ from multidict import CIMultiDict
 from earmark.schemas.questions import Json
 from earmark.tasks.annotation import patience, server_faults
 from earmark.tasks.annotation.errors import AllAlike, BadRequest, RowRefused, ServerGone, StopRun
+from earmark.tasks.annotation.patience import FIRST, IN_A_ROW, Streaks
 from earmark.tasks.annotation.request import Request
 from earmark.tasks.annotation.server_faults import FORMS, fault_of, form_of, said_in, wait_s
-from earmark.tasks.annotation.streaks import FIRST, IN_A_ROW, Streaks
 from tests.annotation.asking import digest
 from tests.annotation.conftest import Bench, config_for, requests_for
 from tests.annotation.error_bodies import RECORDED, Recorded

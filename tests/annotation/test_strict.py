@@ -12,9 +12,8 @@ from jsonschema import Draft202012Validator
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.questions import Message
 from earmark.tasks.annotation.backend import Media, question
-from earmark.tasks.annotation.openai_compatible import OpenAICompatible
+from earmark.tasks.annotation.openai_compatible import OpenAICompatible, strict_schema
 from earmark.tasks.annotation.prompts import bound, packaged, prompt_names
-from earmark.tasks.annotation.strict import strict_schema
 from tests.servers.openai_server import fitting
 
 NUMBER = {"type": "number"}

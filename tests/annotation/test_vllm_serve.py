@@ -25,12 +25,10 @@ from earmark.schemas.errors import ConfigError, EarmarkError
 from earmark.schemas.questions import Ask, Choice, FreeText, Json, Message, ScaleRating, YesNo
 from earmark.tasks.annotation.backend import Media, question
 from earmark.tasks.annotation.errors import ModelMissing, ServerGone, Unsupported
-from earmark.tasks.annotation.outcome import Answer
 from earmark.tasks.annotation.progress import Progress
-from earmark.tasks.annotation.request import Request
+from earmark.tasks.annotation.request import Answer, Request
 from earmark.tasks.annotation.session import Session
-from earmark.tasks.annotation.vllm_log import stage_of
-from earmark.tasks.annotation.vllm_serve import VARIABLE, VllmServe
+from earmark.tasks.annotation.vllm_serve import VARIABLE, VllmServe, stage_of
 from earmark.tasks.audio.encode import Encoder
 from tests.annotation.conftest import ask_all
 from tests.annotation.test_children import lives, until

@@ -9,7 +9,7 @@ import pytest
 import soundfile
 
 from earmark.schemas.errors import InputError
-from earmark.schemas.rejects import AudioFault
+from earmark.schemas.reasons import AudioFault
 from earmark.tasks.audio import index as index_module
 from earmark.tasks.audio.index import Beginning, MediaIndex
 from earmark.tasks.audio.probe import Probe, probe

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from earmark.tasks.audio.key import key_of
+from earmark.tasks.audio.measure import key_of
 
 RATE_HZ = 16_000
 STEPS = {"major": (0, 4, 7, 5, 9, 0, 7, 11, 2, 0), "minor": (0, 3, 7, 5, 8, 0, 7, 10, 2, 0)}

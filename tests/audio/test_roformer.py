@@ -113,9 +113,9 @@ def test_windows_of_several_tracks_go_together_and_agree(models: Path, tmp_path:
 
 
 def test_half_precision_beyond_its_bound_is_refused(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from earmark.tasks.audio.separation import roformer
+    from earmark.tasks.audio.separation import choice
 
-    monkeypatch.setattr(roformer, "LEAST_SNR_DB", 70.0)
+    monkeypatch.setattr(choice, "LEAST_SNR_DB", 70.0)
     with pytest.raises(ConfigError, match=r"within 70 dB of single precision, found [3-6]\d\.\d dB; use float32"):
         make_separator(str(models / CHECKPOINT), settings=models / "tiny.yaml", precision="bfloat16")
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from earmark.schemas.errors import StoreError
 from earmark.tasks.audio.separation import track as track_module
-from earmark.tasks.audio.separation.centre import CentreRemoval
+from earmark.tasks.audio.separation.choice import CentreRemoval
 from earmark.tasks.audio.separation.jobs import (
     FailedTrack,
     Output,

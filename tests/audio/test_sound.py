@@ -15,7 +15,7 @@ import soxr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from earmark.schemas.rejects import AudioFault
+from earmark.schemas.reasons import AudioFault
 from earmark.tasks.audio import decode as decode_module
 from earmark.tasks.audio import sound as sound_module
 from earmark.tasks.audio.decode import convert, decode, decode_mono

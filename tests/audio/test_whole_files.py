@@ -16,7 +16,7 @@ import pytest
 import soundfile
 
 from earmark.schemas.questions import Audio, AudioForm, Message
-from earmark.schemas.rejects import AudioFault
+from earmark.schemas.reasons import AudioFault
 from earmark.tasks.annotation.request import Request
 from earmark.tasks.audio.decode import decode
 from earmark.tasks.audio.index import MediaIndex

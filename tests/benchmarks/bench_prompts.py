@@ -72,7 +72,7 @@ def drawn_by_sql(folder: Path, prompts: int) -> dict[str, float]:
 def drawn_by_loops(folder: Path, prompts: int) -> dict[str, float]:
     """The same strata by plain Python: a counter of pairs, then three loops; drawn at random, without examples."""
     from earmark.schemas.tracks import Track
-    from earmark.tasks.importers.jamendo import read_tracks
+    from earmark.tasks.importers.tracks import read_tracks
 
     tracks = [t for t in read_tracks(folder / "tracks.tsv", "tracks.tsv") if isinstance(t, Track)]
     started = time.perf_counter()

@@ -17,9 +17,8 @@ from typing import Any
 from earmark.schemas.config import read_toml
 from earmark.schemas.registry import load
 from earmark.schemas.score_questions import ScoreQuestions
-from earmark.tasks.annotation.outcome import Answer, Outcome
 from earmark.tasks.annotation.prompts import versions_of
-from earmark.tasks.annotation.request import Request
+from earmark.tasks.annotation.request import Answer, Outcome, Request
 from earmark.tasks.annotation.session import Session
 from earmark.tasks.pipeline.forecast import Sampler, run_dry
 from earmark.tasks.pipeline.registry import find_corpus

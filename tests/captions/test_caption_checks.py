@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earmark.schemas.caption_checks import CaptionChecks
-from earmark.tasks.captions.checks import find_faults
+from earmark.schemas.captions import CaptionChecks
+from earmark.tasks.captions.asking import find_faults
 from earmark.tasks.text.near_texts import near_any, near_duplicates
 
 GOOD = "A calm ambient piece led by piano, with soft strings and a spacious, reverberant production."

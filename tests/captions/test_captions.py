@@ -27,7 +27,7 @@ from earmark.tasks.captions.exports import write_json, write_tsv
 from earmark.tasks.exports.choosing import ExportOptions
 from earmark.tasks.exports.export import export
 from earmark.tasks.exports.rows import BATCH
-from earmark.tasks.importers.captions import ListedCaption, read_captions
+from earmark.tasks.importers.caption_sets import ListedCaption, read_captions
 from earmark.tasks.release.withdrawal import search, withdraw
 from earmark.tasks.store.licences import licences_of
 from earmark.tasks.store.sql import connect, query, view_parquet

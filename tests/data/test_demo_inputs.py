@@ -16,9 +16,8 @@ from PIL import Image
 
 from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.mos_preferences import MosPreferences
-from earmark.schemas.rejects import Reject
-from earmark.tasks.importers.ratings import read_source
-from earmark.tasks.importers.rows import Rating
+from earmark.schemas.reasons import Reject
+from earmark.tasks.importers.lists import Rating, read_source
 from tests.conftest import ROOT
 
 DEMO = ROOT / "data" / "demo"

@@ -23,10 +23,11 @@ import pytest
 import yaml
 from pydantic import SecretStr
 
-from earmark.flows.command import access, running
+from earmark.flows.command import running
 from earmark.flows.command.prefect_server import DATABASE, prepare_database
 from earmark.flows.command.rebuild_plan import read_rebuild
 from earmark.flows.command.running import demo_config
+from earmark.flows.command.serving import PASSWORD_FILE
 from earmark.schemas.rebuild import Rebuild
 from earmark.tasks.pipeline.registry import corpora, find_corpus
 from tests.builds import build_version, contents_of, read_config
@@ -127,7 +128,7 @@ class Prefect:
 
     def access(self) -> dict[str, str]:
         """The header that a server of `earmark serve` asks for; none where it is another's."""
-        file = self.home / access.FILE
+        file = self.home / PASSWORD_FILE
         if not file.is_file():
             return {}
         return {"Authorization": f"Basic {base64.b64encode(file.read_bytes().strip()).decode()}"}

@@ -18,8 +18,7 @@ from earmark.schemas.errors import EarmarkError, InputError
 from earmark.schemas.evaluations import Evaluation, Examinee
 from earmark.schemas.human_preferences import HumanPreferences
 from earmark.schemas.questions import Audio, Json, Text, YesNo
-from earmark.tasks.annotation.outcome import Answer, Report
-from earmark.tasks.annotation.request import Request
+from earmark.tasks.annotation.request import Answer, Report, Request
 from earmark.tasks.evaluation import judging, reading, statistics
 from earmark.tasks.evaluation.samples import MeasurementOptions, SamplePart
 from earmark.tasks.pipeline.registry import find_corpus

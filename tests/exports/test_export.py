@@ -24,8 +24,8 @@ from datasets import load_dataset
 from hypothesis import given
 from hypothesis import strategies as st
 
+from earmark.schemas.corpus import View, Writer
 from earmark.schemas.errors import InputError, StoreError
-from earmark.schemas.views import View, Writer
 from earmark.tasks.exports import shapes
 from earmark.tasks.exports.choosing import ExportOptions, choose, offers
 from earmark.tasks.exports.export import export

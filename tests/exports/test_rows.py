@@ -1,4 +1,4 @@
-"""Views and tables as rows: what `schemas/views.py` promises."""
+"""Views and tables as rows: what `schemas/corpus.py` promises."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from earmark.schemas.corpus import REQUIRED, View
 from earmark.schemas.errors import StoreError
-from earmark.schemas.views import REQUIRED, View
 from earmark.tasks.exports import rows
 from earmark.tasks.exports.rows import select_table, select_view
 from earmark.tasks.pipeline.registry import corpora, find_corpus

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earmark.flows.command.access import FILE, own_access
 from earmark.flows.command.running import read_config
+from earmark.flows.command.serving import PASSWORD_FILE, own_access
 from earmark.schemas.config import BuildConfig
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.places import require_below_roots
@@ -42,7 +42,7 @@ def test_the_password_is_made_once_for_its_owner(tmp_path: Path, monkeypatch: py
         first, again = own_access("127.0.0.1", 4200), own_access("127.0.0.1", 4201)
     finally:
         os.umask(before)
-    file = tmp_path / "home" / FILE
+    file = tmp_path / "home" / PASSWORD_FILE
     password = first.client["PREFECT_API_AUTH_STRING"]
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert (file.read_text().strip(), first.where) == (password, str(file))
@@ -62,7 +62,7 @@ def test_a_password_of_the_environment_goes_before(tmp_path: Path, monkeypatch: 
 
 
 def test_a_file_without_a_password_is_one_line(tmp_path: Path) -> None:
-    file = tmp_path / "home" / FILE
+    file = tmp_path / "home" / PASSWORD_FILE
     file.parent.mkdir()
     for held in ("", "geheim", "earmark:", "earmark:short", "a:b\nearmark:0123456789abcdef"):
         file.write_text(held)

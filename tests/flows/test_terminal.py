@@ -29,7 +29,7 @@ from earmark.tasks.annotation.progress import Progress
 from earmark.tasks.evaluation.qualification import qualification_table
 from earmark.tasks.importers.lines import read_lines
 from earmark.tasks.pipeline.progress import FootOfScreen, folded
-from earmark.tasks.store.model_terms import new_terms
+from earmark.tasks.store.licences import new_terms
 from earmark.tasks.store.result_table import ResultColumn, ResultTable
 from earmark.tasks.store.runs import Run
 

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earmark.tasks.human_preferences.splitting import SplitItem, place
+from earmark.tasks.human_preferences.counting import SplitItem, place
 from earmark.tasks.pipeline.grouping import group
 
 PIECES = st.lists(

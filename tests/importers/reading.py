@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from earmark.schemas.rating_sources import Source
-from earmark.schemas.rejects import Note, Reject
-from earmark.tasks.importers.ratings import input_files, read_source
-from earmark.tasks.importers.rows import Rating
+from earmark.schemas.reasons import Note, Reject
+from earmark.tasks.importers.lists import Rating, input_files, read_source
 
 
 class Reading(NamedTuple):

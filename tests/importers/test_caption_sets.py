@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from earmark.schemas.errors import InputError
-from earmark.schemas.rejects import Note, Reject
+from earmark.schemas.reasons import Note, Reject
 from earmark.tasks.importers.caption_sets import CAPTION_LAYOUTS, Instruction, read_caption_set, video_of
 
 ROOT = Path("/audio")

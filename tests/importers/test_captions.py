@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from earmark.schemas.errors import InputError
-from earmark.schemas.rejects import Note, Reject
+from earmark.schemas.reasons import Note, Reject
 from earmark.schemas.tracks import Tag
-from earmark.tasks.importers.captions import ListedCaption, read_captions
-from earmark.tasks.importers.recalls import Recall, read_recalls
+from earmark.tasks.importers.caption_sets import ListedCaption, read_captions
+from earmark.tasks.importers.tracks import Recall, read_recalls
 
 
 def test_both_forms_give_captions(tmp_path: Path) -> None:

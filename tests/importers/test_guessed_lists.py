@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from earmark.schemas.config import read_toml
-from earmark.schemas.rejects import Reject
-from earmark.tasks.importers.column_words import read_name
+from earmark.schemas.reasons import Reject
 from earmark.tasks.importers.guessing import guess_table
-from earmark.tasks.importers.rows import Rating
+from earmark.tasks.importers.lists import Rating
+from earmark.tasks.importers.sniffing import read_name
 from tests.importers import layouts
 from tests.importers.test_guessing import init, read
 

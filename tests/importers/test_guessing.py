@@ -17,10 +17,9 @@ from earmark.flows.command.cli import app
 from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.mos_preferences import MosPreferences
-from earmark.schemas.rejects import Reject
+from earmark.schemas.reasons import Reject
 from earmark.tasks.importers.guessing import guess_table
-from earmark.tasks.importers.ratings import read_source
-from earmark.tasks.importers.rows import Rating
+from earmark.tasks.importers.lists import Rating, read_source
 from tests.conftest import real_path
 
 LISTS = {  # format, rows, of these rejects, and the mean of the others, counted with cut, sort and awk

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from earmark.schemas.errors import InputError
-from earmark.schemas.rejects import Note, Reject
+from earmark.schemas.reasons import Note, Reject
 from earmark.schemas.tracks import Tag, Track
-from earmark.tasks.importers.jamendo import CATEGORIES, parse_tag, read_licences, read_tag_map, read_tracks
+from earmark.tasks.importers.tracks import CATEGORIES, parse_tag, read_licences, read_tag_map, read_tracks
 
 HEADER = "TRACK_ID\tARTIST_ID\tALBUM_ID\tPATH\tDURATION\tTAGS"
 FIRST = "track_0000214\tartist_000014\talbum_000031\t14/214.mp3\t124.6\tgenre---punkrock"

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from earmark.schemas.errors import InputError
-from earmark.schemas.rejects import Note, Reject
+from earmark.schemas.reasons import Note, Reject
 from earmark.tasks.importers import cmi_pref, label_studio, music_arena, rated_music
 from earmark.tasks.importers.cells import Scale
 from earmark.tasks.importers.lists import ListFile

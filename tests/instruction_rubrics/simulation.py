@@ -25,8 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from earmark.schemas.questions import Audio
-from earmark.tasks.annotation.outcome import Answer, Outcome
-from earmark.tasks.annotation.request import Request
+from earmark.tasks.annotation.request import Answer, Outcome, Request
 from earmark.tasks.instruction_rubrics.attributes import ADDED, BY_DOMAIN, BY_READING
 from earmark.tasks.store.versions import Version
 from tests.builds import rows_of

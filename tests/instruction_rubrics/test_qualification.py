@@ -11,8 +11,7 @@ from earmark.flows.instruction_rubrics import build
 from earmark.schemas.errors import ConfigError, Faults
 from earmark.schemas.instruction_rubrics import CORPUS
 from earmark.schemas.questions import Audio, Text
-from earmark.tasks.annotation.outcome import Answer, Outcome
-from earmark.tasks.annotation.request import Request
+from earmark.tasks.annotation.request import Answer, Outcome, Request
 from earmark.tasks.evaluation.qualification import qualify_alone
 from earmark.tasks.store.versions import open_store
 from tests.instruction_rubrics.rubrics import build_rubrics, caption, config_of, write_captions

@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from earmark.schemas.corpus import REQUIRED
 from earmark.schemas.questions import Audio, Text
 from earmark.schemas.rubric_rewards import rubric_reward
 from earmark.schemas.rubric_tables import ITEMS, LABELS, SAMPLES
 from earmark.schemas.rubric_views import EVALUATIONS, VIEWS
 from earmark.schemas.tables import Table
-from earmark.schemas.views import REQUIRED
 from earmark.tasks.annotation.prompts import load_prompt, own_prompt
-from earmark.tasks.pipeline.row_words import word
+from earmark.tasks.pipeline.rows import word
 from earmark.tasks.store.sql import query
 
 PROMPTS = Path(__file__).parents[2] / "prompts"

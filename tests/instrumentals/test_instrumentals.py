@@ -21,8 +21,7 @@ from earmark.schemas.tracks import Track
 from earmark.tasks.audio.probe import Probe, probe
 from earmark.tasks.audio.separation.jobs import SeparatedTrack, SeparationJob
 from earmark.tasks.instrumentals import separated, sources
-from earmark.tasks.instrumentals.separated import SeparatedFiles
-from earmark.tasks.instrumentals.separators import Separators
+from earmark.tasks.instrumentals.separated import SeparatedFiles, Separators
 from earmark.tasks.instrumentals.sources import listed
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.explain import explain

@@ -21,10 +21,10 @@ from earmark.flows.mos_preferences import build
 from earmark.schemas.mos_preferences import CATEGORIES, CORPUS, MosPreferences
 from earmark.schemas.rating_sources import Source
 from earmark.schemas.tables import SPLITS
-from earmark.tasks.importers.rows import Rating
+from earmark.tasks.importers.lists import Rating
 from earmark.tasks.mos_preferences import ratings
+from earmark.tasks.pipeline.grouping import share_out
 from earmark.tasks.pipeline.plan import Plan
-from earmark.tasks.pipeline.quotas import share_out
 from earmark.tasks.store.commit import Made
 from earmark.tasks.store.manifest import digest_of
 from earmark.tasks.store.versions import Version, open_store

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from earmark.schemas.errors import EarmarkError
 from earmark.schemas.music_prompts import CATEGORIES, CORPUS, MusicPrompts
 from earmark.schemas.tracks import Tag
-from earmark.tasks.store.checks import check_accounts
+from earmark.tasks.store.commit import check_accounts
 from earmark.tasks.store.sql import query
 from earmark.tasks.store.versions import Store, Version, open_store
 from earmark.tasks.text.tag_words import runs_together

@@ -21,20 +21,17 @@ from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.config import BuildConfig
 from earmark.schemas.errors import EarmarkError
 from earmark.schemas.questions import Audio, FreeText, Message, YesNo
-from earmark.schemas.rejects import Reject
+from earmark.schemas.reasons import Reject
 from earmark.tasks.annotation.backend import Media, question
-from earmark.tasks.annotation.outcome import Answer, Outcome, Unanswered
 from earmark.tasks.annotation.prompts import Prompt, prompt_named
-from earmark.tasks.annotation.request import Request
+from earmark.tasks.annotation.request import Answer, Outcome, Request, Unanswered
 from earmark.tasks.annotation.session import Session
 from earmark.tasks.pipeline import sessions as build_sessions
-from earmark.tasks.pipeline.ask import Ask, Asker, GivenUp, Posed, Row, pose, side_by_side
-from earmark.tasks.pipeline.checks import Fault
+from earmark.tasks.pipeline.ask import Ask, Asker, Fault, GivenUp, Posed, Row, pose, side_by_side
 from earmark.tasks.pipeline.forecast import ImaginedSessions
 from earmark.tasks.pipeline.imagined import imagined
-from earmark.tasks.pipeline.rejects import rejects_table
 from earmark.tasks.pipeline.rows import Rows, keep_rows
-from earmark.tasks.pipeline.step import Done, step
+from earmark.tasks.pipeline.step import Done, rejects_table, step
 from earmark.tasks.pipeline.walk import Walked, walk
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import open_store

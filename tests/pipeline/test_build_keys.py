@@ -25,12 +25,10 @@ from earmark.schemas.config import BuildConfig, Linked, parse_config, read_toml
 from earmark.schemas.human_preferences import HumanPreferences
 from earmark.schemas.instrumentals import Instrumentals
 from earmark.schemas.pseudo_preferences import Released
-from earmark.schemas.rejects import Reject
-from earmark.tasks.importers.ratings import read_source
-from earmark.tasks.importers.rows import Rating
+from earmark.schemas.reasons import Reject
+from earmark.tasks.importers.lists import Rating, read_source
 from earmark.tasks.pipeline import plan
-from earmark.tasks.pipeline.fingerprint import distinct
-from earmark.tasks.pipeline.inputs import digest_inputs
+from earmark.tasks.pipeline.inputs import digest_inputs, distinct
 from earmark.tasks.pipeline.registry import corpora, find_corpus
 from earmark.tasks.store.versions import open_store
 from tests.builds import build_version, config_of

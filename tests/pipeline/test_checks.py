@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from earmark.schemas.errors import EarmarkError
-from earmark.tasks.pipeline.checks import check_failed
+from earmark.tasks.pipeline.ask import check_failed
 
 
 @pytest.mark.parametrize(

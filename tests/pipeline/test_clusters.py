@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from earmark.schemas.config import Engine
-from earmark.tasks.pipeline.clusters import RayCluster
-from earmark.tasks.pipeline.shards import check_machines, look_around
+from earmark.tasks.pipeline.shards import RayCluster, check_machines, look_around
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store
 from tests.annotation.test_kills import Server, received, slow_server

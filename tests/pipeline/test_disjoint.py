@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from earmark.schemas.errors import StoreError
-from earmark.tasks.pipeline.disjoint import Side, check_disjoint, crossings
+from earmark.tasks.pipeline.references import Side, check_disjoint, crossings
 from earmark.tasks.text.near_texts import near_any, near_groups
 
 PRINTS = np.random.default_rng(5).integers(0, 2**32, (4, 40), dtype=np.uint32)

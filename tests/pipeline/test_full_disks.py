@@ -18,12 +18,12 @@ import pytest
 from earmark.flows.command.cli import let_go
 from earmark.flows.command.ending import machine_fault
 from earmark.schemas.errors import DiskError, EarmarkError
-from earmark.schemas.sqlite import connected
+from earmark.schemas.files import connected
 from earmark.tasks.annotation import ledger_sqlite
 from earmark.tasks.annotation.engine import Annotator
 from earmark.tasks.annotation.errors import LedgerError
 from earmark.tasks.annotation.ledger import open_ledger
-from earmark.tasks.annotation.outcome import Report
+from earmark.tasks.annotation.request import Report
 from earmark.tasks.audio.index import MediaIndex
 from tests.annotation.conftest import LocalServer, ask_all, config_for, requests_for, serving
 from tests.builds import build_version, contents_of, read_config

@@ -13,8 +13,7 @@ from earmark.schemas.questions import Ask as Form
 from earmark.schemas.questions import Choice, Json, Message, ScaleRating, YesNo
 from earmark.tasks.annotation.backend import question
 from earmark.tasks.annotation.prompts import bound, packaged, prompt_names, versions_of
-from earmark.tasks.pipeline.ask import Ask, Posed, Values, prompt_digests
-from earmark.tasks.pipeline.checks import Fault
+from earmark.tasks.pipeline.ask import Ask, Fault, Posed, Values, prompt_digests
 from earmark.tasks.pipeline.imagined import STAND_IN, imagined_answers
 
 BOUNDS = {"items": [1, 2, 3], "comments": 5, "most": 3, "names": ["Option A", "Option B"]}

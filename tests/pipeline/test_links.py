@@ -14,8 +14,8 @@ from earmark.schemas.config import BuildConfig, parse_config, read_toml
 from earmark.schemas.errors import ConfigError, InputError
 from earmark.schemas.files import Root
 from earmark.schemas.music_prompts import MusicPrompts
+from earmark.schemas.reasons import AudioFault
 from earmark.schemas.registry import load
-from earmark.schemas.rejects import AudioFault
 from earmark.schemas.score_questions import ScoreQuestions
 from earmark.tasks.importers.cells import BadRow
 from earmark.tasks.music_prompts.sources import verified_clips

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from earmark.schemas.errors import TooManyRejects
-from earmark.tasks.pipeline.losses import SourceLosses, lost
+from earmark.tasks.pipeline.funnel import SourceLosses, lost
 from earmark.tasks.store.runs import list_runs
 from earmark.tasks.store.versions import Version, open_store, verify
 from tests.builds import build_version, config_of, rows_of

@@ -19,11 +19,11 @@ from earmark.schemas.errors import ConfigError, InputError
 from earmark.schemas.mos_preferences import MosPreferences
 from earmark.schemas.places import place_of, url_of
 from earmark.tasks.mos_preferences import sources
-from earmark.tasks.pipeline import preflight, scratch
+from earmark.tasks.pipeline import media, preflight
 from earmark.tasks.pipeline.inputs import digest_inputs
 from earmark.tasks.pipeline.mirror import bring, bring_first, bring_folder, present
 from earmark.tasks.pipeline.registry import corpora, find_corpus
-from earmark.tasks.store import bucket_keys
+from earmark.tasks.store import bucket_objects
 from earmark.tasks.store.objects import BLOCK_BYTES
 from earmark.tasks.store.versions import Store, open_store
 from tests.builds import Builds, build_version, config_of, contents_of, rows_of
@@ -148,7 +148,7 @@ def test_only_what_is_named_is_fetched_and_once(bucket: str, server: S3Server, t
 def test_a_dry_run_fetches_a_sample_of_the_clips(
     bucket: str, server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for room, name, count in ((scratch, "SAMPLE", 4), (sources, "SAMPLE", 4), (preflight, "CLIPS", 2)):
+    for room, name, count in ((media, "SAMPLE", 4), (sources, "SAMPLE", 4), (preflight, "CLIPS", 2)):
         monkeypatch.setattr(room, name, count)
     names = make_clips(tmp_path / "lab", 12)
     (tmp_path / "lab/rows.csv").write_text(
@@ -341,7 +341,7 @@ def test_what_cannot_be_had_is_one_line(bucket: str, server: S3Server, tmp_path:
 def test_a_connection_that_breaks_is_one_line_and_what_came_is_kept(
     bucket: str, server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(bucket_keys.RETRIES, "max_retries", 1)
+    monkeypatch.setitem(bucket_objects.RETRIES, "max_retries", 1)
     content = bytes(3 * BLOCK_BYTES)
     server.store(bucket, "dump.zst", content)
     path = place_of(f"s3://{bucket}/dump.zst")

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from earmark.tasks.pipeline.named import named_digests, names_in
+from earmark.tasks.pipeline.inputs import named_digests, names_in
 from earmark.tasks.store.versions import Store
 from tests.before.builds import coded, tone
 

@@ -19,7 +19,7 @@ from earmark.flows.command import cli, running
 from earmark.schemas.errors import Faults
 from earmark.schemas.mos_preferences import CORPUS
 from earmark.tasks.importers.lines import first_rows
-from earmark.tasks.importers.ratings import read_source
+from earmark.tasks.importers.lists import read_source
 from earmark.tasks.pipeline.preflight import ROWS, check
 from earmark.tasks.pipeline.registry import corpora, find_corpus
 from earmark.tasks.store.versions import open_store

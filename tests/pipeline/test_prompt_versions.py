@@ -16,8 +16,7 @@ from earmark.schemas.questions import Message
 from earmark.schemas.score_questions import CORPUS
 from earmark.tasks.annotation.prompts import packaged
 from earmark.tasks.annotation.request import Request
-from earmark.tasks.pipeline.plan import plan_build
-from earmark.tasks.pipeline.wording import staying
+from earmark.tasks.pipeline.plan import plan_build, staying
 from earmark.tasks.score_questions.requests import DISTRACTORS, REWRITING
 from earmark.tasks.store.staging import STAGING
 from earmark.tasks.store.versions import Store

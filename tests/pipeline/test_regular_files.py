@@ -14,18 +14,18 @@ from earmark.schemas.config import read_toml
 from earmark.schemas.errors import ConfigError, EarmarkError, InputError
 from earmark.schemas.files import NotAFile, open_regular, read_regular
 from earmark.schemas.questions import Image
-from earmark.schemas.rejects import AudioFault
+from earmark.schemas.reasons import AudioFault
 from earmark.tasks.annotation.backend import read_image
 from earmark.tasks.annotation.errors import BadMedia, PromptError
 from earmark.tasks.annotation.prompts import parse_prompt
 from earmark.tasks.audio.index import MediaIndex
 from earmark.tasks.evaluation.scores import read_table as read_scores
 from earmark.tasks.importers.cells import BadRow
-from earmark.tasks.importers.jamendo import read_tag_map
 from earmark.tasks.importers.lines import read_lines
 from earmark.tasks.importers.lists import ListFile
 from earmark.tasks.importers.table import read_table
-from earmark.tasks.pipeline.fingerprint import file_digests
+from earmark.tasks.importers.tracks import read_tag_map
+from earmark.tasks.pipeline.inputs import file_digests
 from earmark.tasks.score_questions.forum.images import _content
 from earmark.tasks.score_questions.forum.lines import blocks
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from earmark.tasks.annotation import shared_budget
+from earmark.tasks.annotation import budget
 from earmark.tasks.annotation.errors import BudgetExhausted
 from earmark.tasks.annotation.ledger import connect
 from earmark.tasks.annotation.ledger_rows import free_the_dead
 from earmark.tasks.annotation.session import Session
-from earmark.tasks.pipeline import remote_sessions as visiting
-from earmark.tasks.pipeline.remote_sessions import Visitor
+from earmark.tasks.pipeline import sessions as visiting
+from earmark.tasks.pipeline.sessions import Visitor
 from tests.annotation.conftest import LocalServer, config_for, requests_for
 from tests.pipeline.test_shards import elsewhere, shared
 from tests.servers.faults import Faults
@@ -100,10 +100,10 @@ def test_a_build_that_has_ended_grants_nothing_more(tmp_path: Path, elsewhere: A
 def test_a_budget_is_kept_for_a_month(tmp_path: Path) -> None:
     driver = connect(tmp_path / "ledger.sqlite")
     driver.begin()
-    shared_budget.close(driver, "old")
-    shared_budget.add(driver, "new", "owner", 1.0, 0.0, 0.0)
+    budget.close(driver, "old")
+    budget.add(driver, "new", "owner", 1.0, 0.0, 0.0)
     driver.run("UPDATE budgets SET used_at = used_at - ?", (29 * 86_400.0,))
-    shared_budget.add(driver, "new", "owner", 1.0, 0.0, 0.0)
+    budget.add(driver, "new", "owner", 1.0, 0.0, 0.0)
     free_the_dead(driver)
     assert driver.rows("SELECT count(*) FROM budgets") == [(2,)]
     driver.run("UPDATE budgets SET used_at = used_at - ?", (2 * 86_400.0,))

@@ -34,14 +34,12 @@ from earmark.schemas.places import place_of
 from earmark.schemas.pseudo_preferences import PseudoPreferences
 from earmark.schemas.tracks import TrackSource
 from earmark.tasks.audio.encode import Encoder
-from earmark.tasks.instrumentals.separators import Separators
-from earmark.tasks.pipeline import clusters, code, preflight
-from earmark.tasks.pipeline import remote_sessions as visiting
-from earmark.tasks.pipeline.clusters import RayCluster, Share
+from earmark.tasks.instrumentals.separated import Separators
+from earmark.tasks.pipeline import code, preflight, shards
+from earmark.tasks.pipeline import sessions as visiting
 from earmark.tasks.pipeline.progress import Work
-from earmark.tasks.pipeline.remote_sessions import SharedSession, Visitor
 from earmark.tasks.pipeline.rows import Rows
-from earmark.tasks.pipeline.sessions import clip_media
+from earmark.tasks.pipeline.sessions import SharedSession, Visitor, clip_media
 from earmark.tasks.pipeline.shards import (
     ANNOTATE,
     AUDIO,
@@ -49,6 +47,8 @@ from earmark.tasks.pipeline.shards import (
     Awaited,
     Machine,
     OnCluster,
+    RayCluster,
+    Share,
     _reachable_prefect,
     check_machines,
     look_around,
@@ -141,13 +141,13 @@ def test_a_ray_that_is_slow_to_start_is_started_again() -> None:
         if faults:
             raise faults.pop()
 
-    clusters._start_own(start)
+    shards._start_own(start)
     faults += [Exception("timed out during startup")] * 3
     with pytest.raises(EarmarkError, match="Ray does not start on this machine: timed out"):
-        clusters._start_own(start)
+        shards._start_own(start)
     faults.append(ValueError("ours"))
     with pytest.raises(ValueError, match="ours"):
-        clusters._start_own(start)
+        shards._start_own(start)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "[::1]:1", "127.0.0.1:port"])

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from earmark.schemas.config import BuildConfig
-from earmark.schemas.rejects import Reject
+from earmark.schemas.reasons import Reject
 from earmark.tasks.pipeline.rows import Rows, keep_rows, read_rows, read_shard, shards_of
 from earmark.tasks.pipeline.step import Account, Done, step
 from earmark.tasks.store.staging import Stage

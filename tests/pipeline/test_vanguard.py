@@ -14,8 +14,8 @@ from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.errors import EarmarkError
 from earmark.schemas.questions import Message
 from earmark.tasks.annotation.backend import question
+from earmark.tasks.annotation.patience import Vanguard
 from earmark.tasks.annotation.request import Request
-from earmark.tasks.annotation.vanguard import Vanguard
 from tests.annotation.conftest import LocalServer
 from tests.builds import rows_of
 from tests.captions.captions import build_captions, config_of, direct, write_tracks

@@ -15,8 +15,7 @@ from sklearn.linear_model import LogisticRegression
 
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.questions import Audio
-from earmark.tasks.annotation.outcome import Answer, Outcome
-from earmark.tasks.annotation.request import Request
+from earmark.tasks.annotation.request import Answer, Outcome, Request
 from earmark.tasks.audio.encode import Encoder
 from earmark.tasks.pseudo_preferences.confounds import FEATURES, TOGETHER, fit, measure
 from earmark.tasks.store.versions import Version

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from earmark.schemas.errors import ConfigError, EarmarkError
 from earmark.schemas.pseudo_preferences import PseudoPreferences
 from earmark.schemas.reasons import current_word
-from earmark.tasks.annotation.outcome import Answer, Outcome, Unanswered
+from earmark.tasks.annotation.request import Answer, Outcome, Unanswered
 from earmark.tasks.evaluation.juries import ask_each
 from earmark.tasks.pipeline.plan import Plan
 from earmark.tasks.pipeline.rows import Rows, read_rows

@@ -15,7 +15,7 @@ import pytest
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.pseudo_preferences import MODALITIES
-from earmark.tasks.pipeline.quotas import share_out
+from earmark.tasks.pipeline.grouping import share_out
 from earmark.tasks.pseudo_preferences.pairs import import_tables, measure_clips, plan_build, plan_pairs, write_clips
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import open_store

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from earmark.schemas.errors import ConfigError, MissingExtraError
 from earmark.schemas.pseudo_preferences import MODALITIES, PseudoPreferences
+from earmark.tasks.pipeline.grouping import share_out
 from earmark.tasks.pipeline.media import similarity_of
-from earmark.tasks.pipeline.quotas import share_out
 from earmark.tasks.pseudo_preferences.pairs import plan_build
 from earmark.tasks.store.sql import query
 from earmark.tasks.store.versions import Store, open_store

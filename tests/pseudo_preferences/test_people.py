@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from earmark.schemas.errors import EarmarkError
-from earmark.tasks.pseudo_preferences.people import measure, people_section
+from earmark.tasks.pseudo_preferences.labels import measure, people_section
 from tests.annotation.conftest import LocalServer
 from tests.builds import rows_of
 from tests.human_preferences import votes

@@ -15,8 +15,7 @@ from typer.testing import CliRunner
 from earmark.flows.command.cli import app
 from earmark.schemas.errors import ConfigError, Faults, InputError
 from earmark.schemas.questions import Audio
-from earmark.tasks.annotation.outcome import Answer, Outcome, Unanswered
-from earmark.tasks.annotation.request import Request
+from earmark.tasks.annotation.request import Answer, Outcome, Request, Unanswered
 from earmark.tasks.audio.encode import decode
 from earmark.tasks.store.versions import Version
 from tests.annotation.conftest import LocalServer

@@ -15,8 +15,7 @@ from earmark.flows.command.cli import app
 from earmark.schemas.config import parse_config
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.pseudo_preferences import PseudoPreferences
-from earmark.tasks.annotation.outcome import Outcome
-from earmark.tasks.annotation.request import Request
+from earmark.tasks.annotation.request import Outcome, Request
 from earmark.tasks.evaluation.samples import MeasurementOptions, SamplePart
 from earmark.tasks.store.versions import Store, Version
 from tests.annotation.conftest import LocalServer

@@ -18,8 +18,7 @@ from typing import NamedTuple
 import pytest
 
 from earmark.schemas.questions import Audio
-from earmark.tasks.annotation.outcome import Answer, Outcome
-from earmark.tasks.annotation.request import Request
+from earmark.tasks.annotation.request import Answer, Outcome, Request
 from earmark.tasks.store.versions import Version
 from tests.builds import rows_of
 from tests.pseudo_preferences.music import build_judged, config_of, make_pool, write_rows

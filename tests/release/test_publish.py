@@ -19,8 +19,7 @@ from huggingface_hub import HfApi
 
 from earmark.schemas.config import Licence
 from earmark.schemas.errors import HubError
-from earmark.tasks.store.hub import Repo
-from earmark.tasks.store.hub_tree import PublishedFile
+from earmark.tasks.store.hub import PublishedFile, Repo
 from earmark.tasks.store.receipts import receipts
 from earmark.tasks.store.versions import Store
 from tests.builds import build_version, config_of, read_config, rows_of

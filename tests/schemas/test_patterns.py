@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earmark.schemas.patterns import for_re2, groups_in
+from earmark.schemas.rating_sources import for_re2, groups_in
 
 ATOMS = st.sampled_from(
     ["a", "b", "_", "-", ".", r"\d", r"\w", r"\W", r"\s", r"\S", r"\D", "[a-c]", "[^_]", "[^]a]", r"[\w-]", r"[^\d\s]",

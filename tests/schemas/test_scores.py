@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from earmark.schemas.critiques import has_heading, read_scores, with_final_line
 from earmark.schemas.rewards import UNREADABLE, accuracy_reward, final_scores
-from earmark.schemas.scores import has_heading, read_scores, with_final_line
 
 WRITTEN = [
     "Final Scores: [[7,5]]",

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
 from earmark.schemas.errors import InputError, StoreError
-from earmark.schemas.rejects import Reject
+from earmark.schemas.reasons import Reject
 from earmark.schemas.score_questions import CORPUS
 from earmark.tasks.release.withdrawal import search, withdraw
 from earmark.tasks.score_questions.review_agreement import agreements, alphas, cohen_kappa

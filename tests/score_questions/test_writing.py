@@ -15,8 +15,7 @@ import pytest
 from earmark.flows.score_questions import build
 from earmark.schemas.questions import Image, Text
 from earmark.schemas.score_questions import CORPUS, ScoreQuestions
-from earmark.tasks.annotation.outcome import Answer, Outcome, Unanswered
-from earmark.tasks.annotation.request import Request
+from earmark.tasks.annotation.request import Answer, Outcome, Request, Unanswered
 from earmark.tasks.pipeline.ask import Ask, Asker, GivenUp, Row
 from earmark.tasks.score_questions.forum import images
 from earmark.tasks.score_questions.writing import CHECK, CONTRADICT, write_questions

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from earmark.schemas.errors import StoreError
-from earmark.tasks.store import bucket_keys
+from earmark.tasks.store import bucket_objects
 from earmark.tasks.store.objects import first_words, waited
 
 OURS = ("AWS_", "AZURE_", "GOOGLE_", "STORAGE_EMULATOR_HOST", "CLOUDSDK_")
@@ -31,7 +31,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def config(kind: str) -> dict[str, Any]:
     """Return the options of the client for a bucket of that kind."""
-    access = {"s3": bucket_keys._amazon, "az": bucket_keys._azure, "gs": bucket_keys._google}[kind](StoreError)
+    access = {"s3": bucket_objects._amazon, "az": bucket_objects._azure, "gs": bucket_objects._google}[kind](StoreError)
     return access.get("config", {})
 
 
@@ -47,7 +47,7 @@ def test_a_profile_gives_keys_region_and_endpoint(home: Path, monkeypatch: pytes
     monkeypatch.setenv("AWS_PROFILE", "lab")
     keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "aws_session_token": "c"}
     assert config("s3") == {**keys, "region": "eu-west-1", "endpoint": "http://host:9"}
-    bucket_keys.open_bucket("s3", "lab", StoreError)  # which takes all of it
+    bucket_objects.open_bucket("s3", "lab", StoreError)  # which takes all of it
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-north-1")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "https://elsewhere")
     assert config("s3") == keys
@@ -71,7 +71,7 @@ def test_a_profile_that_cannot_be_used_is_one_line(
     monkeypatch.setenv("AWS_PROFILE", "lab")
     monkeypatch.setitem(sys.modules, "obstore.auth.boto3", None)  # as where boto3 is not installed
     with pytest.raises(StoreError, match=said) as told:
-        bucket_keys.open_bucket("s3", "lab", StoreError)
+        bucket_objects.open_bucket("s3", "lab", StoreError)
     assert "\n" not in str(told.value)
 
 
@@ -92,7 +92,7 @@ def test_a_profile_that_cannot_be_used_is_one_line(
 def test_a_connection_string_is_read(written: str, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", written)
     assert config("az") == expected
-    bucket_keys.open_bucket("az", "lab", StoreError)
+    bucket_objects.open_bucket("az", "lab", StoreError)
 
 
 @pytest.mark.parametrize("variable", ["AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"])
@@ -101,7 +101,7 @@ def test_a_key_with_a_line_end_is_one_line_without_the_key(variable: str, monkey
     for name, value in {**keys, variable: "hidden\n"}.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(StoreError, match=f"^{variable}: .*line end") as fault:
-        bucket_keys.open_bucket("s3", "bucket", StoreError)
+        bucket_objects.open_bucket("s3", "bucket", StoreError)
     assert "hidden" not in str(fault.value)
 
 
@@ -137,7 +137,7 @@ def test_a_stopped_command_does_not_wait_for_a_server_that_hangs(monkeypatch: py
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
-        client = bucket_keys.open_bucket("s3", "lab", StoreError)
+        client = bucket_objects.open_bucket("s3", "lab", StoreError)
         returned = threading.Event()
 
         def ask() -> None:

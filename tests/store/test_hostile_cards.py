@@ -11,8 +11,7 @@ from markdown_it import MarkdownIt
 
 from earmark.tasks.evaluation.matrices import preference_matrix
 from earmark.tasks.pseudo_preferences.confounds import confounds_section
-from earmark.tasks.pseudo_preferences.labels import _bias_section
-from earmark.tasks.pseudo_preferences.people import people_section
+from earmark.tasks.pseudo_preferences.labels import _bias_section, people_section
 from earmark.tasks.release.evaluated import audit_section
 
 NAMES = [

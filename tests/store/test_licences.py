@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from earmark.schemas.config import Licence
 from earmark.schemas.errors import StoreError
 from earmark.schemas.tables import AUDIO, REJECTS, Table, column
-from earmark.tasks.store.hub_tree import HubFile, PublishedFile, compare, git_sha1
+from earmark.tasks.store.hub import HubFile, PublishedFile, compare, git_sha1
 from earmark.tasks.store.licences import licences_of
 from earmark.tasks.store.manifest import FileEntry, Manifest, Parent
 from earmark.tasks.store.parquet import write_shards

@@ -18,8 +18,8 @@ from earmark.tasks.pipeline.progress import shown
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.release.publishing import gathered
 from earmark.tasks.store.card import render_card
+from earmark.tasks.store.licences import UNKNOWN, new_terms, terms_of, warnings_of
 from earmark.tasks.store.manifest import Parent
-from earmark.tasks.store.model_terms import UNKNOWN, new_terms, terms_of, warnings_of
 from earmark.tasks.store.publication import bundled
 from earmark.tasks.store.versions import Store
 from tests.conftest import ROOT

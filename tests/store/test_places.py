@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from earmark.schemas.tables import REJECTS
-from earmark.tasks.store.places import FOLDER, hide_places, with_places
+from earmark.tasks.store.explain import FOLDER, hide_places, with_places
 from earmark.tasks.store.staging import staging
 from earmark.tasks.store.versions import Version, open_store
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.tables import AUDIO, Table, column
-from earmark.tasks.store.hub_tree import PublishedFile
-from earmark.tasks.store.scan import Finding, read_allowed, scan
+from earmark.tasks.store.hub import PublishedFile
+from earmark.tasks.store.publication import Finding, read_allowed, scan
 from earmark.tasks.text.personal import Scanner, own_secrets
 
 # Pieces, so that no scanner takes this file for a leak.

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from earmark.schemas.errors import InputError
 from earmark.schemas.tables import REJECTS
 from earmark.tasks.pipeline.registry import find_corpus
-from earmark.tasks.store.places import hide_places
+from earmark.tasks.store.explain import hide_places
 from earmark.tasks.store.shelf import ANYWHERE, OPERATIONS, Filter, Shelf
 from earmark.tasks.store.staging import staging
 from earmark.tasks.store.versions import Store, Version, open_store

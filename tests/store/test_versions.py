@@ -18,8 +18,8 @@ from earmark.schemas.errors import InputError, StoreError
 from earmark.schemas.mos_preferences import CORPUS, RATINGS, MosPreferences
 from earmark.schemas.tables import REJECTS, Table
 from earmark.tasks.mos_preferences.sources import plan_build
-from earmark.tasks.pipeline.fingerprint import build_key
-from earmark.tasks.store.checks import check_accounts, check_rejects, check_table
+from earmark.tasks.pipeline.inputs import build_key
+from earmark.tasks.store.commit import check_accounts, check_rejects, check_table
 from earmark.tasks.store.files import link_over, replacing
 from earmark.tasks.store.manifest import Manifest, Step, read_manifest, schema_digest
 from earmark.tasks.store.staging import STAGING, staging, sweep

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from earmark.tasks.text.addresses import is_host
 from earmark.tasks.text.anonymity import hint as scrub_hint
 from earmark.tasks.text.anonymity import scrub
-from earmark.tasks.text.folding import disguises, fold
-from earmark.tasks.text.personal import LEAKS, RULES, find, hint
+from earmark.tasks.text.personal import LEAKS, RULES, disguises, find, fold, hint
 from earmark.tasks.text.rules import FoldedText
 from tests.conftest import ROOT
 from tests.text.cases import CASES, MEASURES, MUSIC, Measure, table

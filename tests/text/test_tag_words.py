@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from earmark.schemas.tracks import Tag
-from earmark.tasks.importers.jamendo import CATEGORIES
+from earmark.tasks.importers.tracks import CATEGORIES
 from earmark.tasks.text.tag_words import (
     Lexicon,
     everyday_tags,

@@ -8,8 +8,6 @@
 `earmark.flows.python` says what each name does; nothing of it is imported before it is used.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ used, so a declaration costs no import of Prefect. `flows/README.md`, "Your own 
 corpus", shows them.
 """
 
-from __future__ import annotations
-
+import ast
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from earmark.schemas.corpus import Corpus as Corpus
     from earmark.schemas.corpus import Start as Start
     from earmark.schemas.corpus import Story as Story
+    from earmark.schemas.corpus import View as View
     from earmark.schemas.evaluations import Evaluation as Evaluation
     from earmark.schemas.places import without_place as without_place
     from earmark.schemas.questions import Json as Json
     from earmark.schemas.rating_sources import Source as Source
     from earmark.schemas.reasons import Reason as Reason
+    from earmark.schemas.reasons import Reject as Reject
     from earmark.schemas.reasons import add_reasons as add_reasons
-    from earmark.schemas.rejects import Reject as Reject
     from earmark.schemas.tables import REJECTS as REJECTS
     from earmark.schemas.tables import Column as Column
     from earmark.schemas.tables import Table as Table
     from earmark.schemas.tables import column as column
-    from earmark.schemas.views import View as View
     from earmark.tasks.annotation.answers import Reply as Reply
     from earmark.tasks.annotation.backend import Backend as Backend
     from earmark.tasks.annotation.backend import Media as Media
-    from earmark.tasks.annotation.backends import Provider as Provider
+    from earmark.tasks.annotation.backend import Provider as Provider
     from earmark.tasks.annotation.prompts import Prompt as Prompt
     from earmark.tasks.annotation.prompts import Untrusted as Untrusted
     from earmark.tasks.annotation.prompts import parse_prompt as parse_prompt
@@ -43,15 +43,15 @@ if TYPE_CHECKING:
     from earmark.tasks.exports.formats import Format as Format
     from earmark.tasks.exports.shapes import plain as plain
     from earmark.tasks.importers.caption_sets import CaptionLayout as CaptionLayout
-    from earmark.tasks.importers.jamendo import TrackLayout as TrackLayout
     from earmark.tasks.importers.lists import Found as Found
+    from earmark.tasks.importers.lists import Imported as Imported
     from earmark.tasks.importers.lists import ListFile as ListFile
+    from earmark.tasks.importers.lists import Rating as Rating
     from earmark.tasks.importers.lists import bare_rows as bare_rows
     from earmark.tasks.importers.lists import list_file as list_file
     from earmark.tasks.importers.lists import parsed as parsed
     from earmark.tasks.importers.lists import published as published
-    from earmark.tasks.importers.rows import Imported as Imported
-    from earmark.tasks.importers.rows import Rating as Rating
+    from earmark.tasks.importers.tracks import TrackLayout as TrackLayout
     from earmark.tasks.importers.votes import VoteLayout as VoteLayout
     from earmark.tasks.pipeline.ask import Ask as Ask
     from earmark.tasks.pipeline.ask import Asker as Asker
@@ -59,9 +59,9 @@ if TYPE_CHECKING:
     from earmark.tasks.pipeline.ask import Row as Row
     from earmark.tasks.pipeline.ask import Values as Values
     from earmark.tasks.pipeline.ask import pose as pose
-    from earmark.tasks.pipeline.fingerprint import file_digests as file_digests
     from earmark.tasks.pipeline.flow import corpus_flow as corpus_flow
     from earmark.tasks.pipeline.inputs import Input as Input
+    from earmark.tasks.pipeline.inputs import file_digests as file_digests
     from earmark.tasks.pipeline.media import audio_digest as audio_digest
     from earmark.tasks.pipeline.plan import Plan as Plan
     from earmark.tasks.pipeline.plan import make_plan as make_plan
@@ -77,43 +77,12 @@ if TYPE_CHECKING:
     from earmark.tasks.store.versions import Store as Store
     from earmark.tasks.store.versions import Version as Version
 
-_NAMES = {
-    "schemas.annotation": "DECIDES AnnotatorConfig",
-    "schemas.config": "BuildConfig",
-    "schemas.corpus": "Beside Corpus Start Story",
-    "schemas.evaluations": "Evaluation",
-    "schemas.places": "without_place",
-    "schemas.questions": "Json",
-    "schemas.rating_sources": "Source",
-    "schemas.reasons": "Reason add_reasons",
-    "schemas.rejects": "Reject",
-    "schemas.tables": "REJECTS Column Table column",
-    "schemas.views": "View",
-    "tasks.annotation.answers": "Reply",
-    "tasks.annotation.backend": "Backend Media",
-    "tasks.annotation.backends": "Provider",
-    "tasks.annotation.prompts": "Prompt Untrusted parse_prompt",
-    "tasks.annotation.request": "Request",
-    "tasks.exports.formats": "Format",
-    "tasks.exports.shapes": "plain",
-    "tasks.importers.caption_sets": "CaptionLayout",
-    "tasks.importers.jamendo": "TrackLayout",
-    "tasks.importers.lists": "Found ListFile bare_rows list_file parsed published",
-    "tasks.importers.rows": "Imported Rating",
-    "tasks.importers.votes": "VoteLayout",
-    "tasks.pipeline.ask": "Ask Asker Posed Row Values pose",
-    "tasks.pipeline.fingerprint": "file_digests",
-    "tasks.pipeline.flow": "corpus_flow",
-    "tasks.pipeline.inputs": "Input",
-    "tasks.pipeline.media": "audio_digest",
-    "tasks.pipeline.plan": "Plan make_plan",
-    "tasks.pipeline.rows": "Rows keep_rows read_rows",
-    "tasks.pipeline.step": "Account Done step",
-    "tasks.pipeline.walk": "Walked walk",
-    "tasks.store.staging": "Stage",
-    "tasks.store.versions": "Store Version",
+_MODULES = {
+    alias.name: node.module
+    for node in ast.walk(ast.parse(Path(__file__).read_text("utf-8")))  # the imports above, read and not run
+    if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("earmark.")
+    for alias in node.names
 }
-_MODULES = {name: f"earmark.{module}" for module, names in _NAMES.items() for name in names.split()}
 __all__ = sorted(_MODULES)
 
 

@@ -4,8 +4,6 @@ A downloaded file appears under its name only after it is complete. Its SHA-256 
 hash, else the hash noted beside the file at its first download.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

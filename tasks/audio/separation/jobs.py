@@ -1,7 +1,5 @@
 """Define the separation's types: jobs, output settings, results, and the interface of separators."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path

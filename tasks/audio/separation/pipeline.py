@@ -4,8 +4,6 @@ Memory: `tracks` spools (see `track.py`, 96 MB each at most) besides the separat
 disk until written. A file is written under a temporary name beside its target and renamed when complete.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections import deque
@@ -65,8 +63,6 @@ def separate(
 
 @dataclass
 class _OpenTracks:
-    """Tracks in progress: being decoded, separated, or written."""
-
     _jobs: Iterator[SeparationJob]
     _separator: Separator
     _output: Output
@@ -80,7 +76,6 @@ class _OpenTracks:
     _results: deque[SeparatedTrack | FailedTrack] = field(default_factory=deque, init=False)
 
     def run(self) -> Iterator[SeparatedTrack | FailedTrack]:
-        """Yield all results."""
         running: deque[tuple[list[Part], Callable[[], Samples]]] = deque()
         for batch in self._batches():
             while running and not batch:

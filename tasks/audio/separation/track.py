@@ -4,8 +4,6 @@ A spool holds float32 stereo at the separator's rate: in memory up to `HELD_BYTE
 target. Windows return in order, so all frames before the next window's start are final and can replace the mix.
 """
 
-from __future__ import annotations
-
 import math
 import tempfile
 from collections.abc import Iterator

@@ -18,7 +18,7 @@ from earmark.schemas.errors import InputError
 from earmark.schemas.files import FOLLOW, NotAFile, Root, open_regular
 from earmark.schemas.forum import IMAGES, Box, ForumImage
 from earmark.schemas.places import without_place
-from earmark.schemas.rejects import Reject
+from earmark.schemas.reasons import Reject
 from earmark.schemas.score_questions import ScoreQuestions
 from earmark.tasks.importers.cells import BadRow
 from earmark.tasks.pipeline.progress import working

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import zstandard
 
 from earmark.schemas.files import open_regular
-from earmark.schemas.rejects import Reject
+from earmark.schemas.reasons import Reject
 from earmark.tasks.importers.lines import most_rows, unreadable
 
 BLOCK = 1 << 22

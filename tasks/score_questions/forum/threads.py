@@ -12,11 +12,10 @@ import duckdb
 import pyarrow as pa
 
 from earmark.schemas.places import without_place
-from earmark.schemas.rejects import Reject
+from earmark.schemas.reasons import Reject
 from earmark.schemas.score_questions import ScoreQuestions
 from earmark.tasks.pipeline.progress import working
-from earmark.tasks.pipeline.rejects import rejects_table
-from earmark.tasks.pipeline.step import Account, Done, step
+from earmark.tasks.pipeline.step import Account, Done, rejects_table, step
 from earmark.tasks.score_questions.forum.dump import MALFORMED, Scanned, scan, set_variables
 from earmark.tasks.score_questions.forum.links import ids_in
 from earmark.tasks.store.files import replacing
