@@ -47,8 +47,7 @@ if TYPE_CHECKING:
     import uvicorn
     from pydantic import SecretStr
 
-KEEP_S = 300.0
-"""Seconds a server stays after the last build, unless `EARMARK_KEEP_S` sets another time."""
+KEEP_S = 300.0  # seconds a server stays after the last build, unless `EARMARK_KEEP_S` sets another time
 START_S = 120.0
 OURS = "EARMARK_PREFECT"  # as in tasks/pipeline/shards.py, which imports Prefect
 QUIET = {
@@ -175,7 +174,12 @@ def check_api(url: str) -> None:
 
 
 def begin() -> None:
-    """Start the server unless one runs, without waiting for it."""
+    """Start the server unless one runs, without waiting for it; a command that is refused before its build uses it too.
+
+    Raises:
+        ConfigError: `EARMARK_KEEP_S` is no number of seconds.
+    """
+    _hold(home())
     if not _runs(home()):
         _spawn(home())
 
@@ -187,13 +191,8 @@ def use() -> None:
         ConfigError: `EARMARK_KEEP_S` is no number of seconds.
         DiskError: it does not answer in two minutes; its last log line gives the reason.
     """
-    folder, keep_s = home(), _keep_s()
-    folder.mkdir(parents=True, exist_ok=True)
-    handle = (folder / f"{FILES}.used").open("a+")
-    fcntl.flock(handle, fcntl.LOCK_SH)
-    _USED.append(handle)  # held until this process ends
-    handle.truncate(0)
-    print(keep_s, file=handle, flush=True)
+    folder = home()
+    _hold(folder)
     deadline, tries = time.monotonic() + START_S, 0
     while (address := _address(folder)) is None:
         starting = _STARTED and _STARTED[-1].poll() is None
@@ -214,11 +213,17 @@ def use() -> None:
     os.environ.update(ours, PREFECT_HOME=str(folder))
 
 
-def _keep_s() -> float:
+def _hold(folder: Path) -> None:
+    """Hold the server until this process ends, and write how long it stays then."""
     stated = os.environ.get("EARMARK_KEEP_S") or str(KEEP_S)
     if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]*)?", stated):
         raise ConfigError(f"EARMARK_KEEP_S: expected how many seconds Prefect's server stays, found '{stated}'")
-    return float(stated)
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = (folder / f"{FILES}.used").open("a+")
+    fcntl.flock(handle, fcntl.LOCK_SH)
+    _USED.append(handle)
+    handle.truncate(0)
+    print(stated, file=handle, flush=True)
 
 
 _USED: list[IO[str]] = []
@@ -239,7 +244,6 @@ def _runs(folder: Path) -> bool:
 
 
 def _spawn(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
     passed = {name: value for name, value in os.environ.items() if name in PASSED or name.startswith(("LC_", "PYTHON"))}
     prefects = {name: value for name, value in os.environ.items() if name.startswith("PREFECT_") and name not in KEYS}
     prefects["PREFECT_HOME"] = str(folder)
@@ -258,7 +262,6 @@ def _spawn(folder: Path) -> None:
 
 
 def _address(folder: Path) -> Address | None:
-    """Return the address of a living server; None without one."""
     if not _runs(folder):
         return None  # a killed server's file
     try:
@@ -363,16 +366,10 @@ def _wait_until_unused(folder: Path) -> None:
         with used.open("r+") as handle:
             if not _locks(handle, patience_s=0):
                 last = time.monotonic()
-            elif time.monotonic() - last > _last_said(handle):
+            elif time.monotonic() - last > float((handle.read().split() or [str(KEEP_S)])[-1]):  # two may write at once
                 (folder / f"{FILES}.json").unlink(missing_ok=True)  # while nobody can begin to use it
                 return
         time.sleep(0.5)
-
-
-def _last_said(handle: IO[str]) -> float:
-    """Return the last user's keep time; two simultaneous users may both have written a line."""
-    lines = handle.read().split()
-    return float(lines[-1]) if lines else KEEP_S
 
 
 def _locks(handle: IO[str], patience_s: float) -> bool:

@@ -91,6 +91,15 @@ def test_two_that_come_at_once_share_one(tmp_path: Path, nothing_left: None) -> 
 
 
 @pytest.mark.slow
+def test_a_server_for_a_refused_build_ends_as_told(tmp_path: Path, nothing_left: None) -> None:
+    begin = "from earmark.flows.command import prefect_server; prefect_server.begin()"
+    env = environment(tmp_path / "store") | {"EARMARK_KEEP_S": "0"}
+    subprocess.run([sys.executable, "-c", begin], cwd=ROOT, env=env, check=True)
+    assert servers(tmp_path)
+    waited("the server to end", lambda: not servers(tmp_path), 60)
+
+
+@pytest.mark.slow
 def test_a_home_that_cannot_hold_a_database(tmp_path: Path, nothing_left: None) -> None:
     store = tmp_path / "store"
     (tmp_path / "prefect" / "prefect.db").mkdir(parents=True)
