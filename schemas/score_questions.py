@@ -392,7 +392,7 @@ VIEWS = (
         "questions", "rows", "score_questions/exported", "Every question with its image, options and right letter.",
         writers=(
             Writer(
-                "wildscore", "earmark.tasks.score_questions.exports:write_data_csv", ".csv",
+                "wildscore", "earmark.tasks.score_questions.released:write", ".csv",
                 "what reads WildScore's own layout: `data.csv` and `images/`", audio=True, whole="data.csv",
             ),
         ),
@@ -461,4 +461,5 @@ CORPUS = Corpus(
     hides_places=True,
     views=VIEWS,
     evaluations=EVALUATIONS,
+    layouts={"wildscore": "earmark.tasks.score_questions.released:read"},
 )

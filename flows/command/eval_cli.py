@@ -58,7 +58,9 @@ class SubjectOptions:
     split: Annotated[str | None, option("NAME", "The split, or `all`. Default: test and ood, if there.")] = None
     language: Annotated[str | None, option("CODE", "Use only samples in this language.")] = None
     limit: PartOption = None
-    layout: Annotated[str | None, option("NAME", "Its layout: cmi-rewardbench or anyaudio-judge-bench.")] = None
+    layout: Annotated[str | None, option("NAME", "Its layout: cmi-rewardbench, anyaudio-judge-bench or wildscore.")] = (
+        None
+    )
     config: VersionConfigOption = None
     audio_root: AudioRootOption = None
     store: StoreOption = None

@@ -296,6 +296,7 @@ def _read(
             if model is not None:
                 embeddings_of(store, model, paths)  # keep them in the store now; the files may be temporary
             clips |= dict.fromkeys(paths)
+        clips |= {row["image_sha256"]: None for held in rows.values() for row in held if row.get("image_sha256")}
         values = ((name, row.get(name)) for held in rows.values() for row in held for name in TEXTS)
         texts |= {value: None for name, value in values if value and tells_apart(name, value)}
     there = {clip: path for clip, path in clips.items() if path is not None and path.is_file()}

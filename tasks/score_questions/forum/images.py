@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
@@ -19,7 +20,7 @@ from earmark.schemas.files import FOLLOW, NotAFile, Root, open_regular
 from earmark.schemas.forum import IMAGES, Box, ForumImage
 from earmark.schemas.places import without_place
 from earmark.schemas.reasons import Reject
-from earmark.schemas.score_questions import ScoreQuestions
+from earmark.schemas.score_questions import QUESTIONS, ScoreQuestions
 from earmark.tasks.importers.cells import BadRow
 from earmark.tasks.pipeline.progress import working
 from earmark.tasks.pipeline.step import Account, Done, step
@@ -35,6 +36,8 @@ from earmark.tasks.score_questions.forum.pictures import (
     read_picture,
 )
 from earmark.tasks.score_questions.forum.threads import THREADS_ENTER
+from earmark.tasks.score_questions.released import LAYOUT, read
+from earmark.tasks.score_questions.review_files import questions_of
 from earmark.tasks.store.files import replacing
 from earmark.tasks.store.sql import connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
@@ -79,7 +82,7 @@ def find_scores(
         return Done(_keep(stage, [_imagined(thread["thread_key"]) for thread in pictured]))
     named = _from_folder(config, pictured) if config.images.folder else _from_web(stage, config, pictured, gate)
     rows, refused = _look_at(stage, config, named)
-    rows, near = _without_near(rows, NEAR_BITS, image_folder(stage))
+    rows, near = _without_near(rows, NEAR_BITS, image_folder(stage), _kept_out(stage, config))
     scores = sum(row["is_score"] for row in rows)
     return Done(
         _keep(stage, rows),
@@ -224,20 +227,56 @@ def _row(item: ThreadImage, picture: StoredImage, sight: Sight, config: ScoreQue
     }
 
 
-def _without_near(rows: list[ForumImage], bits: int, folder: Path) -> tuple[list[ForumImage], list[Lost]]:
-    """Drop rows with the picture of an earlier row; return the others, and rejects for the dropped ones."""
+def _kept_out(stage: Stage, config: ScoreQuestions) -> list[tuple[bytes, Path]]:
+    """Return hash and file of each picture of the questions in `decontaminate.against`.
+
+    Raises:
+        InputError: a released set cannot be read.
+        StoreError: a version is missing.
+    """
+    if (rule := config.decontaminate) is None:
+        return []
+    folder = image_folder(stage) / "kept-out"
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = [
+        row for form, name in rule.releases if form == LAYOUT for row in read(config.path(name), folder)[QUESTIONS.name]
+    ]
+    versions = [version for version in map(stage.store.find, rule.versions) if version.corpus == config.corpus]
+    for version in versions:
+        rows += [row for row in questions_of(version, ["split", "image"]) if row["split"] in rule.splits]
+    kept = []
+    for content in dict.fromkeys(row["image"]["bytes"] for row in rows if row["image"]):
+        with suppress(BadRow):  # such a picture is none of a question here
+            picture = read_picture(content)
+            path = folder / f"{picture.sha256}.{picture.extension}"
+            path.write_bytes(picture.content)
+            kept.append((picture.difference_hash, path))
+    return kept
+
+
+def _without_near(
+    rows: list[ForumImage], bits: int, folder: Path, kept_out: Sequence[tuple[bytes, Path]]
+) -> tuple[list[ForumImage], list[Lost]]:
+    """Drop rows with the picture of an earlier row, or with one to keep out; return the others, and rejects."""
+    files = [path for _, path in kept_out] + [folder / f"{row['image_sha256']}.{row['extension']}" for row in rows]
+    hashes = [known for known, _ in kept_out] + [bytes.fromhex(row["difference_hash"]) for row in rows]
 
     def same(one: int, other: int) -> bool:
-        files = [folder / f"{rows[at]['image_sha256']}.{rows[at]['extension']}" for at in (one, other)]
-        with Image.open(files[0]) as first, Image.open(files[1]) as second:
-            return files[0] == files[1] or is_same_picture(first, second)
+        with Image.open(files[one]) as first, Image.open(files[other]) as second:
+            return files[one] == files[other] or is_same_picture(first, second)
 
-    near = near_duplicates([bytes.fromhex(row["difference_hash"]) for row in rows], bits, same)
+    near = {at - len(kept_out): first - len(kept_out) for at, first in near_duplicates(hashes, bits, same).items()}
     refused = []
     for at, first in near.items():
-        earlier = f"{rows[first]['thread_key']}/{rows[first]['place']}"
-        why = BadRow("near_duplicate", f"expected an image unlike the others, found one near that of {earlier}")
-        refused.append(_reject(rows[at]["thread_key"], rows[at]["place"], why, rows[first]["thread_key"]))
+        if at < 0:  # two of the kept out are alike
+            continue
+        if first < 0:
+            why = BadRow("decontaminated", "expected an image unlike those of decontaminate.against, found a copy")
+        else:
+            earlier = f"{rows[first]['thread_key']}/{rows[first]['place']}"
+            why = BadRow("near_duplicate", f"expected an image unlike the others, found one near that of {earlier}")
+        other = rows[first]["thread_key"] if first >= 0 else None
+        refused.append(_reject(rows[at]["thread_key"], rows[at]["place"], why, other))
     return [row for at, row in enumerate(rows) if at not in near], refused
 
 
