@@ -7,7 +7,7 @@ from earmark.tasks.score_questions.forum.images import find_scores
 from earmark.tasks.score_questions.forum.scrubbing import forget_names, scrub_threads
 from earmark.tasks.score_questions.forum.threads import read_comments, read_submissions
 from earmark.tasks.score_questions.reading import card_section
-from earmark.tasks.score_questions.tables import write_tables
+from earmark.tasks.score_questions.tables import decided, write_tables
 from earmark.tasks.score_questions.threads import gather_threads
 from earmark.tasks.score_questions.writing import write_questions
 from earmark.tasks.store.staging import Stage
@@ -27,4 +27,4 @@ def build(stage: Stage, config: ScoreQuestions) -> dict[str, str]:
     threads = gather_threads(stage, config, texts, images)
     questions = write_questions(stage, config, threads)
     read = write_tables(stage, config, questions)
-    return card_section(config, read)
+    return decided(stage) | card_section(config, read)

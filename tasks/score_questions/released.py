@@ -16,7 +16,7 @@ from PIL import Image
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.files import Root
-from earmark.schemas.rejects import Note, Reject
+from earmark.schemas.reasons import Note, Reject
 from earmark.tasks.importers.cells import BadRow
 from earmark.tasks.importers.table import named_rows, table_file
 from earmark.tasks.score_questions.forum.pictures import FAULTS

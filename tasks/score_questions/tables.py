@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -98,6 +98,15 @@ def kinds_read(stage: Stage) -> list[Kind]:
     """Return the readings of a build's options, by kind; empty without a reader."""
     text = stage.output(write_tables.name)
     return [] if text is None else TypeAdapter(list[Kind]).validate_json(text)
+
+
+def decided(stage: Stage) -> dict[str, str]:
+    """Write the card's section on who decided which option is right (WildScore, Table 2)."""
+    rows = stage.rows(QUESTIONS, ["preference"])
+    counts = Counter(row["preference"] for row in rows)
+    people, model = counts["human"], counts["language_model"]
+    said = f"People's votes decided {people:,} of {len(rows):,} questions; a language model decided {model:,} ties."
+    return {"Who decided which option is right": said}
 
 
 def _reject(thread: str, reason: str, detail: str, reviewers: Sequence[str] = ()) -> tuple[str, Reject]:

@@ -76,6 +76,7 @@ def test_options_that_could_be_right_are_rejects_and_the_card_has_their_share(tm
     says = (version.folder / "README.md").read_text("utf-8")
     assert "Of 21 wrong options 1 left (4.8%)" in says
     assert "It did not write them." in says
+    assert "People's votes decided 7 of 7 questions; a language model decided 0 ties." in says
     assert "Whether wrong options could be right" in (version.folder / "report.html").read_text("utf-8")
     assert {row["may_be_right"] for row in rows_of(version, "options")} == {False}
 
