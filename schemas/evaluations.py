@@ -28,7 +28,7 @@ sample with these columns, text as VARCHAR:
 - `language` (optional): `--language` chooses by it, and `{language}` in a prompt's name stands for it.
 - `swapped` (optional): BOOLEAN, of a preference; whether a model is shown the second side first. Draw it from a hash of
   the id where the published order tells which clip is better. Only the asking knows of it: answers are turned back.
-- `cluster` (optional): rows with the same value are drawn together by the bootstrap, such as pairs of one prompt.
+- `cluster` (optional): rows with the same value, such as pairs of one prompt, count as dependent in intervals.
 
 Columns named `audio` or `…_audio` hold a clip's SHA-256, those named `image` or `…_image` an embedded image
 (bytes and path). A prompt places them with `audio(clip)` and `image(page)`, and so cannot call them `audio` or `image`.

@@ -21,10 +21,19 @@ from earmark.tasks.evaluation.comparison import PLOT, TEST, as_prediction, as_sv
 from earmark.tasks.evaluation.judging import examinee, judge
 from earmark.tasks.evaluation.reading import SCORER, by_clip, measure_file
 from earmark.tasks.evaluation.recording import RECORD as EVALUATION
-from earmark.tasks.evaluation.results import Threshold, source_of
-from earmark.tasks.evaluation.samples import MeasurementOptions, NoSamples, Samples, find_evaluation
+from earmark.tasks.evaluation.results import LEVEL, Threshold, source_of
+from earmark.tasks.evaluation.samples import (
+    EVERY,
+    MeasurementOptions,
+    NoSamples,
+    SamplePart,
+    Samples,
+    find_evaluation,
+    select_samples,
+)
 from earmark.tasks.evaluation.scorers import read_scorers, scorer_predictions
 from earmark.tasks.evaluation.scores import NotCovered, read_scores
+from earmark.tasks.evaluation.units import unit_columns
 from earmark.tasks.store.folder import file_word, records_of, version_facts, write_record
 from earmark.tasks.store.versions import Store, Version
 
@@ -70,14 +79,18 @@ def compare_models(measure: Measure, entrants: Sequence[str], out: Path | None) 
     if not shared:
         each = "; ".join(f"{name}: {', '.join(folders) or 'none'}" for name, folders in runs.items())
         raise InputError(f"no evaluation that every model was measured on ({each})")
-    tables = [_compared(one, {name: folders[one.name] for name, folders in runs.items()}) for one in shared]
+    tables = [
+        table
+        for one in shared
+        for table in _compared(measure, one, {name: folders[one.name] for name, folders in runs.items()})
+    ]
     facts = {
         **version_facts(measure.version),
         "models": listed,
         "runs": {name: {one.name: str(folders[one.name]) for one in shared} for name, folders in runs.items()},
         "test": TEST,
         "evaluations": tables,
-        "ranking": ranking(listed, tables),
+        "ranking": ranking(listed, [one for one in tables if "level" not in one]),
         "without": [one.name for one in known if one not in shared],
     }
     folder = out or records_of(measure.store, measure.version) / _folder(facts)
@@ -122,10 +135,7 @@ def predictions_of(measure: Measure, entrant: str, samples: Samples, overall: Se
 
 def _predictions(folder: Path) -> list[dict[str, Any]]:
     """Return the rows of an earlier run's predictions."""
-    table = pq.read_table(folder / "predictions.parquet")
-    if "cluster" not in table.column_names:
-        raise InputError(f"{folder}: an earlier Earmark wrote this run, without clusters: run it again")
-    rows: list[dict[str, Any]] = table.to_pylist()
+    rows: list[dict[str, Any]] = pq.read_table(folder / "predictions.parquet").to_pylist()
     return rows
 
 
@@ -182,13 +192,16 @@ def _runs(measure: Measure, entrant: str) -> dict[str, Path]:
     return folders
 
 
-def _compared(evaluation: Evaluation, folders: dict[str, Path]) -> dict[str, Any]:
-    rows, thresholds = {}, {}
+def _compared(measure: Measure, evaluation: Evaluation, folders: dict[str, Path]) -> list[dict[str, Any]]:
+    runs, thresholds = {}, {}
     for name, folder in folders.items():
-        rows[name] = {row["id"]: row for row in _predictions(folder)}
+        runs[name] = {row["id"]: row for row in _predictions(folder)}
         threshold = json.loads((folder / EVALUATION).read_bytes()).get("threshold")
         thresholds[name] = threshold and Threshold(**threshold)
-    return compare(evaluation, rows, thresholds)
+    with select_samples(measure.version, measure.corpus, evaluation, SamplePart(EVERY)) as samples:
+        held = [*unit_columns(evaluation, samples.columns), *({LEVEL} & {*samples.columns})]
+        rows = {row["id"]: row for batch in samples.batches(10_000, ["id", "target", *held]) for row in batch}
+    return compare(evaluation, rows, runs, thresholds)
 
 
 def _folder(facts: dict[str, Any]) -> str:

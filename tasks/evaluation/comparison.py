@@ -12,14 +12,22 @@ from scipy.stats import rankdata
 from earmark.schemas.errors import InputError
 from earmark.schemas.evaluations import Evaluation
 from earmark.tasks.evaluation.asking import Prediction
-from earmark.tasks.evaluation.results import LABELS, NOT_MEASURED, Measured, Threshold, result_table
-from earmark.tasks.evaluation.statistics import DRAWS, pair_differences, resample
+from earmark.tasks.evaluation.influence import mean, pair_differences
+from earmark.tasks.evaluation.results import (
+    INTERVALS,
+    LABELS,
+    LEVEL,
+    MEANS_BY,
+    NOT_MEASURED,
+    Measured,
+    Threshold,
+    result_table,
+)
+from earmark.tasks.evaluation.statistics import Places
+from earmark.tasks.evaluation.units import Units, unit_labels
 from earmark.tasks.store.result_table import ResultColumn, ResultPage, ResultTable, interval
 
-TEST = (
-    f"paired bootstrap over clusters, {DRAWS:,} resamples, the same for every model; p at least 2 of 2^clusters, then "
-    "by Holm over the pairs"
-)
+TEST = "Student's test of what was sampled, paired on the same samples; p (Holm) is adjusted over the pairs"
 PLOT = "intervals.svg"
 HEADLINE = {"yes_no": "accuracy", "preference": "accuracy", "choice": "accuracy", "scalar": "srcc"}
 """Metric for ranking models."""
@@ -28,15 +36,22 @@ Rows = Mapping[str, Mapping[str, Any]]  # rows of an evaluation's `predictions.p
 
 
 def compare(
-    evaluation: Evaluation, runs: Mapping[str, Rows], thresholds: Mapping[str, Threshold | None]
-) -> dict[str, Any]:
-    """Compare models on an evaluation's samples; `runs` and `thresholds` are by model, with runs of the same samples.
+    evaluation: Evaluation,
+    samples: Mapping[str, Mapping[str, Any]],
+    runs: Mapping[str, Rows],
+    thresholds: Mapping[str, Threshold | None],
+) -> list[dict[str, Any]]:
+    """Compare models on an evaluation's samples, and on the means by system where scalars name systems.
 
     A sample left out for one model is left out for all. Correlations and AUROC use the samples answered by every model.
 
+    Args:
+        samples: by id, with `target` and the columns of their units (`unit_columns`).
+        runs, thresholds: by model, with runs of the same samples.
+
     Returns:
-        `rows`: one per model; `differences`: of each pair and metric, first minus second; `left_out` and `unanswered`:
-        numbers of samples.
+        For each: `rows`: one per model; `differences`: of each pair and metric, first minus second; `left_out` and
+        `unanswered`: numbers of samples.
 
     Raises:
         InputError: models were measured on other samples than the first, or no sample is left for all of them.
@@ -55,39 +70,41 @@ def compare(
     used = answered if evaluation.kind == "scalar" else ids
     if not used:
         raise InputError(f"expected samples of '{evaluation.name}' that every model answered, found none")
-    everyone = np.flatnonzero(np.isin(used, answered))
-    truth = [_sample(evaluation, first[one]) for one in used]
-    table = []
-    by_metric: dict[str, dict[str, tuple[float | None, Any]]] = {}  # by metric and model: value, and resampled values
-    for name, by_id in predictions.items():
-        measured = Measured(evaluation, truth, [by_id[one] for one in used], thresholds[name])
-        table.append(measured.row(None, name, range(len(used))))
-        if evaluation.kind != "scalar":
-            right = measured.credits["accuracy"]
-            drawn = resample("accuracy", right, right, measured.clusters)["accuracy"]
-            by_metric.setdefault("accuracy", {})[name] = table[-1]["metrics"]["accuracy"]["value"], drawn
-        if evaluation.kind in ("scalar", "yes_no") and answered:
-            for metric, values in measured.resampled(everyone).items():
-                by_metric.setdefault(metric, {})[name] = values
-    count = len(used) if not truth or "cluster" not in truth[0] else len({row["cluster"] for row in truth})
-    return {
+    truth = [samples[one] for one in used]
+    units = Units.of(unit_labels(evaluation, truth))
+    measured = {
+        name: Measured.of(evaluation, truth, [by_id[one] for one in used], thresholds[name], units)
+        for name, by_id in predictions.items()
+    }
+    facts: dict[str, Any] = {
         "evaluation": evaluation.name,
         "kind": evaluation.kind,
         "headline": HEADLINE[evaluation.kind],
-        "samples": len(used),
-        "clusters": count,
         "left_out": len(first) - len(ids),
         "unanswered": len(ids) - len(answered),
-        "rows": table,
-        "differences": [one for metric, values in by_metric.items() for one in pair_differences(metric, values, count)],
     }
+    tables = [{**facts, **_side_by_side(measured, np.flatnonzero(np.isin(used, answered)))}]
+    if evaluation.kind == "scalar" and LEVEL in truth[0]:
+        means = {name: one.means_by([row[LEVEL] for row in truth]) for name, one in measured.items()}
+        facts |= {"evaluation": f"{evaluation.name}, {MEANS_BY} {LEVEL}", "level": LEVEL}
+        tables.append({**facts, "left_out": 0, "unanswered": 0, **_side_by_side(means)})
+    return tables
 
 
-def _sample(evaluation: Evaluation, row: Mapping[str, Any]) -> dict[str, Any]:
-    target: Any = row["target"]
-    if evaluation.kind in ("yes_no", "scalar"):
-        target = target == "yes" if evaluation.kind == "yes_no" else float(target)
-    return {"id": row["id"], "target": target} | ({} if row["cluster"] is None else {"cluster": row["cluster"]})
+def _side_by_side(measured: Mapping[str, Measured], everyone: Places | None = None) -> dict[str, Any]:
+    """Return a row for each model, and the differences of their metrics; `everyone` are places that all answered."""
+    first = next(iter(measured.values()))
+    places = np.arange(len(first.answered)) if everyone is None else everyone
+    differences = []
+    if first.credits:
+        right = {name: mean(one.credits["accuracy"]) for name, one in measured.items()}
+        differences += pair_differences("accuracy", right, first.units)
+    found = {name: one.influences(places) for name, one in measured.items()} if len(places) else {}
+    for metric in next(iter(found.values()), {}):
+        of_metric = {name: held[metric] for name, held in found.items()}
+        differences += pair_differences(metric, of_metric, first.units, places)
+    rows = [one.row(None, name) for name, one in measured.items()]
+    return {"samples": len(first.answered), "rows": rows, "differences": differences}
 
 
 def as_prediction(row: Mapping[str, Any]) -> Prediction:
@@ -157,7 +174,7 @@ def notes(facts: Mapping[str, Any]) -> list[str]:
 
 def comparison_page(facts: Mapping[str, Any]) -> ResultPage:
     """Return the page of a comparison: the models and their differences by evaluation, then the ranks."""
-    names = [table["evaluation"] for table in facts["evaluations"]]
+    names = [table["evaluation"] for table in facts["evaluations"] if "level" not in table]
     ranks = ResultTable(
         "Ranks",
         ("model", ResultColumn("mean rank", decimals=2), "Borda", *names),
@@ -177,7 +194,7 @@ def comparison_page(facts: Mapping[str, Any]) -> ResultPage:
     return ResultPage(
         f"{facts['corpus']} {facts['version']}: {len(facts['models'])} models side by side",
         (*tables, ranks),
-        ("in brackets: intervals of 95 % by bootstrap", *notes(facts)),
+        (INTERVALS, *notes(facts)),
         plots=(PLOT,),
     )
 

@@ -1,29 +1,29 @@
-"""Estimate metrics with the influence of each sample, and intervals for samples that share clips, prompts or systems.
+"""Estimate metrics with the influence of each sample, their intervals, and tests of differences.
 
-A metric's value is near the truth plus the sum of its samples' influences (Hampel 1974, JASA 69). Samples that share a
-unit depend on each other; the variance is the sum of the products of influences over all such pairs: the two-way form
-of the cluster variance (Cameron, Gelbach and Miller 2011, JBES 29), and the dyadic one (Aronow, Samii and Assenova
-2015, Political Analysis 23). No resample is drawn: a table of many models takes seconds.
+A metric's value is near the truth plus the sum of its samples' influences (Hampel 1974, JASA 69). Their variance over
+units that samples share (`units.py`) gives intervals and tests without resamples: a table of many models takes seconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
-from scipy import sparse, stats
-from scipy.sparse.csgraph import connected_components
+from scipy import stats
 
-from earmark.schemas.errors import InputError
-from earmark.tasks.evaluation.statistics import COVERS, Floats, concordance
+from earmark.tasks.evaluation.statistics import COVERS, Floats, Places, concordance, holm
+from earmark.tasks.evaluation.units import Units
 
-MOST_UNITS = 8
-"""Units of a sample: their sets are counted, two to this power."""
 Scale: TypeAlias = Literal["share", "correlation", "positive"]
+SCALES: dict[str, Scale] = {"lcc": "correlation", "srcc": "correlation", "ktau": "correlation", "mse": "positive"}
+SMALL = 30  # units below which an interval is unreliable; tables mark such groups
+
+
+def scale_of(metric: str) -> Scale:
+    """Return the range that a metric's interval keeps to."""
+    return SCALES.get(metric, "share")
 
 
 class Influence(NamedTuple):
@@ -34,74 +34,17 @@ class Influence(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """Ends of a 95 % interval; None for fewer than two units."""
+    """Ends of a 95 % interval; None for fewer than two units, or without a bound."""
 
     low: float | None
     high: float | None
 
 
-@dataclass(frozen=True)
-class Units:
-    """The units that samples share."""
-
-    kinds: tuple[Any, ...]  # for each kind of unit, the sparse matrix of samples by units
-    sets: Any  # the sparse matrix of samples by sets of units that they hold
-    signs: Floats  # for each set, 1 if its size is odd, else -1
-
-    @classmethod
-    def of(cls, kinds: Sequence[Sequence[Iterable[Hashable]]]) -> Units:
-        """Return the units of samples, from the labels of each sample for each kind; without a label, its own unit.
-
-        Raises:
-            InputError: a sample has more units than pairs of samples can be counted by.
-        """
-        held = [[[*dict.fromkeys(one)] or [("", place)] for place, one in enumerate(labels)] for labels in kinds]
-        whole = [
-            sorted({(kind, str(label)) for kind, labels in enumerate(one) for label in labels})
-            for one in zip(*held, strict=True)
-        ]
-        if (most := max(map(len, whole), default=0)) > MOST_UNITS:
-            raise InputError(f"expected at most {MOST_UNITS} sampled units for a sample, found one with {most}")
-        sets = [[one for size in range(1, len(labels) + 1) for one in combinations(labels, size)] for labels in whole]
-        matrix, known = _incidence(sets)
-        signs = np.array([1.0 if len(one) % 2 else -1.0 for one in known])
-        return cls(tuple(_incidence(one)[0] for one in held), matrix, signs)
-
-    def independent(self, used: npt.NDArray[np.bool_]) -> float:
-        """Return the number of independent units behind these samples: of the rarest kind, or of knots that share none.
-
-        Where each sample has k units of a kind, the variance over them is as uncertain as from 1 / k² of them.
-        """
-        places = np.flatnonzero(used)
-        held = [matrix[places] for matrix in self.kinds]
-        found = [1 + (np.count_nonzero(one.sum(axis=0)) - 1) / (one.sum() / len(places)) ** 2 for one in held]
-        both = sparse.hstack(held, format="csr")
-        links = sparse.block_array([[None, both], [both.T, None]])
-        labels = connected_components(links, directed=False)[1]
-        knots = len(np.unique(labels[: len(places)]))
-        return float(max(knots, min(found)))
-
-    def variance(self, parts: Floats) -> Floats:
-        """Return the variance of metrics from their influences (samples, metrics), at least that of independence.
-
-        Samples that share any unit are counted once, by inclusion and exclusion of the sets of units.
-        """
-        shared = self.signs @ (self.sets.T @ parts) ** 2
-        found: Floats = np.maximum(shared, (parts**2).sum(axis=0))
-        return found
-
-
-def _incidence(labels: Sequence[Sequence[Hashable]]) -> tuple[Any, list[Any]]:
-    """Return the sparse matrix of samples by labels, and the labels."""
-    numbers: dict[Hashable, int] = {}
-    columns = [numbers.setdefault(one, len(numbers)) for held in labels for one in held]
-    rows = np.repeat(np.arange(len(labels)), [len(held) for held in labels])
-    shape = (len(labels), len(numbers))
-    return sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=shape), [*numbers]
-
-
 def bounds(value: float, variance: float, units: float, scale: Scale) -> Bounds:
-    """Return the interval of a value, on a scale that keeps it within its range; `units` as from `independent`."""
+    """Return the interval of a value, on a scale that keeps it within its range; None without a bound.
+
+    `units` are as from `independent`.
+    """
     if units < 2:
         return Bounds(None, None)
     t = float(stats.t.ppf((1 + COVERS) / 2, units - 1))
@@ -115,26 +58,90 @@ def bounds(value: float, variance: float, units: float, scale: Scale) -> Bounds:
     if not variance:
         return Bounds(value, value)
     error = t * np.sqrt(variance)
-    if scale == "positive":
-        return Bounds(value * float(np.exp(-error / value)), value * float(np.exp(error / value)))
+    if scale == "positive":  # of 1 / value, which is less skewed
+        share = float(error) / value
+        return Bounds(value / (1 + share), value / (1 - share)) if share < 1 else Bounds(None, None)
     if abs(value) >= 1:
         return Bounds(value, value)
     ends = np.arctanh(value) + np.array([-1, 1]) * error / (1 - value**2)
     return Bounds(*map(float, np.tanh(ends)))
 
 
+class Estimate(NamedTuple):
+    """Metric over some samples, with its 95 % interval."""
+
+    value: float | None  # None if undefined, such as a correlation with a constant
+    low: float | None
+    high: float | None
+    units: float  # number of independent units behind the samples
+
+    @property
+    def small(self) -> bool:
+        """Return whether there are too few units for a reliable interval."""
+        return self.units < SMALL
+
+    def facts(self) -> dict[str, float | None]:
+        """Return the value and the interval."""
+        return {"value": self.value, "low": self.low, "high": self.high}
+
+
+def estimates(found: Mapping[str, Influence], units: Units, places: Places | None = None) -> dict[str, Estimate]:
+    """Return the intervals of metrics, by name.
+
+    Args:
+        places: of the metrics' samples among those of the units; by default all.
+    """
+    parts = _placed([one.parts for one in found.values()], units, places)
+    independent = units.independent(np.arange(len(parts)) if places is None else places)
+    ends = [
+        Bounds(None, None) if one.value is None else bounds(one.value, variance, independent, scale_of(name))
+        for (name, one), variance in zip(found.items(), units.variance(parts).tolist(), strict=True)
+    ]
+    return {name: Estimate(one.value, *end, independent) for (name, one), end in zip(found.items(), ends, strict=True)}
+
+
+def _placed(parts: Sequence[Floats], units: Units, places: Places | None) -> Floats:
+    """Return influences (samples, metrics) over all samples of the units."""
+    if places is None:
+        return np.stack(parts, axis=1)
+    found = np.zeros((units.sets.shape[0], len(parts)))
+    found[places] = np.stack(parts, axis=1)
+    return found
+
+
+def share(right: Iterable[Any], shared: Iterable[Hashable] | None = None) -> Estimate:
+    """Return the mean of values from 0 to 1.
+
+    Args:
+        shared: a label of each sample; those of one label depend on each other.
+    """
+    values = np.array([*right], float)
+    units = Units.apart(len(values)) if shared is None else Units.of([[(one,) for one in shared]])
+    return estimates({"share": mean(values)}, units)["share"]
+
+
+def mean_of(values: Sequence[float | None]) -> dict[str, Any] | None:
+    """Return the mean of the known values, with Student's 95 % interval; None without any."""
+    known = np.array([value for value in values if value is not None], float)
+    if not len(known):
+        return None
+    found = mean(known)
+    low, high = gap(found.value, float((found.parts**2).sum()), len(known))[1:3]
+    return {"value": found.value, "low": low, "high": high, "clips": len(known)}
+
+
 class Gap(NamedTuple):
     """Difference between two models on the same samples, with its 95 % interval, and p of no difference."""
 
-    value: float
+    value: float | None  # first minus second; None if either is undefined
     low: float | None
     high: float | None
     p: float | None
 
 
-def gap(value: float, variance: float, units: float) -> Gap:
+def gap(value: float | None, variance: float, units: float) -> Gap:
     """Return a difference by Student's test; p is at least the least of a test that changes the units' signs."""
-    if units < 2:
+    if value is None or units < 2:
         return Gap(value, None, None, None)
     error = float(np.sqrt(variance * units / (units - 1)))
     spread = float(stats.t.ppf((1 + COVERS) / 2, units - 1)) * error
@@ -142,11 +149,35 @@ def gap(value: float, variance: float, units: float) -> Gap:
     return Gap(value, value - spread, value + spread, min(1.0, max(tail, 2.0 ** (1 - min(units, 50)))))
 
 
+def pair_differences(
+    metric: str, found: Mapping[str, Influence], units: Units, places: Places | None = None
+) -> list[dict[str, Any]]:
+    """Return the difference of each pair of models, first minus second, with p adjusted by Holm over the pairs.
+
+    Args:
+        found: the metric of each model, on the same samples.
+        places: as for `estimates`.
+    """
+    pairs = [*combinations(found, 2)]
+    parts = _placed([found[a].parts - found[b].parts for a, b in pairs], units, places)
+    independent = units.independent(np.arange(len(parts)) if places is None else places)
+    gaps = []
+    for (a, b), variance in zip(pairs, units.variance(parts).tolist(), strict=True):
+        first, second = found[a].value, found[b].value
+        gaps.append(gap(None if first is None or second is None else first - second, variance, independent))
+    return [
+        {"metric": metric, "first": a, "second": b, **one._asdict(), "p_holm": p}
+        for (a, b), one, p in zip(pairs, gaps, holm([one.p for one in gaps]), strict=True)
+    ]
+
+
 # -- metrics ------------------------------------------------------------------------------------------------------
 
 
 def mean(x: Floats) -> Influence:
     """Return the mean."""
+    if not len(x):
+        return Influence(None, x)
     value = float(x.mean())
     return Influence(value, (x - value) / len(x))
 
@@ -158,8 +189,15 @@ def squared_error(x: Floats, y: Floats) -> Influence:
 
 def pearson(x: Floats, y: Floats) -> Influence:
     """Return Pearson's correlation."""
-    u, v = x - x.mean(), y - y.mean()
+    u, v = _standard(x), _standard(y)
     return _correlation(u * v, u * u, v * v)
+
+
+def _standard(x: Floats) -> Floats:
+    """Return values less their mean, over the largest; zeros if rounding alone tells them apart."""
+    centred: Floats = x - x.mean()
+    alike = np.ptp(x) <= 16 * np.finfo(float).eps * np.abs(x).max()
+    return np.zeros(len(x)) if alike else centred / np.abs(centred).max()
 
 
 def spearman(x: Floats, y: Floats) -> Influence:
@@ -197,13 +235,39 @@ def auroc(x: Floats, y: Floats) -> Influence:
     return Influence(value, (parts - value) / np.where(yes, count, total - count))
 
 
+def equal_error(x: Floats, y: Floats) -> Influence:
+    """Return the rate of missed yes and of accepted no where they are equal, on the lines between thresholds.
+
+    A sample's influence is its own part in the two rates, weighed by their slopes around the crossing.
+    """
+    yes, total = y > 0, len(x)
+    count = int(yes.sum())
+    if count in (0, total):
+        return Influence(None, np.zeros(total))
+    distinct, place = np.unique(x, return_inverse=True)
+    missed, refused = (np.r_[0, np.cumsum(np.bincount(place[kind], minlength=len(distinct)))] / kind.sum()
+                       for kind in (yes, ~yes))  # fmt: skip
+    lead = missed + refused - 1  # rises from -1 to 1
+    value, crossing = (float(np.interp(0, lead, one)) for one in (missed, np.arange(len(lead))))
+    below, near = np.clip(crossing - place, 0, 1), total**-0.25
+    rise = float(np.diff(np.interp([-near, near], lead, missed))[0]) / (2 * near)
+    parts = np.where(yes, (1 - rise) * (below - value) / count, rise * (1 - below - value) / (total - count))
+    return Influence(value, parts)
+
+
 METRICS: dict[str, Callable[[Floats, Floats], Influence]] = {
     "lcc": pearson,
     "srcc": spearman,
     "ktau": kendall,
     "mse": squared_error,
     "auroc": auroc,
+    "eer": equal_error,
 }
+
+
+def measure(metric: str, x: Floats, y: Floats) -> Influence:
+    """Return a metric of scores and truths; undefined for fewer than two samples."""
+    return METRICS[metric](x, y) if len(x) > 1 else Influence(None, np.zeros(len(x)))
 
 
 def _correlation(
@@ -211,9 +275,9 @@ def _correlation(
 ) -> Influence:
     """Return a correlation from its parts by sample, and from how each sample moves their means."""
     means = [float(one.mean()) for one in (shared, spread_x, spread_y)]
-    if min(means[1:]) <= 1e-12 * max(1.0, *np.abs(spread_x), *np.abs(spread_y)):
+    if min(means[1:]) <= 1e-12:
         return Influence(None, np.zeros(len(shared)))
-    value = means[0] / float(np.sqrt(means[1] * means[2]))
+    value = float(np.clip(means[0] / np.sqrt(means[1] * means[2]), -1, 1))
     by, of_x, of_y = (one - middle for one, middle in zip(moved or (shared, spread_x, spread_y), means, strict=True))
     parts = by / np.sqrt(means[1] * means[2]) - value / 2 * (of_x / means[1] + of_y / means[2])
     return Influence(value, parts / len(shared))

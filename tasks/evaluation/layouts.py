@@ -13,7 +13,7 @@ from earmark.schemas.config import nearest, read_toml
 from earmark.schemas.errors import ConfigError
 
 SHIPPED = Path(str(resources.files("earmark.tasks.evaluation"))) / "tables"
-Metric = Literal["accuracy", "error", "cycles", "lcc", "srcc", "ktau", "mse", "auroc"]
+Metric = Literal["accuracy", "error", "cycles", "lcc", "srcc", "ktau", "mse", "auroc", "eer"]
 Condition = str | int | float | bool | list[str | int | float | bool]
 
 

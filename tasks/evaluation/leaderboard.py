@@ -16,10 +16,11 @@ from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import InputError
 from earmark.tasks.evaluation.comparison import PLOT, TEST, as_svg, difference_table
 from earmark.tasks.evaluation.entries import MEASURES, Entry, borda_points, borda_ranks, two_stage_ranks
+from earmark.tasks.evaluation.influence import mean, pair_differences
 from earmark.tasks.evaluation.results import metric_column
 from earmark.tasks.evaluation.scorers import names_of, score_in
-from earmark.tasks.evaluation.statistics import pair_differences, resample
 from earmark.tasks.evaluation.submission import ALL, CLIPS, MEANS, RECORD, generation_of
+from earmark.tasks.evaluation.units import Units
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.folder import records_of, version_facts, write_record
 from earmark.tasks.store.result_table import Interval, ResultColumn, ResultPage, ResultTable, Value, interval
@@ -204,7 +205,7 @@ def _tables(records: Sequence[Mapping[str, Any]], ranked_on: str) -> list[dict[s
 
 
 def _differences(folders: Mapping[str, Path], group: str) -> list[dict[str, Any]]:
-    """Compare each pair of systems by the paired bootstrap over prompts: only for means over clips, so not FAD."""
+    """Compare each pair of systems on the same prompts: only for means over clips, so not FAD."""
     tables = {name: pq.read_table(path / CLIPS).to_pylist() for name, path in folders.items()}
     rows = {name: {row["id"]: row for row in table if group == ALL or group in row["groups"]}
             for name, table in tables.items()}  # fmt: skip
@@ -215,10 +216,8 @@ def _differences(folders: Mapping[str, Path], group: str) -> list[dict[str, Any]
         shared = [key for key in first if all(by_id.get(key) is not None for by_id in values.values())]
         if not shared:
             continue
-        means = {name: [by_id[key] for key in shared] for name, by_id in values.items()}
-        drawn = {name: (float(np.mean(series)), resample("accuracy", series, series)["accuracy"])
-                 for name, series in means.items()}  # fmt: skip
-        differences += pair_differences(measure, drawn, len(shared))
+        means = {name: mean(np.array([by_id[key] for key in shared], float)) for name, by_id in values.items()}
+        differences += pair_differences(measure, means, Units.apart(len(shared)))
     return differences
 
 

@@ -24,7 +24,7 @@ from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import ConfigError, Faults, InputError
 from earmark.schemas.judges import QUALIFICATION, Judging, QualificationRow, Qualified
 from earmark.schemas.tables import UNSPLIT
-from earmark.tasks.evaluation.statistics import accuracy
+from earmark.tasks.evaluation.influence import share
 from earmark.tasks.pipeline.ask import Config, Row
 from earmark.tasks.pipeline.forecast import ImaginedSessions, Story, run_dry
 from earmark.tasks.pipeline.plan import staying
@@ -170,7 +170,7 @@ def figures_of(answers: Sequence[tuple[Row, Given]]) -> Row:
     """
     answered = [one for _, one in answers if one.choice is not None]
     known = [(row, one, row["truth"][one.dimension]) for row, one in answers if one.dimension in row["truth"]]
-    right = accuracy([one.choice == truth for _, one, truth in known], [row["at"] for row, _, _ in known])
+    right = share([one.choice == truth for _, one, truth in known], [row["at"] for row, _, _ in known])
     by_question: dict[int, list[tuple[str | None, str]]] = {}
     for row, one, truth in known:
         by_question.setdefault(row["at"], []).append((one.choice, truth))

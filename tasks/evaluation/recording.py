@@ -17,6 +17,7 @@ from earmark.tasks.evaluation.baselines import baselines
 from earmark.tasks.evaluation.results import NOT_MEASURED, Threshold, count, credits_of, evaluation_page
 from earmark.tasks.evaluation.samples import EVERY, HELD_OUT, LETTERS, MeasurementOptions, Samples, select_samples
 from earmark.tasks.evaluation.statistics import best_threshold
+from earmark.tasks.evaluation.units import unit_columns
 from earmark.tasks.pipeline.media import media_index
 from earmark.tasks.store.folder import file_word, records_of, version_facts, write_record
 from earmark.tasks.store.parquet import row_schema
@@ -79,9 +80,9 @@ def record(
     """Count the predictions, and write the folder."""
     version, evaluation = samples.version, samples.evaluation
     grouped = [name for group in evaluation.groups for name in group.split("+")]
-    extra = ("cluster", "swapped", "audio", "a_audio", "b_audio")
-    turns = (evaluation.triplets, *evaluation.clip_columns) if evaluation.triplets else ()
-    columns = ["id", "split", "target", *grouped, *turns, *(name for name in extra if name in samples.columns)]
+    extra = ("swapped", "audio", "a_audio", "b_audio")
+    held = [*unit_columns(evaluation, samples.columns), *(name for name in extra if name in samples.columns)]
+    columns = ["id", "split", "target", *grouped, *held]
     rows = [row for batch in samples.batches(10_000, [*dict.fromkeys(columns)]) for row in batch]
     if evaluation.kind == "choice":
         rows = _with_options(rows, samples.sizes(), predictions)

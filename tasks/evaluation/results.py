@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from earmark.schemas.evaluations import Evaluation
 from earmark.schemas.rubric_rewards import SHARE, YES, decide
 from earmark.tasks.evaluation.asking import INCONSISTENT, Prediction
-from earmark.tasks.evaluation.statistics import SMALL, accuracy, correlations, discrimination, resample
+from earmark.tasks.evaluation.influence import SMALL, Influence, estimates, mean, measure
+from earmark.tasks.evaluation.statistics import Floats, Places
+from earmark.tasks.evaluation.units import Units, sampled_words, unit_labels
 from earmark.tasks.store.result_table import ResultColumn, ResultPage, ResultTable, Value, interval
 
 ALL = "all"
@@ -23,11 +26,14 @@ BASELINE = "baseline"
 LABELS = {
     "accuracy": "accuracy", "accuracy_tie_half": "tie counts ½", "accuracy_share": f"share of yes ≥ {SHARE}",
     "accuracy_threshold": "score ≥ threshold", "auroc": "AUROC", "eer": "EER",
-    "lcc": "LCC", "srcc": "SRCC", "ktau": "K-Tau",
+    "lcc": "LCC", "srcc": "SRCC", "ktau": "K-Tau", "mse": "MSE",
     "ccs": "CCS", "clap": "CLAP", "fad": "FAD",
 }  # fmt: skip
-LOWER = ("eer", "fad")  # metrics of which less is better
-SCORED = {"scalar": correlations, "yes_no": discrimination}  # metrics of scores, by kind
+LOWER = ("eer", "fad", "mse", "error", "cycles")  # metrics of which less is better
+SCORED = {"scalar": ("lcc", "srcc", "ktau", "mse"), "yes_no": ("auroc", "eer")}  # metrics of scores, by kind
+LEVEL = "system"  # the column whose means scalars are measured on too
+MEANS_BY = "means by"
+INTERVALS = f"in brackets: intervals of 95 %; {sampled_words()}"
 NOT_MEASURED = ("no_media", "no_items", "no_such_option")
 """Reasons to leave a sample out of the evaluation: nobody was asked, or no answer would be right."""
 
@@ -66,50 +72,64 @@ def credits_of(
     return {name: float(right) for name, right in found.items()}
 
 
+@dataclass(frozen=True)
 class Measured:
     """Predictions and truths as columns, the basis of every row of the table."""
 
-    def __init__(
-        self,
+    kind: str
+    units: Units
+    answered: npt.NDArray[np.bool_]
+    credits: dict[str, Floats] = field(default_factory=dict)  # correctness by rule
+    scores: Floats = field(default_factory=lambda: np.zeros(0))  # of a kind whose scores are measured; else empty
+    targets: Floats = field(default_factory=lambda: np.zeros(0))
+
+    @classmethod
+    def of(
+        cls,
         evaluation: Evaluation,
         rows: Sequence[Mapping[str, Any]],
         predictions: Sequence[Prediction],
         threshold: Threshold | None,
-    ) -> None:
-        self._kind = evaluation.kind
-        self.answered = np.array([one.answered for one in predictions], bool)
-        credits = [
+        units: Units,
+    ) -> Measured:
+        """Return the columns of these rows."""
+        answered = np.array([one.answered for one in predictions], bool)
+        by_row = [
             credits_of(evaluation, row["target"], one, threshold) for row, one in zip(rows, predictions, strict=True)
         ]
-        self.credits = {name: np.array([one[name] for one in credits]) for name in (credits[0] if credits else ())}
-        if self._kind == "yes_no" and not any(one.items for one in predictions):
-            self.credits.pop("accuracy_share", None)
-        if self._kind in SCORED:
-            self._scores = np.array([np.nan if one.score is None else one.score for one in predictions])
-            self._targets = np.array([row["target"] for row in rows], float)
-        self.clusters = None
-        if rows and "cluster" in rows[0]:
-            self.clusters = pd.factorize(np.array([row["cluster"] for row in rows], object), use_na_sentinel=False)[0]
+        credits = {name: np.array([one[name] for one in by_row]) for name in (by_row[0] if by_row else ())}
+        if evaluation.kind not in SCORED:
+            return cls(evaluation.kind, units, answered, credits)
+        if not any(one.items for one in predictions):
+            credits.pop("accuracy_share", None)
+        scores = np.array([np.nan if one.score is None else one.score for one in predictions], float)
+        targets = np.array([row["target"] for row in rows], float)
+        return cls(evaluation.kind, units, answered, credits, scores, targets)
 
-    def row(self, group: str | None, value: str, places: Any) -> dict[str, Any]:
-        """Return a row of the table, for the samples at these places."""
-        places = np.asarray(places)
+    def means_by(self, labels: Sequence[Any]) -> Measured:
+        """Return the mean scores and truths of the answered samples by label, each label a sample of its own."""
+        named = pd.DataFrame({"by": labels, "score": self.scores, "target": self.targets})[self.answered]
+        means = named.groupby("by").mean()
+        scores, targets = (means[name].to_numpy() for name in ("score", "target"))
+        return Measured(self.kind, Units.apart(len(means)), np.ones(len(means), bool), {}, scores, targets)
+
+    def influences(self, answered: Places) -> dict[str, Influence]:
+        """Return the metrics of scores at these answered places."""
+        x, y = (values[answered] if len(values) else values for values in (self.scores, self.targets))
+        return {name: measure(name, x, y) for name in SCORED.get(self.kind, ())}
+
+    def row(self, group: str | None, value: str, places: Any = None) -> dict[str, Any]:
+        """Return a row of the table, for the samples at these places, by default all."""
+        places = np.arange(len(self.answered)) if places is None else np.asarray(places)
         answered = places[self.answered[places]]
-        clusters, of_answered = (None if self.clusters is None else self.clusters[at] for at in (places, answered))
-        metrics = {name: accuracy(credit[places], clusters) for name, credit in self.credits.items()}
-        if self._kind in SCORED:
-            metrics |= SCORED[self._kind](self._scores[answered], self._targets[answered], of_answered)
-        facts = {name: {"value": one.value, "low": one.low, "high": one.high} for name, one in metrics.items()}
+        right = {name: mean(credit[places]) for name, credit in self.credits.items()}
+        metrics = estimates(right, self.units, places) if right else {}
+        if scored := self.influences(answered):
+            metrics |= estimates(scored, self.units, answered)
         small = any(one.small for one in metrics.values())
+        facts = {name: one.facts() for name, one in metrics.items()}
         counts = {"samples": len(places), "answered": len(answered)}
         return {"group": group, "value": value, **counts, "small": small, "metrics": facts}
-
-    def resampled(self, places: Any) -> dict[str, tuple[float | None, Any]]:
-        """Return the metrics of scores at these answered places, and their values over resamples."""
-        x, y = self._scores[places], self._targets[places]
-        clusters = None if self.clusters is None else self.clusters[places]
-        drawn = resample("correlations" if self._kind == "scalar" else "discrimination", x, y, clusters)
-        return {name: (one.value, drawn[name]) for name, one in SCORED[self._kind](x, y, clusters).items()}
 
 
 def count(
@@ -124,29 +144,33 @@ def count(
     A sample without an answer is wrong; correlations and AUROC are over the samples with a score.
 
     Args:
-        rows: one row per sample: `id`, `target`, the columns of its groups, and `cluster` if it has one.
+        rows: one row per sample: `id`, `target`, the columns of its groups, and those of its units (`unit_columns`).
         predictions: by id, one for each row.
         threshold: least score of a yes, beside the rules about items.
         baselines: predictions by id, by the baseline's name.
 
     Returns:
-        `rows`: one for all, then one per group, then one per baseline; `left_out`: samples in no row, by reason;
+        `rows`: one for all, then one per group, one over the means by system, and one per baseline; `left_out`: samples
+        in no row, by reason;
         `unanswered`: samples by reason; `inconsistent`: samples with different answers in the two orders, counted as
         wrong; `ties`: predicted ties; `accuracy_answered`: accuracy without the unanswered samples.
     """
     left = Counter(one.reason for one in predictions.values() if one.reason in NOT_MEASURED)
     rows = [row for row in rows if predictions[row["id"]].reason not in NOT_MEASURED]
     found = [predictions[row["id"]] for row in rows]
-    measured = Measured(evaluation, rows, found, threshold)
-    table = [measured.row(None, ALL, range(len(rows)))]
+    units = Units.of(unit_labels(evaluation, rows))
+    measured = Measured.of(evaluation, rows, found, threshold, units)
+    table = [measured.row(None, ALL)]
     for group in evaluation.groups:
         blocks = [measured.row(group, value, places) for value, places in members(group, rows)]
         table += blocks
         if group == evaluation.groups[0] and len(blocks) > 1:
             table.append(_mean(group, blocks))
+    if evaluation.kind == "scalar" and LEVEL in evaluation.groups:
+        table.append(measured.means_by([row[LEVEL] for row in rows]).row(MEANS_BY, LEVEL))
     for name, said in (baselines or {}).items():
-        control = Measured(evaluation, rows, [said[row["id"]] for row in rows], None)
-        table.append(control.row(BASELINE, name, range(len(rows))))
+        control = Measured.of(evaluation, rows, [said[row["id"]] for row in rows], None, units)
+        table.append(control.row(BASELINE, name))
     facts: dict[str, Any] = {
         "samples": len(rows),
         "answered": int(measured.answered.sum()),
@@ -169,14 +193,17 @@ def cycles(
 ) -> dict[str, Any]:
     """Count cycles: triplets with another preferred clip in each pair, per hundred triplets with one in each pair."""
     winners: dict[Any, list[Any]] = {}
-    for row, one in zip(rows, predictions, strict=True):
-        won = winners.setdefault(row[evaluation.triplets or ""], [])
+    clips: dict[Any, list[Any]] = {}
+    for row, one, held in zip(rows, predictions, unit_labels(evaluation, rows)[0], strict=True):
+        triplet = row[evaluation.triplets or ""]
+        clips[triplet], won = held, winners.setdefault(triplet, [])
         if one.choice in evaluation.sides:
             won.append(row[evaluation.clip_columns[evaluation.sides.index(one.choice)]])
-    strict = [len(set(won)) == 3 for won in winners.values() if len(won) == 3]
-    share = accuracy(strict)
-    hundred = [None if value is None else 100 * value for value in (share.value, share.low, share.high)]
-    counts = {"triplets": len(winners), "decided": len(strict), "cycles": sum(strict)}
+    strict = {triplet: len(set(won)) == 3 for triplet, won in winners.items() if len(won) == 3}
+    units = Units.of([[clips[triplet] for triplet in strict]])
+    share = estimates({"cycles": mean(np.array([*strict.values()], float))}, units)["cycles"]
+    hundred = [None if value is None else 100 * value for value in share.facts().values()]
+    counts = {"triplets": len(winners), "decided": len(strict), "cycles": sum(strict.values())}
     return counts | dict(zip(("per_100", "low", "high"), hundred, strict=True))
 
 
@@ -283,6 +310,6 @@ def evaluation_page(facts: Mapping[str, Any]) -> ResultPage:
     return ResultPage(
         f"{facts['corpus']} {facts['version']}: {facts['evaluation']}",
         (result_table(facts),),
-        ("in brackets: intervals of 95 % by bootstrap", *notes(facts)),
+        (INTERVALS, *notes(facts)),
         f"{facts['says']} Measured: {asked}.",
     )

@@ -35,7 +35,7 @@ from earmark.tasks.evaluation import scorers
 from earmark.tasks.evaluation.asking import Prediction, Questioner, SampleRequest
 from earmark.tasks.evaluation.entries import concept_shares
 from earmark.tasks.evaluation.frechet import Gaussian, fad
-from earmark.tasks.evaluation.statistics import mean_of
+from earmark.tasks.evaluation.influence import mean_of
 from earmark.tasks.exports.clips import ClipFile, clip_files
 from earmark.tasks.pipeline.media import media_index, similarity_of
 from earmark.tasks.pipeline.progress import working

@@ -21,23 +21,20 @@ from earmark.schemas.evaluations import Evaluation
 from earmark.tasks.evaluation.asking import Prediction
 from earmark.tasks.evaluation.comparing import Measure, name_of, predictions_of
 from earmark.tasks.evaluation.comparison import HEADLINE
-from earmark.tasks.evaluation.influence import METRICS, Influence, Scale, Units, bounds, gap, mean
+from earmark.tasks.evaluation.influence import SCALES, bounds, gap, mean, measure, scale_of
 from earmark.tasks.evaluation.layouts import LayoutColumn, TableLayout, TableRules
-from earmark.tasks.evaluation.results import LABELS, NOT_MEASURED, credits_of, members
+from earmark.tasks.evaluation.results import LABELS, LOWER, NOT_MEASURED, credits_of, members
 from earmark.tasks.evaluation.samples import NoSamples, Samples, find_evaluation, select_samples
 from earmark.tasks.evaluation.scores import NotCovered
-from earmark.tasks.evaluation.statistics import Floats, holm
+from earmark.tasks.evaluation.statistics import Floats, Places, holm
+from earmark.tasks.evaluation.units import CLIPS, Units, sampled_words, unit_columns, unit_labels
 from earmark.tasks.store.folder import file_word, records_of, version_facts, write_record
 from earmark.tasks.store.result_table import SURE, Interval, ResultColumn, ResultPage, ResultTable, Value
 
 RECORD = "table.json"
-SCALES: dict[str, Scale] = {"lcc": "correlation", "srcc": "correlation", "ktau": "correlation", "mse": "positive"}
-LOWER = ("error", "cycles", "mse")
 OF_CHOICES = ("accuracy", "error", "cycles")
-CLIPS = (("a_audio", "a_clip"), ("b_audio", "b_clip"), ("audio", "clip"))
 
 Row = Mapping[str, Any]
-Places = npt.NDArray[np.int64]
 BOUND = re.compile(r"(<=|>=|<|>)\s*(-?[\d.]+)")
 
 
@@ -46,7 +43,7 @@ class TableOptions:
     """Options of a table beside its layout."""
 
     baselines: Mapping[str, str] = field(default_factory=dict)  # by model; "" for all others
-    sampled: str = "clips"  # what was sampled: columns as a+b; `clips` with their prompts or triplets
+    sampled: str = CLIPS  # what was sampled: columns as a+b; `clips` with their prompts or triplets
     intervals: bool = True
 
 
@@ -108,7 +105,7 @@ class MeasuredPool:
                 named = pd.DataFrame({"x": x, "y": y, "at": places, "by": [self.rows[at][level] for at in places]})
                 means = named.groupby("by").agg({"x": "mean", "y": "mean", "at": "first"})
                 x, y, places = (means[name].to_numpy() for name in ("x", "y", "at"))
-            found = METRICS[metric](x, y) if len(x) > 1 else Influence(None, np.zeros(len(x)))
+            found = measure(metric, x, y)
         return None if found.value is None else (found.value, found.parts, places)
 
     def _cycles(self, predictions: Sequence[Prediction], places: Places) -> tuple[Places, Floats]:
@@ -267,7 +264,7 @@ def _rows(layout: TableLayout, options: TableOptions, samples: Samples) -> list[
     Raises:
         StoreError: the evaluation lacks one.
     """
-    evaluation, wanted = samples.evaluation, [one for one in options.sampled.split("+") if one != "clips"]
+    evaluation, wanted = samples.evaluation, [one for one in options.sampled.split("+") if one != CLIPS]
     for column in layout.columns:
         names = _listed(column.evaluation or layout.evaluation)
         if names and evaluation.name not in names:
@@ -277,8 +274,7 @@ def _rows(layout: TableLayout, options: TableOptions, samples: Samples) -> list[
     if odd := [name for name in wanted if name not in samples.columns]:
         known = [name for name in samples.columns if name not in ("id", "target", "text", "lyrics")]
         raise StoreError(f"evaluation '{evaluation.name}' has no column '{odd[0]}' here; columns: {', '.join(known)}")
-    units = (*(name for pair in CLIPS for name in pair), "cluster", evaluation.triplets)
-    columns = dict.fromkeys(["id", "target", *wanted, *(one for one in units if one in samples.columns)])
+    columns = dict.fromkeys(["id", "target", *wanted, *unit_columns(evaluation, samples.columns)])
     return [row for batch in samples.batches(10_000, [*columns]) for row in batch]
 
 
@@ -319,7 +315,7 @@ def _columns(
 
 def _require(metric: str, evaluation: Evaluation) -> None:
     kind = evaluation.kind
-    fits = {"cycles": evaluation.triplets is not None, "auroc": kind == "yes_no"}
+    fits = {"cycles": evaluation.triplets is not None, "auroc": kind == "yes_no", "eer": kind == "yes_no"}
     if not fits.get(metric, (kind == "scalar") != (metric in OF_CHOICES)):
         raise StoreError(f"evaluation '{evaluation.name}' ({kind}) has no metric '{metric}'")
 
@@ -365,7 +361,7 @@ def _cells(
     for column in columns:
         key = column.form.level or options.sampled
         if key not in units:
-            units[key] = Units.of([*_labels(pools, key)])
+            units[key] = _units(pools.values(), key)
         for name, cell in zip(models, _column_cells(column, models, units[key], total, options), strict=True):
             found[name].append(cell)
     return found
@@ -400,7 +396,7 @@ def _column_cells(
         if value is None:
             cells.append(None)
             continue
-        low, high = bounds(value, float(variances[at]), independent, SCALES.get(column.metric, "share"))
+        low, high = bounds(value, float(variances[at]), independent, scale_of(column.metric))
         cell: dict[str, Any] = {"value": value, "low": low, "high": high, "samples": counts[at]}
         of = others[at]
         base = None if of is None else values[of]
@@ -418,38 +414,10 @@ def _baseline(options: TableOptions, model: str) -> str | None:
     return None if base == model else base
 
 
-def _labels(pools: Mapping[str, MeasuredPool], sampled: str) -> Iterable[list[list[Any]]]:
-    """Yield the labels of the units behind each sample, for each kind of unit."""
-    for name in sampled.split("+"):
-        if name == "clips":
-            yield from _clip_labels(pools)
-        else:
-            yield [_several(row.get(name)) for pool in pools.values() for row in pool.rows]
-
-
-def _clip_labels(pools: Mapping[str, MeasuredPool]) -> tuple[list[list[Any]], list[list[Any]]]:
-    """Return the clips of each sample, and its prompt or triplet."""
-    clips, clusters = list[list[Any]](), list[list[Any]]()
-    for pool in pools.values():
-        held = [[row[n] for n in _first_known(row)] for row in pool.rows]
-        if triplets := pool.evaluation.triplets:  # a triplet's pairs stand and fall with all three clips
-            whole: dict[Any, list[Any]] = {}
-            for row, named in zip(pool.rows, held, strict=True):
-                whole.setdefault(row[triplets], []).extend(named)
-            held = [whole[row[triplets]] for row in pool.rows]
-        clips += held
-        clusters += [_several(row.get("cluster")) for row in pool.rows]
-    return clips, clusters
-
-
-def _first_known(row: Row) -> list[str]:
-    """Return for each clip of a sample the column that names it: by content, else by id."""
-    named = [next((name for name in pair if row.get(name) is not None), None) for pair in CLIPS]
-    return [name for name in named if name is not None]
-
-
-def _several(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [] if value is None else [value]
+def _units(pools: Iterable[MeasuredPool], sampled: str) -> Units:
+    """Return the units behind the samples of all evaluations."""
+    kinds = zip(*(unit_labels(pool.evaluation, pool.rows, sampled) for pool in pools), strict=True)
+    return Units.of([[label for labels in kind for label in labels] for kind in kinds])
 
 
 # -- for a reader -------------------------------------------------------------------------------------------------
@@ -457,11 +425,7 @@ def _several(value: Any) -> list[Any]:
 
 def _method(columns: Sequence[TableColumn], options: TableOptions) -> list[str]:
     """Say what intervals and tests take as sampled."""
-    words = {"clips": "a clip, a prompt or a triplet"}
-    what = " or ".join(words.get(one, f"the same {one}") for one in options.sampled.split("+"))
-    said = (
-        [f"in brackets: intervals of 95 %; samples that share {what} count as dependent"] if options.intervals else []
-    )
+    said = [f"in brackets: intervals of 95 %; {sampled_words(options.sampled)}"] if options.intervals else []
     levels = sorted({column.form.level for column in columns if column.form.level})
     said += [f"means by {level} are correlated; there the {level} is what was sampled" for level in levels]
     if options.baselines:

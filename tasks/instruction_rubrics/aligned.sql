@@ -1,4 +1,4 @@
--- Grain: one row a sample and language: does the clip follow the instruction? Samples of one pair are drawn together.
+-- Grain: one row a sample and language: does the clip follow the instruction? Samples of one pair are dependent.
 SELECT
     sample_id || '-' || language AS id,
     split,

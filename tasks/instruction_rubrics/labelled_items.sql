@@ -1,5 +1,5 @@
 -- Grain: one row a labelled item of a sample and language: does the clip do what the item asks? Items of one sample are
--- drawn together.
+-- dependent.
 SELECT
     concat_ws('-', labels.sample_id, labels.item, labels.language) AS id,
     labels.split,

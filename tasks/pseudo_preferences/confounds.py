@@ -60,18 +60,17 @@ def measure(prompts: Sequence[str], a_won: npt.NDArray[np.bool_], features: dict
         a_won: whether a was preferred, (choices,).
         features: the excess of a over b, each (choices,).
     """
-    from earmark.tasks.evaluation.statistics import accuracy  # brings pandas and SciPy, not needed for planning
+    from earmark.tasks.evaluation.influence import share  # brings SciPy, not needed for planning
 
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(prompts))}
-    clusters = np.array([numbers[name] for name in prompts])
+    of = np.array(prompts)
     for name, values in features.items():
         differ = values != 0
-        one = accuracy((a_won == (values > 0))[differ], clusters[differ])
+        one = share((a_won == (values > 0))[differ], of[differ])
         yield {"feature": name, "choices": int(differ.sum()), "share": one.value, "low": one.low, "high": one.high}
-    if features and len(numbers) > 1:
-        share = accuracy(predicted(prompts, a_won, np.stack([*features.values()], axis=1)) == a_won, clusters)
+    if features and len({*prompts}) > 1:
+        together = share(predicted(prompts, a_won, np.stack([*features.values()], axis=1)) == a_won, of)
         majority = max(float(a_won.mean()), 1 - float(a_won.mean()))
-        interval = {"share": share.value, "low": share.low, "high": share.high}
+        interval = {"share": together.value, "low": together.low, "high": together.high}
         yield {"feature": TOGETHER, "choices": len(a_won), **interval, "majority": majority}
 
 

@@ -4,16 +4,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import duckdb
-import pandas as pd
 import pyarrow as pa
 
 from earmark.schemas.pseudo_preferences import ORDERS, PseudoPreferences
 from earmark.schemas.pseudo_tables import BIAS, CLIPS, CONFOUNDS, JUDGMENTS, LABELS, PAIRS, PEOPLE, BiasRow, PeopleRow
 from earmark.schemas.tables import UNSPLIT
+from earmark.tasks.evaluation.influence import share
 from earmark.tasks.evaluation.juries import alphas, combine_votes
 from earmark.tasks.evaluation.matrices import preference_matrices
 from earmark.tasks.evaluation.qualification import qualification_section, staged_figures
-from earmark.tasks.evaluation.statistics import accuracy
 from earmark.tasks.importers.music import read_ranks
 from earmark.tasks.pipeline.ask import LASTING
 from earmark.tasks.pipeline.step import Account, Done, step
@@ -86,7 +85,7 @@ def _share(measured: str, value: str, rows: Sequence[Row], credits: Sequence[flo
     row: Row = {"measure": measured, "value": value, "pairs": len(rows)}
     if not rows:
         return row
-    said = accuracy(credits, pd.factorize(pd.Series([row["prompt_id"] for row in rows]))[0])
+    said = share(credits, [row["prompt_id"] for row in rows])
     return {**row, "share": said.value, "low": said.low, "high": said.high}
 
 

@@ -33,6 +33,7 @@ REJECTS = "rejects"
 MEANT: dict[str, dict[str, tuple[str, ...] | None]] = {
     "instruction-rubrics": {"items": ("flags",)},  # quoted speech that is translated is no lost name
     "mos-preferences": {"pairs": ("gap_decile",)},  # tenths within each dataset and split
+    "pseudo-preferences": {"confounds": ("low", "high")},  # intervals without resamples
     "score-questions": {"rejects": None},  # two images that shared a hash, and no ink, are no duplicates
 }
 """Intended differences from the release, by corpus and table: these columns, and with `split` the order of rows;

@@ -3,7 +3,7 @@
     .venv/bin/python -m tests.benchmarks.bench_evaluation [samples]
 
 Each kind is counted in a process of its own, for its memory: the row over all, ten groups, and the baselines that need
-no audio, every metric of the kind with 2,000 resamples. scipy.stats.bootstrap gets one metric over all; where 2,000
+no audio, every metric of the kind with its interval. scipy.stats.bootstrap gets one metric over all; where 2,000
 resamples would take long, as many as it does in some seconds, and its time is scaled to 2,000.
 """
 
@@ -24,10 +24,10 @@ from earmark.schemas.evaluations import Evaluation, Kind
 from earmark.tasks.evaluation.asking import Prediction
 from earmark.tasks.evaluation.baselines import baselines
 from earmark.tasks.evaluation.results import count
-from earmark.tasks.evaluation.statistics import DRAWS
 
 SAMPLES, GROUPS = 100_000, 10
 KINDS: tuple[Kind, ...] = ("preference", "yes_no", "scalar")
+DRAWS = 2000
 LIMIT_S = 4.0
 """About how long scipy's own may take."""
 

@@ -7,19 +7,15 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import numpy as np
-import pyarrow.parquet as pq
 import pytest
-from scipy import stats
 from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
 from earmark.schemas.errors import EarmarkError, InputError
-from earmark.tasks.evaluation import reading, statistics
+from earmark.tasks.evaluation import reading
 from earmark.tasks.evaluation.comparing import Measure, compare_models
 from earmark.tasks.evaluation.comparison import ranking
 from earmark.tasks.evaluation.samples import MeasurementOptions, SamplePart
-from earmark.tasks.evaluation.statistics import difference, holm, resample
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.versions import Store, Version
 from tests import builds
@@ -95,7 +91,8 @@ def test_the_truth_beats_a_coin_and_a_coin_its_mirror(pairs: Version, tmp_path: 
     assert json.loads((folder / "comparison.json").read_bytes()) == facts
     page = (folder / "README.md").read_text("utf-8")
     assert "| mos | " in page
-    assert "paired bootstrap over clusters" in page
+    assert "Student's test of what was sampled" in page
+    assert "samples that share a clip, a prompt or a triplet count as dependent" in page
     assert "(intervals.svg)" in page
     drawn = ElementTree.parse(folder / "intervals.svg").getroot()
     words = [one.text for one in drawn.iter("{http://www.w3.org/2000/svg}text")]
@@ -174,9 +171,6 @@ def test_what_cannot_be_compared_is_one_line(pairs: Version, labelled: Version, 
     other = write(tmp_path / "all.jsonl", said(pairs, lambda place: True))
     total = len(rows_of(pairs, "pairs"))
     assert f"'good' was measured on 10 samples of 'quality', 'all' on {total}; the first" in refused(other, str(run))
-    table = pq.read_table(run / "predictions.parquet")
-    pq.write_table(table.drop_columns(["cluster"]), run / "predictions.parquet")
-    assert "run it again" in refused(other, str(run))
     record = json.loads((run / "evaluation.json").read_bytes())
     (run / "evaluation.json").write_text(json.dumps({**record, "manifest_sha256": "0" * 64}), encoding="utf-8")
     assert "with other content" in refused(other, str(run))
@@ -187,108 +181,6 @@ def test_a_judge_of_one_clip_that_is_shown_two_is_told_the_mode(labelled: Versio
     place = place_of(labelled, MeasurementOptions("musicality", part=SamplePart("all")))
     with pytest.raises(EarmarkError, match=r"^builtin:music-clip-1 rates one clip: add --mode single$"):
         compare_models(place, ["builtin:music-clip-1", "builtin:music-pair-2"], tmp_path / "never")
-
-
-# -- the test of a difference ---------------------------------------------------------------------------------------
-
-
-def drawn_models(seed: int, size: int = 200) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What is true, and what two models that err alike give."""
-    source = np.random.default_rng(seed)
-    truth = source.normal(size=size)
-    shared = source.normal(size=size)
-    return truth, truth + shared + 0.3 * source.normal(size=size), truth + 1.3 * shared + 0.3 * source.normal(size=size)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("metric", ["lcc", "srcc", "accuracy"])
-def test_a_difference_has_the_interval_of_scipys_paired_bootstrap(metric: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statistics, "DRAWS", 400)
-    truth, first, second = drawn_models(1)
-    found: Any = {"lcc": stats.pearsonr, "srcc": stats.spearmanr}.get(metric)
-    if metric == "accuracy":
-        first, second = (
-            (np.sign(first) == np.sign(truth)).astype(float),
-            (np.sign(second) == np.sign(truth)).astype(float),
-        )
-
-    def gap(a: np.ndarray, b: np.ndarray, t: np.ndarray) -> float:
-        return float(a.mean() - b.mean()) if found is None else found(a, t).statistic - found(b, t).statistic
-
-    theirs = stats.bootstrap(
-        (first, second, truth), gap, paired=True, method="percentile", n_resamples=300, vectorized=False,
-        rng=np.random.default_rng(3),
-    ).confidence_interval  # fmt: skip
-    way = "accuracy" if metric == "accuracy" else "correlations"
-    one, other = resample(way, first, truth)[metric], resample(way, second, truth)[metric]
-    value = gap(first, second, truth)
-    ours = difference(value, 0.0, one - other, len(first))
-    assert ours.value == value
-    assert (ours.low, ours.high) == pytest.approx(tuple(theirs), abs=0.2 * (theirs.high - theirs.low))
-    alone = np.quantile(one, [0.025, 0.975])
-    assert ours.high - ours.low < alone[1] - alone[0]  # models that err alike differ less than either is uncertain
-
-
-def test_p_is_mcnemars_where_there_is_a_choice_to_be_right() -> None:
-    first, second = np.zeros(300), np.zeros(300)
-    first[:150], second[:120] = 1, 1
-    first[200:212], second[220:240] = 1, 1
-    only = int(np.sum(first > second)), int(np.sum(first < second))
-    exact = stats.binomtest(only[0], sum(only)).pvalue
-    drawn = resample("accuracy", first, first)["accuracy"] - resample("accuracy", second, first)["accuracy"]
-    ours = difference(first.mean(), second.mean(), drawn, len(first))
-    assert ours.p == pytest.approx(exact, abs=0.02)
-
-
-def test_equal_models_differ_as_rarely_as_the_test_says() -> None:
-    source = np.random.default_rng(9)
-    below = 0
-    for _ in range(120):
-        first, second = (source.random((2, 100)) < 0.7).astype(float)
-        drawn = resample("accuracy", first, first)["accuracy"] - resample("accuracy", second, first)["accuracy"]
-        p = difference(first.mean(), second.mean(), drawn, len(first)).p
-        below += p is not None and p < 0.1
-    assert stats.binomtest(below, 120, 0.1).pvalue > 0.01
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("clusters", [2, 4, 6])
-def test_equal_models_do_not_differ_by_a_few_clusters(clusters: int) -> None:
-    """Two clusters that happen to lean one way made every resample lean that way: p was below 0.001."""
-    source = np.random.default_rng(clusters)
-    below = 0
-    for _ in range(150):
-        labels = np.repeat(np.arange(clusters), 20)
-        levels = np.clip(0.7 + 0.2 * source.standard_normal((2, clusters)), 0, 1)  # clusters are easy or hard
-        first, second = (source.random(len(labels)) < level[labels] for level in levels)
-        one, other = (resample("accuracy", part.astype(float), part, labels)["accuracy"] for part in (first, second))
-        p = difference(first.mean(), second.mean(), one - other, clusters).p
-        below += p is not None and p <= 0.05
-    assert below <= stats.binom.ppf(0.999, 150, 0.05 if clusters > 5 else 0.0) + (12 if clusters > 5 else 0)
-
-
-def test_clusters_are_drawn_whole() -> None:
-    source = np.random.default_rng(5)
-    few = source.random(20) < 0.7, source.random(20) < 0.6
-    labels = np.repeat(np.arange(20), 25)
-    wide = [resample("accuracy", np.repeat(one, 25), np.zeros(500), labels)["accuracy"] for one in few]
-    once = [resample("accuracy", one, np.zeros(20))["accuracy"] for one in few]
-    bounds = [np.quantile(one - other, [0.05, 0.5, 0.95]) for one, other in (wide, once)]
-    assert bounds[0] == pytest.approx(bounds[1], abs=0.05)  # copies tell nothing new
-    alone = resample("accuracy", np.repeat(few[0], 25), np.zeros(500))["accuracy"]
-    assert wide[0].std() > 3 * alone.std()
-
-
-def test_what_is_not_defined_has_no_difference() -> None:
-    drawn = resample("correlations", np.ones(10), np.arange(10.0))["srcc"]
-    assert difference(None, 0.5, drawn, 10) == statistics.Difference(None, None, None, None)
-    assert difference(0.4, 0.5, drawn, 10).p is None
-
-
-def test_holm_is_worked_out_by_hand() -> None:
-    """Holm 1979: the least of four times four, the next times three …, and none below one before it."""
-    assert holm([0.01, 0.04, None, 0.03, 0.005]) == pytest.approx([0.03, 0.06, None, 0.06, 0.02])
-    assert holm([0.9, 0.8]) == [1.0, 1.0]
 
 
 def test_equal_values_share_a_rank_and_none_is_last() -> None:

@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
 from earmark.schemas.errors import EarmarkError
-from earmark.tasks.evaluation import statistics
 from earmark.tasks.evaluation.released import released
 from earmark.tasks.evaluation.samples import SamplePart, find_evaluation, select_samples
 from earmark.tasks.instruction_rubrics.released import read as read_bench
@@ -29,12 +28,6 @@ from tests.human_preferences.votes import SALT, build_votes, cmi, config_of, vot
 from tests.pseudo_preferences.music import write_clip
 
 Row = dict[str, Any]
-
-
-@pytest.fixture(autouse=True)
-def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Intervals are tested elsewhere, and take most of the time."""
-    monkeypatch.setattr(statistics, "DRAWS", 40)
 
 
 @pytest.fixture(scope="module")

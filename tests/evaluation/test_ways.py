@@ -21,7 +21,7 @@ from earmark.schemas.questions import Message, ScaleRating
 from earmark.tasks.annotation.answers import Reply, rating
 from earmark.tasks.annotation.errors import BadAnswer
 from earmark.tasks.annotation.request import Request
-from earmark.tasks.evaluation import judging, statistics
+from earmark.tasks.evaluation import judging
 from earmark.tasks.evaluation.released import released
 from earmark.tasks.evaluation.samples import MeasurementOptions, SamplePart
 from earmark.tasks.pipeline.registry import find_corpus
@@ -34,12 +34,6 @@ from tests.pseudo_preferences.music import write_clip
 from tests.servers.openai_server import OpenAIServer, comparison
 
 Body = dict[str, Any]
-
-
-@pytest.fixture(autouse=True)
-def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Intervals are tested elsewhere, and take most of the time."""
-    monkeypatch.setattr(statistics, "DRAWS", 40)
 
 
 server = model_server(keep_bodies=True)

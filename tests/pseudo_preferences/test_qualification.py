@@ -81,7 +81,7 @@ def test_controls_are_asked_in_both_orders_before_the_pairs(pool: Path, tmp_path
         known = (row["accuracy"], row["tpr"], row["fpr"], row["agreed_accuracy"])
         assert known == ((None,) * 4 if name == "same" else (1.0, 1.0, 0.0, 1.0))
         assert (row["share_first"], row["share_tie"]) == {"same": (0.0, 1.0), "all": (4 / 9, 1 / 9)}.get(name, (0.5, 0))
-    assert (by_control["all"]["low"], by_control["all"]["weight"] > 2) == (1.0, True)
+    assert (0.7 < by_control["all"]["low"] < 0.8, by_control["all"]["weight"] > 2) == (True, True)
     domains = {row["domain"]: row["answers"] for row in rows if row["control"] == "all"}
     assert sum(count for name, count in domains.items() if name != "all") == domains["all"] == 36
     first, second = judge.asked[:36], judge.asked[36:]
@@ -113,7 +113,7 @@ def test_degraded_clips_have_the_length_and_the_fault_that_they_are_named_for(po
 @pytest.mark.parametrize(
     ("judge", "options", "words"),
     [
-        (Listener(honest=False), {}, "0.000 (95 %: 0.000 to 0.000) of 32 requests with a known answer ("),
+        (Listener(honest=False), {}, "0.000 (95 %: 0.000 to 0.221) of 32 requests with a known answer ("),
         (
             Listener(),
             {"controls": ["same"]},
