@@ -28,7 +28,7 @@ from earmark.flows.command.options import (
     print_json,
 )
 from earmark.flows.command.prompts_cli import app as prompts_app
-from earmark.flows.command.publish_cli import export, publish, withdraw
+from earmark.flows.command.publish_cli import export, prune, publish, pull, withdraw
 from earmark.flows.command.review_cli import app as review_app
 from earmark.flows.command.schedule_cli import app as schedule_app
 from earmark.flows.command.serve_cli import rebuild, serve
@@ -225,10 +225,12 @@ app.add_typer(inspect_app, name="inspect", rich_help_panel=_USE)
 app.add_typer(eval_app, name="eval", rich_help_panel=_USE)
 app.command(rich_help_panel=_USE)(export)
 app.command(rich_help_panel=_USE)(publish)
+app.command(rich_help_panel=_USE)(pull)
 app.add_typer(people, name="people", rich_help_panel=_USE)
 app.add_typer(schedule_app, name="schedule", rich_help_panel=_TEND)
 app.command(rich_help_panel=_TEND)(serve)
 app.command(rich_help_panel=_TEND)(withdraw)
+app.command(rich_help_panel=_TEND)(prune)
 app.add_typer(ledger_app, name="ledger", rich_help_panel=_TEND)
 
 

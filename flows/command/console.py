@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from earmark.flows.command.schedules import Schedule
     from earmark.schemas.corpus import Corpus
     from earmark.tasks.exports.choosing import Offer
+    from earmark.tasks.release.pruning import PruneDecision
     from earmark.tasks.release.rebuilding import Ending
     from earmark.tasks.store.diff import Cell, Change
     from earmark.tasks.store.explain import RowFacts
@@ -281,6 +282,17 @@ def show_schedules(schedules: Sequence[Schedule]) -> None:
         for one in schedules
     ]
     print_table("schedule", "when", "next run", "newest run", "publishes to", rows=rows)
+
+
+def show_pruned(decisions: Sequence[PruneDecision], freed: int, dry_run: bool) -> None:
+    """Print each version with its fate, and the bytes freed."""
+    gone = "would go" if dry_run else "removed"
+    rows = [
+        (one.version.corpus, one.version.name, "stays" if one.stays else gone, one.stays or "") for one in decisions
+    ]
+    print_table("corpus", "version", "fate", "because", rows=rows)
+    count = sum(one.stays is None for one in decisions)
+    tell(f"{count:,} versions {gone}, {freed:,} bytes {'would be ' if dry_run else ''}freed; the ledger stays")
 
 
 def at(moment: datetime | None) -> str:

@@ -1,8 +1,11 @@
 """Implement `earmark ledger`: inspect requests to models and their answers."""
 
 import json
+import os
 import sys
 import time
+from datetime import datetime
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -104,6 +107,44 @@ def export(
 
     for row in rows(_address(store), model=model):
         sys.stdout.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
+
+
+@app.command()
+def prune(
+    before: Annotated[datetime, option("DATE", "Remove requests settled before it.", formats=["%Y-%m-%d"])],
+    out: Annotated[Path, option("FILE", "Write them to this new file first, as JSON lines.")],
+    dry_run: Annotated[bool, option("--dry-run", "Count them; write and remove nothing.")] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Export old requests with their answers, then remove them from the store's own ledger.
+
+    A build that needs a removed answer asks and pays again. A ledger shared by EARMARK_LEDGER is never pruned.
+
+    **Example:** `earmark ledger prune --before 2026-01-01 --out old.jsonl --dry-run`
+    """
+    from earmark.flows.command.console import tell
+    from earmark.schemas.errors import ConfigError, StoreError
+    from earmark.tasks.annotation.ledger_reports import count_old
+    from earmark.tasks.annotation.ledger_reports import prune as remove
+    from earmark.tasks.store.runs import open_runs
+
+    if shared := os.environ.get("EARMARK_LEDGER"):
+        where = "a database" if "://" in shared else shared
+        raise ConfigError(f"EARMARK_LEDGER names {where}; other stores may share it: unset it to prune this store's")
+    place = open_store(store)
+    if unfinished := open_runs(place):
+        run = unfinished[-1]
+        raise StoreError(f"run {run.run} of {run.corpus} is {run.current_state()} and may need its answers; finish it")
+    count = count_old(_address(store), before.timestamp())
+    if not dry_run:
+        count = remove(_address(store), before.timestamp(), out)
+    if as_json:
+        print_json({"requests": count, "file": None if dry_run else str(out), "dry_run": dry_run})
+    elif dry_run:
+        tell(f"{count:,} requests would be written to {out} and removed")
+    else:
+        tell(f"{count:,} requests are in {out} and no longer in the ledger; `earmark ledger vacuum` shrinks its file")
 
 
 def _address(store: str | None) -> str:

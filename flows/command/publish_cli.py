@@ -1,8 +1,10 @@
-"""Implement `earmark publish`, `earmark withdraw` and `earmark export`: what leaves a store."""
+"""Implement the commands about the versions of a store: export, publish, pull, prune, withdraw."""
 
 import re
 from pathlib import Path
 from typing import Annotated, Any
+
+import typer
 
 from earmark.flows.command.options import (
     AudioRootOption,
@@ -211,3 +213,101 @@ def export(
         print_json({**record, "folder": str(out)})
     else:
         console.show_export(record, out, command_of(choose(version, known, wish), record))
+
+
+def pull(
+    repo: Annotated[
+        str, typer.Argument(metavar="ORG/NAME[@vN]", help="The dataset repository: its newest version, or version N.")
+    ],
+    dry_run: Annotated[bool, option("--dry-run", "Show what would be pulled; download the manifest alone.")] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Pull a published version from the Hub into the store, checked against its manifest.
+
+    Then `inspect`, `eval`, `export` and builds take it as a version of your own. An interrupted pull resumes.
+
+    **Examples:** `earmark pull my-lab/mos-preferences` · `earmark pull my-lab/mos-preferences@v2 --dry-run`
+    """
+    from earmark.flows.command import console
+    from earmark.flows.command.ending import stoppable
+    from earmark.schemas.errors import HubError
+    from earmark.schemas.places import VERSION
+    from earmark.tasks.pipeline.progress import shown
+    from earmark.tasks.release.pulling import find_published
+    from earmark.tasks.release.pulling import pull as bring
+    from earmark.tasks.store.hub import Repo
+
+    place = open_store(store)
+    name, _, version = repo.partition("@")
+    if "@" in repo and not VERSION.fullmatch(version):
+        raise HubError(f"expected ORG/NAME or ORG/NAME@vN, found '{repo}'")
+    with stoppable("what was downloaded is kept; run the same command again"), shown():
+        published = find_published(Repo(name), version or None, place)
+        if not dry_run:
+            bring(published, place)
+    manifest = published.manifest
+    facts = {
+        "corpus": manifest.corpus,
+        "version": manifest.version,
+        "repo": name,
+        "commit": published.commit,
+        "here": published.here,
+        "files": len(manifest.files) + 1,
+        "bytes": published.bytes,
+        "rows": manifest.rows,
+        "parents_missing": [f"{one.corpus}@{one.version}" for one in published.parents],
+        "dry_run": dry_run,
+    }
+    if as_json:
+        print_json(facts)
+        return
+    done = "already here" if published.here else "would be pulled" if dry_run else "pulled"
+    spec = f"{manifest.corpus}@{manifest.version}"
+    console.tell(f"{spec} of {name}: {done}; {facts['files']:,} files, {published.bytes:,} bytes")
+    if published.parents:
+        missing = ", ".join(f"{one.corpus} {one.version}" for one in published.parents)
+        console.tell(f"it was made from versions that are not here: {missing}; publishing it again needs them")
+    if not dry_run:
+        console.tell(f"look at it with: earmark inspect view {spec}")
+
+
+def prune(
+    keep: Annotated[int, option("N", "Keep the newest N versions of each corpus.", min=1)],
+    corpus: Annotated[str | None, typer.Argument(help="Prune this corpus alone.")] = None,
+    keep_published: Annotated[bool, option("--keep-published", "Keep published versions too.")] = False,
+    inputs: Annotated[bool, option("--inputs", "Remove this machine's copies of inputs behind URLs too.")] = False,
+    dry_run: Annotated[bool, option("--dry-run", "Show what would go; remove nothing.")] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove old versions, except those from which remaining versions of other corpora were made.
+
+    Answers in the ledger, evaluations and receipts stay, so that a removed version can be built again.
+
+    **Examples:** `earmark prune --keep 3 --dry-run` · `earmark prune captions --keep 3 --keep-published`
+    """
+    from earmark.flows.command import console
+    from earmark.flows.command.ending import stoppable
+    from earmark.tasks.pipeline.progress import shown
+    from earmark.tasks.release import pruning
+
+    place = open_store(store)
+    corpora = [place.find(corpus).corpus] if corpus else place.corpora()
+    decisions = pruning.decide(place, corpora, keep, keep_published)
+    going = [one.version for one in decisions if one.stays is None]
+    freed = pruning.freed_bytes(going)
+    folder, cached = pruning.inputs_folder() if inputs else (None, 0)
+    if not dry_run:
+        with stoppable("run the same command again to go on"), shown():
+            pruning.prune(place, decisions)
+            if folder:
+                pruning.remove_inputs(folder)
+    rows = [
+        {"corpus": one.version.corpus, "version": one.version.name, "removed": one.stays is None, "because": one.stays}
+        for one in decisions
+    ]
+    if as_json:
+        print_json({"versions": rows, "bytes": freed, "input_bytes": cached, "dry_run": dry_run})
+        return
+    console.show_pruned(decisions, freed + cached, dry_run)

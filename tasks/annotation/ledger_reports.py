@@ -1,6 +1,8 @@
 """Report on a ledger for a person: `earmark ledger stats`, `show`, `batches`, `vacuum`, `export`."""
 
 import json
+import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -48,7 +50,14 @@ RECEIVED = """
 SELECT r.model, r.body, a.raw FROM attempts a JOIN requests r ON r.id = a.request_id
 WHERE a.status <> 'failed' AND a.raw IS NOT NULL
 """
+OLD = "state <> 'open' AND owner IS NULL AND settled_at < ?"
+OLD_ROWS = (
+    f"DELETE FROM attempts WHERE request_id IN (SELECT id FROM requests WHERE {OLD})",
+    f"DELETE FROM batch_requests WHERE request_id IN (SELECT id FROM requests WHERE {OLD})",
+    f"DELETE FROM requests WHERE {OLD}",
+)
 PAGE = 1_000
+_TEXT = re.compile(r'"text_sha256":\s*"([0-9a-f]{64})"')
 
 
 def stats(address: str | Path) -> dict[str, Any]:
@@ -197,6 +206,54 @@ def export(address: str | Path, *, model: str | None = None) -> Iterator[dict[st
             for row in page:
                 if model is None or row[2] == model:
                     yield _request(driver, row)
+
+
+def count_old(address: str | Path, before: float) -> int:
+    """Return the number of requests settled before a time, in seconds since 1970.
+
+    Raises:
+        LedgerError: there is no such ledger.
+    """
+    with closing(_existing(address, reading=True)) as driver:
+        ((count,),) = driver.rows(f"SELECT count(*) FROM requests WHERE {OLD}", (before,))
+        return int(count)
+
+
+def prune(address: str | Path, before: float, out: Path) -> int:
+    """Write the requests settled before a time to a new file of JSON lines, then remove them; return their number.
+
+    The file is on disk before the first row goes. A build that needs a removed answer asks and pays again.
+
+    Raises:
+        LedgerError: there is no such ledger, or the file exists or cannot be written; the ledger is unchanged.
+    """
+    with closing(_existing(address)) as driver:
+        driver.begin()
+        try:
+            with out.open("x", encoding="utf-8") as file:
+                rows = driver.rows(f"{REQUEST} WHERE {OLD} ORDER BY id", (before,))
+                for row in rows:
+                    file.write(json.dumps(_request(driver, row), ensure_ascii=False, default=str) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            for statement in OLD_ROWS:
+                driver.run(statement, (before,))
+            _drop_unused_texts(driver)
+            driver.commit()
+        except OSError as error:
+            driver.rollback()
+            raise LedgerError(f"ledger prune: {out}: {error.strerror}; nothing was removed") from None
+        except BaseException:
+            driver.rollback()
+            raise
+        return len(rows)
+
+
+def _drop_unused_texts(driver: Driver) -> None:
+    used = {digest for (body,) in driver.rows("SELECT body FROM requests") for digest in _TEXT.findall(body)}
+    for (digest,) in driver.rows("SELECT sha256 FROM texts"):
+        if digest not in used:
+            driver.run("DELETE FROM texts WHERE sha256 = ?", (digest,))
 
 
 def _existing(address: str | Path, *, reading: bool = False) -> Driver:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -215,6 +216,17 @@ class Repo:
                 for item in listed
                 if hasattr(item, "blob_id")
             )
+
+    def fetch(self, path: str, revision: str, folder: Path) -> Path:
+        """Download a file of a revision into a folder, unless it is there; return its path."""
+        with _spoken(self.name):
+            return Path(self.api.hf_hub_download(self.name, path, repo_type=KIND, revision=revision, local_dir=folder))
+
+    def date(self, revision: str) -> datetime:
+        """Return the time of a commit."""
+        with _spoken(self.name):
+            made: datetime = self.api.list_repo_commits(self.name, repo_type=KIND, revision=revision)[0].created_at
+            return made
 
     def commit(self, difference: TreeChanges, head: str, title: str, told: str, advance: Callable[[int], None]) -> str:
         """Upload the difference, then commit it to the branch if its head is still `head`; return the commit's id.

@@ -67,11 +67,11 @@ class Remote:
         """Claim the name of the next version. An interrupted build of the same content gets its former name, unless its
         sent files were discarded since."""
         number = max((int(name[1:]) for _, name in self.committed(corpus)), default=0) + 1
-        while not self._claims(corpus, f"v{number}", claimant):
+        while not self.claims(corpus, f"v{number}", claimant):
             number += 1
         return f"v{number}"
 
-    def _claims(self, corpus: str, version: str, claimant: str) -> bool:
+    def claims(self, corpus: str, version: str, claimant: str) -> bool:
         """Claim a name; return whether it belongs to this build and may still become a version."""
         claim = f"{self.url}/{corpus}/{CLAIMS}/{version}.json"
         while not self.files.create(claim, json.dumps({"claimant": claimant}).encode()):
@@ -143,6 +143,13 @@ class Remote:
             with suppress(FileNotFoundError):  # another process removes them, too
                 self.files.remove(sent)
         raise StoreError(f"{sent[0]}: is there again after each of {SWEEPS} removals (a lock of the bucket?)")
+
+    def remove(self, manifest: Manifest) -> None:
+        """Remove a version: its manifest first, so that no reader finds a version without its files."""
+        place = f"{self.url}/{manifest.corpus}/{manifest.version}"
+        self.files.remove([f"{place}/{MANIFEST}"])
+        if left := self._there(place):
+            self.files.remove(left)
 
     # -- reading ----------------------------------------------------------------------------------------------
 

@@ -109,19 +109,25 @@ def made_by(store: Store, corpus: str) -> dict[str, Run]:
     return {run.version: run for run in list_runs(store) if run.corpus == corpus and run.version is not None}
 
 
+def open_runs(store: Store) -> list[Run]:
+    """Return the runs under way and those that failed or were interrupted, oldest first; a later run of the same config
+    settles earlier ones."""
+    newest = {(run.corpus, run.config): run for run in list_runs(store)}
+    return sorted((run for run in newest.values() if run.current_state() != "completed"), key=lambda run: run.run)
+
+
 def find_run(store: Store, name: str | None) -> Run:
     """Return the named run, or the newest without completion.
 
     Raises:
         StoreError: the run does not exist.
     """
-    runs = list_runs(store)
     if name is None:
-        newest = {(run.corpus, run.config): run for run in runs}  # a later run of the same config settles earlier ones
-        open_runs = [run for run in newest.values() if run.current_state() in ("failed", "interrupted")]
-        if not open_runs:
+        resumable = [run for run in open_runs(store) if run.current_state() != "running"]
+        if not resumable:
             raise StoreError(f"nothing to resume in {store.address}: no run has failed or was interrupted")
-        return max(open_runs, key=lambda run: run.run)
+        return resumable[-1]
+    runs = list_runs(store)
     named = [run for run in runs if run.run == name]
     if not named:
         raise StoreError(f"no run '{name}' in {store.address}; `earmark status` lists the runs")

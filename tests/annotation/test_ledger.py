@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import json
 import os
 import shutil
 import socket
@@ -21,7 +22,7 @@ import pytest
 from earmark.tasks.annotation.engine import Annotator
 from earmark.tasks.annotation.errors import LedgerError
 from earmark.tasks.annotation.ledger import connect, open_ledger
-from earmark.tasks.annotation.ledger_reports import export, show, stats, vacuum
+from earmark.tasks.annotation.ledger_reports import count_old, export, prune, show, stats, vacuum
 from earmark.tasks.annotation.ledger_rows import Attempt, Finished, migrations, shown
 from tests.annotation.conftest import Bench, config_for, requests_for, serving
 from tests.servers.faults import Faults
@@ -109,6 +110,34 @@ def test_a_run_a_resume_and_reports(ledger: str, run: Any) -> None:
             show(ledger, "0" * 64)
         with pytest.raises(LedgerError, match="hexadecimal"):
             show(ledger, "xyz")
+        await server.stop()
+
+    run(story)
+
+
+@pytest.mark.slow
+def test_old_answers_are_in_a_file_before_they_go_and_others_stay(ledger: str, run: Any, tmp_path: Path) -> None:
+    async def story() -> None:
+        server = await serving()
+        config, bench = config_for(server), Bench(ledger, server)
+        requests = requests_for(config, 20)
+        await bench.ask(config, requests[:12])
+        await asyncio.sleep(0.02)
+        between = time.time()
+        await asyncio.sleep(0.02)
+        await bench.ask(config, requests)
+        everything = {row["key"]: row for row in export(ledger)}
+        assert count_old(ledger, between) == 12
+        assert prune(ledger, between, tmp_path / "old.jsonl") == 12
+        kept = {row["key"]: row for row in map(json.loads, (tmp_path / "old.jsonl").read_text().splitlines())}
+        assert kept == {one.key: json.loads(json.dumps(everything[one.key])) for one in requests[:12]}
+        left = {row["key"]: row for row in export(ledger)}
+        assert left == {one.key: everything[one.key] for one in requests[12:]}, "their long texts stay too"
+        with pytest.raises(LedgerError, match="old.jsonl: File exists; nothing was removed"):
+            prune(ledger, time.time(), tmp_path / "old.jsonl")
+        assert len(list(export(ledger))) == 8
+        again = await bench.ask(config, requests)
+        assert (again.exchanges, again.from_ledger) == (12, 8)
         await server.stop()
 
     run(story)

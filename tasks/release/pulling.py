@@ -1,0 +1,178 @@
+"""Pull a published version from the Hub into a store: download, verify against its manifest, rename. No Prefect."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from huggingface_hub import constants
+
+from earmark.schemas.errors import HubError, StoreError
+from earmark.schemas.places import VERSION
+from earmark.tasks.pipeline.progress import say, working
+from earmark.tasks.pipeline.registry import find_corpus
+from earmark.tasks.store.files import sync
+from earmark.tasks.store.hub import Repo, State
+from earmark.tasks.store.manifest import MANIFEST, Manifest, Parent, claimant_of, parse_manifest
+from earmark.tasks.store.receipts import Receipt, receipts, save_receipt
+from earmark.tasks.store.staging import LOCK, locked
+from earmark.tasks.store.versions import Store, Version, verify
+from earmark.tasks.store.withdrawals import withdrawal_against
+
+FOLDER, LOCK_OF_PULLS = ".pull", ".pull.lock"
+AT_ONCE = 8  # downloads
+
+
+@dataclass(frozen=True)
+class PublishedVersion:
+    """A tagged version of a repository."""
+
+    repo: Repo
+    commit: str  # of its tag
+    manifest: Manifest
+    private: bool
+    parents: tuple[Parent, ...]  # versions of other corpora that are not in the store
+    here: bool  # the store holds it already
+
+    @property
+    def bytes(self) -> int:
+        """Return the size of its files."""
+        return sum(entry.bytes for entry in self.manifest.files)
+
+
+def find_published(repo: Repo, name: str | None, store: Store) -> PublishedVersion:
+    """Look at a repository's version; download its manifest alone.
+
+    Args:
+        repo: the repository.
+        name: the version, such as `v2`; None takes the newest.
+        store: the store to pull into.
+
+    Raises:
+        HubError: there is no such repository or version, it is not as its manifest says, or the Hub refuses.
+        StoreError: the store holds another version of this name, or versions of another origin.
+    """
+    state = repo.look()
+    if state is None:
+        raise HubError(f"{repo.name}: not found on {constants.ENDPOINT}, or the token may not see it")
+    commit = _commit(repo, state, name)
+    place = f"{repo.name}@{commit[:12]}/{MANIFEST}"
+    with tempfile.TemporaryDirectory() as folder:
+        manifest = parse_manifest(repo.fetch(MANIFEST, commit, Path(folder)).read_bytes(), place)
+    if state.tags.get(manifest.version) != commit:
+        raise HubError(f"{place} is the manifest of {manifest.version}, and that tag names another commit")
+    find_corpus(manifest.corpus)
+    sizes = {file.path: file.bytes for file in repo.files(commit)}
+    for entry in manifest.files:
+        if sizes.get(entry.path) != entry.bytes:
+            raise HubError(f"{place}: {entry.path}: expected {entry.bytes} bytes, found {sizes.get(entry.path)}")
+    here = _is_here(store, repo, manifest)
+    if (withdrawal := withdrawal_against(store.root, manifest)) and withdrawal.holds(manifest):
+        raise StoreError(
+            f"{manifest.corpus} {manifest.version} holds what was withdrawn from this store on "
+            f"{withdrawal.withdrawn:%Y-%m-%d} ({withdrawal.reason}); it is not pulled"
+        )
+    parents = tuple(one for one in manifest.parents if one.corpus != manifest.corpus and not _holds(store, one))
+    return PublishedVersion(repo, commit, manifest, state.private, parents, here)
+
+
+def pull(published: PublishedVersion, store: Store) -> Version:
+    """Bring a published version into the store; a killed pull can be repeated.
+
+    Raises:
+        HubError: a download failed, or a file is not as the manifest says; the store is unchanged.
+        StoreError: the store got another version of this name meanwhile.
+    """
+    manifest, folder = published.manifest, store.folder(published.manifest.corpus)
+    version = Version(manifest.corpus, folder / manifest.version)
+    if not published.here:
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder / LOCK_OF_PULLS, f"pull of {manifest.corpus}", say):
+            _download(published, folder / FOLDER / published.commit / manifest.version)
+            with locked(folder / LOCK, f"build of {manifest.corpus}", say):
+                if not _is_here(store, published.repo, manifest):
+                    _place(store, manifest, folder / FOLDER / published.commit / manifest.version, version.folder)
+            shutil.rmtree(folder / FOLDER)
+    save_receipt(store, _receipt(published))
+    return version
+
+
+def _commit(repo: Repo, state: State, name: str | None) -> str:
+    tags = sorted((tag for tag in state.tags if VERSION.fullmatch(tag)), key=lambda tag: int(tag[1:]))
+    if not tags:
+        raise HubError(f"{repo.name} has no version: expected tags v1, v2, … of `earmark publish`")
+    if name is not None and name not in tags:
+        raise HubError(f"{repo.name} has no {name}; versions there: {', '.join(tags)}")
+    return state.tags[name or tags[-1]]
+
+
+def _is_here(store: Store, repo: Repo, manifest: Manifest) -> bool:
+    """Return whether the store holds the version; another one in its place is an error."""
+    known = receipts(store, manifest.corpus)
+    ours = [one for one in known if one.repo == repo.name and one.endpoint == constants.ENDPOINT]
+    for version in store.versions(manifest.corpus):
+        if version.name == manifest.version:
+            sent = {one.published_manifest for one in ours if one.version == version.name}
+            if manifest.digest() in {version.manifest.digest(), *sent}:
+                return True
+            raise StoreError(
+                f"{store.address} holds another {manifest.corpus} {manifest.version}; pull into another: --store DIR"
+            )
+        if not ours:
+            raise StoreError(
+                f"{store.address} holds {manifest.corpus} {version.name}, which does not come from {repo.name}; "
+                "pull into another: --store DIR"
+            )
+    return False
+
+
+def _holds(store: Store, parent: Parent) -> bool:
+    return any(version.name == parent.version for version in store.versions(parent.corpus))
+
+
+def _download(published: PublishedVersion, folder: Path) -> None:
+    manifest, repo = published.manifest, published.repo
+    paths = [*(entry.path for entry in manifest.files), MANIFEST]
+    with (
+        working(f"download {manifest.corpus} {manifest.version}", len(paths)) as work,
+        ThreadPoolExecutor(AT_ONCE) as pool,
+    ):
+        for _ in pool.map(lambda path: repo.fetch(path, published.commit, folder), paths):
+            work.advance(1)
+    shutil.rmtree(folder / ".cache", ignore_errors=True)  # where the client notes what it has
+    with working(f"verify {manifest.corpus} {manifest.version}"):
+        faults = verify(Version(manifest.corpus, folder))
+    if faults:
+        shutil.rmtree(folder)
+        raise HubError(f"{repo.name}: {manifest.version} is not as its manifest says: {faults[0]}; nothing was pulled")
+
+
+def _place(store: Store, manifest: Manifest, downloaded: Path, final: Path) -> None:
+    if store.remote is not None:
+        if not store.remote.claims(manifest.corpus, manifest.version, claimant_of(manifest.build_key, ())):
+            raise StoreError(f"{store.address}: {manifest.corpus} {manifest.version} is claimed by another build")
+        store.remote.send(downloaded, manifest, None)
+        store.remote.conclude(downloaded, manifest)
+    downloaded.rename(final)
+    sync(final.parent)
+
+
+def _receipt(published: PublishedVersion) -> Receipt:
+    manifest, digest = published.manifest, published.manifest.digest()
+    return Receipt(
+        corpus=manifest.corpus,
+        version=manifest.version,
+        endpoint=constants.ENDPOINT,
+        repo=published.repo.name,
+        private=published.private,
+        commit=published.commit,
+        tag=manifest.version,
+        manifest=digest,
+        published_manifest=digest,
+        files=len(manifest.files) + 1,
+        bytes=published.bytes,
+        published=published.repo.date(published.commit),
+    )
