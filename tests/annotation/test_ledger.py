@@ -133,7 +133,7 @@ def test_old_answers_are_in_a_file_before_they_go_and_others_stay(ledger: str, r
         assert kept == {one.key: json.loads(json.dumps(everything[one.key])) for one in requests[:12]}
         left = {row["key"]: row for row in export(ledger)}
         assert left == {one.key: everything[one.key] for one in requests[12:]}, "their long texts stay too"
-        with pytest.raises(LedgerError, match="old.jsonl: File exists; nothing was removed"):
+        with pytest.raises(LedgerError, match=r"old\.jsonl: File exists; nothing was removed"):
             prune(ledger, time.time(), tmp_path / "old.jsonl")
         assert len(list(export(ledger))) == 8
         again = await bench.ask(config, requests)
