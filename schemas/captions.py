@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Asked, Drawn, Hearing
 from earmark.schemas.config import Model, Name, no_table
 from earmark.schemas.corpus import Corpus, Start, Story, View, Workload, Writer
+from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.tables import REJECTS, Column, Table
 from earmark.schemas.tracks import START as TRACKS_START
 from earmark.schemas.tracks import TrackLicence, TracksConfig
@@ -398,6 +399,16 @@ VIEWS = (
     ),
 )  # fmt: skip
 
+EVALUATION = Evaluation(
+    "caption",
+    "yes_no",
+    "captions/described",
+    "Does the caption describe the clip?",
+    modes=(Mode("listen", "caption-fits", shows=("clip=audio", "caption")),),
+    groups=("pipeline",),
+    asks="Does the text describe the clip, with nothing wrong in it?",
+)
+
 _START = Start(
     "earmark.tasks.importers.tracks:TRACK_LAYOUTS",
     TRACKS_START,
@@ -425,4 +436,5 @@ CORPUS = Corpus(
     card="earmark.tasks.captions.writing:sections",
     report="earmark.tasks.captions.report:sections",
     views=VIEWS,
+    evaluations=(EVALUATION,),
 )

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from earmark.schemas.config import Model
 from earmark.schemas.corpus import Corpus, Start, Story, View, Workload
+from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.tables import REJECTS, Column, Table, WholeFile
 from earmark.schemas.tracks import START as TRACKS_START
 from earmark.schemas.tracks import TrackLicence, TracksConfig
@@ -161,6 +162,16 @@ VIEWS = (
     View("unflagged", "rows", "instrumentals/audio", "The same without flagged ones.", {"most_flags": 0}),
 )  # fmt: skip
 
+EVALUATION = Evaluation(
+    "voice",
+    "yes_no",
+    "instrumentals/voices",
+    "Is a voice left in the instrumental? It should be in none.",
+    modes=(Mode("listen", "voice-heard", shows=("clip=audio",)),),
+    groups=("flags", "separator"),
+    asks="Is a human voice left: sung, spoken or hummed, however faint?",
+)
+
 _START = Start(
     "earmark.tasks.importers.tracks:TRACK_LAYOUTS",
     TRACKS_START + '\n[output]\ncodec = "flac"   # flac | wav | mp3\n',
@@ -190,4 +201,5 @@ CORPUS = Corpus(
     ),
     report="earmark.tasks.instrumentals.report:sections",
     views=VIEWS,
+    evaluations=(EVALUATION,),
 )

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Asked, Drawn
 from earmark.schemas.config import BuildConfig, Linked, Model, Name
 from earmark.schemas.corpus import Corpus, Start, Story, View, Workload
-from earmark.schemas.evaluations import Generation, Mode
+from earmark.schemas.evaluations import Evaluation, Generation, Mode
 from earmark.schemas.places import without_place
 from earmark.schemas.tables import REJECTS, Column, Table
 
@@ -327,6 +327,16 @@ GENERATION = Generation(
     ranked="distribution: id",
 )
 
+EVALUATION = Evaluation(
+    "prompt",
+    "yes_no",
+    "music_prompts/wanted",
+    "Does the prompt ask for its genre, instrument and mood or theme, and for no voice?",
+    modes=(Mode("read", "prompt-asks", shows=("prompt", "genre", "instrument", "mood_theme")),),
+    groups=("distribution", "style"),
+    asks="Does the prompt ask for this genre, this instrument and this mood or theme, and for no voice?",
+)
+
 _START = Start(
     ("mtg-jamendo",),
     """
@@ -364,5 +374,6 @@ CORPUS = Corpus(
     card="earmark.tasks.music_prompts.card:sections",
     report="earmark.tasks.music_prompts.report:sections",
     views=VIEWS,
+    evaluations=(EVALUATION,),
     generation=GENERATION,
 )

@@ -297,6 +297,32 @@ def assert_page_plays_systems_side_by_side(version: Version, store: Store, folde
     assert not re.search(r"(?:src|href)=[\"']?(?:https?:|//)", text)
 
 
+def test_prompts_are_read_by_a_model(built: tuple[Version, Path], store: Store) -> None:
+    """All labels are yes, so shares say all: of a reader that misses every tenth prompt."""
+    texts = sorted(row["text"] for row in prompts_of(built[0]))
+    with LocalServer(Faults()) as server:
+
+        def read(body: dict[str, Any], content: str) -> dict[str, Any]:
+            said = body["messages"][-1]["content"]
+            said = said if isinstance(said, str) else "".join(part["text"] for part in said)
+            (text,) = [text for text in texts if text in said]
+            return token(0.2 if texts.index(text) % 10 == 0 else 0.9)
+
+        server.first_token = read
+        done = CliRunner().invoke(
+            app,
+            ["eval", "run", "music-prompts", "-a", "openai:judge", "--base-url", server.base_url, "--store",
+             str(store.root), "--json"],
+        )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    facts = json.loads(done.stdout)
+    rows = {row["id"]: row for row in pq.read_table(Path(facts["folder"]) / "predictions.parquet").to_pylist()}
+    assert sorted(round(row["score"], 6) for row in rows.values()) == [0.2] * 2 + [0.9] * 14
+    whole = facts["rows"][0]
+    assert whole["metrics"]["accuracy"]["value"] == pytest.approx(14 / 16)
+    assert whole["metrics"]["auroc"]["value"] is None
+
+
 def test_a_topline_enters_no_team(built: tuple[Version, Path], store: Store, tmp_path: Path) -> None:
     wish = ScoreOptions(tmp_path, team="us", topline=True)
     with pytest.raises(InputError, match="it is not ranked"):

@@ -28,6 +28,9 @@ CORPORA = {
     "pseudo-preferences": ("musicality", "modality"),
     "instruction-rubrics": ("alignment", "kind"),
     "score-questions": ("questions", "category"),
+    "captions": ("caption", "pipeline"),
+    "instrumentals": ("voice", "flags"),
+    "music-prompts": ("prompt", "distribution"),
 }
 
 
