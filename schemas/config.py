@@ -510,11 +510,7 @@ def parse_config(model: type[Config], values: dict[str, Any], where: Path) -> Co
 
 
 def checked(model: type[Checked], values: dict[str, Any], where: Path, *, flat_roles: bool = False) -> Checked:
-    """Check values against a model other than a build's; only with `flat_roles` may roles hold their models' options.
-
-    Raises:
-        ConfigError: as `parse_config`.
-    """
+    """Check values against a model other than a build's; only with `flat_roles` may roles hold options of models."""
     try:
         return model.model_validate(values, context={"file": where, "flat_roles": flat_roles})
     except ValidationError as error:

@@ -175,19 +175,11 @@ class OneOf:
         return registry
 
     def find(self, value: str) -> Any:
-        """Return the declaration that a text of a config names.
-
-        Raises:
-            ConfigError: as `Registry.find`.
-        """
+        """Return the declaration that a text of a config names."""
         return self.registry.find(self._name(value))
 
     def named(self, value: str) -> Iterator[Registered]:
-        """Return its declaration, and the name after the colon if its `functions` gives a registry of such names.
-
-        Raises:
-            ConfigError: as `Registry.find`.
-        """
+        """Return its declaration, and the name after the colon if its `functions` gives a registry of such names."""
         inner = getattr(self.find(value), "functions", None)
         yield self.registry.entries[self._name(value)]
         if inner is not None:

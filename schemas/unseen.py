@@ -19,6 +19,11 @@ def seen(text: str) -> str:
     return plain if plain.isascii() and plain.isprintable() else _GONE.sub("", plain)
 
 
-def on_terminal(text: str) -> str:
-    """Return a text whose characters a terminal shows and does not obey; tabs and line feeds stay."""
-    return "".join(one if one.isprintable() or one in "\n\t" else "\ufffd" for one in text)
+def on_terminal(text: str, kept: str = "\n\t") -> str:
+    """Return a text whose characters a terminal shows and does not obey, but for `kept` ones."""
+    return "".join(one if one.isprintable() or one in kept else "\ufffd" for one in text)
+
+
+def printable(text: str) -> str:
+    """Return a text on one line of characters that a terminal shows and does not obey."""
+    return on_terminal(text, "")

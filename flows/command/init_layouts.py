@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from earmark.flows.command.init_ratings import Line, Proposal, of_votes, printable
+from earmark.flows.command.init_ratings import Line, Proposal, of_votes
 from earmark.flows.command.running import demo_config
 from earmark.schemas.config import parse_config
 from earmark.schemas.corpus import Beside, Corpus, Start
@@ -19,6 +19,7 @@ from earmark.schemas.errors import EarmarkError, InputError
 from earmark.schemas.pseudo_preferences import CORPUS
 from earmark.schemas.reasons import Note, Reject, shown
 from earmark.schemas.registry import load
+from earmark.schemas.unseen import printable
 from earmark.tasks.importers.sniffing import AUDIO, Sample, read_name, read_sample
 from earmark.tasks.importers.vote_guessing import guess_votes
 from earmark.tasks.pipeline.inputs import rows_of

@@ -1,6 +1,5 @@
 """Implement `earmark init mos-preferences`: propose a config for a published folder, or for a table by its columns."""
 
-import json
 import os
 import re
 import tomllib
@@ -9,11 +8,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from earmark.flows.command.respelling import toml, toml_key
 from earmark.schemas.config import parse_config
 from earmark.schemas.errors import EarmarkError, InputError
 from earmark.schemas.mos_preferences import MosPreferences
 from earmark.schemas.rating_sources import Source
 from earmark.schemas.reasons import Reject
+from earmark.schemas.unseen import printable
 from earmark.tasks.importers.guessing import Guess, guess_table
 from earmark.tasks.importers.lists import RATING_LAYOUTS, Rating, read_source
 from earmark.tasks.importers.sniffing import WORDS
@@ -46,7 +47,7 @@ class Line(NamedTuple):
     def text(self) -> str:
         """Return the line as TOML."""
         comment = f"   # {printable(self.comment)}" if self.comment else ""
-        return f"{'' if self.is_sure else '# '}{_key(self.key)} = {toml(self.value)}{comment}"
+        return f"{'' if self.is_sure else '# '}{toml_key(self.key)} = {toml(self.value)}{comment}"
 
 
 def propose(table: Path, config: Path, name: str, encoding: str = "") -> Proposal:
@@ -242,27 +243,6 @@ def _document(
     parts += ["[[sources]]", *(line.text() for line in lines)]
     parts += ["", "[sources.columns]", *(line.text() for line in columns)] if columns else []
     return "\n".join(parts) + "\n"
-
-
-def _key(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key, ensure_ascii=False)
-
-
-def toml(value: Any) -> str:
-    """Format a value as TOML on one line."""
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_key(str(key))} = {toml(one)}" for key, one in value.items()) + " }"
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(toml, value))}]"
-    if isinstance(value, str):
-        is_literal = ("\\" in value or "(?P<" in value) and "'" not in value and value.isprintable()
-        return f"'{value}'" if is_literal else json.dumps(value, ensure_ascii=False)
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def printable(text: str) -> str:
-    """Return a text on one line, without control characters."""
-    return "".join(char if char.isprintable() else "?" for char in text)
 
 
 def _folder_of(clip: str, beside: Path) -> Path | None:

@@ -329,9 +329,6 @@ def prepare_database(url: SecretStr | None) -> None:
 
     Args:
         url: the database's, from Prefect's settings; databases other than SQLite are left to Prefect.
-
-    Raises:
-        DiskError: as `check_database`.
     """
     kind, _, place = (url.get_secret_value() if url else "").partition(":///")
     if not kind.startswith("sqlite") or not place.startswith("/") or "?" in place:

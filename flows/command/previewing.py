@@ -9,36 +9,21 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
+from earmark.schemas.unseen import printable
+
 if TYPE_CHECKING:
     from earmark.tasks.store.versions import Store
 
 WIDTH = 80
 
 
-def show_preview(
-    name: str, path: Path, store: Store, limit: int | None = None, *, allow_rejects: bool = False
-) -> dict[str, Any]:
-    """Do the first steps of a build without keeping anything; print their results, and return the facts.
-
-    Args:
-        name, path, store, limit, allow_rejects: as in `earmark.flows.command.running.run_build`.
-
-    Raises:
-        EarmarkError: an invalid config or input; nothing is printed.
-    """
-    from earmark.flows.command.running import forecast_build
-
-    facts = forecast_build(name, path, store, limit, allow_rejects=allow_rejects)
-    print_preview(facts)
-    return facts
-
-
 def end_with_preview(name: str, path: Path, store: Store) -> None:
     """Print the preview of a config just written, or the reason for its refusal."""
+    from earmark.flows.command.running import forecast_build
     from earmark.schemas.errors import EarmarkError, Faults
 
     try:
-        show_preview(name, path, store)
+        print_preview(forecast_build(name, path, store))
     except EarmarkError as error:
         print("a build would refuse this config as it stands:")
         for line in error.lines if isinstance(error, Faults) else str(error).splitlines():
@@ -86,11 +71,6 @@ def folded(text: str, indent: str = "  ") -> list[str]:
         printable(text.strip()), WIDTH, initial_indent=lead, subsequent_indent=f"{lead}  ", break_long_words=False,
         break_on_hyphens=False,
     ) or [""]  # fmt: skip
-
-
-def printable(text: str) -> str:
-    """Replace characters that steer a terminal."""
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
 def columns(rows: Iterable[tuple[str, Any]], indent: str = "  ") -> list[str]:

@@ -3,7 +3,7 @@
 import json
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ def left_out(model: type[Model], values: dict[str, Any]) -> list[str]:
     """Return a line for each dropped key whose value is not the constant in its place."""
     tables = [(cls, cls.respelled(table)) for cls, table in _tables(model, values)]
     return [
-        f"{key} = {_inline(table[key])} is left out: {one.instead}"
+        f"{key} = {toml(table[key])} is left out: {one.instead}"
         for cls, table in tables
         for key, one in dropped_of(cls).items()
         if key in table and key != "prices" and table[key] != one.value  # prices go to the models
@@ -182,7 +182,7 @@ def _statement(statement: str, place: Place, old: dict[str, Any], new: dict[str,
     if value is _MISSING:
         return None
     comment = next((one[0] for one in re.finditer(r" *#[^\n]*$", rest) if _parses(f"x = {rest[: one.start()]}")), "")
-    return f"{key.rstrip()} = {_inline(value)}{comment}"
+    return f"{key.rstrip()} = {toml(value)}{comment}"
 
 
 def _resolve(keys: list[str], counts: dict[Place, int], *, many: bool) -> Place:
@@ -227,9 +227,9 @@ def _dotted(model: dict[str, Any]) -> Iterator[str]:
     """Yield the lines of a declared model, its groups by dotted keys."""
     for key, value in model.items():
         if isinstance(value, dict):
-            yield from (f"{key}.{name} = {_inline(one)}" for name, one in value.items())
+            yield from (f"{key}.{name} = {toml(one)}" for name, one in value.items())
         else:
-            yield f"{key} = {_inline(value)}"
+            yield f"{key} = {toml(value)}"
 
 
 def document(values: dict[str, Any], *prefix: str) -> list[str]:
@@ -238,22 +238,28 @@ def document(values: dict[str, Any], *prefix: str) -> list[str]:
         key for key, one in values.items() if isinstance(one, list) and one and all(isinstance(x, dict) for x in one)
     }
     inner = {key for key, one in values.items() if isinstance(one, dict)}
-    lines = [f"{_key(key)} = {_inline(one)}" for key, one in values.items() if key not in inner | arrays]
+    lines = [f"{toml_key(key)} = {toml(one)}" for key, one in values.items() if key not in inner | arrays]
     for key in (key for key in values if key in inner | arrays):
-        name = ".".join(map(_key, (*prefix, key)))
+        name = ".".join(map(toml_key, (*prefix, key)))
         for one in values[key] if key in arrays else [values[key]]:
             body = document(one, *prefix, key)
             lines += ["", f"[[{name}]]" if key in arrays else f"[{name}]", *body]
     return lines
 
 
-def _key(key: str) -> str:
+def toml_key(key: str) -> str:
+    """Return a key as TOML."""
     return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key, ensure_ascii=False)
 
 
-def _inline(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{_key(key)} = {_inline(one)}" for key, one in value.items()) + " }"
-    if isinstance(value, list):
-        return f"[{', '.join(map(_inline, value))}]"
+def toml(value: Any) -> str:
+    """Return a value as TOML, on one line."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{toml_key(str(key))} = {toml(one)}" for key, one in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(toml, value))}]"
+    if isinstance(value, str) and ("\\" in value or "(?P<" in value) and "'" not in value and value.isprintable():
+        return f"'{value}'"
+    if isinstance(value, float) and value.is_integer():
+        return f"{value:g}"
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str | bool | int | float) else str(value)

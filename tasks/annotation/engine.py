@@ -315,11 +315,7 @@ class Annotator:
             self.allow(most)
 
     async def open_backend(self) -> None:
-        """Connect to the model or load it, once: for the first question without an answer in the ledger.
-
-        Raises:
-            StopRun, MissingExtraError, ConfigError: as `Backend.open`.
-        """
+        """Connect to the model or load it, once: for the first question without an answer in the ledger."""
         async with self._opening:
             if not self._opened:
                 self._begun = True

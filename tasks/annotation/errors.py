@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import ClassVar, Literal
 
 from earmark.schemas.errors import EarmarkError
+from earmark.schemas.unseen import printable
 
 Remedy = Literal["retry", "repair", "reject", "stop"]
 
@@ -18,9 +19,7 @@ def one_line(text: str, most: int = 200) -> str:
         text: the outside text.
         most: greatest length in characters; longer text ends in three dots.
     """
-    line = " ".join(text[: 10 * most].split())
-    if not line.isprintable():
-        line = "".join(one if one.isprintable() else "\ufffd" for one in line)
+    line = printable(" ".join(text[: 10 * most].split()))
     return line if len(line) <= most else line[: most - 3] + "..."
 
 

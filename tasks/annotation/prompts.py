@@ -237,21 +237,13 @@ def _locked(folder: Path, path: Path, name: str) -> Prompt:
 
 
 def prompt_named(name: str) -> Prompt:
-    """Return a packaged prompt, or its replacement in the present build's config (`own_words`).
-
-    Raises:
-        PromptError: as `load_prompt`.
-    """
+    """Return a packaged prompt, or its replacement in the present build's config (`own_words`)."""
     return _OWN.get().get(name) or packaged(name)
 
 
 @cache
 def packaged(name: str, version: int | None = None) -> Prompt:
-    """Return a packaged prompt; its newest version by default.
-
-    Raises:
-        PromptError: as `load_prompt`.
-    """
+    """Return a packaged prompt; its newest version by default."""
     return load_prompt(PACKAGED, name, version)
 
 
@@ -267,9 +259,6 @@ def own_words(chosen: Mapping[str, Path | int]) -> Iterator[dict[str, Prompt]]:
 
     Args:
         chosen: file or version by the name of the prompt.
-
-    Raises:
-        PromptError: as `own_prompt`.
     """
     prompts = {
         name: own_prompt(name, one) if isinstance(one, Path) else packaged(_known(name), one)

@@ -160,11 +160,7 @@ class Encoder:
         return encoded[part]
 
     def span(self, part: Audio) -> tuple[Samples, int]:
-        """Return samples (frames, channels) and rate of the part's span, in the file's own rate and channels.
-
-        Raises:
-            InputError: as for a call.
-        """
+        """Return samples (frames, channels) and rate of the part's span, in the file's own rate and channels."""
         samples, rate = self.decoded(part.path, part.sha256)
         return levelled(span(samples, rate, part), part.form), rate
 

@@ -110,11 +110,7 @@ class Similarity:
         return vector_of
 
     def load(self) -> None:
-        """Load the model, so that its errors appear before clips are searched.
-
-        Raises:
-            MissingExtraError, ConfigError: as `cosines`.
-        """
+        """Load the model, so that its errors appear before clips are searched."""
         _ = self._clap
 
     def _name(self, clip: str) -> str:

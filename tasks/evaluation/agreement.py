@@ -5,8 +5,6 @@ unit with m votes adds, for each ordered pair of its votes, 1 / (m - 1) to the c
 of o_ck (c differs from k) / sum of n_c * n_k (c differs from k).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

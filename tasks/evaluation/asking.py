@@ -1,7 +1,5 @@
 """Make the questions to a model about a sample, and read its answers. Sends nothing."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import Counter

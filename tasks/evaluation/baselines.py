@@ -1,7 +1,5 @@
 """Make baselines for a table: the truth, chance, and rules of length or level alone."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

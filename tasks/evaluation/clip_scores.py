@@ -1,7 +1,5 @@
 """Read a reward model's file of scores per clip, or per clip and dimension, for many evaluations."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple

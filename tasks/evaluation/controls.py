@@ -3,8 +3,6 @@
 Rows name their clips as `a_sha256`, `a_file`, `a_duration_s` and the same for b; a path may be absolute.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice

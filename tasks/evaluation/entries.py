@@ -3,8 +3,6 @@
 Source: the Academic Text-to-Music challenge (ATTM), concept coverage score and Borda ranking.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Find the clips of scored systems and of the finalists among them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple

@@ -9,8 +9,6 @@ of a line through the distances of subsets (Chong and Forsyth 2020, CVPR; for au
 fewer samples than dimensions the line bends: FAD∞ is then nearer to the truth than FAD, but still too large.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

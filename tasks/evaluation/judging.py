@@ -1,7 +1,5 @@
 """Ask a model about a version's samples by an evaluation's mode: `earmark eval run`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Ask several judges about the same rows, one by one, and combine their votes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Write a page with players for each system's clip of the same prompt: `earmark eval rank --listen`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tabulate preferences between models, one table per board, for cards and reports."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import duckdb

@@ -6,8 +6,6 @@ around 1000. Intervals are percentiles of 1,000 resamples, which draw all votes 
 votes, and takes 1.96 standard deviations).
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Bound the number of preferences that clip scores can meet: cycles and contradictory votes exclude some."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

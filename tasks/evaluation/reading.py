@@ -1,7 +1,5 @@
 """Measure scorers, and files of scores per sample or clip, like a model's answers; write templates of such files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial

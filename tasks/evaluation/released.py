@@ -5,8 +5,6 @@ a clip: below `--audio-root`, or beside the benchmark file. Samples with missing
 scores, which need no audio; a model is not asked about them.
 """
 
-from __future__ import annotations
-
 import re
 import tempfile
 from collections.abc import Iterator, Sequence

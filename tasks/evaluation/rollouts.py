@@ -4,8 +4,6 @@ A policy has nothing to learn from rows it gets right in every draw; AnyAudio-Ju
 four draws. The results are a record beside the version, keyed by its digest, for `earmark export --rollouts`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import tempfile
 from collections import Counter

@@ -1,7 +1,5 @@
 """Select and check the samples of an evaluation, with their clips."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

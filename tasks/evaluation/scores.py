@@ -1,7 +1,5 @@
 """Read a file of another model's scores, in CSV, JSON lines or Parquet, strictly."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Write files of scores with their rows and empty scores."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

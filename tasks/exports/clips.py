@@ -1,7 +1,5 @@
 """Write clips as files for a trainer, each once, named by its SHA-256, from any place of storage."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence

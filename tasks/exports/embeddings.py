@@ -1,7 +1,5 @@
 """Add CLAP embeddings to clips, using the store's cache of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Export a version as a trainer's folder: choose rows, shape them, write them aside and rename the folder."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterable, Iterator
 from itertools import chain

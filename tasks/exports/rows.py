@@ -1,7 +1,5 @@
 """Choose, check and count the rows of a view or table before anything is written."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping

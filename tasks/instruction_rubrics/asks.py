@@ -1,7 +1,5 @@
 """Word the requests of `instruction-rubrics`, in the language of the text at hand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """List the changeable attributes of captions by domain, and draw their order for a caption."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from earmark.tasks.instruction_rubrics.deciding import draw

@@ -3,8 +3,6 @@
 Weak on purpose: small lists of words, for trying the pipeline offline.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Find words about audio in English and Chinese for rules to change, ask about and look up; a small list."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

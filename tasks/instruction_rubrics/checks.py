@@ -1,7 +1,5 @@
 """Check answers and translations of `instruction-rubrics` by pure rules over words."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Choose captions for `instruction-rubrics`: keep groups together, place them in bench or corpus, meet the counts."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Make the decisions of `instruction-rubrics` as pure functions: draws, roles, verdicts, pairs."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Split lists of items for requests, have items reviewed by a second model, and compare a second draw."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TypeVar
 

@@ -1,7 +1,5 @@
 """Qualify the judge of captions by clips with their own caption, and with a caption of another clip."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from earmark.schemas.instruction_rubrics import InstructionRubrics

@@ -1,7 +1,5 @@
 """Decompose an instruction into items."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from earmark.schemas.instruction_rubrics import InstructionRubrics

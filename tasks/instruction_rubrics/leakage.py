@@ -1,7 +1,5 @@
 """Check that bench and corpus share no clip, by hash or by sound, and no text."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Make negatives: another sample's instruction, one with a detail changed, or generated audio failing its text."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence

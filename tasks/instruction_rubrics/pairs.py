@@ -1,7 +1,5 @@
 """Pair complete positives and negatives, one to one, with bench and corpus apart."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias

@@ -1,7 +1,5 @@
 """Read and write AnyAudio-Judge-Bench's rows in their released form, Parquet or JSON lines."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Build the report and card sections of `instruction-rubrics`: samples to hear with their items, kinds, judges."""
 
-from __future__ import annotations
-
 import duckdb
 
 from earmark.schemas.instruction_rubrics import InstructionRubrics

@@ -1,7 +1,5 @@
 """Rows between the steps of `instruction-rubrics`."""
 
-from __future__ import annotations
-
 from typing import Literal, NotRequired, TypedDict
 
 from earmark.schemas.rubric_tables import RubricSample

@@ -1,7 +1,5 @@
 """Write rubrics: decompose instructions into items, label these for each clip, translate."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

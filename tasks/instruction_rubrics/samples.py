@@ -1,7 +1,5 @@
 """Write the published tables of `instruction-rubrics` from the chosen pairs, a row for each language."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice

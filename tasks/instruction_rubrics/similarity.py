@@ -1,7 +1,5 @@
 """Measure the similarity of instructions and clips by the config's audio-text model, if any."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

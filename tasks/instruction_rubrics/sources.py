@@ -1,7 +1,5 @@
 """Plan `instruction-rubrics` builds, import the captions of their sources, and index the clips; no Prefect."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Verify captions against their clips, and change those needed as negatives as soon as they fit."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import defaultdict
 from collections.abc import Mapping

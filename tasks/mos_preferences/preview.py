@@ -8,6 +8,7 @@ import duckdb
 from earmark.schemas.mos_preferences import PAIRS, RATINGS, MosPreferences
 from earmark.schemas.rating_sources import Source
 from earmark.schemas.tables import R
+from earmark.schemas.unseen import printable
 from earmark.tasks.store.sql import connect, query, rows_of, view_parquet
 from earmark.tasks.store.staging import Stage
 
@@ -203,5 +204,5 @@ def _ends(rows: list[Extreme]) -> list[str]:
 
 def _end(name: str) -> str:
     """Return a name, or its end: file names differ there."""
-    plain = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in name)
+    plain = printable(name)
     return plain if len(plain) <= ROOM else f"…{plain[1 - ROOM :]}"

@@ -1,7 +1,5 @@
 """Word the requests of `music-prompts`: to a judge about tags on tracks, and to a writer for prompts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Write prompts for a text-to-music system without a model, in fixed sentences."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Write the card sections of `music-prompts`: the pool of tags and the draw."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 
 from earmark.schemas.music_prompts import CATEGORIES, STRATA, TAGS, TRIPLETS

@@ -1,7 +1,5 @@
 """Check the tags and words of a written prompt, by pure functions over word forms."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

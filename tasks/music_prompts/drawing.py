@@ -1,7 +1,5 @@
 """Draw triplets of tags by stratum, by seeded hash with genres in turn, and their examples."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Build the report sections of `music-prompts`: results for tags, spread of prompts, and the prompts."""
 
-from __future__ import annotations
-
 from earmark.schemas.music_prompts import PromptRow, TagRow
 from earmark.tasks.pipeline.report import Material, count, sample, shares
 from earmark.tasks.store.figures import Browser, Row, Section

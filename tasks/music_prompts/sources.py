@@ -1,7 +1,5 @@
 """Plan `music-prompts` builds, and import the track list and the caption sets."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """Choose the tags for prompts: a judge listens to their tracks; four criteria decide."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from operator import itemgetter
 from typing import Any

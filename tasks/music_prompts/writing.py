@@ -1,7 +1,5 @@
 """Write prompts in rounds, and publish those passing their checks."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

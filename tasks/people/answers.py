@@ -1,7 +1,5 @@
 """Read annotators' answer files, check them against the plan, and turn them into votes or ratings."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

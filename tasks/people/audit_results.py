@@ -1,7 +1,5 @@
 """Summarise an audit: reviewers' confirmation of rows' labels by label and stratum, and the contested rows."""
 
-from __future__ import annotations
-
 import csv
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping

@@ -1,8 +1,6 @@
 """Start audits: people answer a version's rows like a model, without its labels, to check these. Rows, shown columns
 and labels come from the corpus's evaluations: any question for a model suits a person."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import secrets

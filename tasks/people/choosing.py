@@ -1,7 +1,5 @@
 """Assign pairs or clips to annotators with order and letters, by seeded hash, never by time."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Record a listening test's scores of systems beside the version of its prompts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

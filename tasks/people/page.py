@@ -4,8 +4,6 @@ The screens run on jsPsych (MIT) with its form plugin, both in `vendor/`; `page.
 listening, a state surviving reloads, and the file of answers.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Take the clips of a study from the scored systems of a version."""
 
-from __future__ import annotations
-
 from earmark.schemas.study import Study
 from earmark.tasks.evaluation.finalists import scored_clips
 from earmark.tasks.importers.music import ListedGeneration, MusicPrompt

@@ -1,7 +1,5 @@
 """Start a study: from its config to a folder of pages."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor

@@ -16,6 +16,7 @@ from earmark.schemas.config import BuildConfig
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import EarmarkError, Interrupted, TooManyRejects
 from earmark.schemas.reasons import current_word, find_reason, options_of
+from earmark.schemas.unseen import printable
 from earmark.tasks.annotation.errors import LedgerError, LowShare, Stopped, one_line
 from earmark.tasks.annotation.ledger_reports import received
 from earmark.tasks.store.manifest import Step
@@ -356,5 +357,5 @@ def example_line(file: str | None, example: Mapping[str, Any]) -> str:
 
 def _line(text: str) -> str:
     """Return one line for a terminal, without control characters."""
-    plain = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+    plain = printable(text)
     return plain if len(plain) <= LONGEST_LINE else plain[: LONGEST_LINE - 1] + "…"

@@ -30,11 +30,7 @@ def corpora() -> Mapping[str, Registered]:
 
 
 def all_corpora() -> tuple[dict[str, Corpus], dict[str, str]]:
-    """Return every importable corpus, and the import errors of the others, by name.
-
-    Raises:
-        ConfigError: as `corpora`.
-    """
+    """Return every importable corpus, and the import errors of the others, by name."""
     return _registry().all()
 
 

@@ -113,11 +113,7 @@ class Visitor:
         return visitor, (self.name, *self._made_of)  # it may pass through several processes
 
     def ask(self, requests: Iterable[Request]) -> Report:
-        """Ask as `Session.ask`.
-
-        Raises:
-            StopRun, LedgerError: as `Session.ask`.
-        """
+        """Ask as `Session.ask`."""
         with self._opened() as session:
             return session.ask(requests)
 

@@ -1,8 +1,6 @@
 """Prepare detector training data: export images with boxes to correct in Label Studio, and write COCO and YOLO from
 it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

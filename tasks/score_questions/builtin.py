@@ -1,7 +1,5 @@
 """Answer questions about scores without a model, by rules on words; the rules never see the score."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Check a question and its options. Pure: a resumed build reaches the same results."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Delete options on reviewers' request: the question stays with the others, with new content from then on."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Read a user's labelled questions, given to the labeller in place of the prompts' own examples."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from typing import Any

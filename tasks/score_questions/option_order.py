@@ -1,7 +1,5 @@
 """Assign letters to options: shuffled by seed, with every letter right equally often. Pure."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

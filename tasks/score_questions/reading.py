@@ -1,7 +1,5 @@
 """Account for the reading of options: removed options with reasons, and the reader's results on right options."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 

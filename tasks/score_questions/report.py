@@ -1,7 +1,5 @@
 """Build the report sections of `score-questions`: content, form, reviews, questions."""
 
-from __future__ import annotations
-
 import io
 
 from PIL import Image

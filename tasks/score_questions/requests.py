@@ -1,7 +1,5 @@
 """Fill the prompt of each request about a thread. Pure: a request is its key."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from typing import Any, TypeVar
 

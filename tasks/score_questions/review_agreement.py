@@ -1,7 +1,5 @@
 """Measure the agreement of reviewers: every pair by Cohen's kappa, all of them by Krippendorff's alpha."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Write questions for reviewers as a spreadsheet table and a Label Studio project; write their reviews as a table."""
 
-from __future__ import annotations
-
 import base64
 import csv
 import json

@@ -4,8 +4,6 @@ Formats: CSV with the columns of `earmark people review export`, and Label Studi
 annotations) and JSON-MIN (a flat object per task and annotator) of its project.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Rows between the steps of `score-questions`, and the answers that make them."""
 
-from __future__ import annotations
-
 from typing import Literal, TypedDict
 
 from earmark.tasks.pipeline.walk import Draw

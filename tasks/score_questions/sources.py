@@ -1,7 +1,5 @@
 """Plan `score-questions` builds and digest their inputs, without Prefect."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Join threads with their best comments and the image of a score."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from earmark.schemas.score_questions import ScoreQuestions

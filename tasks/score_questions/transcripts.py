@@ -1,7 +1,5 @@
 """Read transcripts of score images (caption, ABC or MusicXML) from files named by the image."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path

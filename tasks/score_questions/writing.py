@@ -1,7 +1,5 @@
 """Turn a thread into a question: rewrite it, settle its right option, add wrong options, label it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

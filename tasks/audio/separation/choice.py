@@ -287,9 +287,6 @@ def describe_separator(
     """Return the description of `make_separator`'s result, without torch and without loading weights.
 
     A checkpoint of the registry is downloaded if missing: its hash is part of the result.
-
-    Raises:
-        ConfigError, MissingExtraError: as `make_separator`.
     """
     if name == CENTRE_REMOVAL:
         made = CentreRemoval()

@@ -5,8 +5,6 @@ are on a list, every name is resolved here and only public addresses are connect
 the checked address, so changing DNS answers gain nothing), and each redirect passes the same checks.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import ipaddress

@@ -1,7 +1,5 @@
 """Read a forum's dump with DuckDB: NDJSON, plain or zstd; no line stops the reading or gets lost."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Read the bytes of a dump's file in plain Python, to explain lines refused or skipped by the fast reader."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterator

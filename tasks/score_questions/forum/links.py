@@ -1,7 +1,5 @@
 """Find a submission's images: addresses in its fields and text, or files in a folder."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

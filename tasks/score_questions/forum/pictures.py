@@ -1,7 +1,5 @@
 """Sanitise images from outside: decode within limits, scale, and re-encode the pixels alone."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import struct

@@ -1,7 +1,5 @@
 """Remove names from threads: later steps see nothing of the dump's people."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

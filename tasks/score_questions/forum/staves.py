@@ -5,8 +5,6 @@ and distance estimation"), lines from projections of narrow strips, so that skew
 harm. The same pixels give the same answer.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

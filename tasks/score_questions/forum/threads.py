@@ -1,7 +1,5 @@
 """Filter a forum's dump to threads fit for a question, with their first-level comments."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace

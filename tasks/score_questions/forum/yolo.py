@@ -1,7 +1,5 @@
 """Run a YOLO model in ONNX without its training framework: prepare, run, and read its boxes."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 from typing import Any, NamedTuple
