@@ -80,11 +80,12 @@ lowest: $(BIN)/uv ## Import all and build the demo with the oldest releases that
 	$(LOWEST)/bin/python -m tests.import_all
 	EARMARK_STORE=$(LOWEST)/store $(LOWEST)/bin/earmark demo
 
-docs: $(VENV)/.dev ## Check that the guides say what the schemas say, and that every link and command of the docs holds.
+docs: $(VENV)/.docs ## Check that the guides say what the schemas say and that links and commands hold; write the site to deploy/docs/site.
 	$(BIN)/python -m earmark.flows.command.guides
 	$(BIN)/python deploy/scale.py --write
 	git diff --exit-code
 	$(BIN)/python -m pytest tests/test_docs.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict -f deploy/docs/mkdocs.yml
 
 dist: $(BIN)/uv ## Build the sdist and, from it, the wheel into dist/, and check that a package index takes both.
 	rm -rf dist
@@ -130,6 +131,10 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/uv
 	$(UV) pip install -q -p $(VENV) -c constraints.txt -e . --group dev
 	@$(BIN)/python -m compileall -q flows schemas tasks
 	@touch $(VENV)/.core $@
+
+$(VENV)/.docs: pyproject.toml constraints.txt | $(VENV)/.dev
+	$(UV) pip install -q -p $(VENV) -c constraints.txt --group docs
+	@touch $@
 
 $(VENV)/.presidio: tests/text/presidio.txt | $(VENV)/.dev
 	@$(UV) pip install -q -p $(VENV) -c constraints.txt -r $< || echo "Presidio cannot be installed from this package index: its test skips."

@@ -1,0 +1,116 @@
+"""Gather the pages of the documentation's site from their places, and write its reference from declarations.
+
+A hook of MkDocs, run by `make docs`.
+"""
+
+import posixpath
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+from earmark.flows.command.cli import app
+
+ROOT = Path(__file__).resolve().parents[2]
+LINK = re.compile(r"(?P<text>\[(?:[^\[\]]|\[[^\]]*\])*\])\((?P<target>[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
+SHOWN = {".toml", ".yaml", ".csv", ".jsonl", ".json", ".env", ".py", ".png", ".svg", ".ipynb", ".txt", ".cff"}
+MOST_BYTES = 1 << 20  # of a file that a page links to
+PYTHON = "# Python\n\n::: earmark.flows.python\n\n## For plug-ins\n\n::: earmark.plugins\n"
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the pages of the repository, the files that they link to, and the reference."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split(
+        "\n"
+    )
+    named = set(re.findall(r": ([\w./-]+\.md)", Path(config.config_file_path).read_text("utf-8")))
+    pages = [path for path in listed if path in named]
+    linked = {target for page in pages for target in _linked(page) if target in listed and Path(target).suffix in SHOWN}
+    for path in [*pages, *sorted(linked)]:
+        if (ROOT / path).stat().st_size <= MOST_BYTES:
+            files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
+    for path, text in (
+        ("reference/commands.md", commands()),
+        ("reference/python.md", PYTHON),
+        ("gallery.md", gallery()),
+    ):
+        files.append(File.generated(config, path, content=text))
+    for path in reports():
+        files.append(File.generated(config, f"reports/{path.parts[-3]}.html", abs_src_path=str(path)))
+    files.append(File.generated(config, "llms.txt", content=index_for_models(config.nav, files)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
+    """Turn a link to what the site does not hold, such as a folder of code, into its text."""
+    here = posixpath.dirname(page.file.src_uri)
+
+    def kept(match: re.Match[str]) -> str:
+        target = match["target"]
+        if "://" in target or files.get_file_from_path(posixpath.normpath(posixpath.join(here, target))):
+            return match[0]
+        return match["text"][1:-1]
+
+    return LINK.sub(kept, markdown)
+
+
+def commands() -> str:
+    """Document every command and option as the command's help has them."""
+    from typer.main import get_command
+
+    return "# Commands\n\n" + "\n".join(_command("earmark", get_command(app)))
+
+
+def _command(name: str, command: Any) -> Iterator[str]:
+    yield f"## `{name}`\n"
+    yield f"{(command.help or '').strip()}\n"
+    options = [one for one in command.params if getattr(one, "help", None) and not getattr(one, "hidden", False)]
+    if options:
+        yield "| option | use |\n|---|---|"
+        for one in options:
+            names = ", ".join(f"`{word}`" for word in one.opts) if one.param_type_name == "option" else f"`{one.name}`"
+            yield f"| {names} | {one.help.replace('|', chr(92) + '|')} |"
+        yield ""
+    for word, inner in getattr(command, "commands", {}).items():
+        if not inner.hidden:
+            yield from _command(f"{name} {word}", inner)
+
+
+def reports() -> list[Path]:
+    """Return the demo's reports, the newest of each corpus; they hold all that they show."""
+    found = sorted((ROOT / "data/store").glob("*/v*/report.html"), key=lambda path: int(path.parent.name[1:]))
+    return list({path.parts[-3]: path for path in found}.values())
+
+
+def gallery() -> str:
+    """Link to the demo's reports."""
+    links = [f"- [{path.parts[-3]}](reports/{path.parts[-3]}.html)" for path in sorted(reports())]
+    none = "Build the demo first (`make demo`), then the site: its reports come here."
+    return "# Reports to look at\n\nEach build writes one page, which needs no server.\n\n" + ("\n".join(links) or none)
+
+
+def index_for_models(nav: list[Any], files: Files) -> str:
+    """Return `llms.txt`: the site's pages by their headings, for language models."""
+    lines = ["# Earmark", "", "> Versioned Parquet datasets for audio and music reward models."]
+
+    def add(entries: list[Any]) -> None:
+        for entry in entries:
+            ((title, value),) = entry.items()
+            if isinstance(value, str):
+                page = files.get_file_from_path(value)
+                lines.append(f"- [{title}]({page.url if page else value})")
+            else:
+                lines.extend(["", f"## {title}", ""])
+                add(value)
+
+    add(nav)
+    return "\n".join(lines) + "\n"
+
+
+def _linked(page: str) -> Iterator[str]:
+    for match in LINK.finditer((ROOT / page).read_text("utf-8")):
+        if "://" not in match["target"]:
+            yield posixpath.normpath(posixpath.join(posixpath.dirname(page), match["target"]))
