@@ -21,6 +21,7 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from earmark.flows.command.reports import with_reports
 from earmark.schemas.errors import EarmarkError
 from earmark.tasks.annotation.keys import is_loopback
 from earmark.tasks.annotation.ledger_reports import LATENCIES_S, latencies, stats
@@ -66,8 +67,8 @@ class Metrics(Collector):
         self._ledger = _of_ledger(ledger_address(self.store))
 
 
-def serve_metrics(store: str | None, host: str, port: int) -> Any:
-    """Serve Prometheus on `http://host:port/metrics`, in a thread; return the server.
+def serve_metrics(store: str | None, host: str, port: int, password: str | None = None) -> Any:
+    """Serve Prometheus on `http://host:port/metrics`, in a thread; with a password also reports; return the server.
 
     Accepted names are this machine's, the listening host and those in `EARMARK_METRICS_HOSTS`: a page in a
     browser that resolves its own name to this machine learns nothing.
@@ -76,9 +77,12 @@ def serve_metrics(store: str | None, host: str, port: int) -> Any:
         OSError: the port is in use.
     """
     registry = CollectorRegistry()
-    metrics = Metrics(open_store(store))
+    place = open_store(store)
+    metrics, app = Metrics(place), make_wsgi_app(registry)
+    if password:
+        app = with_reports(app, place, password)
     further = re.split(r"[\s,]+", os.environ.get("EARMARK_METRICS_HOSTS", ""))
-    app = for_hosts(make_wsgi_app(registry), {name.lower() for name in (host, *further) if name})
+    app = for_hosts(app, {name.lower() for name in (host, *further) if name})
     server = make_bounded_server(app, host, port)
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
     registry.register(metrics)  # only now: nothing answers before

@@ -19,6 +19,7 @@ from pydantic import SecretStr
 
 from earmark.flows.command.ending import take
 from earmark.flows.command.prefect_server import DATABASE, home, pass_proxies_by, prepare_database
+from earmark.flows.command.reports import PREFIX
 from earmark.schemas.errors import ConfigError, EarmarkError
 from earmark.schemas.files import keep_private, read_regular
 from earmark.tasks.annotation.children import KILL_S, Child
@@ -171,6 +172,8 @@ def serve(
         os.environ.update(access.client, PREFECT_HOME=str(home()))  # of this process too, before Prefect is imported
         if not {"PREFECT_SERVER_DATABASE_CONNECTION_URL", "PREFECT_API_DATABASE_CONNECTION_URL"} & os.environ.keys():
             prepare_database(SecretStr(f"sqlite+aiosqlite:///{home() / DATABASE}"))
+    if access and metrics_port:
+        processes.more["EARMARK_REPORTS"] = f"http://{host}:{metrics_port}{PREFIX}"
     take(RUNS_S + IDLE_S + 2 * KILL_S)
     try:
         if access:
@@ -186,10 +189,10 @@ def serve(
             named = ["--name", WORKER]
         processes.start("worker", "worker", "start", "--pool", POOL, "--limit", str(at_once), *named)
         if metrics_port:
-            serve_metrics(store, host, metrics_port)
+            serve_metrics(store, host, metrics_port, access.client["PREFECT_API_AUTH_STRING"] if access else None)
             _say(f"metrics: http://{host}:{metrics_port}/metrics")
         if access:
-            _say(f"the web page and Prefect's commands (PREFECT_API_AUTH_STRING) need the password in {access.where}")
+            _say(f"pages, reports and Prefect's commands (PREFECT_API_AUTH_STRING) need the password in {access.where}")
         _say(f"schedules are running; see {processes.api.removesuffix('/api')}; Ctrl-C ends")
         while (name := processes.ended()) is None:
             time.sleep(1)

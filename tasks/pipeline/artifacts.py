@@ -1,5 +1,6 @@
 """Publish a build's artifacts on Prefect's page: funnel, rows, card sections, report link, and parents as assets."""
 
+import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -10,6 +11,7 @@ from prefect.events import emit_event
 from prefect.runtime import deployment, flow_run
 from prefect.settings import get_current_settings
 
+from earmark.tasks.store.manifest import REPORT
 from earmark.tasks.store.versions import Version
 
 
@@ -52,8 +54,15 @@ def asset_of(version: Version) -> Asset:
     """Return the corpus as an asset, materialized by its versions."""
     return Asset(
         key=f"earmark://{version.corpus}",
-        properties=AssetProperties(name=version.corpus, url=(version.folder.absolute() / "report.html").as_uri()),
+        properties=AssetProperties(name=version.corpus, url=report_url(version)),
     )
+
+
+def report_url(version: Version) -> str | None:
+    """Return the address of a version's report where `earmark serve` shows it (`EARMARK_REPORTS`); browsers refuse
+    links to files."""
+    served = os.environ.get("EARMARK_REPORTS")
+    return f"{served}/{version.corpus}/{version.name}" if served else None
 
 
 def parents_of(version: Version) -> list[str | Asset]:
@@ -78,5 +87,8 @@ def leave_artifacts(version: Version, sections: Mapping[str, str]) -> None:
     for title, text in sections.items():
         key = "".join(letter if letter.isalnum() else "-" for letter in title.lower()).strip("-")
         create_markdown_artifact(f"## {title}\n\n{text}", key=f"{corpus}-{key}", description=f"{corpus} {version.name}")
-    link = (version.folder.absolute() / "report.html").as_uri()
-    create_link_artifact(link, key=f"{corpus}-version", link_text=f"{corpus} {version.name}: report")
+    if link := report_url(version):
+        create_link_artifact(link, key=f"{corpus}-version", link_text=f"{corpus} {version.name}: report")
+    else:
+        text = f"{corpus} {version.name}: open its `{REPORT}` in the store, or `earmark inspect view {corpus}`"
+        create_markdown_artifact(text, key=f"{corpus}-version", description=f"{corpus} {version.name}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import http.client
 import logging
 import urllib.request
@@ -13,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from earmark.flows.command import metrics
 from earmark.flows.command.metrics import Metrics, serve_metrics
+from earmark.tasks.store.manifest import FileEntry, Manifest
 from earmark.tasks.store.runs import save_run, start_run
 from earmark.tasks.store.versions import Store, open_store
 from tests.annotation.conftest import Bench, config_for, requests_for, serving
@@ -139,3 +141,35 @@ def test_only_known_hosts_are_answered(tmp_path: Path, monkeypatch: pytest.Monke
     connection.close()
     server.shutdown()
     server.server_close()
+
+
+def test_reports_open_for_the_password_and_nothing_else_does(tmp_path: Path) -> None:
+    folder = tmp_path / "captions" / "v1"
+    folder.mkdir(parents=True)
+    (folder / "report.html").write_text("<p>report")
+    (folder / "secret.txt").write_text("x")
+    manifest = Manifest(
+        corpus="captions", version="v1", build_key="k", inputs={}, config={}, code="c", libraries={}, steps=(),
+        rejects={}, rows={}, files=(FileEntry(path="report.html", sha256="s", bytes=9),),
+    )  # fmt: skip
+    (folder / "manifest.json").write_text(manifest.to_json())
+    server = serve_metrics(str(tmp_path), "127.0.0.1", 0, "earmark:long password")
+
+    def status(path: str, words: str = "earmark:long password", **headers: str) -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=20)
+        given = {"Authorization": f"Basic {base64.b64encode(words.encode()).decode()}"} if words else {}
+        connection.request("GET", path, headers=given | headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+
+    try:
+        assert status("/reports/captions/v1") == (200, b"<p>report")
+        assert status("/reports/captions/v1", words="")[0] == 401
+        assert status("/reports/captions/v1", words="earmark:other")[0] == 401
+        assert status("/reports/captions/v1", words="", Authorization="Basic !")[0] == 401
+        assert status("/reports/captions/v1", Host="evil.example")[0] == 403
+        for path in ("captions/v2", "captions/v1/secret.txt", "captions/../captions/v1", "captions/v1%2Fsecret.txt"):
+            assert status(f"/reports/{path}")[0] == 404
+    finally:
+        server.shutdown()
+        server.server_close()
