@@ -194,8 +194,7 @@ OPTIONAL = ("artist_id", "album_id", "tags", "licence")
 def read_track_table(
     path: Path, written: str, synonyms: TagMap | None = None, audio: Path | None = None
 ) -> Iterator[Track | Reject | Note]:
-    """Yield a track or a reject for each row, as `tasks.importers.jamendo.read_tracks` does; `duration_s` is 0:
-    unknown.
+    """Yield a track or a reject for each row, as `read_tracks` does; `duration_s` is 0: unknown.
 
     Raises:
         InputError: the file, or its column `track_id` or `audio`, is missing, or the content contradicts the ending.

@@ -157,7 +157,7 @@ def covered(corpus: str) -> set[str]:
 def test_layouts_backends_and_functions_that_a_config_names_are_covered_and_no_others() -> None:
     ratings, captions = covered("mos-preferences"), covered("captions")
     assert ratings >= {"importers.bvcc", "importers.vmc23", "importers.table", "annotation.builtin"}
-    assert captions >= {"importers.jamendo", "annotation.builtin", "captions.builtin"}
+    assert captions >= {"importers.tracks", "annotation.builtin", "captions.builtin"}
     others = {"captions.exports", "importers.nisqa", "annotation.gemini", "score_questions.builtin"}
     assert not (ratings | captions) & others
     assert "mos_preferences.builtin" in ratings - captions
