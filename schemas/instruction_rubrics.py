@@ -128,7 +128,9 @@ class TextModel(Drawn):
 class SimilarityModel(Model):
     """An audio-text model that helps to verify. Scores and thresholds are kept in the rows."""
 
-    model: str = Field(description="A CLAP model of `transformers`: a folder or a name on the Hub.")
+    model: str = Field(
+        description="A CLAP model: a folder or a name on the Hub, or a checkpoint file of LAION's (`.pt`)."
+    )
     least: float | None = Field(default=None, ge=-1, le=1, description="Positives score at least this.")
     most: float | None = Field(default=None, ge=-1, le=1, description="Swapped instructions score at most this.")
 

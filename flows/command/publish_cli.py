@@ -181,7 +181,7 @@ def export(
 
     `earmark export mos-preferences --for jsonl --table pairs --split train --limit 1000 --out exports/pairs`
 
-    `earmark export mos-preferences --for embeddings --clap laion/larger_clap_music --out exports/vectors`
+    `earmark export mos-preferences --for embeddings --clap laion/larger_clap_general --out exports/vectors`
     """
     from earmark.flows.command import console
     from earmark.flows.command.running import find_version

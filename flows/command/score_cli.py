@@ -24,7 +24,9 @@ def score(
     generations: Annotated[Path, option("--generations -g DIR", "Clips, each named by its prompt's id.")],
     system: Annotated[str | None, option("NAME", "The system's name. Default: the folder's.")] = None,
     annotator: Annotated[str | None, option("--annotator -a SPEC", "The judge of concepts, for CCS.")] = None,
-    clap: Annotated[str | None, option("MODEL", "A CLAP model, a folder or laion/larger_clap_music.")] = None,
+    clap: Annotated[
+        str | None, option("MODEL", "A CLAP model: a folder, a .pt file or laion/larger_clap_general.")
+    ] = None,
     reference: Annotated[str | None, option("DIR|CORPUS[@vN]", "The reference of FAD; needs --clap.")] = None,
     scorer: Annotated[list[Path] | None, option("FILE", "A scorer, a TOML file: callable, ONNX or server.")] = None,
     length_s: Annotated[float | None, option("S", "The clips' wanted length; 5 % are free.", min=0.1)] = None,
@@ -48,7 +50,7 @@ def score(
 
     **Examples:**
 
-    `earmark eval score music-prompts@v1 -g clips/ours --clap laion/larger_clap_music --reference instrumentals@v1`
+    `earmark eval score music-prompts@v1 -g clips/ours --clap laion/larger_clap_general --reference instrumentals@v1`
 
     `earmark eval score music-prompts@v1 -g clips/ours -a openai:Qwen/Qwen3-Omni-30B-A3B-Instruct --dry-run`
 

@@ -28,6 +28,19 @@ _Clap: TypeAlias = tuple[Any, Any]
 
 BATCH = 8  # windows or texts in a batch of the model
 MOST_WINDOWS = 30  # of a clip; the rest, after five minutes for windows of ten seconds, is not used
+MOST_ALIKE = 0.95  # mean cosine of different texts, or sounds; sound models have 0.2 to 0.3, a collapsed tower 0.999
+TEXTS = (
+    "A dog barks twice.",
+    "Slow piano music in a large hall.",
+    "An old man tells a story in a low voice.",
+    "Heavy rain on a tin roof.",
+    "A fast drum and bass track with distorted synthesizers.",
+    "Church bells ring far away.",
+    "A crowd cheers in a stadium.",
+    "Somebody types on a keyboard.",
+    "A solo violin plays a sad melody.",
+    "A truck passes by at high speed.",
+)
 DECIMALS = 4  # scores are rounded: further digits depend on the batch
 _WEIGHED = ("*.json", "*.txt", "*.model", "*.safetensors", "*.bin")
 _SCHEMA = (
@@ -54,7 +67,7 @@ class Similarity:
     """A CLAP model with its cache of results.
 
     Args:
-        model: a folder (no network is needed), or a name on the Hub.
+        model: a folder (no network is needed), a checkpoint file of LAION's (`.pt`), or a name on the Hub.
         kept: the SQLite file of earlier embeddings and scores, created if missing.
         redecoded: clips, by SHA-256, decoded in part by Earmark 1.0.0 (`MediaIndex.redecoded`).
     """
@@ -119,17 +132,18 @@ class Similarity:
     @cached_property
     def digest(self) -> str:
         """Return the SHA-256 over the names and contents of the model's files."""
-        whole = hashlib.sha256()
-        for path in sorted({path for pattern in _WEIGHED for path in self._folder.glob(pattern)}):
+        whole, place = hashlib.sha256(), self._place
+        files = [place] if place.is_file() else {path for pattern in _WEIGHED for path in place.glob(pattern)}
+        for path in sorted(files):
             with open_regular(path) as file:
                 whole.update(f"{path.name}\0{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
         return whole.hexdigest()
 
     @cached_property
-    def _folder(self) -> Path:
-        folder = Path(self.model).expanduser()
-        if folder.is_dir():
-            return folder
+    def _place(self) -> Path:
+        place = Path(self.model).expanduser()
+        if place.exists():
+            return place
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
@@ -138,37 +152,45 @@ class Similarity:
         except (OSError, HFValidationError, HfHubHTTPError, LocalEntryNotFoundError) as error:
             what = " ".join(str(error).split())[:200]
             raise ConfigError(
-                f"similarity model '{self.model}': expected a folder or a model on the Hub, found neither: {what}"
+                f"similarity model '{self.model}': expected a folder, a file or a model on the Hub, found none: {what}"
             ) from None
 
     @cached_property
     def _clap(self) -> _Clap:
+        """Load the model, and prove that different texts and sounds have different embeddings."""
         try:
             import torch
             from transformers import AutoProcessor, ClapModel
+
+            from earmark.tasks.audio.clap_checkpoint import load_checkpoint
         except ImportError:
             raise MissingExtraError("a similarity model", "models") from None
+        place = self._place
         try:
-            processor = AutoProcessor.from_pretrained(self._folder, trust_remote_code=False)
-            model = ClapModel.from_pretrained(self._folder, dtype=torch.float32, trust_remote_code=False).eval()
+            if place.is_file():
+                processor, model = load_checkpoint(place)
+            else:
+                processor = AutoProcessor.from_pretrained(place, trust_remote_code=False)
+                model = ClapModel.from_pretrained(place, dtype=torch.float32, trust_remote_code=False)
         except Exception as error:  # noqa: BLE001 - errors of pickle, safetensors and transformers share no base
             raise ConfigError(
                 f"similarity model '{self.model}': expected a CLAP model of transformers: {model_fault(error)}"
             ) from None
-        return processor, model.to("cuda" if torch.cuda.is_available() else "cpu")
+        clap = processor, model.eval().to("cuda" if torch.cuda.is_available() else "cpu")
+        sounds = _sounds(processor.feature_extractor.sampling_rate)
+        for tower, vectors in (("texts", _of_texts(clap, TEXTS)), ("sounds", _of_sounds(clap, sounds))):
+            cosines = (np.array(vectors) @ np.array(vectors).T)[~np.eye(len(vectors), dtype=bool)]
+            if not float(cosines.mean()) < MOST_ALIKE:
+                raise ConfigError(
+                    f"similarity model '{self.model}': expected {len(vectors)} different {tower} to have a mean cosine "
+                    f"below {MOST_ALIKE}, found {cosines.mean():.4f}: it tells none from another; name another model"
+                )
+        return clap
 
     def _texts(self, texts: dict[str, str]) -> dict[str, Vector]:
-        if not texts:
-            return {}
-        processor, model = self._clap
-        longest = min(processor.tokenizer.model_max_length, model.config.text_config.max_position_embeddings - 2)
         vectors_of: dict[str, Vector] = {}
         for batch in _batches(texts.items()):
-            written = [text for _, text in batch]
-            tokens = processor.tokenizer(
-                written, return_tensors="pt", padding=True, truncation=True, max_length=longest
-            ).to(model.device)
-            vectors = self._embedded(model.get_text_features, tokens)
+            vectors = _of_texts(self._clap, [text for _, text in batch])
             vectors_of.update(zip([key for key, _ in batch], vectors, strict=True))
         return vectors_of
 
@@ -195,8 +217,7 @@ class Similarity:
         """Yield clips' embeddings: the mean over a clip's windows, scaled to length 1."""
         if not paths:
             return
-        processor, model = self._clap
-        listener = processor.feature_extractor
+        listener = self._clap[0].feature_extractor
         rate = listener.sampling_rate
 
         def windows() -> Iterator[tuple[str, npt.NDArray[np.floating]]]:
@@ -209,23 +230,11 @@ class Similarity:
 
         def vectors() -> Iterator[tuple[str, Vector]]:
             for batch in _batches(windows()):
-                signals = [window for _, window in batch]
-                inputs = listener(signals, sampling_rate=rate, return_tensors="pt").to(model.device)
-                if "is_longer" in inputs:
-                    inputs["is_longer"] = inputs["is_longer"] & False  # the extractor marks a random clip of a batch
                 clips = [clip for clip, _ in batch]
-                yield from zip(clips, self._embedded(model.get_audio_features, inputs), strict=True)
+                yield from zip(clips, _of_sounds(self._clap, [window for _, window in batch]), strict=True)
 
         for clip, of_clip in groupby(vectors(), key=lambda pair: pair[0]):
             yield clip, _unit(np.mean([vector for _, vector in of_clip], axis=0))
-
-    @staticmethod
-    def _embedded(embed: Callable[..., Any], inputs: Any) -> list[Vector]:
-        import torch
-
-        with torch.inference_mode():
-            vectors = embed(**inputs).pooler_output.float().cpu().numpy()
-        return [_unit(vector) for vector in vectors]
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
@@ -234,6 +243,45 @@ class Similarity:
             for statement in _SCHEMA:
                 connection.execute(statement)
             yield connection
+
+
+def _of_texts(clap: _Clap, texts: Sequence[str]) -> list[Vector]:
+    processor, model = clap
+    longest = min(processor.tokenizer.model_max_length, model.config.text_config.max_position_embeddings - 2)
+    tokens = processor.tokenizer(texts, return_tensors="pt", padding=True, truncation=True, max_length=longest)
+    return _embedded(model.get_text_features, tokens.to(model.device))
+
+
+def _of_sounds(clap: _Clap, signals: Sequence[npt.NDArray[np.floating]]) -> list[Vector]:
+    processor, model = clap
+    listener = processor.feature_extractor
+    inputs = listener(signals, sampling_rate=listener.sampling_rate, return_tensors="pt").to(model.device)
+    if "is_longer" in inputs:
+        inputs["is_longer"] = inputs["is_longer"] & False  # the extractor marks a random clip of a batch
+    return _embedded(model.get_audio_features, inputs)
+
+
+def _embedded(embed: Callable[..., Any], inputs: Any) -> list[Vector]:
+    import torch
+
+    with torch.inference_mode():
+        vectors = embed(**inputs).pooler_output.float().cpu().numpy()
+    return [_unit(vector) for vector in vectors]
+
+
+def _sounds(rate: int) -> list[npt.NDArray[np.floating]]:
+    """Return ten different sounds of a second."""
+    time, noise = np.arange(rate) / rate, np.random.default_rng(0).standard_normal(rate)
+    tones = [np.sin(2 * np.pi * hertz * time) for hertz in (55, 220, 880, 3520)]
+    others = (
+        noise / 4,
+        noise / 4 * (time % 0.5 < 0.02),  # clicks
+        np.cumsum(noise) / rate**0.5 / 2,  # rumble
+        np.sign(tones[1]) / 2,
+        np.sin(2 * np.pi * (100 + 2000 * time) * time),  # a sweep
+        tones[2] * (time % 0.25 < 0.1),  # beeps
+    )
+    return [sound.astype(np.float32) for sound in (*tones, *others)]
 
 
 def _windows(samples: npt.NDArray[np.floating], length: int, rate: int) -> Iterator[npt.NDArray[np.floating]]:

@@ -125,7 +125,7 @@ def _for_table(format_: Format | None, wish: ExportOptions) -> Target:
 
 def _for_clips(wish: ExportOptions) -> Target:
     if wish.clap is None:
-        raise StoreError(f"--for {EMBEDDINGS} needs a model: add --clap MODEL, such as laion/larger_clap_music")
+        raise StoreError(f"--for {EMBEDDINGS} needs a model: add --clap MODEL, such as laion/larger_clap_general")
     if wish.view or wish.table or wish.blind or wish.rollouts:
         raise StoreError(
             f"--for {EMBEDDINGS} takes a version's clips: expected no --view, --table, --blind, --rollouts"

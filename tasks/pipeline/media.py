@@ -174,7 +174,7 @@ def clips_decoded_in_part(store: Store) -> frozenset[str] | None:
 def embeddings_of(store: Store, model: str, paths: Mapping[str, Path | None]) -> dict[str, Vector]:
     """Return the embeddings of clips, as `Similarity.embeddings`, with progress; only stored ones in a dry run."""
     if store.looked is not None:
-        there = Path(model).is_dir()  # a model on the Hub would have to be fetched first
+        there = Path(model).exists()  # a model on the Hub would have to be fetched first
         kept = similarity_of(store, model).embeddings(dict.fromkeys(paths)) if there else {}
         store.looked.unheard |= {clip for clip, path in paths.items() if path is not None} - kept.keys()
         return kept
@@ -220,14 +220,14 @@ def measure(
 
 
 def clap_at(config: BuildConfig, written: str) -> str:
-    """Return a CLAP model of a config: its folder, relative to the config's own, or its name on the Hub."""
-    folder = config.path(written)
-    return str(folder) if folder.is_dir() else written
+    """Return a CLAP model of a config: its folder or file, relative to the config's own, or its name on the Hub."""
+    place = config.path(written)
+    return str(place) if place.exists() else written
 
 
 def clap_digest(store: Store, key: str, model: str | None) -> dict[str, str]:
-    """Return the SHA-256 of a CLAP model in a folder, as the input of that key; empty for a model on the Hub."""
-    return {key: similarity_of(store, model).digest} if model and Path(model).is_dir() else {}
+    """Return the SHA-256 of a CLAP model on disk, as the input of that key; empty for a model on the Hub."""
+    return {key: similarity_of(store, model).digest} if model and Path(model).exists() else {}
 
 
 def length_s(file: Path) -> float:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -30,9 +30,10 @@ _OF_OURS = ("builtin:", "centre-removal")  # these measure the signal, without a
 _NON_COMMERCIAL = re.compile(r"\bnc\b|non-?commercial|research[- ]only", re.IGNORECASE)
 
 
-def names_of(model: str) -> tuple[str, str]:
-    """Return a model's possible names in `[licences]`: as annotator (`openai:org/model`), and without the backend."""
-    return model, model.partition(":")[2] or model
+def names_of(model: str) -> tuple[str, ...]:
+    """Return a model's possible names in `[licences]`: as annotator (`openai:org/model`), without the backend, and a
+    checkpoint's file name."""
+    return model, model.partition(":")[2] or model, *([PurePath(model).name] if model.endswith(".pt") else [])
 
 
 def terms_of(models: Iterable[str], licences: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:

@@ -14,6 +14,7 @@ import soundfile
 
 from earmark.schemas.errors import ConfigError, InputError, MissingExtraError
 from earmark.tasks.audio.similarity import ClipText, Similarity
+from earmark.tasks.store.licences import terms_of
 
 HAS_TRANSFORMERS = all(importlib.util.find_spec(name) for name in ("torch", "transformers"))
 TEXTS = ["A slow piece with piano.", "A dog barks.", 'Say "yes" {x} <|im_end|> 是', "long " * 300]
@@ -113,6 +114,62 @@ def test_long_clips_are_heard_in_windows_and_give_the_same_number_again(tmp_path
     said = [ClipText(*clip(tmp_path, 1, 9.3), TEXTS[0]), ClipText(*clip(tmp_path, 2, 1.0), TEXTS[1])]
     found = [Similarity(str(folder), tmp_path / f"{at}.sqlite").cosines(said) for at in range(2)]
     assert found[0] == found[1]
+
+
+@pytest.mark.models
+def test_a_checkpoint_of_laion_is_read_by_path(tmp_path: Path) -> None:
+    """Its towers give what the same weights give as a folder: the listener's settings are the checkpoint's own."""
+    import torch
+    from transformers import ClapFeatureExtractor, ClapProcessor, RobertaTokenizerFast
+
+    from tests.audio.tiny_clap import make_tiny_clap, write_checkpoint
+
+    folder = make_tiny_clap(tmp_path / "model", laion=True)
+    listener = ClapFeatureExtractor(frequency_min=50, frequency_max=14_000, truncation="rand_trunc")
+    ClapProcessor(listener, RobertaTokenizerFast.from_pretrained(folder)).save_pretrained(folder)
+    file = write_checkpoint(folder, tmp_path / "laion/music_audioset_epoch_15_esc_90.14.pt")
+    said = [ClipText(*clip(tmp_path, seed), text) for seed in range(3) for text in TEXTS]
+    by_folder = Similarity(str(folder), tmp_path / "a.sqlite").cosines(said)
+    by_file = Similarity(str(file), tmp_path / "b.sqlite")
+    assert by_file.cosines(said) == pytest.approx(by_folder, abs=1.1e-4)
+    assert len(by_file.digest) == 64
+    assert terms_of([str(file)], {}) == {str(file): "CC0-1.0"}
+    write_checkpoint(make_tiny_clap(tmp_path / "fused", fusion=True), tmp_path / "laion/fused.pt")
+    with pytest.raises(ConfigError, match="without fusion"):
+        Similarity(str(tmp_path / "laion/fused.pt"), tmp_path / "c.sqlite").cosines(said)
+    held = torch.load(file, weights_only=False)
+    del held["state_dict"]["module.audio_projection.2.bias"]
+    torch.save(held, tmp_path / "laion/lacks.pt")
+    with pytest.raises(ConfigError, match=r"1 missing or unknown, such as audio_projection\.linear2\.bias"):
+        Similarity(str(tmp_path / "laion/lacks.pt"), tmp_path / "c.sqlite").cosines(said)
+    torch.save({**held, "code": clip}, tmp_path / "laion/code.pt")
+    with pytest.raises(ConfigError, match="never loaded"):
+        Similarity(str(tmp_path / "laion/code.pt"), tmp_path / "c.sqlite").cosines(said)
+
+
+@pytest.mark.models
+@pytest.mark.parametrize(("tower", "what"), [("text", "texts"), ("audio", "sounds")])
+def test_a_collapsed_tower_is_refused_before_use(tmp_path: Path, tower: str, what: str) -> None:
+    import torch
+    from transformers import ClapModel
+
+    from tests.audio.tiny_clap import make_tiny_clap
+
+    folder = make_tiny_clap(tmp_path / "model")
+    model = ClapModel.from_pretrained(folder)
+    with torch.no_grad():
+        getattr(model, f"{tower}_projection").linear1.weight *= 1e-3
+        getattr(model, f"{tower}_projection").linear2.bias += 1
+    model.save_pretrained(folder)
+    says = rf"expected 10 different {what} to have a mean cosine below 0.95, found (1.0000|0.99\d\d): it tells none"
+    (sha256, path), kept = clip(tmp_path, 1), tmp_path / "s.sqlite"
+    for use in (
+        lambda one: one.cosines([ClipText(sha256, path, "x")]),
+        lambda one: one.embeddings({sha256: path}),
+        lambda one: one.load(),
+    ):
+        with pytest.raises(ConfigError, match=says):
+            use(Similarity(str(folder), kept))
 
 
 @pytest.mark.models

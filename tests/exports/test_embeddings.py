@@ -153,7 +153,7 @@ def test_a_version_without_hashes_says_so(demo_store: Store, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("spec", "wish", "says"),
     [
-        (MOS, {"clap": None}, "--for embeddings needs a model: add --clap MODEL, such as laion/larger_clap_music"),
+        (MOS, {"clap": None}, "--for embeddings needs a model: add --clap MODEL, such as laion/larger_clap_general"),
         (MOS, {"clap": "clap", "view": "preferred-clips"}, "expected no --view, --table, --blind, --rollouts"),
         (MOS, {"clap": "clap", "split": "none"}, "'clips' has no row in split 'none'; splits: train"),
     ],

@@ -33,7 +33,7 @@ def test_the_table_is_dated_and_names_its_pages() -> None:
     assert date.fromisoformat(TABLE["read"])
     assert list(TABLE["models"]) == sorted(TABLE["models"])
     for model, (licence, page) in TABLE["models"].items():
-        assert re.fullmatch(r"[\w.-]+/[\w.-]+", model)
+        assert re.fullmatch(r"[\w.-]+/[\w.-]+|[\w.-]+\.pt", model)
         assert licence
         assert re.match(r"https://(huggingface\.co|github\.com)/[\w.-]+/[\w.-]+", page)
 
