@@ -35,6 +35,7 @@ EXTRAS = {
     "scale": ("psycopg",),
     "ray": ("prefect-ray", "ray"),
     "litellm": ("litellm",),
+    "scores": ("verovio", "resvg-py"),
 }
 KEYS = {
     "OPENAI_API_KEY": "OpenAI's API",

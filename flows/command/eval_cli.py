@@ -32,6 +32,7 @@ from earmark.flows.command.options import (
     print_record,
     spread,
 )
+from earmark.flows.command.probe_cli import abc, causes, probe
 from earmark.flows.command.score_cli import score
 
 if TYPE_CHECKING:
@@ -332,6 +333,8 @@ def rank(
 
 
 app.command()(score)
+for command in (probe, abc, causes):
+    app.command()(command)
 
 
 @app.command()

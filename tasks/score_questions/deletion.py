@@ -47,13 +47,14 @@ def without_deleted(
     while own := by_content.pop(contents[-1], []):
         gone = {}
         for text in options_of(row)[1:]:
-            who = [verdict.reviewer for verdict in own if option_id(text) in verdict.deletes]
+            who = {one.reviewer: one.note for one in own if option_id(text) in one.deletes}
             if enough(len(who), len(own), by):
                 gone[text] = who
         if not gone:
             break
         for text, who in gone.items():
-            detail = f"expected an option that reviewers keep, {', '.join(who)} deleted {text[:80]!r}"
+            said = (f"{name} ({note[:80]!r})" if note else name for name, note in who.items())
+            detail = f"expected an option that reviewers keep, {', '.join(said)} deleted {text[:80]!r}"
             refs = (("clip", row["image_sha256"]), *(("annotator", reviewer) for reviewer in who))
             rejects.append(
                 (OPTIONS.name, Reject(row["thread_key"], "option_deleted", detail, "", None, made_from=refs))

@@ -103,6 +103,7 @@ def test_pictures_outside_the_set_are_not_read(tmp_path: Path) -> None:
     assert [row["image"] for row in read(folder, tmp_path)["questions"]] == [None] * 4
 
 
+@pytest.mark.slow
 def test_an_export_asks_what_its_version_asks(tmp_path: Path) -> None:
     """The same request keys: what was asked of the version is not paid again."""
     version = build_questions(config_of(tmp_path), tmp_path / "store", [thread(number) for number in range(6)])
@@ -122,6 +123,7 @@ def test_an_export_asks_what_its_version_asks(tmp_path: Path) -> None:
     assert asked[0][2] != asked[1][2]
 
 
+@pytest.mark.slow
 def test_pictures_of_a_released_set_are_kept_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So are those of a version; a copy in another size and encoding is a reject of its own, and the others stay."""
     monkeypatch.setenv("EARMARK_SALT", SALT)

@@ -135,6 +135,7 @@ def test_options_that_reviewers_delete_leave_and_the_rest_stays_a_question(tmp_p
     gone = {NAMES[0]: wrong[NAMES[0]][:1], NAMES[1]: wrong[NAMES[1]][1:2], NAMES[2]: wrong[NAMES[2]][:2]}
     write_review(version, tmp_path / "out")
     said = {name: GOOD | {DELETES: ", ".join(gone.get(name, []))} for name in NAMES}
+    said[NAMES[0]]["note"] = "Irrelevant: of another bar."
     said[NAMES[3]][DELETES] = before[NAMES[3]]["truth_letter"]  # the right one cannot be deleted
     right = before[NAMES[5]]["options"]["ABCD".index(before[NAMES[5]]["truth_letter"])]
     said[NAMES[5]][DELETES] = hashlib.sha256(right.encode()).hexdigest()[:12]  # nor by its id
@@ -157,6 +158,8 @@ def test_options_that_reviewers_delete_leave_and_the_rest_stays_a_question(tmp_p
     rejects = [(row["table"], row["item"], row["reason"]) for row in rows_of(again, "rejects")]
     options = [("options", name, "option_deleted") for name in (*NAMES[:3], NAMES[2])]
     assert sorted(rejects) == sorted([*options, ("questions", NAMES[2], "too_few_options")])
+    details = {row["item"]: row["detail"] for row in rows_of(again, "rejects") if row["table"] == "options"}
+    assert "alice ('Irrelevant: of another bar.') deleted" in details[NAMES[0]]
     assert all(row["applies"] for row in rows_of(again, "reviews"))
 
     write_review(again, tmp_path / "next")  # a second reviewer sees what is left, and it counts
