@@ -1,6 +1,6 @@
 """Config of `instruction-rubrics`: does this audio follow this instruction, item by item (AnyAudio-Judge)."""
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -40,20 +40,28 @@ def _policy(value: Any) -> Any:
     return () if value == "none" else (value,) if isinstance(value, str) else value
 
 
+_Hears: TypeAlias = Annotated[
+    tuple[Hears, ...] | None,
+    BeforeValidator(_policy, json_schema_input_type=tuple[Hears, ...] | Hears | Literal["none"] | None),
+]
+_Verifiers: TypeAlias = Annotated[
+    tuple[Verifier, ...] | None,
+    BeforeValidator(_policy, json_schema_input_type=tuple[Verifier, ...] | Verifier | Literal["none"] | None),
+]  # Prefect checks a deployment's parameters by the schema: it must allow what the validator takes
+
+
 class Verify(Model):
     """Verification of a source's rows: `none`, one verifier, or a list that must all agree."""
 
-    positives: Annotated[tuple[Hears, ...] | None, BeforeValidator(_policy)] = Field(
+    positives: _Hears = Field(
         default=None,
         description="`audio` (the judge listens), `similarity`, both in a list, or `none`; unset: as the paper. "
         "Generated audio that is heard is heard twice.",
     )
-    swaps: Annotated[tuple[Verifier, ...] | None, BeforeValidator(_policy)] = Field(
+    swaps: _Verifiers = Field(
         default=None, description="Another sample's instruction: the same, or `text` (the labeller compares captions)."
     )
-    changes: Annotated[tuple[Verifier, ...] | None, BeforeValidator(_policy)] = Field(
-        default=None, description="Captions with a detail changed: the same."
-    )
+    changes: _Verifiers = Field(default=None, description="Captions with a detail changed: the same.")
     least: float | None = Field(default=None, ge=-1, le=1, description="In place of `similarity.least`.")
     most: float | None = Field(default=None, ge=-1, le=1, description="In place of `similarity.most`.")
 

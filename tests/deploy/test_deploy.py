@@ -21,6 +21,8 @@ from typing import Any
 import psutil
 import pytest
 import yaml
+from prefect.utilities.callables import parameter_schema
+from prefect.utilities.schema_tools.validation import validate
 from pydantic import SecretStr
 
 from earmark.flows.command import running
@@ -29,6 +31,7 @@ from earmark.flows.command.rebuild_plan import read_rebuild
 from earmark.flows.command.running import demo_config
 from earmark.flows.command.serving import PASSWORD_FILE
 from earmark.schemas.rebuild import Rebuild
+from earmark.schemas.registry import load
 from earmark.tasks.pipeline.registry import corpora, find_corpus
 from tests.builds import build_version, contents_of, read_config
 from tests.conftest import ROOT
@@ -211,6 +214,14 @@ def test_deployed_config_is_the_demo(deployment: dict[str, Any]) -> None:
     config = corpus.config.model_validate(deployment["parameters"]["config"])
     assert config.recorded() == running.read_config(corpus, demo_config(name)).recorded()
     assert (ROOT / config.base) == demo_config(name).parent
+
+
+@pytest.mark.parametrize("deployment", DEPLOYMENTS, ids=lambda deployment: deployment["entrypoint"])
+def test_prefect_takes_the_parameters_of_a_deployment(deployment: dict[str, Any]) -> None:
+    path, _, name = deployment["entrypoint"].partition(":")
+    flow = load(f"earmark.{path.removesuffix('.py').replace('/', '.')}:{name}")
+    schema = parameter_schema(flow).model_dump_for_openapi()
+    validate(deployment.get("parameters", {}), schema, raise_on_error=True, ignore_required=True)
 
 
 @pytest.mark.slow
