@@ -243,8 +243,7 @@ def diff(old: Opened, new: Opened) -> list[Change]:
 
 
 def sql(statement: str, *, store: str | None = None, allow_files: bool = False) -> pa.Table:
-    """Return the result of a SELECT over versions, with `'CORPUS@vN'.TABLE` as a table; with `allow_files`, over files
-    too.
+    """Return the result of a SELECT over versions; `'CORPUS@vN'.TABLE` is a table, with `allow_files` files are too.
 
     Raises:
         InputError: the statement is not one SELECT, or DuckDB refuses it.

@@ -241,8 +241,7 @@ def _below(folder: str, pattern: str) -> str:
 
 
 def _prompts(table: Path, stems: set[str]) -> tuple[Mapping[str, str], int] | None:
-    """Find the columns of ids and texts in a table of prompts, and count clips named by its ids; return None for other
-    tables."""
+    """Find a prompt table's columns of ids and texts, and count clips named by its ids; None for other tables."""
     try:
         sample: Sample = read_sample(table)
     except InputError:  # an unrelated file

@@ -1,5 +1,4 @@
-"""Share a Prefect server among the builds of a machine: start it beside a build's reading, end it minutes after the
-last.
+"""Share a Prefect server among a machine's builds: start it beside a build's reading, end it minutes after the last.
 
 Prefect instead starts a server for each process: 15 to 30 seconds a build, and killed builds leave theirs behind.
 

@@ -43,8 +43,7 @@ HEADERS = {
 
 
 def make_view_app(version: Version, corpus: Corpus, store: Store, token: str, spill: Path) -> Starlette:
-    """Return the application: a page at `/<token>/`, rows and clips below it. `spill` is a folder for data beyond
-    memory."""
+    """Return the application: a page at `/<token>/`, rows and clips below it. `spill` holds data beyond memory."""
     viewer = _Viewer(Shelf(version, corpus.tables, spill), corpus, store, spill)
 
     async def guarded(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
@@ -191,8 +190,7 @@ def find_clip(shelf: Shelf, store: Store, spill: Path, sha256: str) -> Path | No
 
 
 def first_columns(table: Table, there: Sequence[str]) -> list[str]:
-    """Choose the most informative columns of a row, measures first, then its key; its details show ids, files and
-    lists."""
+    """Choose a row's most informative columns, measures first, then its key; its details show ids, files and lists."""
     ids = {ref.column for ref in table.refs if ref.kind != "source"} | set(table.embedded)
     fields = [
         field

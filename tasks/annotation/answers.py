@@ -252,8 +252,7 @@ def _is_count(value: object) -> bool:
 
 
 def answer_value(ask: Ask, reply: Reply, least_share: float = 0.0, fences: Iterable[str] = ()) -> Any:
-    """Return the answer's value: text, a choice, JSON; for yes/no a dict with `p_yes` (0 to 1), for a rating with
-    `score`.
+    """Return the answer's value: text, a choice, JSON; for yes/no a dict with `p_yes` (0 to 1), for ratings `score`.
 
     Args:
         ask: the form of the answer.

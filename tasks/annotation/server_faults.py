@@ -193,8 +193,7 @@ def said_in(status: int, text: str) -> ErrorBody:
 
 
 def _words(error: Mapping[str, Any]) -> str:
-    """Return an error's words for programs: codes, types, reasons, ids of quotas, and a gateway's quote of its
-    upstream."""
+    """Return an error's words for programs: codes, types, reasons, quota ids, and a gateway's quote of its upstream."""
     found = [str(error[name]) for name in ("code", "type", "status", "reason", "title") if error.get(name) is not None]
     for name in ("innererror", "metadata"):
         inner = error.get(name)

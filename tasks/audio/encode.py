@@ -95,8 +95,7 @@ class Encoder:
         return encoder_here, (self.name, *self._most)
 
     def __call__(self, part: Audio) -> bytes:
-        """Return the part's bytes in its form. The first call for an expected part encodes all expected parts of its
-        clip.
+        """Return the part's bytes in its form. The first call for an expected part encodes all those of its clip.
 
         Raises:
             InputError: the file cannot be read, differs from the indexed file, or the span holds no sound.
@@ -253,8 +252,7 @@ def _readable(path: str, sha256: str) -> Iterator[None]:
 
 
 def frames_of(part: Audio, rate: int) -> tuple[int, int | None]:
-    """Return the first frame of the part's span and the frame after its last (None: the file's end), within its form's
-    limit."""
+    """Return the first frame of the part's span and the one after its last (None: the file's end), within its limit."""
     start = round((part.start_s or 0.0) * rate)
     end = None if part.end_s is None else round(part.end_s * rate)
     if part.form.longest_s is not None:

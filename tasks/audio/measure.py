@@ -168,8 +168,7 @@ def noise_floor_db(levels: Samples, gaps: Sequence[tuple[float, float]]) -> floa
 
 
 def dropouts(mono: Samples, sample_rate_hz: int) -> list[tuple[float, float]]:
-    """Return start and end in seconds of gaps of 3 to 400 ms below -70 dB, with sound above -45 dB within 20 ms on both
-    sides."""
+    """Return start and end in seconds of gaps of 3 to 400 ms below -70 dB, with sound above -45 dB within 20 ms."""
     step = max(1, int(0.001 * sample_rate_hz))
     whole = np.abs(mono[: len(mono) // step * step]).reshape(-1, step)
     if len(whole) < 50:
@@ -259,8 +258,7 @@ def _k_filters(sample_rate_hz: int) -> Samples:
 
 
 def _k_gain(frames: int, sample_rate_hz: int) -> Samples:
-    """Return the amplitude gain of BS.1770's two filters at a spectrum's frequencies, from their coefficients at 48
-    kHz."""
+    """Return the gain of BS.1770's two filters at a spectrum's frequencies, from their coefficients at 48 kHz."""
     frequencies = np.fft.rfftfreq(frames, 1 / sample_rate_hz)
     z = np.exp(-2j * np.pi * np.minimum(frequencies, 23_999) / 48_000)
     shelf = (1.53512485958697 - 2.69169618940638 * z + 1.19839281085285 * z**2) / (

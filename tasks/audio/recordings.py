@@ -69,8 +69,7 @@ def alike(prints: Sequence[Print], threshold: float) -> list[Alike]:
 
 
 def recordings(prints: Sequence[Print], threshold: float) -> list[int]:
-    """Return for each clip the index of the first clip of its recording, found directly or over others: its own if
-    alone."""
+    """Return for each clip the index of its recording's first clip, found directly or over others: its own if alone."""
     from scipy.sparse import coo_array  # imported here: loading takes longer than most commands
     from scipy.sparse.csgraph import connected_components
 

@@ -1,5 +1,4 @@
-"""Build the report sections of `human-preferences`: agreement, both dimensions, splits, and comparisons to listen
-to."""
+"""Build the report sections of `human-preferences`: agreement, both dimensions, splits, comparisons to listen to."""
 
 import unicodedata
 from collections import Counter

@@ -45,8 +45,7 @@ def given(cell: Any) -> bool:
 
 
 def number(cell: Any) -> float:
-    """Parse a number as lists write it (`4`, `4.0`, ` 4.0 `, `4e0`); return NaN for others, such as `4_0`, `4,5`,
-    True."""
+    """Parse a number as lists write it (`4`, `4.0`, ` 4.0 `, `4e0`); return NaN for `4_0`, `4,5`, True and others."""
     if cell.__class__ is str:
         if "_" in cell or not cell.isascii():  # float() takes both, no list means both
             return math.nan
@@ -206,8 +205,7 @@ def split_name(cell: Any) -> str:
 
 
 def _as_text(cell: Any, word: str) -> str:
-    """Return the text of a typed cell from JSON or Parquet; 3.0 gives `3`, since missing values turn ints into
-    floats."""
+    """Return the text of a typed cell of JSON or Parquet; 3.0 gives `3`, since missing values turn ints to floats."""
     if cell is None or cell != cell:
         return ""
     if isinstance(cell, bytes):

@@ -385,8 +385,7 @@ def _cells_of(table: _Table, mos: str | tuple[str, ...]) -> list[str]:
 
 
 def _ratings(cells: Sequence[str]) -> tuple[dict[str | float, int], tuple[float, float], tuple[float, float]]:
-    """Return cells resembling no rating with their counts, the least and greatest of the other ratings, and the
-    scale."""
+    """Return cells unlike ratings with their counts, the least and greatest of the other ratings, and the scale."""
     texts = Counter(cell.strip().lower() for cell in cells if not _rates(cell))
     missing: dict[str | float, int] = {word: count for word, count in texts.items() if word in UNSAID}
     values = Counter(value for cell in cells for value in _numbers(cell) if value == value)

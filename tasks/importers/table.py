@@ -243,8 +243,7 @@ def table_file(path: Path, written: str) -> ListFile:
 def named_rows(
     file: ListFile, wanted: Mapping[str, str], optional: Mapping[str, str]
 ) -> Iterator[tuple[int, dict[str, Any] | Reject | Note]]:
-    """Yield the rows of `read_table` as cells by Earmark's names; both mappings give the table's name of each
-    column."""
+    """Yield the rows of `read_table` as cells by Earmark's names; both mappings give the table's column names."""
     for line, cells in read_table(file, tuple(wanted.values()), tuple(optional.values())):
         if isinstance(cells, Reject | Note):
             yield line, cells

@@ -152,8 +152,7 @@ def people_section(rows: Sequence[PeopleRow]) -> str:
 
 @step("judgments", unit="requests", final=True, label="keep what both orders agree on")
 def keep_consistent(stage: Stage, config: PseudoPreferences, judged: dict[str, Walked]) -> Done[None]:
-    """Write `judgments`, `labels` and `bias`: a label is the agreement of both orders, and of several judges the
-    jury's.
+    """Write `judgments`, `labels` and `bias`: a label is the agreement of both orders, of several judges the jury's.
 
     `judged` holds each judge's answers, by its label.
 

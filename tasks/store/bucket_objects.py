@@ -71,8 +71,7 @@ def _is_plain(config: dict[str, Any]) -> bool:
 
 
 def _amazon(fault: type[EarmarkError]) -> _Access:
-    """Return the keys, region and endpoint of a profile, unless the environment has keys. boto3 renews roles and single
-    sign-on."""
+    """Return a profile's keys, region and endpoint, unless the environment has keys. boto3 renews roles and SSO."""
     for variable in map(str.upper, _AMAZONS_KEYS):
         if not os.environ.get(variable, "").isprintable():  # the client would break off with a page of frames
             raise fault(f"{variable}: expected a key, found one with a line end or control sign; set it without")
@@ -281,8 +280,7 @@ class BucketObjects:
     # -- writing ----------------------------------------------------------------------------------------------
 
     def create(self, url: str, content: bytes) -> bool:
-        """Create an object unless it exists; return whether it was created. Of several concurrent attempts one
-        succeeds."""
+        """Create an object unless it exists; return whether it was created. Of concurrent attempts one succeeds."""
         try:
             self._ask(url, lambda client, key: client.put(key, content, mode="create"))
         except FileExistsError:

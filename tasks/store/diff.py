@@ -20,8 +20,7 @@ Files: TypeAlias = Mapping[str, Splits]
 
 @dataclass(frozen=True)
 class Change:
-    """Numbers of added, removed and changed rows of one table and split. A row moved to another split counts as changed
-    in its new split."""
+    """Numbers of added, removed and changed rows of a table and split; rows from other splits count as changed."""
 
     table: str
     split: str

@@ -59,8 +59,7 @@ def write_facts(place: Path, record: str, facts: Mapping[str, Any], pages: Mappi
 def write_record(
     folder: Path, record: str, facts: Mapping[str, Any], pages: Mapping[str, str] | None = None, **tables: KeptRows
 ) -> Path:
-    """Write a folder of facts, pages and tables (`<name>.parquet`), replacing an earlier one of its kind; return its
-    path."""
+    """Write a folder of facts, pages and tables (`<name>.parquet`) in place of one of its kind; return its path."""
     with building(folder.absolute(), force=True, record=record) as place:
         for name, (schema, rows) in tables.items():
             write_rows(place / f"{name}.parquet", schema, rows)

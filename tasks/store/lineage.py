@@ -261,8 +261,7 @@ def mentions(table: Table, gone: Gone) -> list[tuple[str, pa.Array]]:
 def staying(
     table: Table, paths: Sequence[Path], leaving: Mask, gone: Gone, silent: Mask | None = None
 ) -> Iterator[pa.Table]:
-    """Yield the staying rows of one split, without values mentioning gone things; `silent` rows without audio and
-    images."""
+    """Yield a split's staying rows, without values mentioning gone things; `silent` ones without audio and images."""
     start = 0
     for part in restated(table, paths):
         end = start + part.num_rows

@@ -42,8 +42,7 @@ class Object(NamedTuple):
 def at_once(
     work: Callable[[Item], Result], items: Sequence[Item], stop: Callable[[], None] = lambda: None
 ) -> list[Result]:
-    """Call `work` for many items concurrently; return the results in order. The first exception cancels the rest and
-    calls `stop`."""
+    """Call `work` for many items at once; return results in order. The first exception cancels the rest by `stop`."""
     pool = ThreadPoolExecutor(AT_ONCE)
     try:
         return list(pool.map(work, items))

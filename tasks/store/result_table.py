@@ -21,8 +21,7 @@ SURE = 0.05  # P below which a difference has a star
 
 
 class Interval(NamedTuple):
-    """A value with the ends of its 95 % interval, if known, and its difference to a baseline with the p of no
-    difference."""
+    """A value with the ends of its 95 % interval, if known, and its difference to a baseline with its p."""
 
     value: float
     low: float | None = None

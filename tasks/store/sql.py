@@ -66,8 +66,7 @@ def literal(path: Path | str) -> str:
 def view_parquet(
     connection: duckdb.DuckDBPyConnection, name: str, files: Sequence[Path], empty: pa.Schema | None = None
 ) -> None:
-    """Create a view of Parquet files. `empty` has its columns without files; columns missing from files of an earlier
-    release are null."""
+    """Create a view of Parquet files. `empty` has its columns without files; columns that files lack are null."""
     if files:
         names, later = ", ".join(map(literal, files)), ""
         known = pq.read_schema(files[0]).names if empty else ()

@@ -1,5 +1,4 @@
-"""Find near-duplicate texts in a whole corpus by prefix filtering, without misses (Chaudhuri et al. 2006; Bayardo et
-al. 2007)."""
+"""Find near-duplicate texts by prefix filtering, without misses (Chaudhuri et al. 2006; Bayardo et al. 2007)."""
 
 import re
 from array import array
@@ -38,8 +37,7 @@ def near_duplicates(texts: Sequence[str], threshold: float) -> list[int | None]:
 
 
 def near_any(texts: Sequence[str], others: Sequence[str], threshold: float) -> list[int | None]:
-    """Return for each text the index of the first of `others` it nearly repeats, or None; `others` may repeat each
-    other."""
+    """Return for each text the index of the first of `others` it nearly repeats, or None; `others` may be alike."""
     index = NearTexts(others, threshold)
     return [index.find(text) for text in texts]
 

@@ -312,8 +312,7 @@ class Place:
 
 
 def find(text: str | Folded, rules: Sequence[Rule] = RULES) -> list[Place]:
-    """Return the places of personal data and secrets in a text, in order and without overlap. Rules apply in their
-    order."""
+    """Return the places of personal data and secrets in a text, in order, without overlap; rules apply in order."""
     folded = fold(text) if isinstance(text, str) else text
     view, left = FoldedText(folded.text), folded.text
     places = []

@@ -122,8 +122,7 @@ def vocal_tags() -> dict[Tag, str]:
 
 @cache
 def everyday_tags() -> frozenset[Tag]:
-    """Return tags with an everyday word, such as `beat` or `background`, used in any description without naming the
-    tag."""
+    """Return tags with an everyday word, such as `beat` or `background`, used in texts without naming the tag."""
     return frozenset(tag for tag, _ in _listed("everyday.tsv"))
 
 

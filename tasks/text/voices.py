@@ -116,8 +116,7 @@ def _of_voices(tokens: Sequence[str], start: int, end: int) -> bool:
 
 
 def _of_a_singer(tokens: Sequence[str], start: int, end: int) -> bool:
-    """Return whether a part is not an instrument's: no "alto flute", "alto clef" or "soprano, alto and tenor
-    saxophones"."""
+    """Return whether a part is no instrument's, unlike in "alto flute", "alto clef" or "alto saxophones"."""
     after = end
     while after < len(tokens) and (tokens[after] in {",", "and", "or"} or _is_part(tokens[after])):
         after += 1
