@@ -162,8 +162,7 @@ class Captions(TracksConfig):
     )
     pipelines: tuple[Pipeline, ...] = Field(min_length=1)
     repeats: Annotated[Literal["flag", "reject"] | None, no_table("repeats = 'reject'")] = Field(
-        default="flag",
-        description="Captions that nearly repeat an earlier one of their pipeline.",
+        default="flag", description="Captions that nearly repeat an earlier one of their pipeline."
     )
 
     @model_validator(mode="after")
@@ -409,11 +408,7 @@ EVALUATION = Evaluation(
     asks="Does the text describe the clip, with nothing wrong in it?",
 )
 
-_START = Start(
-    "earmark.tasks.importers.tracks:TRACK_LAYOUTS",
-    TRACKS_START,
-    ("pipelines", "pipelines.listen"),
-)
+_START = Start("earmark.tasks.importers.tracks:TRACK_LAYOUTS", TRACKS_START, ("pipelines", "pipelines.listen"))
 
 CORPUS = Corpus(
     name="captions",

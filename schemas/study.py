@@ -82,9 +82,7 @@ class Study(Model):
     )
     systems: tuple[str, ...] = Field(default=(), description="Of `scored_in`, these systems; without it, all.")
     finalists: int | None = Field(
-        default=None,
-        ge=1,
-        description="Of `scored_in`, the first by rank that beat the baseline, and `systems`.",
+        default=None, ge=1, description="Of `scored_in`, the first by rank that beat the baseline, and `systems`."
     )
     annotators: int = Field(ge=1, le=10_000, description="Pages, one an annotator.")
     sound: Literal["inside", "beside"] = Field(

@@ -234,12 +234,7 @@ def _document(
     of: str, folder: Path | None, lines: list[Line], columns: list[Line], corpus: str = "mos-preferences"
 ) -> str:
     index = Line("audio", "index", "measures the clips; exports and the report's players need them", folder is not None)
-    parts = [
-        f"# Guessed by `earmark init` from {of}: check every line.",
-        f'corpus = "{corpus}"',
-        index.text(),
-        "",
-    ]
+    parts = [f"# Guessed by `earmark init` from {of}: check every line.", f'corpus = "{corpus}"', index.text(), ""]
     parts += ["[[sources]]", *(line.text() for line in lines)]
     parts += ["", "[sources.columns]", *(line.text() for line in columns)] if columns else []
     return "\n".join(parts) + "\n"

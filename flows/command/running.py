@@ -74,13 +74,7 @@ def _kept_values(path: Path) -> tuple[dict[str, Any], Path]:
 
 
 def plan_build(
-    name: str,
-    path: Path,
-    store: Store,
-    limit: int | None = None,
-    *,
-    allow_rejects: bool = False,
-    resumed: bool = False,
+    name: str, path: Path, store: Store, limit: int | None = None, *, allow_rejects: bool = False, resumed: bool = False
 ) -> tuple[Plan, BuildConfig]:
     """Read the config, check the first rows of its inputs and fingerprint them, without starting anything.
 

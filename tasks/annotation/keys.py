@@ -74,12 +74,7 @@ def origin_of(url: URL) -> Origin | None:
 
 
 def find_key(
-    server: str,
-    named: str | None,
-    usual: tuple[str, ...],
-    *,
-    hosted: bool,
-    environment: Mapping[str, str] = os.environ,
+    server: str, named: str | None, usual: tuple[str, ...], *, hosted: bool, environment: Mapping[str, str] = os.environ
 ) -> Key:
     """Return the key for a server, if the environment binds a key to it.
 

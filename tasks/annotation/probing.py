@@ -56,10 +56,7 @@ CLIP_S = 1.0
 INSTRUMENT = Json.of(
     {
         "type": "object",
-        "properties": {
-            "tempo": {"type": "string", "maxLength": 20},
-            "instrument": {"type": "string", "maxLength": 20},
-        },
+        "properties": {"tempo": {"type": "string", "maxLength": 20}, "instrument": {"type": "string", "maxLength": 20}},
         "required": ["tempo", "instrument"],
         "additionalProperties": False,
     }

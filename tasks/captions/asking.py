@@ -305,13 +305,7 @@ LISTEN = _stage_ask(
 REFINE = _stage_ask(
     "refine", prompt=refining_prompt, values=refining_values, check=check_text("refine"), about="texts about them"
 )
-JUDGE = _stage_ask(
-    "judge",
-    prompt=JUDGING,
-    values=judging_values,
-    check=check_voices,
-    about="captions",
-)
+JUDGE = _stage_ask("judge", prompt=JUDGING, values=judging_values, check=check_voices, about="captions")
 
 
 @contextmanager

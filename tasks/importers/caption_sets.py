@@ -269,9 +269,5 @@ INSTRUCT_TTS = register("captions.instruct-tts")(
 TABLE = register("captions.table")(CaptionColumns("id", ("text",), "{audio}", "group", "model").layout)
 LISTED = register("captions.caption-list")(CaptionLayout(_read_list))
 CAPTION_LAYOUTS = Registry(
-    "layout of caption sets",
-    "earmark.importers",
-    CaptionLayout,
-    registered("earmark.tasks.importers"),
-    "captions.",
+    "layout of caption sets", "earmark.importers", CaptionLayout, registered("earmark.tasks.importers"), "captions."
 )

@@ -319,11 +319,7 @@ def _ragged(file: ListFile, cells: Sequence[str], width: int, line: int) -> Reje
 
 
 RATING_LAYOUTS = Registry(
-    "layout of ratings",
-    "earmark.importers",
-    RatingLayout,
-    registered("earmark.tasks.importers"),
-    "ratings.",
+    "layout of ratings", "earmark.importers", RatingLayout, registered("earmark.tasks.importers"), "ratings."
 )
 
 

@@ -252,10 +252,7 @@ def named_rows(
 
 
 def read_table(
-    file: ListFile,
-    wanted: tuple[str, ...],
-    optional: tuple[str, ...] = (),
-    inner: Mapping[str, str] | None = None,
+    file: ListFile, wanted: tuple[str, ...], optional: tuple[str, ...] = (), inner: Mapping[str, str] | None = None
 ) -> Rows:
     """Yield the wanted and optional cells of each row of a configured table; allow no rows, but refuse an empty file.
 

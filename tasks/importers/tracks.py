@@ -238,11 +238,7 @@ def _tag(word: str, synonyms: TagMap) -> Tag:
 
 TABLE = register("tracks.table")(TrackLayout(read_track_table))
 TRACK_LAYOUTS = Registry(
-    "layout of tracks",
-    "earmark.importers",
-    TrackLayout,
-    registered("earmark.tasks.importers"),
-    "tracks.",
+    "layout of tracks", "earmark.importers", TrackLayout, registered("earmark.tasks.importers"), "tracks."
 )
 
 

@@ -20,14 +20,7 @@ from earmark.tasks.pipeline.progress import working
 from earmark.tasks.pipeline.references import measure_apart
 from earmark.tasks.pipeline.rows import Rows, keep_rows
 from earmark.tasks.pipeline.step import Done, step
-from earmark.tasks.pipeline.tracks import (
-    audio_root,
-    choose_pool,
-    file_name,
-    import_list,
-    list_input,
-    read_list,
-)
+from earmark.tasks.pipeline.tracks import audio_root, choose_pool, file_name, import_list, list_input, read_list
 from earmark.tasks.store.parquet import row_schema, write_rows
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store

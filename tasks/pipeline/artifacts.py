@@ -53,8 +53,7 @@ def show(version: Version, sections: Mapping[str, str] | None = None) -> str:
 def asset_of(version: Version) -> Asset:
     """Return the corpus as an asset, materialized by its versions."""
     return Asset(
-        key=f"earmark://{version.corpus}",
-        properties=AssetProperties(name=version.corpus, url=report_url(version)),
+        key=f"earmark://{version.corpus}", properties=AssetProperties(name=version.corpus, url=report_url(version))
     )
 
 

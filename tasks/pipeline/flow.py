@@ -50,10 +50,7 @@ def corpus_flow(corpus: Corpus, *, at_once: int = AT_ONCE) -> Callable[[Story], 
 
     def decorate(story: Story) -> Flow[..., str]:
         def build(
-            config: BuildConfig,
-            store: str = "data/store",
-            force: bool = False,
-            inputs: dict[str, str] | None = None,
+            config: BuildConfig, store: str = "data/store", force: bool = False, inputs: dict[str, str] | None = None
         ) -> str:
             version, sections = build_version(corpus, story, config, store, force=force, inputs=inputs)
             return version.name if sections is None else show(version, sections)

@@ -231,10 +231,7 @@ class Shards(TaskRunner[PrefectFuture[Any]]):
         return future
 
     def map(
-        self,
-        task: Task[Any, Any],
-        parameters: dict[str, Any],
-        wait_for: Iterable[PrefectFuture[Any]] | None = None,
+        self, task: Task[Any, Any], parameters: dict[str, Any], wait_for: Iterable[PrefectFuture[Any]] | None = None
     ) -> PrefectFutureList[PrefectFuture[Any]]:
         """Submit all shards; report the number of finished ones on a cluster. Raises as `submit`."""
         place = self._started_place()

@@ -33,11 +33,7 @@ def matched(stage: Stage, config: PseudoPreferences, pairs: Sequence[Row]) -> li
     if "loudness" in judge.match:
         folder = config.clips_folder()
         beginnings = [
-            Beginning(
-                pair[f"{side}_sha256"],
-                folder / pair[f"{side}_file"],
-                heard_s or pair[f"{side}_duration_s"],
-            )
+            Beginning(pair[f"{side}_sha256"], folder / pair[f"{side}_file"], heard_s or pair[f"{side}_duration_s"])
             for pair, heard_s in zip(pairs, heard, strict=True)
             for side in "ab"
         ]

@@ -26,11 +26,7 @@ Result = TypeVar("Result")
 
 
 def select(
-    store: Store,
-    statement: str,
-    use: Callable[[duckdb.DuckDBPyRelation, Path], Result],
-    *,
-    allow_files: bool = False,
+    store: Store, statement: str, use: Callable[[duckdb.DuckDBPyRelation, Path], Result], *, allow_files: bool = False
 ) -> Result:
     """Run a SELECT over versions of a store in a thread and return `use` of its rows; a stop of the caller ends it.
 

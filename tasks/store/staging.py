@@ -84,10 +84,7 @@ class Stage:
         return sum(pq.read_metadata(path).num_rows for path in write_shards(folder, table, split, batches))
 
     def write_splits(
-        self,
-        table: Table,
-        rows: Callable[[str], Iterable[pa.RecordBatch | pa.Table]],
-        splits: Iterable[str] = SPLITS,
+        self, table: Table, rows: Callable[[str], Iterable[pa.RecordBatch | pa.Table]], splits: Iterable[str] = SPLITS
     ) -> int:
         """Write a published table split by split with the rows of `rows(split)`; remove files of empty splits.
 

@@ -20,14 +20,7 @@ from functools import cache
 from typing import NamedTuple
 
 from earmark.schemas.tracks import Tag
-from earmark.tasks.text.tag_words import (
-    instrument_words,
-    read_list,
-    tokens_of,
-    vocal_tags,
-    written,
-    written_forms,
-)
+from earmark.tasks.text.tag_words import instrument_words, read_list, tokens_of, vocal_tags, written, written_forms
 
 LONGEST_FORM = 3
 _MARKS = frozenset(",.;:!?()\n")
