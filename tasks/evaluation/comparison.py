@@ -1,7 +1,5 @@
 """Compare models on the same samples: one table, paired tests of differences, ranks, a plot. Pure functions."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any

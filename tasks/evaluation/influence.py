@@ -4,8 +4,6 @@ A metric's value is near the truth plus the sum of its samples' influences (Hamp
 units that samples share (`units.py`) gives intervals and tests without resamples: a table of many models takes seconds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any, Literal, NamedTuple, TypeAlias

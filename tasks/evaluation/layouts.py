@@ -1,7 +1,5 @@
 """Read layouts of tables: the shipped ones (`tables/*.toml`), and those of users."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path

@@ -9,8 +9,6 @@ Questions go through the corpus's own walk and the ledger, so no answer is asked
 qualify` asks them and nothing else.
 """
 
-from __future__ import annotations
-
 import math
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

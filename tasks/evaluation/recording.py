@@ -1,7 +1,5 @@
 """Count predictions, and write them to a folder with `evaluation.json`, `predictions.parquet` and tables."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace

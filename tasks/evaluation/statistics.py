@@ -1,7 +1,5 @@
 """Adjust tests, choose thresholds, and count concordant pairs. Pure functions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 

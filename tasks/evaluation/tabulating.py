@@ -1,7 +1,5 @@
 """Tabulate models by groups of samples, with intervals and paired tests: `earmark eval tables`."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Free the space of old versions and downloaded inputs. No ledger row is removed: an answer paid for stays."""
 
-from __future__ import annotations
-
 import shutil
 from collections import Counter
 from collections.abc import Sequence

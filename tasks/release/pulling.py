@@ -1,7 +1,5 @@
 """Pull a published version from the Hub into a store: download, verify against its manifest, rename. No Prefect."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from concurrent.futures import ThreadPoolExecutor

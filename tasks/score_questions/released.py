@@ -1,7 +1,5 @@
 """Read and write WildScore's released form: `data.csv`, a row a question, and its pictures in `images/`."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """Write the published tables: assign letters, apply reviews, embed images, account for every thread."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Find or download the images of threads, re-encode them, detect staves, and drop near-duplicates."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
