@@ -17,12 +17,51 @@ from earmark.schemas.errors import InputError
 from earmark.schemas.questions import Audio, AudioForm, YesNo
 from earmark.schemas.tracks import MARK, Tag
 from earmark.tasks.audio.encode import Encoder
-from earmark.tasks.captions.rows import HeardTexts, HeardTrack, JudgedText, SpanRow
 from earmark.tasks.pipeline.ask import Ask, Asker, Fault, Values, side_by_side
+from earmark.tasks.pipeline.tracks import PooledTrack
 from earmark.tasks.pipeline.walk import walk
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.text.tag_words import written
 from earmark.tasks.text.voices import calls_for_voices, names_voices
+
+
+class HeardTrack(PooledTrack):
+    """A track with its file to hear."""
+
+    heard: str  # `mix` or `instrumental`
+    path: str
+
+
+class SegmentTrack(HeardTrack):
+    """A segment of a recording, as a track of its own."""
+
+    recording: str
+    recording_sha256: str
+    recording_start_s: float
+    recording_end_s: float
+
+
+class SpanRow(HeardTrack):
+    """A span of a track for a pipeline."""
+
+    pipeline: str
+    segment: int
+    span: int
+    start_s: float
+    end_s: float
+
+
+class HeardTexts(SpanRow):
+    """A segment with the texts about its spans."""
+
+    texts: list[str]
+
+
+class JudgedText(SpanRow):
+    """A segment with its caption."""
+
+    text: str
+
 
 PHRASE_WORDS, PHRASE_TIMES = 4, 3
 LATIN_SHARE, ENGLISH_SHARE = 0.9, 0.05

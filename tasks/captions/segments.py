@@ -14,8 +14,7 @@ from earmark.schemas.errors import InputError
 from earmark.schemas.reasons import Reject
 from earmark.tasks.audio.faults import BadAudio
 from earmark.tasks.audio.segments import CutRule, levels_of, pieces_of, write_segments
-from earmark.tasks.captions.asking import shard_sizes
-from earmark.tasks.captions.rows import HeardTrack, SegmentTrack
+from earmark.tasks.captions.asking import HeardTrack, SegmentTrack, shard_sizes
 from earmark.tasks.pipeline.media import MEASURED, measure
 from earmark.tasks.pipeline.progress import working
 from earmark.tasks.pipeline.rows import Rows, keep_rows, read_rows

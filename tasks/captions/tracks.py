@@ -13,8 +13,7 @@ from earmark.schemas.captions import CAPTIONS, CORPUS, Captions
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.reasons import AudioFault
 from earmark.schemas.tracks import Track
-from earmark.tasks.captions.asking import JUDGE, LISTEN, REFINE, shard_sizes
-from earmark.tasks.captions.rows import HeardTrack
+from earmark.tasks.captions.asking import JUDGE, LISTEN, REFINE, HeardTrack, shard_sizes
 from earmark.tasks.pipeline.inputs import Input, file_digests
 from earmark.tasks.pipeline.media import MEASURED, clip_below
 from earmark.tasks.pipeline.plan import Plan, make_plan
