@@ -30,7 +30,7 @@ from earmark.tasks.score_questions.made_music import Fact, as_abc, compose, engr
 from earmark.tasks.score_questions.option_order import LETTERS, in_order, right_places
 from earmark.tasks.score_questions.released import IMAGES, OURS, TABLE, WANTED, write
 from earmark.tasks.store.folder import RECORD, building, write_facts, write_record
-from earmark.tasks.store.result_table import Interval, ResultPage, ResultTable, percent
+from earmark.tasks.store.result_table import Interval, ResultColumn, ResultPage, ResultTable, percent
 from earmark.tasks.store.versions import Store
 
 REASONING, ABC = "reasoning.csv", "abc"
@@ -204,8 +204,8 @@ def summary(facts: Mapping[str, Any]) -> str:
 def split_errors(runs: Sequence[tuple[str, Path, Path]], out: Path) -> tuple[dict[str, Any], Path]:
     """Split each model's wrong answers by what it perceives in the same picture.
 
-    A wrong answer is one of perception if the model is wrong on any factual question about the picture, and one of
-    reasoning if it is right on all of them; a picture without such questions tells nothing.
+    A wrong answer counts as perception by the share of factual questions about its picture that the model gets wrong,
+    and as reasoning by the rest: with one such question a picture it is one or the other. Without any it is unknown.
 
     Args:
         runs: a model's name, its run on questions, and its run on factual questions.
@@ -216,27 +216,28 @@ def split_errors(runs: Sequence[tuple[str, Path, Path]], out: Path) -> tuple[dic
     rows = []
     for name, asked, probed in runs:
         facts = _by_picture(probed)
-        read = {picture: all(rights) for picture, rights in facts.items()}
+        read = {picture: sum(rights) / len(rights) for picture, rights in facts.items() if picture}
         questions = [(picture, right) for picture, rights in _by_picture(asked).items() for right in rights]
         if not read.keys() & {picture for picture, _ in questions}:
             raise InputError(f"{probed}: expected factual questions about pictures of {asked}, found none")
-        wrong = Counter(read.get(picture) for picture, right in questions if not right)
+        wrong = [read.get(picture or "") for picture, right in questions if not right]
+        known = [share for share in wrong if share is not None]
         rights = [right for rights in facts.values() for right in rights]
-        counts = {"perception": wrong[False], "reasoning": wrong[True], "unknown": wrong[None]}
-        told = {"model": name, "questions": len(questions), "wrong": wrong.total(), **counts}
+        counts = {"perception": len(known) - sum(known), "reasoning": sum(known), "unknown": len(wrong) - len(known)}
+        told = {"model": name, "questions": len(questions), "wrong": len(wrong), **counts}
         rows.append({**told, "facts": len(rights), "facts_right": sum(rights)})
     facts_ = {"models": rows}
     return facts_, write_record(out, CAUSES, facts_, causes_page(facts_).files())
 
 
-def _by_picture(run: Path) -> dict[str, list[bool]]:
+def _by_picture(run: Path) -> dict[str | None, list[bool]]:
     """Return whether each answered question of a run is right, by picture."""
     path = run / "predictions.parquet"
     if not path.is_file():
         raise InputError(f"{run}: expected the folder of `earmark eval run` with predictions.parquet, found none")
-    found: dict[str, list[bool]] = {}
+    found: dict[str | None, list[bool]] = {}
     for row in pq.read_table(path, columns=["cluster", "right"]).to_pylist():
-        if row["cluster"] is not None and row["right"] is not None:
+        if row["right"] is not None:
             found.setdefault(row["cluster"], []).append(row["right"])
     return found
 
@@ -244,20 +245,19 @@ def _by_picture(run: Path) -> dict[str, list[bool]]:
 def causes_page(facts: Mapping[str, Any]) -> ResultPage:
     """Return the page of split errors: perception by itself (Table 5), and whose errors it explains."""
     columns = (
-        "model", percent("facts right"), "questions", "wrong", "perception", "reasoning", "unknown",
+        "model", percent("facts right"), "questions", "wrong", ResultColumn("perception", decimals=1),
+        ResultColumn("reasoning", decimals=1), "unknown",
         percent("of perception"),
     )  # fmt: skip
     rows = tuple(
         (
             one["model"], _share(one["facts_right"], one["facts"]), one["questions"], one["wrong"], one["perception"],
-            one["reasoning"], one["unknown"], _share(one["perception"], one["perception"] + one["reasoning"]),
+            one["reasoning"], one["unknown"], one["perception"] / (one["perception"] + one["reasoning"] or 1),
         )
         for one in facts["models"]
     )  # fmt: skip
-    says = "Perception: wrong on a factual question about the same picture; reasoning: right on all of them."
-    return ResultPage(
-        "Errors of perception and of reasoning", (ResultTable("Wrong answers", columns, rows, says),), (), ""
-    )
+    says = "An error counts as perception by the share of wrong facts about its picture, and as reasoning by the rest."
+    return ResultPage("Errors of perception and of reasoning", (ResultTable("Wrong answers", columns, rows, says),))
 
 
 def _share(count: int, of: int) -> Interval | None:

@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
 from earmark.schemas.evaluations import Examinee
+from earmark.schemas.score_questions import CATEGORIES
 from earmark.tasks.evaluation.reading import read as read_scores
 from earmark.tasks.evaluation.released import released
 from earmark.tasks.evaluation.samples import MeasurementOptions
@@ -235,7 +236,8 @@ def test_an_oracle_is_right_and_a_coin_as_often_as_its_interval(probe: Path, tmp
 
 
 def test_errors_are_split_by_what_was_perceived(probe: Path, tmp_path: Path) -> None:
-    """In closed form: of 12 pictures, 4 with a misread fact; every first question about a picture is wrong."""
+    """In closed form: every picture's first question is wrong; of its eight facts one is misread in three pictures, and
+    two in another."""
     facts, asked = truths(probe / "data.csv"), truths(probe / "reasoning.csv")
     turned = dict(zip("ABCD", "BCDA", strict=True))
     misread = {name: turned[facts[name]] for name in ("0000", "0003-2", "0007-8", "0011", "0011-4")}
@@ -246,14 +248,14 @@ def test_errors_are_split_by_what_was_perceived(probe: Path, tmp_path: Path) -> 
     counts = {
         "questions": 36,
         "wrong": 12,
-        "perception": 4,
-        "reasoning": 8,
+        "perception": 5 / 8,
+        "reasoning": 12 - 5 / 8,
         "unknown": 0,
         "facts": 96,
         "facts_right": 91,
     }
     assert split["models"] == [{"model": "ours", **counts}]
-    assert "33.3 %" in (folder / "README.md").read_text("utf-8")
+    assert "5.2 %" in (folder / "README.md").read_text("utf-8")
 
 
 server = model_server(lambda body, content: TUNE, keep_bodies=True)
@@ -291,12 +293,19 @@ def test_the_guides_commands_run(tmp_path: Path, server: OpenAIServer, monkeypat
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EARMARK_STORE", str(tmp_path / "store"))
     server.answer = lambda body, content: "B" if "its letter alone" in json.dumps(body) else TUNE
-    guide = (ROOT / "flows/score_questions.md").read_text("utf-8").partition("## What a model reads in scores")[2]
-    lines = guide.split("```")[1].strip().splitlines()
-    assert len(lines) == 5
-    for line in lines:
-        words = line.replace("--images 50", "--images 4").replace("openai:gpt-4.1-mini", "openai:tiny").split()
-        own = ["--base-url", server.base_url] if "openai:tiny" in words else []
+    guide = (ROOT / "flows/score_questions.md").read_text("utf-8")
+    of_tables, of_probe = (
+        guide.partition(part)[2].split("```")[1].strip().splitlines()
+        for part in ("The paper's tables, on the released set", "## What a model reads in scores")
+    )
+    assert [len(of_probe), len(of_tables)] == [5, 4]
+    write_probe(Path("WildScore"), 5, 1)
+    rows = Path("WildScore/data.csv").read_text("utf-8").splitlines(keepends=True)
+    named = [row.replace("Perception", [*CATEGORIES][at % 5]) for at, row in enumerate(rows)]
+    Path("WildScore/data.csv").write_text("".join(named), "utf-8")
+    for line in (*of_probe, *of_tables):
+        words = line.replace("--images 50", "--images 4").replace("openai:gpt-4.1", "openai:tiny").split()
+        own = ["--base-url", server.base_url] if "openai:tiny" in line.replace("gpt-4.1", "tiny") else []
         said = CliRunner().invoke(app, [*words[1:], *own])
         assert said.exit_code == 0, (line, said.output)
-    assert (tmp_path / "runs/causes/README.md").is_file()
+    assert Path("runs/causes/README.md").is_file()
