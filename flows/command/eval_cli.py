@@ -33,6 +33,7 @@ from earmark.flows.command.options import (
     spread,
 )
 from earmark.flows.command.probe_cli import abc, causes, probe
+from earmark.flows.command.reward_cli import reward_server
 from earmark.flows.command.score_cli import score
 
 if TYPE_CHECKING:
@@ -333,7 +334,7 @@ def rank(
 
 
 app.command()(score)
-for command in (probe, abc, causes):
+for command in (probe, abc, causes, reward_server):
     app.command()(command)
 
 

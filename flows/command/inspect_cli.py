@@ -1,7 +1,6 @@
 """Implement `earmark inspect`: look into versions."""
 
 import os
-import socket
 import sys
 import tempfile
 from contextlib import redirect_stdout
@@ -15,8 +14,6 @@ import typer
 from earmark.flows.command.options import JsonOption, StoreOption, VersionArgument, open_store, option, print_json
 from earmark.schemas.errors import StoreError
 from earmark.schemas.unseen import on_terminal
-
-STOP_S = 15.0  # time for answers in flight: nothing is lost, but the page's end is no failure
 
 
 def view(
@@ -32,32 +29,17 @@ def view(
     """
     import secrets
 
-    import uvicorn
-
-    from earmark.flows.command import ending
-    from earmark.flows.command.console import tell
+    from earmark.flows.command.local_server import serve_locally
     from earmark.flows.command.viewing import make_view_app
-    from earmark.schemas.errors import InputError
     from earmark.tasks.pipeline.registry import find_corpus
 
     place = open_store(store)
     version = place.fetch(place.find(corpus))
-    known = find_corpus(version.corpus)
-    try:
-        listening = socket.create_server(("127.0.0.1", port))
-    except OSError as error:
-        raise InputError(f"--port {port}: {os.strerror(error.errno or 0)}; choose another") from None
     token = secrets.token_hex(16)
-    with listening, tempfile.TemporaryDirectory(prefix="earmark-") as spill:
-        app = make_view_app(version, known, place, token, Path(spill))
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1))
-        address = f"http://127.0.0.1:{listening.getsockname()[1]}/{token}/"
-        ending.take(STOP_S)
-        try:
-            tell(f"{version.corpus} {version.name}: {address} on this machine; Ctrl-C ends")
-            server.run(sockets=[listening])
-        except KeyboardInterrupt:
-            tell("stopped")
+    with tempfile.TemporaryDirectory(prefix="earmark-") as spill:
+        app = make_view_app(version, find_corpus(version.corpus), place, token, Path(spill))
+        named = f"{version.corpus} {version.name}"
+        serve_locally(app, port, lambda address: f"{named}: {address}/{token}/ on this machine; Ctrl-C ends")
 
 
 def sql(

@@ -137,6 +137,12 @@ MS_SWIFT_GRPO = Format(
     {"grpo": _SWIFT_RLHF.format("grpo") + " --reward_funcs NAME --external_plugins FILE"},
     "ms-swift's GRPO takes prompts that a model answers in text",
 )  # fmt: skip
+VERL = Format(
+    "verl", "verl's GRPO and PPO", {"grpo": shapes.verl}, "parquet", True,
+    {"grpo": "python -m verl.trainer.main_ppo data.train_files={train} data.val_files={train} "
+             "reward.custom_reward_function.path=FILE actor_rollout_ref.model.path=MODEL"},
+    "verl takes prompts that a model answers in text",
+)  # fmt: skip
 LLAMA_FACTORY = Format(
     "llama-factory", "LLaMA-Factory: DPO, reward models, SFT",
     {"preference": shapes.llama_factory_preference, "sft": shapes.swift_sft}, "jsonl", True,

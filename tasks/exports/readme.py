@@ -52,7 +52,8 @@ def _clips(record: dict[str, Any]) -> str:
 def command_of(target: Target, record: dict[str, Any]) -> str:
     """Return the command line that uses the export, for its folder."""
     split = "train" if "train" in record["rows"] else next(iter(record["rows"]))
-    file = {"tar": f"{split}-000000.tar"}.get(target.format.sink, f"{split}.jsonl")
+    endings = {"tar": "-000000.tar", "parquet": ".parquet"}
+    file = split + endings.get(target.format.sink, ".jsonl")
     return target.command.replace("{train}", file).replace("{split}", split).replace("{name}", _name(record))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -127,6 +128,21 @@ def swift_grpo(row: Row) -> dict[str, Any]:
     prompt = {"messages": asked(row, AUDIO), **media(row)}
     others = extras(row, "prompt", "audios", "images", "system")
     return {**prompt, **{f"extra_{name}" if name in SWIFT_WORDS else name: value for name, value in others.items()}}
+
+
+def verl(row: Row) -> dict[str, Any]:
+    """Return verl's prompt with its clips; the reward function gets the other columns: as JSON in `ground_truth`, and
+    with the clips in `extra_info`."""
+    others = extras(row, "prompt", "images", "system")
+    shown = {name: value for name, value in others.items() if name not in ("id", "audios")}
+    return {
+        "data_source": "earmark",
+        "prompt": asked(row, AUDIO),
+        **media(row),
+        "ability": "audio",
+        "reward_model": {"style": "rule", "ground_truth": json.dumps(shown, ensure_ascii=False, default=str)},
+        "extra_info": {**others, "split": row["split"]},
+    }
 
 
 def llama_factory_preference(row: Row) -> dict[str, Any]:

@@ -47,8 +47,12 @@ def write_columns(batches: Iterable[pa.RecordBatch], path: Path) -> None:
 
 
 def _type(value: Any, name: str, schema: pa.Schema) -> pa.DataType:
-    shaped = isinstance(value, list) and value and isinstance(value[0], dict) and "role" in value[0]
-    return MESSAGES if shaped else schema.field(name).type
+    if isinstance(value, dict):
+        return pa.struct([(key, _type(one, key, schema)) for key, one in value.items()])
+    if isinstance(value, list) and value and isinstance(value[0], dict) and "role" in value[0]:
+        return MESSAGES
+    usual = pa.list_(pa.string()) if isinstance(value, list) else pa.string()
+    return schema.field(name).type if name in schema.names else usual
 
 
 def write_lines(path: Path, batches: Iterable[Batch]) -> None:

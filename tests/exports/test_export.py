@@ -51,7 +51,7 @@ def lines(folder: Path, split: str = "train") -> list[dict[str, Any]]:
 
 def possible() -> list[tuple[str, str, str]]:
     """Version, view and format of what should work on the demo; text-only trainers get no clips."""
-    texts = ["trl-reward", "trl-dpo", "trl-sft", "trl-grpo", "ms-swift-grpo", "llama-factory"]
+    texts = ["trl-reward", "trl-dpo", "trl-sft", "trl-grpo", "ms-swift-grpo", "verl", "llama-factory"]
     clips = ["ms-swift", "jsonl", "webdataset"]
     held = {
         ("mos-preferences@v2", "preferred-clips"): clips,
@@ -116,6 +116,23 @@ def test_trl_columns(demo_store: Store, tmp_path: Path) -> None:
         assert row["prompt"][0]["content"].count(shapes.LEFT_OUT) >= 2
         assert {row["chosen"][0]["content"], row["rejected"][0]["content"]} == {"A", "B"}
     assert not {"margin", "audios"} & set(rows[0])
+
+
+def test_verl_gets_prompts_with_clips_and_what_the_reward_needs(demo_store: Store, tmp_path: Path) -> None:
+    folder = exported(demo_store, tmp_path / "out", MUSIC, "verl", view="musicality-choice")
+    plain = exported(demo_store, tmp_path / "plain", MUSIC, "jsonl", view="musicality-choice")
+    split = next(iter(json.loads((folder / "export.json").read_text())["rows"]))
+    loaded = load_dataset("parquet", data_files=str(folder / f"{split}.parquet"), cache_dir=str(tmp_path / "cache"))
+    for row, known in zip(loaded["train"], lines(plain, split), strict=True):
+        text = "".join(message["content"] for message in row["prompt"])
+        assert text.count("<audio>") == len(row["audios"]) >= 2
+        assert all((folder / clip).is_file() for clip in row["audios"])
+        truth = json.loads(row["reward_model"]["ground_truth"])
+        assert {"chosen", "rejected"} <= truth.keys()
+        assert truth == {name: known[name] for name in truth}
+        assert row["extra_info"] == {**truth, "id": known["id"], "audios": row["audios"], "split": split}
+    readme = (folder / "README.md").read_text()
+    assert f"data.train_files={split}.parquet" in readme
 
 
 def test_llama_factory_knows_its_files(demo_store: Store, tmp_path: Path) -> None:
