@@ -288,12 +288,27 @@ CRITIQUE_VIEWS = (
         {"ask": _COMPARE},
     ),
     View(
+        "critique-preferences",
+        "preference",
+        "mos_preferences/critique_preferences",
+        "Two clips with a critique each, the one with the higher MOS chosen, for a score after a critique "
+        "(semi-scalar); needs a build with `[critiques]`.",
+        {"ask": _DESCRIBE},
+    ),
+    View(
         "critique-grpo",
         "grpo",
         "mos_preferences/critique_grpo",
         "Two clips to compare, with what the rewards of `schemas/rewards.py` need; needs a build with `audio`.",
         {"ask": _COMPARE},
         reward=_reward,
+    ),
+    View(
+        "rated-clips",
+        "grpo",
+        "mos_preferences/rated_clips",
+        "A clip in the user's turn, and its MOS for a regression (mean squared error); needs a build with `audio`.",
+        {"ask": _DESCRIBE},
     ),
 )
 

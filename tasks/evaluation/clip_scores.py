@@ -1,6 +1,7 @@
 """Read a reward model's file of scores per clip, or per clip and dimension, for many evaluations."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,10 @@ ANY = "score"
 OVERALL = "overall"
 BESIDE = ("file", "clip_sha256")  # columns of a template beside the clip's id
 _WAYS = ("id", "clip_sha256", "file")
+RESULTS = {"musicality": "predicted_musicality", "alignment": "predicted_text-music alignment"}
+"""Columns of `results.jsonl`, as CMI-RewardBench's script writes it, by dimension."""
+SIDES = {"audio-path": "", "audio2": "_b"}
+"""Columns of its clips, and the endings of their scores' columns."""
 
 
 class ClipScores(NamedTuple):
@@ -122,6 +127,79 @@ def clip_predictions(scores: ClipScores, samples: Samples, overall: Sequence[str
         cells = [[scores.scores[column][places[row[name]]] for column in columns] for name in names]
         known = [sum(cell for cell in held if cell is not None) for held in cells if None not in held]
         found[row["id"]] = predicted(row["id"], known, evaluation) if len(known) == len(cells) else empty(row["id"])
+    return found
+
+
+def clip_reader(
+    path: Path, dimensions: Collection[str]
+) -> Callable[[Samples, Sequence[str]], dict[str, Prediction]] | None:
+    """Return a function from samples and the columns of `overall` to predictions by a file of clip scores.
+
+    Return None for a file of another form.
+    """
+    columns = {*read_table(path).column_names}
+    if {*RESULTS.values()} & columns and "audio-path" in columns:
+        return partial(_result_predictions, path, _results(path))
+    if {"clip", "id"} & columns == {"clip"}:
+        return partial(clip_predictions, read_clip_scores(path, dimensions))
+    return None
+
+
+Results = Mapping[tuple[str, ...], Mapping[str, tuple[float | None, ...]]]
+
+
+def _results(path: Path) -> Results:
+    """Read the scores of each line's clips, by their files and by dimension.
+
+    Raises:
+        InputError: two lines give the same clips other scores, or a score is no number.
+    """
+    found: dict[tuple[str, ...], dict[str, tuple[float | None, ...]]] = {}
+    for place, row in enumerate(read_table(path).to_pylist(), 1):
+        sides = [(row[name], end) for name, end in SIDES.items() if row.get(name)]
+        scores = {
+            dimension: tuple(_cell(f"{path}, row {place}", f"{column}{end}", row) for _, end in sides)
+            for dimension, column in RESULTS.items()
+        }
+        clips = tuple(name for name, _ in sides)
+        if found.setdefault(clips, scores) != scores:
+            raise InputError(f"{path}, row {place}: {' and '.join(clips)} have other scores in an earlier row")
+    return found
+
+
+def _cell(where: str, column: str, row: Mapping[str, Any]) -> float | None:
+    value = row.get(column)
+    return None if value is None or value == "" else number(where, column, value)
+
+
+def _result_predictions(
+    path: Path, results: Results, samples: Samples, overall: Sequence[str] = ()
+) -> dict[str, Prediction]:
+    """Predict samples by the line of their clips; `overall` is musicality by default, as in the released script.
+
+    Raises:
+        NotCovered: no line has the clips of a sample, or the dimension has no column.
+        InputError: lines are missing.
+    """
+    evaluation, clips = samples.evaluation, _clips(samples)
+    columns = columns_for(evaluation, RESULTS, overall or ("musicality",))
+    rows = [row for batch in samples.batches(10_000, ["id", *evaluation.clip_columns]) for row in batch]
+    found = {}
+    for row in rows if columns else ():
+        files = tuple(str(clips[row[name]]["file"]) for name in evaluation.clip_columns)
+        for names, step in ((files, 1), (files[::-1], -1)):
+            if names in results:
+                held = [results[names][column][::step] for column in columns or ()]
+                sums = [sum(cells) for cells in zip(*held, strict=True) if None not in cells]  # type: ignore[arg-type]
+                whole = len(sums) == len(files)
+                found[row["id"]] = predicted(row["id"], sums, evaluation) if whole else empty(row["id"])
+    if not found:
+        raise NotCovered(f"{evaluation.name}, for which {path} has no scores of its clips")
+    if missing := sorted({row["id"] for row in rows} - found.keys()):
+        raise InputError(
+            f"{path}: {len(missing):,} of {len(rows):,} samples of '{evaluation.name}' have no line with their clips, "
+            f"the first is '{missing[0]}'"
+        )
     return found
 
 

@@ -16,10 +16,10 @@ from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import InputError
 from earmark.schemas.evaluations import Evaluation
 from earmark.tasks.evaluation.asking import Prediction
-from earmark.tasks.evaluation.clip_scores import clip_predictions, read_clip_scores
+from earmark.tasks.evaluation.clip_scores import clip_reader
 from earmark.tasks.evaluation.comparison import PLOT, TEST, as_prediction, as_svg, compare, comparison_page, ranking
 from earmark.tasks.evaluation.judging import examinee, judge
-from earmark.tasks.evaluation.reading import SCORER, by_clip, measure_file
+from earmark.tasks.evaluation.reading import SCORER, measure_file
 from earmark.tasks.evaluation.recording import RECORD as EVALUATION
 from earmark.tasks.evaluation.results import LEVEL, Threshold, source_of
 from earmark.tasks.evaluation.samples import (
@@ -113,11 +113,11 @@ def predictions_of(measure: Measure, entrant: str, samples: Samples, overall: Se
         if path.suffix == SCORER:
             (scorer,) = read_scorers([path])
             return scorer_predictions(samples, scorer, measure.store, measure.wish.roots, overall)
-        if by_clip(path):
+        dimensions = {one.dimension for one in measure.corpus.evaluations if one.clips} | {*overall}
+        if (predict := clip_reader(path, dimensions)) is not None:
             if evaluation.clips is None:
                 raise NotCovered(f"{evaluation.name}, which takes no scores of clips as in {path}")
-            dimensions = {one.dimension for one in measure.corpus.evaluations if one.clips} | {*overall}
-            return clip_predictions(read_clip_scores(path, dimensions), samples, overall)
+            return predict(samples, overall)
         return read_scores(path, samples, shared=True)
     wish = replace(measure.wish, evaluation=evaluation.name)
     folder = _runs(replace(measure, wish=wish), entrant).get(evaluation.name)

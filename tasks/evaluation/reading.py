@@ -11,7 +11,7 @@ from earmark.schemas.errors import InputError
 from earmark.schemas.evaluations import Evaluation
 from earmark.tasks.annotation.scorer import identity
 from earmark.tasks.evaluation.asking import Prediction
-from earmark.tasks.evaluation.clip_scores import clip_predictions, most_met, read_clip_scores
+from earmark.tasks.evaluation.clip_scores import clip_predictions, clip_reader, most_met, read_clip_scores
 from earmark.tasks.evaluation.recording import choose_threshold, record
 from earmark.tasks.evaluation.samples import MeasurementOptions, NoSamples, Samples, find_evaluation, select_samples
 from earmark.tasks.evaluation.scorers import (
@@ -22,7 +22,7 @@ from earmark.tasks.evaluation.scorers import (
     scorer_predictions,
     scores_for,
 )
-from earmark.tasks.evaluation.scores import NotCovered, order_of, read_scores, read_table, require_form
+from earmark.tasks.evaluation.scores import NotCovered, order_of, read_scores, require_form
 from earmark.tasks.evaluation.templates import clips_of, write_clips_template, write_samples_template
 from earmark.tasks.store.files import sha256_file
 from earmark.tasks.store.versions import Store, Version
@@ -51,21 +51,20 @@ Records = tuple[list[tuple[dict[str, Any], Path]], list[str]]
 def measure_file(
     version: Version, corpus: Corpus, store: Store, path: Path, wish: MeasurementOptions, out: Path | None
 ) -> tuple[list[tuple[dict[str, Any], Path]], list[str] | None]:
-    """Measure a scorer (TOML) as `run_scorer`, a file of scores per clip as `read_clips`, any other as `read`.
+    """Measure a scorer (TOML) as `run_scorer`, scores per clip or `results.jsonl` as `read_clips`, any other as `read`.
 
     Returns:
         Facts and folder of each evaluation; and why it does not cover the others, None for a file of samples.
     """
     if path.suffix == SCORER:
         return run_scorer(version, corpus, store, path, wish, out)
-    if by_clip(path):
+    if clip_reader(path, _dimensions(corpus)) is not None:
         return read_clips(version, corpus, store, path, wish, out)
     return [read(version, corpus, store, path, wish, out)], None
 
 
-def by_clip(path: Path) -> bool:
-    """Return whether a file has a row a clip: a column `clip`, and no `id`."""
-    return {"clip", "id"} & set(read_table(path).column_names) == {"clip"}
+def _dimensions(corpus: Corpus) -> set[str]:
+    return {one.dimension for one in corpus.evaluations if one.clips}
 
 
 def read_clips(
@@ -77,10 +76,11 @@ def read_clips(
         StoreError: the evaluation, or every one of the corpus, needs more than a number per clip.
         InputError: as `read_clip_scores` and `clip_predictions`.
     """
-    scores = read_clip_scores(path, {one.dimension for one in corpus.evaluations if one.clips})
+    dimensions = _dimensions(corpus)
+    predictions_of = clip_reader(path, dimensions) or partial(clip_predictions, read_clip_scores(path, dimensions))
 
     def predict(samples: Samples) -> tuple[dict[str, Prediction], dict[str, Any]]:
-        predictions = clip_predictions(scores, samples)
+        predictions = predictions_of(samples, ())
         facts = {**_file(path, samples.evaluation), "per_clip": True}
         if samples.evaluation.kind == "preference":
             most = most_met(samples)

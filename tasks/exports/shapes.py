@@ -102,11 +102,17 @@ def trl_grpo(row: Row) -> dict[str, Any]:
 
 def swift_preference(row: Row) -> dict[str, Any]:
     """Return ms-swift's preference. Two texts become answer and `rejected_response`; two clips become two conversations
-    with clips of their own."""
+    with clips of their own, in the user's turn if a critique answers it."""
     ask, audios = asked(row, AUDIO), list(row.get("audios") or [])
     if row.get("chosen") is not None:
         answered = {"messages": ask + turn("assistant", defuse(row["chosen"])), "audios": audios}
         return {"id": row["id"], **answered, "rejected_response": defuse(row["rejected"])}
+    if row.get("chosen_critique") is not None:
+        heard = turn("user", f"{prompt_text(row, AUDIO)}\nClip: {AUDIO}")
+        said = {side: turn("assistant", defuse(row[f"{side}_critique"])) for side in ("chosen", "rejected")}
+        clips = {"audios": [*audios, row["chosen_audio"]], "rejected_audios": [*audios, row["rejected_audio"]]}
+        both = {"messages": heard + said["chosen"], "rejected_messages": heard + said["rejected"]}
+        return {"id": row["id"], **both, **clips}
     return {
         "id": row["id"],
         "messages": ask + turn("assistant", AUDIO),

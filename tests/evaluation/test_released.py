@@ -201,8 +201,11 @@ def test_the_published_votes_and_scores_say_what_was_counted_by_hand(tmp_path: P
             given = (row[f"predicted_{name}{end}"] for name in ("musicality", "text-music alignment"))
             scores[row[clip]] = ",".join(map(str, (row[clip], *given)))
     (tmp_path / "clips.csv").write_text("\n".join(["clip,musicality,alignment", *scores.values()]))
-    told = ("--layout", "cmi-rewardbench", "--scores", tmp_path / "clips.csv")
-    tables = {facts["evaluation"]: facts for facts in earmark(tmp_path / "store", "eval", "run", path, *told)}
+    told = ("--layout", "cmi-rewardbench", "--scores")
+    by_clip = earmark(tmp_path / "store", "eval", "run", path, *told, tmp_path / "clips.csv")
+    assert {facts["evaluation"] for facts in by_clip} == {"cmi-pref-musicality", "cmi-pref-alignment"}
+    given = earmark(tmp_path / "store", "eval", "run", path, *told, path)  # the file holds its authors' scores itself
+    tables = {facts["evaluation"]: facts for facts in given}
     counted = {"cmi-pref-musicality": (0.780, 0.781), "cmi-pref-alignment": (0.738, 0.740)}
     assert tables.keys() == counted.keys()
     for name, facts in tables.items():
@@ -215,6 +218,42 @@ def test_the_published_votes_and_scores_say_what_was_counted_by_hand(tmp_path: P
     bands = {row["value"]: row for row in tables["cmi-pref-musicality"]["rows"] if row["group"] == "confidence_band"}
     shares = {name: (row["samples"], round(row["metrics"]["accuracy"]["value"], 3)) for name, row in bands.items()}
     assert shares == {"<3": (66, 0.667), "3": (128, 0.750), ">3": (306, 0.817)}
+
+
+def test_results_of_the_benchmarks_own_script_are_read(tmp_path: Path) -> None:
+    """Votes by the scores of their two clips, ratings by one; an arena's battle by musicality, as the script does."""
+    line = {"prompt": "a tune", "prompt id": 1, "lyrics": "", "ref-audio-path": "", "audio2": ""}
+    names = ("predicted_musicality", "predicted_text-music alignment")
+    rows = [
+        vote(
+            place,
+            source="cmi-arena-annotation",
+            **{f"{name}{end}": value + place for end, value in (("", 1.0), ("_b", 2.5)) for name in names},
+        )
+        for place in range(4)
+    ]
+    arena = {"source": "Music Arena", "preference": "model_a", "audio2": "month/b.wav", names[1]: 0, f"{names[1]}_b": 9}
+    rows.append({**line, **arena, "audio-path": "month/a.wav", names[0]: 5.0, f"{names[0]}_b": 4.0})
+    rows += [
+        {**line, "source": "MusicEval", "audio-path": f"clip{place}.wav", "musicality": place, names[0]: 3.0 * place}
+        for place in range(1, 5)
+    ]
+    results = tmp_path / "results.jsonl"
+    write_jsonl(results, rows)
+    write_jsonl(
+        tmp_path / "all_test.jsonl",
+        [{key: one for key, one in row.items() if key[:10] != "predicted_"} for row in rows],
+    )
+    told = ("--layout", "cmi-rewardbench", "--scores", results)
+    given = earmark(tmp_path / "store", "eval", "run", tmp_path / "all_test.jsonl", *told)
+    tables = {facts["evaluation"]: metrics(facts) for facts in given}
+    said = [row["preference-musicality"] for row in rows[:4]]
+    assert tables["cmi-pref-musicality"]["accuracy"] == pytest.approx(said.count("model_b") / 4)
+    assert tables["music-arena"]["accuracy"] == 1.0
+    assert tables["musiceval-musicality"]["srcc"] == pytest.approx(1.0)
+    write_jsonl(results, [*rows, {**rows[0], names[0]: 7.0}])
+    said = earmark(tmp_path / "store", "eval", "run", tmp_path / "all_test.jsonl", *told, code=1)
+    assert "have other scores in an earlier row" in str(said)
 
 
 def test_a_benchmark_file_reaches_no_clip_outside_its_folders(tmp_path: Path) -> None:

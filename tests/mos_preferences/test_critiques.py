@@ -322,10 +322,41 @@ def test_free_text_beside_the_parts(study: Path, server: OpenAIServer, tmp_path:
         assert "Warm" not in says
 
 
-def exported(version: Version, folder: Path) -> Path:
-    """The view `critique-clips`, by the documented command."""
+def test_views_for_scores_of_one_clip(study: Path, server: OpenAIServer, tmp_path: Path) -> None:
+    """A regression gets each rated clip with its MOS; a score after a critique gets both critiques beside a pair."""
+    config = config_of(study, server.base_url, {"tries": 1}, audio="index")
+    version = build_version(config, tmp_path / "store")
+    rated = {row["sample_id"]: row for row in rows_of(version, "ratings")}
+    critiques = {row["sample_id"]: row for row in rows_of(version, "critiques")}
+    pairs = {row["pair_id"]: row for row in rows_of(version, "pairs")}
+
+    def lines(folder: Path) -> list[dict[str, Any]]:
+        return [json.loads(line) for path in folder.glob("*.jsonl") for line in path.read_text("utf-8").splitlines()]
+
+    clips = lines(exported(version, tmp_path / "clips", "rated-clips", "ms-swift-grpo"))
+    assert {row["id"]: row["mos"] for row in clips} == {name: row["mos"] for name, row in rated.items()}
+    for row in clips:
+        assert row["messages"][0]["content"].endswith("Clip: <audio>")
+        assert row["audios"][0].split("/")[-1].startswith(rated[row["id"]]["clip_sha256"])
+        assert row["mos_of_scale"] == pytest.approx((row["mos"] - 1) / 4)
+    beside = lines(exported(version, tmp_path / "pairs", "critique-preferences", "ms-swift"))
+    assert {row["id"] for row in beside} == pairs.keys()
+    for row in beside:
+        for side, messages, audios in (
+            ("chosen", "messages", "audios"),
+            ("rejected", "rejected_messages", "rejected_audios"),
+        ):
+            known = critiques[pairs[row["id"]][f"{side}_id"]]
+            user, assistant = row[messages]
+            assert user["content"].endswith("\nClip: <audio>")
+            assert assistant["content"].startswith(f"Noise: {known['noise']}\nDistortion: {known['distortion']}")
+            assert [Path(one).stem for one in row[audios]] == [known["clip_sha256"]]
+
+
+def exported(version: Version, folder: Path, view: str = "critique-clips", form: str = "jsonl") -> Path:
+    """A view, by the documented command."""
     store = str(version.folder.parents[1])
-    words = ["export", f"mos-preferences@{version.name}", "--view", "critique-clips", "--for", "jsonl"]
+    words = ["export", f"mos-preferences@{version.name}", "--view", view, "--for", form]
     run = CliRunner().invoke(app, [*words, "--out", str(folder), "--store", store, "--audio-root", str(store)])
     assert run.exit_code == 0, run.output + str(run.exception)
     return folder
