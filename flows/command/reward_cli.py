@@ -21,7 +21,7 @@ LARGEST_BYTES = 1 << 30  # of a request's body
 
 def reward_server(
     corpus: Annotated[
-        str | None, typer.Argument(metavar="[CORPUS]", help="Whose question a judge answers; not with --scorer.")
+        str | None, typer.Argument(metavar="CORPUS", help="Whose question a judge answers; not with --scorer.")
     ] = None,
     scorer: Annotated[Path | None, option("FILE", "A scorer, a TOML file.")] = None,
     reward: Annotated[str | None, option("NAME", "The score that is the reward, if the scorer has several.")] = None,

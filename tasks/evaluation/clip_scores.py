@@ -190,7 +190,7 @@ def _result_predictions(
         for names, step in ((files, 1), (files[::-1], -1)):
             if names in results:
                 held = [results[names][column][::step] for column in columns or ()]
-                sums = [sum(cells) for cells in zip(*held, strict=True) if None not in cells]  # type: ignore[arg-type]
+                sums = [sum(cells) for cells in zip(*held, strict=True) if None not in cells]
                 whole = len(sums) == len(files)
                 found[row["id"]] = predicted(row["id"], sums, evaluation) if whole else empty(row["id"])
     if not found:
