@@ -112,7 +112,7 @@ def show_built(built: Built) -> None:
     _show_rows([version])
     if manifest.rejects:
         tell(f"rejects: {_counts(dict(sorted(manifest.rejects.items())))}")
-    _show_notes(version)
+    tell(*(f"note: {note}" for note in notes_of(version)))
     tell(_load_line(version.corpus, version.folder))
 
 
@@ -129,10 +129,6 @@ def notes_of(version: Version) -> list[str]:
         f"no test rows: {table} holds {held}. What is trained on this version cannot be judged on it; the options of "
         f"{corpus.name} that give rows to test stand in its guide",
     ]
-
-
-def _show_notes(version: Version) -> None:
-    tell(*(f"note: {note}" for note in notes_of(version)))
 
 
 def show_demo(built: Sequence[Built]) -> None:

@@ -1,7 +1,5 @@
 """Implement `earmark eval probe`, `abc` and `causes`: what a model reads in scores (WildScore, section 4.4)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

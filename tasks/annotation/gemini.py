@@ -45,7 +45,9 @@ class Gemini(HttpBackend):
         """Ask once; upload large media first, each once for the upload's life."""
         media = await asyncio.to_thread(self._load, request) if _has_media(request) else {}
         if self.login is None and sum(map(len, media.values())) > self._config.files_api_bytes:
-            files = self._uploads()
+            from earmark.tasks.annotation.google_files import GoogleFiles
+
+            files = self._files = self._files or GoogleFiles(self.http, self.base_url)
             uris = {part: await files.uri(content, _media_type(part)) for part, content in media.items()}
             body = json.dumps(self._body(request, lambda part: _file_part(uris[part], _media_type(part)))).encode()
         else:
@@ -67,12 +69,6 @@ class Gemini(HttpBackend):
         from earmark.tasks.annotation.google_files import GeminiBatches
 
         return GeminiBatches(self.http, self.base_url, self.body, self._model)
-
-    def _uploads(self) -> GoogleFiles:
-        from earmark.tasks.annotation.google_files import GoogleFiles
-
-        self._files = self._files or GoogleFiles(self.http, self.base_url)
-        return self._files
 
     def body(self, request: Request) -> dict[str, Any]:
         """Return the request's body with all media inline, as `Base64`."""

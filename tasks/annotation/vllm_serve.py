@@ -97,21 +97,11 @@ FAULTS: tuple[tuple[re.Pattern[str], type[StopRun], str], ...] = tuple(
 """Causes of a server's end, with advice; the first match decides."""
 
 
-def is_progress(line: str) -> bool:
-    """Return whether a line shows progress."""
-    return bool(line.strip()) and not HANGS.search(line)
-
-
 def stage_of(line: str) -> str | None:
     """Return the server's stage in a line, with its percentage; None without a stage."""
     stage = next((word for pattern, word in STAGES if pattern.search(line)), None)
     done = PERCENT.search(line)
     return f"{stage} {done[1]} %" if stage and done else stage
-
-
-def port_taken(log: str) -> bool:
-    """Return whether the server ended because its port was taken."""
-    return "address already in use" in log.lower()
 
 
 def fault_in(log: str, code: int) -> tuple[type[StopRun], str]:
@@ -293,7 +283,7 @@ class VllmServe:
             self._ready = True
             await self._chat.check_fields(set(self._config.extra_body) - {ENGINE_FIELD})
             return True
-        if port_taken(self._tail()):
+        if "address already in use" in self._tail().lower():
             return False
         raise self._fault()
 
@@ -315,8 +305,9 @@ class VllmServe:
         stage = "starting"
         with self._log.open(encoding="utf-8", errors="replace") as log:
             while child.poll() is None and not await chat.answers():
-                for line in filter(is_progress, re.split(r"[\r\n]+", log.read())):
-                    moved, stage = time.monotonic(), stage_of(line) or stage
+                for line in re.split(r"[\r\n]+", log.read()):
+                    if line.strip() and not HANGS.search(line):
+                        moved, stage = time.monotonic(), stage_of(line) or stage
                 now = time.monotonic()
                 if now - moved > self._config.patience_s:
                     raise ServerGone(

@@ -1,7 +1,5 @@
 """Load a checkpoint file of LAION's CLAP (`.pt`), weights only, as a model of `transformers`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

@@ -202,11 +202,7 @@ def spearman(x: Floats, y: Floats) -> Influence:
     """Return Spearman's correlation: Pearson's of the middle ranks, each sample moving the ranks of the others too."""
     u, v = (stats.rankdata(values) / len(x) - (len(x) + 1) / (2 * len(x)) for values in (x, y))
     shared, spread_x, spread_y = u * v, u * u, v * v
-    moved = (
-        shared + _moved(x, u, v) + _moved(y, v, u),
-        spread_x + 2 * _moved(x, u, u),
-        spread_y + 2 * _moved(y, v, v),
-    )
+    moved = (shared + _moved(x, u, v) + _moved(y, v, u), spread_x + 2 * _moved(x, u, u), spread_y + 2 * _moved(y, v, v))
     return _correlation(shared, spread_x, spread_y, moved)
 
 

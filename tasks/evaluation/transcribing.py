@@ -1,7 +1,5 @@
 """Ask a model for a text about each of several pictures."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple

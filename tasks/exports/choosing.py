@@ -1,7 +1,5 @@
 """Choose format and view of an export, or refuse with the reason and alternatives."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -11,12 +11,7 @@ from typing import Any
 from earmark.schemas.errors import InputError
 from earmark.schemas.registry import register
 from earmark.tasks.audio.text_match import Measured, alignment
-from earmark.tasks.instruction_rubrics.builtin_words import (
-    attribute_of,
-    content,
-    named_in,
-    phrase_book,
-)
+from earmark.tasks.instruction_rubrics.builtin_words import attribute_of, content, named_in, phrase_book
 from earmark.tasks.text.bilingual import Language, language_of, negates
 
 Facts = Mapping[str, Any]

@@ -29,13 +29,7 @@ from earmark.tasks.store.parquet import row_schema, write_rows
 from earmark.tasks.store.sql import connect, create_table, query
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store
-from earmark.tasks.text.tag_words import (
-    Lexicon,
-    everyday_tags,
-    list_files,
-    runs_together,
-    written,
-)
+from earmark.tasks.text.tag_words import Lexicon, everyday_tags, list_files, runs_together, written
 from earmark.tasks.text.voices import calls_for_voices, names_voices
 
 TRACKS_COLUMNS = "row int64, track_id string, file string, has_audio bool"

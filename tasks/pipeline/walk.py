@@ -85,7 +85,8 @@ class Exchange:
     def _send(self) -> None:
         """Send the collected requests; hold those for a batch API until nothing else is in flight."""
         self._timer = None
-        moving = self._batched and self._in_flight() > sum(map(len, self._unsent.values()))
+        in_flight = sum(not future.done() for future in self._waiting.values())
+        moving = self._batched and in_flight > sum(map(len, self._unsent.values()))
         for name, requests in list(self._unsent.items()):
             session = next(one for one in self._sessions.values() if id(one) == name)
             if session.in_batches and moving:
@@ -100,9 +101,6 @@ class Exchange:
                 self._puts[name](requests)
             except Stopped as error:  # raised here it would end a timer, but no row
                 self._fail(name, error)
-
-    def _in_flight(self) -> int:
-        return sum(not future.done() for future in self._waiting.values())
 
     def _stream(self, name: int, session: Session) -> AbstractContextManager[Callable[[list[Request]], None]]:
         return session.streaming(

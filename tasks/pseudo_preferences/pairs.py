@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Set
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -92,7 +93,7 @@ def inputs(config: PseudoPreferences) -> Iterator[Input]:
     yield Input(
         name="prompts and generations",
         files=lambda: [*prompts.files(), *generations.files()],
-        read=partial(_read_tables, config),
+        read=lambda: chain(_prompts(config), _generations(config)),
         audio=audio,
         parts=(prompts, generations),
         more=pattern,
@@ -108,11 +109,6 @@ def inputs(config: PseudoPreferences) -> Iterator[Input]:
 
 def _root(config: PseudoPreferences, table: str) -> Root:
     return Root(clips_folder(config.path(table)), config.links)
-
-
-def _read_tables(config: PseudoPreferences) -> Iterator[MusicPrompt | ListedGeneration | Reject | Note]:
-    yield from _prompts(config)
-    yield from _generations(config)
 
 
 def _prompts(config: PseudoPreferences) -> Iterator[MusicPrompt | Reject | Note]:

@@ -4,8 +4,6 @@ Verovio engraves: it is a wheel where abcm2ps and LilyPond are a system's progra
 sign, by which the tests count what was drawn.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

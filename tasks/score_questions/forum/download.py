@@ -149,10 +149,7 @@ class Cache:
 
 
 def download(
-    links: Sequence[str],
-    cache: Cache,
-    gate: Gate,
-    seen: Callable[[int], None] = lambda count: None,
+    links: Sequence[str], cache: Cache, gate: Gate, seen: Callable[[int], None] = lambda count: None
 ) -> dict[str, Path | BadRow]:
     """Return the file of every link, or its fault; request nothing found in the cache.
 
