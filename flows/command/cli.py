@@ -2,6 +2,7 @@
 
 import shutil
 import signal
+import subprocess
 import sys
 import traceback
 from typing import Annotated
@@ -51,7 +52,14 @@ def _show_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        print(f"earmark {version('earmark')}")
+        from earmark.flows.command.serving import CLONED, ROOT
+
+        commit = ""
+        if CLONED and shutil.which("git"):
+            asked = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+            found = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+            commit = f" ({found})" if found else ""
+        print(f"earmark {version('earmark')}{commit}")
         raise typer.Exit
 
 

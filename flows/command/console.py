@@ -268,6 +268,22 @@ def show_endings(endings: Sequence[Ending]) -> None:
             tell(f"{one.corpus}: {one.todo}")
 
 
+def show_request(request: Mapping[str, Any]) -> None:
+    """Print a request's model, the beginning of its texts, its answer and each attempt."""
+    tell(f"{request['key'][:16]}… to {request['model']}: {request['state']}")
+    for role, parts in request["body"]["messages"]:
+        tell(*(f"  {role}: {_short(part.get('text', '…'))}" for part in parts if "text" in part))
+    told = request["reason"] and f"{request['reason']}: {request['detail']}"
+    tell(f"answer: {_short(told or request['answer'])}")
+    rows = [
+        (one["number"], one["status"], one["error_type"] or "", one["input_tokens"], one["output_tokens"],
+         f"{one['latency_s']:.2f}", one["cost_usd"])
+        for one in request["attempts"]
+    ]  # fmt: skip
+    print_table("attempt", "status", "fault", "tokens in", "out", "seconds", USD, rows=rows)
+    tell("whole texts and raw responses: --json")
+
+
 def show_schedules(schedules: Sequence[Schedule]) -> None:
     """Print each schedule with its next run, its newest run's state and where it publishes."""
     if not schedules:

@@ -36,14 +36,17 @@ def stats(store: StoreOption = None, as_json: JsonOption = False) -> None:
 def show(
     key: Annotated[str, typer.Argument(help="The request's key or its first digits; see judgments.request_key.")],
     store: StoreOption = None,
+    as_json: JsonOption = False,
 ) -> None:
-    """Show one request with its attempts, raw responses and answer.
+    """Show one request with its attempts and answer; with `--json` its whole messages and raw responses too.
 
-    **Example:** `earmark ledger show 3f9a51c2`
+    **Examples:** `earmark ledger show 3f9a51c2` · `earmark ledger show 3f9a51c2 --json`
     """
+    from earmark.flows.command.console import show_request
     from earmark.tasks.annotation.ledger_reports import show as find
 
-    print_json(find(_address(store), key))
+    found = find(_address(store), key)
+    print_json(found) if as_json else show_request(found)
 
 
 @app.command()

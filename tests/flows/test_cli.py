@@ -142,7 +142,6 @@ def test_planning_a_build_imports_neither_prefect_nor_pandas_nor_scipy() -> None
 PLAIN = {
     "demo": "builds for a person to look at",
     "ledger export": "prints JSON lines",
-    "ledger show": "prints JSON",
     "prompts show": "prints the prompt's file",
     "serve": "stays until it is ended",
     "schedule pause": "prints no figure",

@@ -302,7 +302,7 @@ def test_the_ledgers_reports_and_no_secret_anywhere(
     assert stats["cost_usd"] == pytest.approx(2 * PAIRS * 120 * 10 / 1e6)
     table = earmark("ledger", "stats", "--store", str(store))
     row = rows_of(version, "judgments")[0]
-    one = earmark("ledger", "show", row["request_key"][:20], "--store", str(store))
+    one = earmark("ledger", "show", row["request_key"][:20], "--json", "--store", str(store))
     assert json.loads(one)["answer"][row["dimension"]] == row["position"]
     lines = earmark("ledger", "export", "--store", str(store))
     exported = [json.loads(line) for line in lines.splitlines()]
