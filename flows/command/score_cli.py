@@ -27,7 +27,11 @@ def score(
     clap: Annotated[
         str | None, option("MODEL", "A CLAP model: a folder, a .pt file or laion/larger_clap_general.")
     ] = None,
-    reference: Annotated[str | None, option("DIR|CORPUS[@vN]", "The reference of FAD; needs --clap.")] = None,
+    reference: Annotated[
+        str | None, option("DIR|CORPUS[@vN][:SPLIT]|FILE", "The reference of FAD, or its statistics (.npz).")
+    ] = None,
+    reference_sample: Annotated[int | None, option("N", "Draw N clips of the reference.", min=2)] = None,
+    seed: Annotated[int, option("N", "Seed of this draw.")] = 17,
     scorer: Annotated[list[Path] | None, option("FILE", "A scorer, a TOML file: callable, ONNX or server.")] = None,
     length_s: Annotated[float | None, option("S", "The clips' wanted length; 5 % are free.", min=0.1)] = None,
     team: Annotated[str | None, option("NAME", "The team in a challenge; a baseline has none.")] = None,
@@ -71,8 +75,8 @@ def score(
     version = place.find(corpus)
     known = find_corpus(version.corpus)
     roots = tuple(audio_root or ())
-    wish = submission.ScoreOptions(generations, system, team, track, topline, clap, reference, length_s, partial, roots,
-                           tuple(read_scorers(scorer or [])))  # fmt: skip
+    wish = submission.ScoreOptions(generations, system, team, track, topline, clap, reference, reference_sample, seed,
+                                   length_s, partial, roots, tuple(read_scorers(scorer or [])))  # fmt: skip
     judge = asked_of(Examinee, annotator, base_url, settings, "earmark eval score") if annotator or settings else None
     with stoppable("embeddings and answers are kept; run the same command again to continue"), shown():
         if dry_run:

@@ -10,6 +10,7 @@ fewer samples than dimensions the line bends: FAD∞ is then nearer to the truth
 """
 
 from dataclasses import dataclass
+from typing import Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +33,7 @@ class Fad:
     # extrapolated to infinitely many samples; may be below 0. None for fewer than 20 samples.
     infinity: float | None
     samples: int  # number of embeddings
-    reference: int  # number of the reference's embeddings
+    reference: int | None  # number of the reference's embeddings; None if only its statistics are known
     dimensions: int  # of an embedding
 
 
@@ -47,12 +48,33 @@ class Gaussian:
     """
 
     def __init__(self, embeddings: npt.ArrayLike) -> None:
-        rows = _checked(embeddings)
-        self.samples, self.dimensions = rows.shape
+        rows = checked_embeddings(embeddings)
+        self.samples: int | None = len(rows)
         self.mean: Floats = rows.mean(axis=0)
         root = (rows - self.mean) / np.sqrt(len(rows) - 1)
         self.spread = float(np.sum(root**2))
         self.root: Floats = _triangle(root) if len(root) > root.shape[1] else root
+
+    @classmethod
+    def of_moments(cls, mean: npt.ArrayLike, covariance: npt.ArrayLike) -> Self:
+        """Make it from statistics alone.
+
+        Raises:
+            ValueError: they do not fit each other, are not finite, or are no covariances.
+        """
+        made = cls.__new__(cls)
+        made.mean, matrix = np.asarray(mean, np.float64), np.asarray(covariance, np.float64)
+        size = made.mean.size
+        if made.mean.shape != (size,) or matrix.shape != (size, size) or not np.allclose(matrix, matrix.T):
+            raise ValueError(f"expected a mean and its covariances, found shapes {made.mean.shape} and {matrix.shape}")
+        if not (np.isfinite(made.mean).all() and np.isfinite(matrix).all()):
+            raise ValueError("expected finite statistics")
+        roots, axes = np.linalg.eigh(matrix)
+        if roots.min() < -1e-6 * roots.max():
+            raise ValueError(f"expected covariances, found a matrix with the eigenvalue {roots.min():.3g}")
+        made.samples, made.spread = None, float(np.trace(matrix))
+        made.root = np.sqrt(np.maximum(roots, 0))[:, None] * axes.T
+        return made
 
 
 def frechet(reference: Gaussian, embeddings: npt.ArrayLike) -> float:
@@ -71,8 +93,7 @@ def fad(reference: Gaussian, embeddings: npt.ArrayLike) -> Fad:
         ValueError: as `frechet`.
     """
     against = _Against(reference, embeddings)
-    count, value = against.count, against.distance()
-    margin = None if count < 3 else 1.96 * _jackknife(against)
+    count, value, margin = against.count, against.distance(), margin_of(against)
     return Fad(
         value,
         None if margin is None else value - margin,
@@ -80,7 +101,7 @@ def fad(reference: Gaussian, embeddings: npt.ArrayLike) -> Fad:
         None if count < 20 else _extrapolated(against),
         count,
         reference.samples,
-        reference.dimensions,
+        reference.mean.size,
     )
 
 
@@ -88,9 +109,9 @@ class _Against:
     """Embeddings projected on a reference, for cheap distances of subsets."""
 
     def __init__(self, reference: Gaussian, embeddings: npt.ArrayLike) -> None:
-        rows = _checked(embeddings)
-        if rows.shape[1] != reference.dimensions:
-            raise ValueError(f"expected embeddings of {reference.dimensions} dimensions, found {rows.shape[1]}")
+        rows = checked_embeddings(embeddings)
+        if rows.shape[1] != reference.mean.size:
+            raise ValueError(f"expected embeddings of {reference.mean.size} dimensions, found {rows.shape[1]}")
         self.count, self._spread = len(rows), reference.spread
         self._rows = rows - reference.mean
         seen = self._rows @ reference.root.T
@@ -106,12 +127,24 @@ class _Against:
         return max(0.0, float(mean @ mean + spread + self._spread - 2 * shared))
 
 
-def _jackknife(against: _Against) -> float:
-    """Return the standard error by the delete-a-group jackknife; single samples up to `PARTS` of them."""
+class Subsets(Protocol):
+    """Samples whose subsets have a distance."""
+
+    count: int
+
+    def distance(self, kept: npt.NDArray[np.int64] | None = None) -> float:
+        """Return the distance of all samples, or of the samples at some places."""
+
+
+def margin_of(against: Subsets) -> float | None:
+    """Return the half of the 95 % interval by the delete-a-group jackknife, of single samples up to `PARTS` of them;
+    None for fewer than 3."""
+    if against.count < 3:
+        return None
     places = np.random.default_rng(0).permutation(against.count)
     parts = np.array_split(places, min(PARTS, against.count))
     values = np.array([against.distance(np.setdiff1d(places, part)) for part in parts])
-    return float(np.sqrt((len(parts) - 1) * np.var(values)))
+    return float(1.96 * np.sqrt((len(parts) - 1) * np.var(values)))
 
 
 def _extrapolated(against: _Against) -> float:
@@ -130,7 +163,12 @@ def _triangle(rows: Floats) -> Floats:
     return np.asarray(np.linalg.qr(rows, mode="r"))
 
 
-def _checked(embeddings: npt.ArrayLike) -> Floats:
+def checked_embeddings(embeddings: npt.ArrayLike) -> Floats:
+    """Return embeddings as float64.
+
+    Raises:
+        ValueError: there are fewer than two, or values are not finite.
+    """
     rows = np.asarray(embeddings, np.float64)
     if rows.ndim != 2 or len(rows) < 2 or not np.isfinite(rows).all():
         raise ValueError(f"expected two or more finite embeddings of one length, found shape {rows.shape}")

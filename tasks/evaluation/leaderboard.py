@@ -199,6 +199,7 @@ def _tables(records: Sequence[Mapping[str, Any]], ranked_on: str) -> list[dict[s
     return [
         {"group": group, "clips": by_system[records[0]["system"]][group]["clips"],
          "rows": [{"system": name, **{kind: held[group][kind] for kind in MEASURES},
+                   "kad": held[group].get("kad"),
                    "scores": held[group].get("scores", {})} for name, held in by_system.items()]}
         for group in groups
     ]  # fmt: skip
@@ -314,6 +315,7 @@ def board_page(facts: Mapping[str, Any]) -> ResultPage:
             ("system", *_columns(table["rows"][0], scores)),
             tuple((row["system"], *_figures(row)) for row in table["rows"] if row["system"] not in toplines),
             footings=tuple((row["system"], *_figures(row)) for row in table["rows"] if row["system"] in toplines),
+            drop=("KAD", "FAD∞"),
         )
         for table in facts["groups"]
     ]
@@ -336,7 +338,7 @@ def score_page(facts: Mapping[str, Any]) -> ResultPage:
     lacking = [f"{len(facts['lacking']):,} prompts have no usable clip and are left out"] if facts["lacking"] else []
     return ResultPage(
         f"{facts['corpus']} {facts['version']}, {facts['system']}",
-        (ResultTable("", ("group", "clips", *columns), rows),),
+        (ResultTable("", ("group", "clips", *columns), rows, drop=("KAD", "FAD∞")),),
         (*lacking, *notes(facts)),
     )
 
@@ -360,7 +362,8 @@ def opinion_tables(
             for row in asked
         ]
         headings: list[str | ResultColumn] = ["system", *columns, *(["award"] if awards else [])]
-        tables.append(ResultTable(f"{title}{question}", tuple(headings), tuple(cells), says))
+        drop = tuple(f"{name} {column}" for name in reversed(listeners) for column in ("annotators", "ratings"))
+        tables.append(ResultTable(f"{title}{question}", tuple(headings), tuple(cells), says, drop=drop))
     return tables
 
 
@@ -382,6 +385,7 @@ def _columns(row: Mapping[str, Any], scores: Mapping[str, Any]) -> list[ResultCo
     names = [(name, scores.get(name, {}).get("lower_is_better", False)) for name in row["scores"]]
     return [
         *(metric_column("fad", ranked=True), ResultColumn("FAD∞", decimals=3, best="lowest")),
+        ResultColumn("KAD", decimals=3, best="lowest"),
         *(metric_column(name, ranked=True) for name in MEASURES[1:]),
         *(ResultColumn(name, decimals=3, best="lowest" if lower else "highest") for name, lower in names),
     ]
@@ -390,7 +394,7 @@ def _columns(row: Mapping[str, Any], scores: Mapping[str, Any]) -> list[ResultCo
 def _figures(row: Mapping[str, Any]) -> list[Value]:
     measures = (row[name] for name in MEASURES[1:])
     return [
-        *(interval(row["fad"]), row["fad"] and row["fad"]["infinity"]),
+        *(interval(row["fad"]), row["fad"] and row["fad"]["infinity"], interval(row.get("kad"))),
         *map(interval, (*measures, *row["scores"].values())),
     ]
 
@@ -413,7 +417,7 @@ def notes(facts: Mapping[str, Any]) -> list[str]:
         found = sum(one["finalist"] for one in facts["ranking"])
         lines.append(f"finalists beat the baseline ({found} of {wanted} asked); CLAP, CCS and FAD part equal points")
     lines += [
-        f"listening test {test['study']}: {len(test['left_out'])} listeners fail its checks and are in no figure"
+        f"listening test {test['study']}: {', '.join(test['left_out'])} fail the checks and are in no figure"
         for test in facts.get("listening", ())
         if test.get("left_out")
     ]

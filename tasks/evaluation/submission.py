@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
+from zipfile import BadZipFile
 
 import numpy as np
 import pyarrow as pa
@@ -36,18 +37,21 @@ from earmark.tasks.evaluation.asking import Prediction, Questioner, SampleReques
 from earmark.tasks.evaluation.entries import concept_shares
 from earmark.tasks.evaluation.frechet import Gaussian, fad
 from earmark.tasks.evaluation.influence import mean_of
+from earmark.tasks.evaluation.kernel_distance import KernelReference, kad
 from earmark.tasks.exports.clips import ClipFile, clip_files
 from earmark.tasks.pipeline.media import media_index, similarity_of
 from earmark.tasks.pipeline.progress import working
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.pipeline.rows import words_of
 from earmark.tasks.pipeline.sessions import open_session
+from earmark.tasks.store.files import sha256_file
 from earmark.tasks.store.folder import file_word, records_of, version_facts, write_record
 from earmark.tasks.store.manifest import digest_of
 from earmark.tasks.store.parquet import row_schema
 from earmark.tasks.store.versions import Store, Version
 
 RECORD, CLIPS = "score.json", "clips.parquet"
+STATISTICS = ".npz"
 AUDIO = (".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a")
 SILENT_DBFS, SILENT_SHARE, CLIPPED_SHARE, LENGTH_OFF = -60.0, 0.9, 0.001, 0.05
 ALL = "all"
@@ -77,8 +81,11 @@ class ScoreOptions:
     track: str | None = None
     topline: bool = False  # whether it is shown beside the ranks and takes no part
     clap: str | None = None  # the CLAP model, a folder or a name on the Hub; without it neither CLAP score nor FAD
-    # the reference of FAD: a folder of audio, or a version such as `instrumentals@v1`
+    # the reference of FAD: a folder of audio, a version such as `instrumentals@v1` or a split of it, as
+    # `instrumentals@v1:test`, or statistics (.npz)
     reference: str | None = None
+    reference_sample: int | None = None  # number of its clips to draw; None for all
+    seed: int = 17  # of this draw
     length_s: float | None = None  # expected length of clips; unchecked by default
     partial: bool = False  # whether to leave out prompts without a usable clip; default an error
     roots: tuple[Path, ...] = ()  # folders to search for moved clips of the reference
@@ -114,6 +121,8 @@ def score(
         raise InputError("--reference: FAD needs a model: name a CLAP model with --clap, or leave --reference out")
     made, lacking, unused = _submitted(version, store, generation, wish)
     scores = scorers.clip_scores(_audio(made, generation), wish.scorers, store)
+    if wish.reference_sample is not None and (wish.reference or "").endswith(STATISTICS):
+        raise InputError("--reference-sample: statistics hold no clips to draw from")
     model = None if wish.clap is None else similarity_of(store, wish.clap)
     fits, vectors, reference = _embedded(made, generation, model, wish, store)
     answers, asked = _judged(version, made, generation, judge, store)
@@ -131,12 +140,12 @@ def score(
         "unused_files": unused,
         "measured_by": {
             "clap": model and {"model": model.model, "sha256": model.digest},
-            "reference": reference and {**reference[1], "name": wish.reference},
+            "reference": reference and {**reference.facts, "name": wish.reference},
             "length_s": wish.length_s,
             "scores": scorers.described(wish.scorers),
             **asked,
         },
-        "groups": _groups(rows, vectors, reference and reference[0]),
+        "groups": _groups(rows, vectors, reference),
         "concepts": _by_concept(rows),
         "concepts_asked": len(generation.concepts) * len(made) if judge else 0,
         "checks": dict(sorted(Counter(fault for row in rows for fault in row["faults"]).items())),
@@ -241,7 +250,7 @@ def _audio_below(folder: Path) -> list[Path]:
 
 def _embedded(
     made: Sequence[PromptClip], generation: Generation, model: Similarity | None, wish: ScoreOptions, store: Store
-) -> tuple[list[float | None], Any, tuple[Gaussian, dict[str, Any]] | None]:
+) -> tuple[list[float | None], Any, Reference | None]:
     """Return each clip's CLAP score and embedding, (clips, dimensions), and the reference with its facts."""
     if model is None:
         return [None] * len(made), None, None
@@ -253,12 +262,45 @@ def _embedded(
     return [*fits], rows, None if wish.reference is None else _reference(wish.reference, model, wish, store)
 
 
-def _reference(name: str, model: Similarity, wish: ScoreOptions, store: Store) -> tuple[Gaussian, dict[str, Any]]:
+class Reference(NamedTuple):
+    """What clips are compared with: as a Gaussian for FAD, and as clips for KAD if there are any."""
+
+    gaussian: Gaussian
+    kernel: KernelReference | None
+    facts: dict[str, Any]  # what it is, in the record
+
+
+def _reference(name: str, model: Similarity, wish: ScoreOptions, store: Store) -> Reference:
+    if name.endswith(STATISTICS):
+        return Reference(_statistics(Path(name)), None, {"clips": None, "sha256": sha256_file(Path(name))})
     with tempfile.TemporaryDirectory(prefix="earmark-") as temporary:
         paths = _reference_clips(name, store, Path(temporary), wish.roots)
+        drawn = {"sample": wish.reference_sample, "seed": wish.seed} if wish.reference_sample else {}
+        if wish.reference_sample:
+            paths = _drawn(name, paths, wish.reference_sample, wish.seed)
         with working("embed the reference", len(paths)) as work:
             vectors = model.embeddings(dict(sorted(paths.items())), work.advance)
-    return Gaussian(np.stack([*vectors.values()])), {"clips": len(paths), "sha256": digest_of(sorted(paths))}
+    rows = np.stack([*vectors.values()])
+    facts = {"clips": len(paths), "sha256": digest_of(sorted(paths)), **drawn}
+    return Reference(Gaussian(rows), KernelReference(rows), facts)
+
+
+def _drawn(name: str, paths: Mapping[str, Path], count: int, seed: int) -> dict[str, Path]:
+    """Draw clips by seeded hash of their content."""
+    if count > len(paths):
+        raise InputError(f"--reference-sample {count}: {name} has {len(paths):,} different clips")
+    order = sorted(paths, key=lambda sha256: hashlib.sha256(f"{seed}/{sha256}".encode()).digest())
+    return {sha256: paths[sha256] for sha256 in order[:count]}
+
+
+def _statistics(path: Path) -> Gaussian:
+    """Read mean and covariance, `mu` and `cov` as fadtk writes them, also as `MODEL.mu` and `MODEL.cov`."""
+    try:
+        with np.load(path) as held:
+            found = {name.rpartition(".")[2]: held[name] for name in held.files}
+        return Gaussian.of_moments(found["mu"], found["cov"])
+    except (OSError, ValueError, KeyError, BadZipFile) as error:
+        raise InputError(f"--reference {path}: expected statistics mu and cov in .npz: {error}") from None
 
 
 def _reference_clips(name: str, store: Store, spill: Path, roots: Sequence[Path]) -> dict[str, Path]:
@@ -272,9 +314,11 @@ def _reference_clips(name: str, store: Store, spill: Path, roots: Sequence[Path]
                 raise InputError(f"--reference: {path}: {one.reason}: {one.detail}; mend it or take it away")
         paths = {one.clip_sha256: path for path, one in zip(files, probes, strict=True) if isinstance(one, Probe)}
     else:
-        version = store.find(name)
+        spec, _, split = name.partition(":")
+        version = store.find(spec)
         tables = [table for table in find_corpus(version.corpus).tables if "clip_sha256" in table.schema.names]
-        files = [version.path(entry) for table in tables for entry in version.manifest.entries(table.name)]
+        entries = [one for table in tables for one in version.manifest.entries(table.name, split or None)]
+        files = [version.path(entry) for entry in entries]
         wanted = {one for file in files for one in pq.read_table(file)["clip_sha256"].to_pylist() if one is not None}
         paths = {sha256: clip.path for sha256, clip in clip_files(wanted, version, store, spill, roots).items()}
     if len(paths) < 2:
@@ -389,20 +433,24 @@ def faults_of(probe: Probe, clipped: float, length_s: float | None) -> list[str]
     return [name for name, is_so in wrong.items() if is_so]
 
 
-def _groups(rows: Sequence[Mapping[str, Any]], vectors: Any, reference: Gaussian | None) -> list[dict[str, Any]]:
+def _groups(rows: Sequence[Mapping[str, Any]], vectors: Any, reference: Reference | None) -> list[dict[str, Any]]:
     """Return the figures over all clips, and over each group."""
     names = [ALL, *sorted({name for row in rows for name in row["groups"]})]
     found = []
     for name in names:
         places = [at for at, row in enumerate(rows) if name == ALL or name in row["groups"]]
-        distance = None
+        distance = kernel = None
         if reference is not None and len(places) > 1:
-            distance = asdict(fad(reference, vectors[places]))
+            try:
+                distance = asdict(fad(reference.gaussian, vectors[places]))
+            except ValueError as error:
+                raise InputError(f"--reference: {error}; it is of another model than --clap") from None
+            kernel = reference.kernel and kad(reference.kernel, vectors[places])
         means = {kind: mean_of([rows[at][column] for at in places]) for kind, column in MEANS.items()}
         scores = {
             kind: mean_of([scorers.score_in(rows[at], kind) for at in places]) for kind in scorers.names_of(rows[0])
         }
-        found.append({"group": name, "clips": len(places), **means, "fad": distance, "scores": scores})
+        found.append({"group": name, "clips": len(places), **means, "fad": distance, "kad": kernel, "scores": scores})
     return found
 
 

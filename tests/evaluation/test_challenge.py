@@ -241,5 +241,5 @@ def test_a_challenge_from_clips_to_awards(tmp_path: Path) -> None:
         assert experts["sd"] == pytest.approx(math.sqrt(p * (1 - p) * 5 * EXPERTS / (5 * EXPERTS - 1)))
         assert experts["half_width"] == pytest.approx(0, abs=1e-9), "all experts have one mean"
     page = (Path(board["folder"]) / "README.md").read_text("utf-8")
-    assert "1 listeners fail its checks and are in no figure" in page
+    assert "p036 fail the checks and are in no figure" in page
     assert {one["question"] for one in test["mos"]} == {"fidelity", "adherence", "musicality", "overall"}

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.linalg import sqrtm
 
 from earmark.tasks.evaluation.frechet import Gaussian, fad, frechet
+from earmark.tasks.evaluation.kernel_distance import KernelReference, kad
 
 DIMENSIONS = 12
 
@@ -100,3 +101,68 @@ def test_what_are_no_embeddings_is_refused(rows: list[Any]) -> None:
         Gaussian(rows)
     with pytest.raises(ValueError, match="expected embeddings of 12 dimensions, found 2"):
         frechet(Gaussian(sampled(9, 1)), [[1.0, 2.0], [2.0, 3.0]])
+
+
+def test_statistics_alone_give_the_distance() -> None:
+    """As fadtk writes them. The second implementation is the printed formula with scipy's root of a matrix."""
+    one, two = sampled(200, 1), sampled(60, 2, 1.2, 0.3)
+    known = Gaussian.of_moments(one.mean(axis=0), np.cov(one, rowvar=False))
+    assert frechet(known, two) == pytest.approx(frechet(Gaussian(one), two), abs=1e-9)
+    assert frechet(known, two) == pytest.approx(by_sqrtm(one, two), abs=1e-6)
+    found = fad(known, two)
+    assert (found.reference, found.dimensions) == (None, DIMENSIONS)
+    assert found.low is not None
+    assert found.low < found.value
+    few = sampled(5, 4)  # a matrix without full rank
+    singular = Gaussian.of_moments(few.mean(axis=0), np.cov(few, rowvar=False))
+    assert frechet(singular, two) == pytest.approx(frechet(Gaussian(few), two), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("mean", "covariance", "said"),
+    [
+        ([0.0, 1.0], [[1.0]], "expected a mean and its covariances"),
+        ([0.0, 1.0], [[1.0, 2.0], [0.0, 1.0]], "expected a mean and its covariances"),
+        ([0.0, float("inf")], np.eye(2), "expected finite statistics"),
+        ([0.0, 1.0], [[1.0, 0.0], [0.0, -0.5]], "the eigenvalue -0.5"),
+    ],
+)
+def test_what_are_no_statistics_is_refused(mean: Any, covariance: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Gaussian.of_moments(mean, covariance)
+
+
+def by_loops(reference: Any, rows: Any) -> float:
+    """KAD as its paper prints it: the kernel of each pair, no clip with itself."""
+    gaps = [np.linalg.norm(reference[i] - reference[j]) for i in range(len(reference)) for j in range(i)]
+    width = np.median(gaps)
+
+    def kernel(a: Any, b: Any) -> float:
+        return float(np.exp(-(np.linalg.norm(a - b) ** 2) / (2 * width**2)))
+
+    def within(xs: Any) -> float:
+        return float(np.mean([kernel(xs[i], xs[j]) for i in range(len(xs)) for j in range(len(xs)) if i != j]))
+
+    across = np.mean([kernel(a, b) for a in reference for b in rows])
+    return 100 * (within(reference) + within(rows) - 2 * across)
+
+
+def test_the_kernel_distance_is_the_printed_one() -> None:
+    reference, rows = sampled(30, 1), sampled(12, 2, 1.3, 0.2)
+    found = kad(KernelReference(reference), rows)
+    assert found["value"] == pytest.approx(by_loops(reference, rows), abs=1e-6)
+    assert found["low"] < found["value"] < found["high"]  # type: ignore[operator]
+    assert kad(KernelReference(reference), rows[:2])["low"] is None
+    with pytest.raises(ValueError, match="two or more finite embeddings"):
+        kad(KernelReference(reference), rows[:1])
+
+
+def test_few_clips_do_not_bias_the_kernel_distance() -> None:
+    """Of sets of ten clips the mean is that of many clips, and 0 where both are of one kind."""
+    reference = KernelReference(sampled(600, 1))
+    for scale, shift in ((1.0, 0.0), (1.2, 0.2)):
+        many = kad(reference, sampled(600, 2, scale, shift))["value"]
+        few = [kad(reference, sampled(10, seed, scale, shift))["value"] for seed in range(10, 110)]
+        error = np.std(few) / len(few) ** 0.5  # type: ignore[arg-type]
+        assert many == pytest.approx(np.mean(few), abs=4 * error)  # type: ignore[arg-type]
+        assert (abs(many) < 0.4) == (shift == 0)  # type: ignore[arg-type]
