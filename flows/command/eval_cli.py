@@ -145,7 +145,7 @@ def run(
     """
     from earmark.flows.command import console
     from earmark.flows.command.ending import stoppable
-    from earmark.flows.command.previewing import request_lines
+    from earmark.flows.command.previewing import print_plans, request_lines
     from earmark.schemas.errors import ConfigError
     from earmark.tasks.evaluation import judging, reading
     from earmark.tasks.evaluation.results import evaluation_page
@@ -159,10 +159,7 @@ def run(
     holds = "predictions and tables"
     with given.subject(corpus) as (version, known, place):
         if scorer is not None and dry_run:
-            plans = reading.scorer_plans(version, known, place, scorer, given.wish())
-            print_json({"asks": plans}) if given.as_json else None
-            for plan in () if given.as_json else plans:
-                console.tell(*request_lines(plan))
+            print_plans(reading.scorer_plans(version, known, place, scorer, given.wish()), given.as_json)
         elif measured := scorer or scores:
             with stoppable("answers are kept; run the same command again to continue"), shown():
                 tables, without = reading.measure_file(version, known, place, measured, given.wish(), given.out)

@@ -144,6 +144,17 @@ def _requests(asks: Mapping[str, Any] | None) -> Iterator[str]:
 TOTALS = ("to_ask", "input_tokens", "most_output_tokens", "most_usd")
 
 
+def print_plans(plans: Sequence[Mapping[str, Any]], as_json: bool) -> None:
+    """Print the requests to several models, or as JSON."""
+    from earmark.flows.command.console import tell
+    from earmark.flows.command.options import print_json
+
+    if as_json:
+        print_json({"asks": plans})
+    for plan in () if as_json else plans:
+        tell(*request_lines(plan))
+
+
 def request_lines(asks: Mapping[str, Any]) -> Iterator[str]:
     """Describe the requests to one model: their subjects, the answered count, and the cost of the rest."""
     yield from folded(f"requests to {asks['annotator']} about {asks['about']}: {asks['requests']:,}", "")

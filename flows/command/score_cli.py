@@ -14,7 +14,6 @@ from earmark.flows.command.options import (
     VersionArgument,
     open_store,
     option,
-    print_json,
     print_record,
 )
 
@@ -60,9 +59,8 @@ def score(
 
     Then rank the systems: `earmark eval rank music-prompts@v1 all --finalists 5`
     """
-    from earmark.flows.command import console
     from earmark.flows.command.ending import stoppable
-    from earmark.flows.command.previewing import request_lines
+    from earmark.flows.command.previewing import print_plans
     from earmark.schemas.errors import ConfigError
     from earmark.schemas.evaluations import Examinee
     from earmark.tasks.evaluation import leaderboard, submission
@@ -82,11 +80,7 @@ def score(
         if dry_run:
             if judge is None and not wish.scorers:
                 raise ConfigError("--dry-run shows what is asked: name a judge with --annotator or a --scorer")
-            plans = submission.forecast(version, known, place, judge, wish)
-            if as_json:
-                print_json({"asks": plans})
-            for plan in () if as_json else plans:
-                console.tell(*request_lines(plan))
+            print_plans(submission.forecast(version, known, place, judge, wish), as_json)
             return
         record = submission.score(version, known, place, judge, wish, out)
     print_record(record, leaderboard.score_page, as_json, "figures of each clip")

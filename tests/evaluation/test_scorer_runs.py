@@ -228,3 +228,27 @@ def test_an_evaluation_without_a_score_for_it_is_named(
     assert 'dimensions = { alignment = "level" }' in said
     both = CliRunner().invoke(app, ["eval", "run", "pseudo-preferences", *words, "--annotator", "openai:x"])
     assert both.exit_code != 0
+
+
+def test_a_scorer_is_a_model_of_comparisons_and_tables(
+    built: tuple[Version, Store], tmp_path: Path, folder: Path
+) -> None:
+    """Beside its negative, which is right where the scorer is wrong."""
+    store = tmp_path / "store"
+    shutil.copytree(built[1].root, store)
+    head = f'model = "scorer:lab_pairs.quality:score"\nversion = "1"\n{TAKES}'
+    (tmp_path / "loud.toml").write_text(head)
+    (tmp_path / "soft.toml").write_text(f'{head}lower = ["level"]\n')
+    files = [str(tmp_path / name) for name in ("loud.toml", "soft.toml")]
+    words = ["pseudo-preferences", "-e", "musicality", "--split", "all", "--json", "--store", str(store)]
+    compared = CliRunner().invoke(app, ["eval", "compare", *words, *files])
+    assert compared.exit_code == 0, compared.output
+    assert json.loads(compared.stdout)["models"] == ["loud", "soft"]
+    listed = [word for file in files for word in ("-m", file)]
+    table = CliRunner().invoke(app, ["eval", "tables", *words, *listed, "--by", "modality"])
+    assert table.exit_code == 0, table.output
+    loud, soft = (measure(store, "--scorer", file, "-e", "musicality")[0] for file in files)
+    shares = [one["rows"][0]["metrics"]["accuracy"]["value"] for one in (loud, soft)]
+    rows = pq.read_table(Path(loud["folder"]) / "predictions.parquet").to_pylist()
+    assert {row["choice"] for row in rows} <= {"a", "b"}
+    assert sum(shares) == pytest.approx(np.mean([row["target"] != "tie" for row in rows]))
