@@ -254,6 +254,49 @@ def sql(statement: str, *, store: str | None = None, allow_files: bool = False) 
     return select(open_store(store), statement, lambda rows, _: rows.to_arrow_table(), allow_files=allow_files)
 
 
+def rubric(
+    clips: Path | str,
+    model: str,
+    *,
+    mode: str = "rubric",
+    language: str | None = None,
+    domain: str = "mixed",
+    writer: str | None = None,
+    config: Path | str | None = None,
+    base_url: str | None = None,
+    settings: Path | str | None = None,
+    store: Path | str | None = None,
+    progress: bool = False,
+) -> pd.DataFrame:
+    """Judge clips against instructions, item by item, as `earmark eval rubric` does; return a row a clip.
+
+    Args:
+        clips: a table (`clip`, `instruction`), or a folder of clips with text files of their names.
+        model: the judge, `backend:model`.
+        mode: `rubric`, `array` or `holistic`.
+        language: of rows that name none, `en` or `zh`.
+        domain: of rows that name none.
+        writer: the model that takes instructions apart; by default the judge.
+        config: a config of `instruction-rubrics` in its place.
+        base_url, settings: of the judge.
+        store: whose ledger keeps the answers.
+        progress: whether to show progress.
+
+    Raises:
+        EarmarkError: the clips cannot be read, or the budget ends; answers are kept.
+    """
+    import pandas as pd
+
+    from earmark.tasks.evaluation import judging
+    from earmark.tasks.instruction_rubrics.judging import judge_clips, writing
+
+    judge = judging.examinee(model, base_url, Path(settings) if settings else None)
+    wording = writing(writer, model, base_url, Path(config) if config else None)
+    place = open_store(str(store) if store else None)
+    wish: dict[str, Any] = {"mode": mode, "language": language, "domain": domain}
+    return pd.DataFrame(_apart(lambda: judge_clips(Path(clips), place, judge, wording, **wish), progress))
+
+
 def _apart(work: Callable[[], Result], progress: bool) -> Result:
     """Run the work, with or without progress; in a separate thread if this one runs an event loop."""
 

@@ -336,6 +336,64 @@ for command in (probe, abc, causes, reward_server):
 
 
 @app.command()
+def rubric(
+    clips: Annotated[Path, option("DIR|TABLE", "A table of clips and instructions, or clips with texts beside them.")],
+    model: Annotated[str, option("NAME", "The judge, such as vllm:cucl2/AnyAudio-Judge-7B.")],
+    mode: Annotated[str, option("NAME", "rubric (item by item), array (all items at once) or holistic.")] = "rubric",
+    language: Annotated[
+        Literal["en", "zh"] | None, option("", "Of rows that name none. Default: the instruction's own.")
+    ] = None,
+    domain: Annotated[
+        Literal["speech", "sound", "music", "mixed"], option("", "Of rows that name none: how it is taken apart.")
+    ] = "mixed",
+    writer: Annotated[str | None, option("NAME", "It takes instructions apart. Default: the judge.")] = None,
+    config: Annotated[
+        Path | None, option("--config -c FILE", "In place of --writer: a config of instruction-rubrics.")
+    ] = None,
+    base_url: BaseUrlOption = None,
+    settings: SettingsOption = None,
+    out: Annotated[
+        Path | None, option("--out -o FILE", "Write scores, items and evidence, a JSON line a clip.")
+    ] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Judge clips against instructions, item by item (AnyAudio-Judge): score, decision, mean score by generator.
+
+    A table has the columns clip and instruction, and may have model, rating, language and domain. Scores are correlated
+    with ratings. The ledger keeps answers.
+
+    **Examples:**
+
+    `earmark eval rubric --clips clips.csv --model openai:gpt-audio --writer openai:gpt-4.1 --out judged.jsonl`
+
+    `earmark eval rubric --clips generated/ --model vllm:cucl2/AnyAudio-Judge-7B --config bench.toml --domain speech`
+    """
+    import json
+
+    from earmark.flows.command.console import print_result, tell
+    from earmark.flows.command.ending import stoppable
+    from earmark.tasks.evaluation.judging import examinee
+    from earmark.tasks.instruction_rubrics.judging import by_model, judge_clips, writing
+    from earmark.tasks.pipeline.progress import shown
+    from earmark.tasks.store.files import write_text
+
+    judge, wording = examinee(model, base_url, settings), writing(writer, model, base_url, config)
+    with stoppable("answers are kept; run the same command again to continue"), shown():
+        rows = judge_clips(clips, open_store(store), judge, wording, mode=mode, language=language, domain=domain)
+    if out is not None:
+        write_text(out, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    if as_json:
+        print_json(rows)
+        return
+    print_result(by_model(rows))
+    lost = [row for row in rows if row["score"] is None]
+    tell(*(f"without an answer: {row['clip']}: {row['reason']}" for row in lost[:5]))
+    if out is not None:
+        tell(f"{len(rows):,} clips in {out}")
+
+
+@app.command()
 def qualify(
     corpus: CorpusArgument, config: ConfigOption, store: StoreOption = None, as_json: JsonOption = False
 ) -> None:

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from earmark.flows.python import diff as diff
     from earmark.flows.python import open as open
     from earmark.flows.python import rewards as rewards
+    from earmark.flows.python import rubric as rubric
     from earmark.flows.python import sql as sql
 
-__all__ = ["Opened", "build", "diff", "open", "rewards", "sql"]
+__all__ = ["Opened", "build", "diff", "open", "rewards", "rubric", "sql"]
 
 
 def __getattr__(name: str) -> Any:
