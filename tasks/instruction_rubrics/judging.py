@@ -190,7 +190,8 @@ def _rows(path: Path, language: str | None, domain: str) -> Iterator[JudgedClip]
 def _named(path: Path) -> Iterable[dict[str, Any]]:
     """Return the rows of a table, or the clips of a folder with their texts."""
     if not path.is_dir():
-        return read_table(path).to_pylist()
+        rows: list[dict[str, Any]] = read_table(path).to_pylist()
+        return rows
     texts = sorted(path.glob("*.txt"))
     clips = {one.stem: one.name for one in sorted(path.iterdir()) if one.suffix != ".txt" and one.is_file()}
     if not texts:
