@@ -3,22 +3,23 @@
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from earmark.schemas.config import checked, read_toml
 from earmark.schemas.corpus import Corpus
-from earmark.schemas.evaluations import Examinee, Mode
+from earmark.schemas.evaluations import Evaluation, Examinee, Mode
 from earmark.tasks.annotation.prompts import own_words
 from earmark.tasks.evaluation.asking import NoMedia, Prediction, Questioner, SampleRequest
 from earmark.tasks.evaluation.recording import choose_threshold, record
 from earmark.tasks.evaluation.samples import MeasurementOptions, Samples, find_evaluation, find_mode, select_samples
-from earmark.tasks.exports.clips import clip_files
+from earmark.tasks.exports.clips import ClipFile, clip_files
 from earmark.tasks.pipeline.progress import working
 from earmark.tasks.pipeline.rows import words_of
 from earmark.tasks.pipeline.sessions import open_session
 from earmark.tasks.store.versions import Store, Version
 
 SAMPLES_AT_ONCE = 500
+Clip: TypeAlias = tuple[str, Path, float]  # SHA-256, file and length in s
 One = TypeVar("One", bound=Examinee)
 
 
@@ -89,6 +90,22 @@ def judge(
         facts |= {"prompts": prompts, "both_orders": wish.both_orders, "draws": wish.draws, "blind": wish.blind}
         facts["spent_usd"] = session.spent_usd
         return record(store, samples, wish, predictions, facts, out, threshold)
+
+
+def ask_rows(
+    store: Store, evaluation: Evaluation, mode: Mode, config: Examinee, rows: list[dict[str, Any]], clips: list[Clip]
+) -> list[tuple[Prediction, Any]]:
+    """Ask a model about rows of no version, with their clips; return predictions, and the first answers' values."""
+    files = {sha256: ClipFile(path, duration_s) for sha256, path, duration_s in clips}
+    questioner = Questioner(evaluation, mode, config, files, Path())
+    with open_session(store, config) as session, own_words(config.own_prompts()):
+        groups = [questioner.requests(row) for row in rows]
+        outcomes = iter(session.ask([one.request for group in groups for one in group]).outcomes)
+    own = [[next(outcomes) for _ in group] for group in groups]
+    return [
+        (questioner.read(row["id"], group, said), getattr(said[0], "value", None) if said else None)
+        for row, group, said in zip(rows, groups, own, strict=True)
+    ]
 
 
 def forecast(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
-import pyarrow as pa
 from scipy import stats
 
 from earmark.schemas.config import parse_config, read_toml
@@ -16,26 +14,21 @@ from earmark.schemas.evaluations import Examinee
 from earmark.schemas.instruction_rubrics import LANGUAGES, InstructionRubrics
 from earmark.schemas.rubric_rewards import decide
 from earmark.schemas.rubric_views import EVALUATIONS
-from earmark.tasks.annotation.prompts import own_words
-from earmark.tasks.annotation.request import Answer
-from earmark.tasks.annotation.session import Session
 from earmark.tasks.audio.probe import Probe
-from earmark.tasks.evaluation.asking import Questioner
+from earmark.tasks.evaluation.judging import ask_rows
 from earmark.tasks.evaluation.samples import find_mode
 from earmark.tasks.evaluation.scores import read_table
-from earmark.tasks.exports.clips import ClipFile
 from earmark.tasks.instruction_rubrics.items import take_apart
 from earmark.tasks.instruction_rubrics.rows import BareItem
-from earmark.tasks.pipeline.ask import Asker, GivenUp
+from earmark.tasks.pipeline.ask import GivenUp
 from earmark.tasks.pipeline.media import media_index
 from earmark.tasks.pipeline.sessions import open_session
-from earmark.tasks.pipeline.walk import Exchange
+from earmark.tasks.pipeline.walk import ask_each
 from earmark.tasks.store.result_table import ResultColumn, ResultTable, percent
 from earmark.tasks.store.versions import Store
 from earmark.tasks.text.bilingual import language_of
 
 ALIGNMENT = EVALUATIONS[0]
-PARTS = pa.schema([("part", pa.string())])
 
 
 class JudgedItem(BareItem):
@@ -105,38 +98,28 @@ def judge_clips(
     rows = list(_rows(path, language, domain))
     files = [(path if path.is_dir() else path.parent) / row["clip"] for row in rows]
     looked = media_index(store).look(files)
-    clips: dict[str, ClipFile] = {}
-    for row, file, probe in zip(rows, files, looked, strict=True):
-        if isinstance(probe, Probe):
-            clips[probe.clip_sha256] = ClipFile(file, probe.duration_s)
-        else:
-            row["reason"] = f"{probe.reason}: {probe.detail}"
-    heard = [(row, probe.clip_sha256) for row, probe in zip(rows, looked, strict=True) if isinstance(probe, Probe)]
+    heard = [(row, file, one) for row, file, one in zip(rows, files, looked, strict=True) if isinstance(one, Probe)]
+    for row, fault in zip(rows, looked, strict=True):
+        if not isinstance(fault, Probe):
+            row["reason"] = f"{fault.reason}: {fault.detail}"
     asked = find_mode(ALIGNMENT, mode)
-    with own_words({**config.own_prompts(), **judge.own_prompts()}):
-        if asked.items is not None:
-            _take_apart(store, config, [row for row, _ in heard])
-        questioner = Questioner(ALIGNMENT, asked, judge, clips, Path())
-        whole = [(row, clip) for row, clip in heard if row["reason"] is None]
-        groups = [
-            questioner.requests(
-                {"id": str(at), "clip_audio": clip, "instruction": row["instruction"], "language": row["language"],
-                 "questions": [item["question"] for item in row["items"]]}
-            )
-            for at, (row, clip) in enumerate(whole)
-        ]  # fmt: skip
-        with open_session(store, judge) as session:
-            outcomes = iter(session.ask([one.request for group in groups for one in group]).outcomes)
-    for (row, _), group in zip(whole, groups, strict=True):
-        own = [next(outcomes) for _ in group]
-        prediction = questioner.read("", group, own)
+    if asked.items is not None:
+        _take_apart(store, config, [row for row, *_ in heard])
+    whole = [(row, file, probe) for row, file, probe in heard if row["reason"] is None]
+    questions = [
+        {"id": str(at), "clip_audio": probe.clip_sha256, "instruction": row["instruction"], "language": row["language"],
+         "questions": [item["question"] for item in row["items"]]}
+        for at, (row, _, probe) in enumerate(whole)
+    ]  # fmt: skip
+    clips = [(probe.clip_sha256, file, probe.duration_s) for _, file, probe in whole]
+    answers = ask_rows(store, ALIGNMENT, asked, judge, questions, clips)
+    for (row, *_), (prediction, said) in zip(whole, answers, strict=True):
         row["score"] = prediction.score
         if prediction.score is None:
             row["reason"], row["items"] = f"{prediction.reason}: {prediction.detail}", []
             continue
         row["follows"] = decide([one["score"] for one in prediction.items] or [prediction.score])
-        said = own[0].value if asked.together and isinstance(own[0], Answer) else []
-        evidence = {one["id"]: one["evidence"] for one in said}
+        evidence = {one["id"]: one["evidence"] for one in said} if asked.together else {}
         for at, (item, one) in enumerate(zip(row["items"], prediction.items, strict=False), 1):
             item["score"], item["evidence"] = one["score"], evidence.get(at)
     if rows and all(row["score"] is None for row in rows):
@@ -202,20 +185,10 @@ def _named(path: Path) -> Iterable[dict[str, Any]]:
 def _take_apart(store: Store, config: InstructionRubrics, rows: Sequence[JudgedClip]) -> None:
     """Fill in the rows' items; equal instructions are taken apart once."""
     with open_session(store, config.writer, roles="writer") as session:
-        asyncio.run(_items(config, rows, session))
-
-
-async def _items(config: InstructionRubrics, rows: Sequence[JudgedClip], session: Session) -> None:
-    with Exchange({"writer": session}) as exchange:
-
-        async def fill(at: int, row: JudgedClip) -> None:
-            try:
-                parts = await take_apart(Asker(config, at, PARTS, exchange.put), {**row, "written_by": None})
-            except GivenUp as end:
-                row["reason"] = f"{end.stage}: {end.reason}: {end.detail}"
-            else:
-                row["items"] = [{**item, "score": 0.0, "evidence": None} for item in parts.items]
-
-        async with asyncio.TaskGroup() as group:
-            for at, row in enumerate(rows):
-                group.create_task(fill(at, row))
+        ended = ask_each(config, {"writer": session}, take_apart, [{**row, "written_by": None} for row in rows])
+    for row, parts in zip(rows, ended, strict=True):
+        if isinstance(parts, GivenUp):
+            row["reason"] = f"{parts.stage}: {parts.reason}: {parts.detail}"
+        else:
+            items: list[BareItem] = parts.items
+            row["items"] = [{**item, "score": 0.0, "evidence": None} for item in items]

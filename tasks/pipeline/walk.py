@@ -424,6 +424,37 @@ async def _lead(walk: Walk[Config], config: Config, rows: list[Row], askers: lis
             raise _first_of(errors) from None
 
 
+def ask_each(
+    config: Config,
+    sessions: Mapping[str, Session],
+    story: Callable[[Asker[Config], Row], Coroutine[Any, Any, Any]],
+    rows: Sequence[Row],
+) -> list[Any]:
+    """Return the result of a story for each row outside a build, or the `GivenUp` that ends it.
+
+    Raises:
+        StopRun: a fault of every request, or the budget's end.
+    """
+
+    async def end(asker: Asker[Config], row: Row) -> Any:
+        try:
+            return await story(asker, row)
+        except GivenUp as lost:
+            return lost
+
+    async def ask_all() -> list[Any]:
+        with Exchange(sessions) as exchange, own_words(config.own_prompts()):
+            async with asyncio.TaskGroup() as group:
+                askers = [Asker(config, at, pa.schema([]), exchange.put) for at in range(len(rows))]
+                tasks = [group.create_task(end(*both)) for both in zip(askers, rows, strict=True)]
+        return [task.result() for task in tasks]
+
+    try:
+        return asyncio.run(ask_all())
+    except BaseExceptionGroup as errors:
+        raise _first_of(errors) from None
+
+
 def _first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     error = errors.exceptions[0]
     return _first_of(error) if isinstance(error, BaseExceptionGroup) else error
