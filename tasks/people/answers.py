@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter, ValidationError
 
 from earmark.schemas.errors import InputError
-from earmark.schemas.study import ANSWERS, PLAN, AnnotatorPage, AnswerFile, ScreenAnswer, StudyPlan, Trial
+from earmark.schemas.study import ANSWERS, PLAN, YEARS, AnnotatorPage, AnswerFile, ScreenAnswer, StudyPlan, Trial
 from earmark.tasks.evaluation.agreement import alpha
 
 MOST_BYTES = 8 << 20
 TRIAL_BYTES = 32 << 10  # of a trial's answer: its longest feedback takes 12,000, twice quoted 24,000
 MOST_FEEDBACK = 2000  # characters, like the page's limit
 FEWEST_ALIKE = 10  # clips with one rating for all questions, from which an annotator does not listen
-BACKGROUND = {"years": r"\d{1,2}(\.\d+)?", "profession": "yes|no", "appreciation": "[1-5]"}
+BACKGROUND = {"years": YEARS, "profession": "yes|no", "appreciation": "[1-5]"}
 _ANSWERS = TypeAdapter(dict[str, ScreenAnswer])
 Row = dict[str, Any]
 

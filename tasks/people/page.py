@@ -17,7 +17,7 @@ from markdown_it import MarkdownIt
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.places import clips_folder
-from earmark.schemas.study import FORMAT, PLAN, AnnotatorPage, Study, StudyPlan, Trial
+from earmark.schemas.study import FORMAT, PLAN, YEARS, AnnotatorPage, Study, StudyPlan, Trial
 from earmark.tasks.store.files import place, sha256_file
 
 PLAYABLE = {
@@ -142,7 +142,7 @@ class _Screens:
         """Return a screen with clips and questions, or with those about the annotator."""
         study = self._study
         if trial.kind == "background":
-            return render("screens/background")
+            return render("screens/background", years=YEARS)
         return render(
             "screens/trial",
             kind=study.kind,
