@@ -83,6 +83,8 @@ class VoteRow(TypedDict):
     feedback: Annotated[str | None, "The annotator's own words, scrubbed."]
     source_file: Annotated[str, "The file that the vote came from."]
     source_line: Annotated[int, "Line in that file, counted from 1."]
+    model_a: Annotated[str | None, "The model of clip a as this vote names it; a clip may be the pick of several."]
+    model_b: Annotated[str | None, "The model of clip b as this vote names it."]
 
 
 class Preference(TypedDict):

@@ -263,6 +263,28 @@ def tables(
         print_record(record, table_page, given.as_json)
 
 
+@app.command("best-of")
+def best_of(
+    generations: Annotated[Path, typer.Argument(metavar="FILE", help="The table of generations, as a study reads it.")],
+    scores: Annotated[Path, option("--scores FILE", "A row a generation: clip, and columns of numbers.")],
+    out: Annotated[Path, option("--out -o DIR", "The folder of the tables and ranked lists.")],
+    sizes: Annotated[list[int], option("--n N", "A number of candidates; give several.", min=1)] = [1, 3, 10],  # noqa: B006
+    by: Annotated[str, option("COLUMN", "The columns whose mean decides, as a+b.")] = "musicality+alignment",
+    picks: Annotated[Path | None, option("FILE", "Also write the picks, beside the clips, for a study.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Pick the best of N generations of each prompt by a reward model's scores, and tabulate all scores by N.
+
+    The candidates of a smaller N are among those of a larger one. A model with one clip a prompt stands beside.
+
+    **Example:** `earmark eval best-of music/generations.csv --scores rm.csv --picks music/picks.csv --out best-of-n`
+    """
+    from earmark.tasks.evaluation.best_of_n import best_of_n, best_of_page
+
+    record = best_of_n(generations, scores, sizes, by.split("+"), picks, out)
+    print_record(record, best_of_page, as_json, "tables and ranked lists")
+
+
 @app.command()
 @spread
 def template(

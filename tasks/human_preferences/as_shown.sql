@@ -1,8 +1,10 @@
 -- Grain: one row a vote on musicality or alignment, of two clips that have a name, in the letters that were shown.
 WITH turned AS (
     SELECT
-        votes.*,
-        comparisons.* EXCLUDE (comparison_id, split, source, month, votes),
+        votes.* EXCLUDE (model_a, model_b),
+        comparisons.* EXCLUDE (comparison_id, split, source, month, votes, model_a, model_b),
+        coalesce(votes.model_a, comparisons.model_a) AS model_a,
+        coalesce(votes.model_b, comparisons.model_b) AS model_b,
         shown = 'ba' AS other
     FROM votes
     JOIN comparisons USING (comparison_id)

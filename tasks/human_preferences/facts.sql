@@ -23,7 +23,10 @@ heard AS (
 
 made AS (
     SELECT scope, count(DISTINCT model) AS models
-    FROM (SELECT scope, unnest([model_a, model_b]) AS model FROM compared)
+    FROM (
+        SELECT scope, unnest([compared.model_a, compared.model_b, cast_vote.model_a, cast_vote.model_b]) AS model
+        FROM compared JOIN votes AS cast_vote USING (comparison_id)
+    )
     GROUP BY scope
 ),
 

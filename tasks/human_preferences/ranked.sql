@@ -2,8 +2,8 @@
 SELECT
     concat(votes.source, ', ', vote.dimension) AS board,
     comparisons.modality,
-    comparisons.model_a AS system_a,
-    comparisons.model_b AS system_b,
+    coalesce(votes.model_a, comparisons.model_a) AS system_a,
+    coalesce(votes.model_b, comparisons.model_b) AS system_b,
     vote.choice AS preference,
     comparisons.prompt_id AS cluster
 FROM (
@@ -17,4 +17,4 @@ FROM (
     FROM votes
 ) AS votes
 JOIN comparisons USING (comparison_id)
-WHERE vote.choice IS NOT NULL AND comparisons.model_a <> comparisons.model_b
+WHERE vote.choice IS NOT NULL AND system_a <> system_b

@@ -1,4 +1,6 @@
 -- Grain: one row a vote that is left out, with the first reason that applies.
+--
+-- A clip may be the pick of several best-of-N systems: votes on the same clips under other names are others.
 CREATE TABLE refused_votes AS
 WITH judged AS (
     SELECT
@@ -36,7 +38,10 @@ again AS (
     SELECT
         row,
         row_number() OVER (
-            PARTITION BY source, annotator, prompt_key, least(clip_a, clip_b), greatest(clip_a, clip_b) ORDER BY row
+            PARTITION BY
+                source, annotator, prompt_key, least(clip_a, clip_b), greatest(clip_a, clip_b),
+                CASE WHEN clip_a < clip_b THEN [model_a, model_b] ELSE [model_b, model_a] END
+            ORDER BY row
         ) AS turn
     FROM faulty
     WHERE reason IS NULL AND annotator IS NOT NULL

@@ -8,8 +8,8 @@ WITH samples AS (
         coalesce(benchmark.confidence, preferences.confidence) AS confidence,
         cast_vote.annotator,
         cast_vote.date AS day,
-        comparisons.model_a,
-        comparisons.model_b,
+        coalesce(cast_vote.model_a, comparisons.model_a) AS model_a,
+        coalesce(cast_vote.model_b, comparisons.model_b) AS model_b,
         coalesce(comparisons.source_prompt_id, ratings.source_prompt_id) AS prompt_id
     FROM benchmark
     LEFT JOIN preferences ON preferences.preference_id = sample_id

@@ -21,8 +21,10 @@ SELECT
     coalesce(benchmark.vocals, CASE WHEN benchmark.task = 'cmi-pref' THEN 'instrumental' END) AS vocals,
     benchmark.confidence_band,
     benchmark.month,
-    [comparisons.model_a, comparisons.model_b] AS model,
-    least(comparisons.model_a, comparisons.model_b) || ' vs ' || greatest(comparisons.model_a, comparisons.model_b) AS models,
+    [coalesce(cast_vote.model_a, comparisons.model_a), coalesce(cast_vote.model_b, comparisons.model_b)] AS model,
+    nullif(array_to_string(list_sort(
+        [coalesce(cast_vote.model_a, comparisons.model_a), coalesce(cast_vote.model_b, comparisons.model_b)]), ' vs '), '')
+        AS models,
     CASE WHEN benchmark.vote_id IS NULL THEN voters.annotator ELSE [cast_vote.annotator] END AS annotator,
     CASE
         WHEN greatest(a.duration_s, b.duration_s) < 10 THEN '0 to 10 s' WHEN greatest(a.duration_s, b.duration_s) < 30 THEN '10 to 30 s' WHEN greatest(a.duration_s, b.duration_s) >= 30 THEN '30 s and more'

@@ -27,7 +27,9 @@ SELECT
     CASE WHEN flipped THEN listened_a_s ELSE listened_b_s END AS listened_b_s,
     feedback,
     source_file,
-    line AS source_line
+    line AS source_line,
+    CASE WHEN flipped THEN model_b ELSE model_a END AS model_a,
+    CASE WHEN flipped THEN model_a ELSE model_b END AS model_b
 FROM cast_votes
 JOIN said USING (row)
 JOIN places USING (comparison_id)
