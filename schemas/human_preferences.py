@@ -41,6 +41,9 @@ class VoteSource(Linked):
         description="Whether votes for neither clip stay; drop-bad: only if both clips are as good. Without it: not in "
         "`music-arena`.",
     )
+    untrained: tuple[Literal["musicality", "alignment", "overall"], ...] = Field(
+        default=(), description="Dimensions that stay out of `training`; `benchmark` and the other tables have them."
+    )
     scale: tuple[float, float] = Field(default=(1.0, 5.0), description="Least and greatest rating of rated clips.")
     not_a_rating: tuple[Cell, ...] = NOT_A_RATING
     positive: Literal["a", "b"] | None = Field(
@@ -112,7 +115,7 @@ class HumanPreferences(BuildConfig):
         values = super().identity()
         for source in values["sources"]:
             del source["root"], source["audio_root"], source["links"]
-            for name in ("not_a_rating", "positive"):  # without them, a version of before is up to date
+            for name in ("not_a_rating", "positive", "untrained"):  # without them, a version of before is up to date
                 if not source[name]:
                     del source[name]
             source["files"] = [without_place(written) for written in source["files"]]

@@ -28,7 +28,7 @@ from earmark.schemas.vote_tables import (
 from earmark.tasks.evaluation.agreement import Counts, agreement
 from earmark.tasks.pipeline.step import Account, Done, step
 from earmark.tasks.store.manifest import Step
-from earmark.tasks.store.sql import by_split, connect, query, view_parquet
+from earmark.tasks.store.sql import by_split, connect, create_table, query, view_parquet
 from earmark.tasks.store.staging import Stage
 
 
@@ -92,6 +92,8 @@ def write_derived(stage: Stage, config: HumanPreferences, unit: str | None = Non
         _write(stage, connection, PREFERENCES)
         _view(stage, connection, PREFERENCES)
         connection.execute(query("human_preferences/samples"), {"unit": unit or config.unit})
+        untrained = [(source.name, name) for source in config.sources for name in source.untrained]
+        create_table(connection, "untrained", "source string, dimension string", untrained)
         _write(stage, connection, TRAINING)
         stage.write(BENCHMARK, "test", connection.sql(query("human_preferences/benchmark")).to_arrow_reader(100_000))
         twice = connection.sql(query("human_preferences/voted_twice")).to_arrow_table().to_pylist()

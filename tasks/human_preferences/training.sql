@@ -16,9 +16,9 @@ SELECT
     confidence
 FROM samples
 JOIN comparisons USING (comparison_id)
-WHERE preference <> 'tie' AND samples.split = $split
+WHERE preference <> 'tie' AND samples.split = $split AND (source, dimension) NOT IN (FROM untrained)
 UNION ALL
 SELECT rating_id, split, NULL, NULL, 'rating', source, dimension, text, NULL, NULL, clip_id, NULL, rating, NULL
 FROM ratings
-WHERE split = $split
+WHERE split = $split AND (source, dimension) NOT IN (FROM untrained)
 ORDER BY kind, row_id

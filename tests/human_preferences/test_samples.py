@@ -160,3 +160,17 @@ def test_the_card_counts_as_the_papers_tables(tmp_path: Path) -> None:
     wrote = sum(bool(row["feedback"].strip()) for row in raw)
     system = card.split("## Feedback by writing system\n")[1].split("\n## ")[0]
     assert sum(int(line.split(" | ")[1]) for line in system.splitlines() if line.endswith("% |")) == wrote
+
+
+def test_a_dimension_of_a_source_stays_out_of_the_training_table_alone(tmp_path: Path) -> None:
+    other = cmi(tmp_path, [vote(number) for number in range(20, 30)], name="other")
+    first = cmi(tmp_path, [vote(number) for number in range(20)], untrained=["alignment"])
+    version = build_votes(config_of(tmp_path, first, other, split={"test": 12}), tmp_path / "store")
+    trained = Counter((row["source"], row["dimension"]) for row in rows_of(version, "training"))
+    tested = Counter((row["source"], row["dimension"]) for row in rows_of(version, "benchmark"))
+    assert {source for source, _ in tested} == {first["name"], "other"}
+    for source in (first["name"], "other"):
+        assert tested[source, "musicality"] == tested[source, "alignment"] > 0
+    assert trained[first["name"], "alignment"] == 0
+    assert trained[first["name"], "musicality"] == 20 - tested[first["name"], "musicality"]
+    assert trained["other", "alignment"] == trained["other", "musicality"] == 10 - tested["other", "alignment"]
