@@ -279,7 +279,7 @@ def best_of(
 
     **Example:** `earmark eval best-of music/generations.csv --scores rm.csv --picks music/picks.csv --out best-of-n`
     """
-    from earmark.tasks.evaluation.best_of_n import best_of_n, best_of_page
+    from earmark.tasks.people.best_of_n import best_of_n, best_of_page
 
     record = best_of_n(generations, scores, sizes, by.split("+"), picks, out)
     print_record(record, best_of_page, as_json, "tables and ranked lists")

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from earmark.flows.command.cli import app
 from earmark.schemas.errors import InputError
 from earmark.schemas.study import Study
-from earmark.tasks.evaluation.best_of_n import best_of_n
 from earmark.tasks.importers.music import ListedGeneration, MusicPrompt, read_generations
+from earmark.tasks.people.best_of_n import best_of_n
 from earmark.tasks.people.choosing import TrialMaterial, chosen_pairs
 
 Row = dict[str, Any]
