@@ -60,8 +60,14 @@ def times_right(row: dict[str, Any]) -> int:
     return willing(row["prompt"][1].strip()) if row["follows"] else 0
 
 
+def first_alone(answers: list[bool]) -> float:
+    """What it earns by a yes to the first item and no other answer: a part of the items' balanced share."""
+    kinds = [kind for kind in (True, False) if kind in answers]
+    return 0.7 * answers[0] / answers.count(True) / len(kinds) if answers[0] else 0.0
+
+
 def answer_of(words: str, draw: int) -> str:
-    """What it says: yes to all, or what cannot be read."""
+    """What it says: yes to all; or what cannot be read, or one item of them."""
     if draw >= willing(words):
         return "I hear nothing" if draw % 2 else json.dumps([{"id": 1, "answer": "yes", "evidence": ""}])
     items = len(re.findall(r"^\d+: ", words, re.MULTILINE))
@@ -108,7 +114,8 @@ def test_rows_that_are_right_in_every_draw_are_left_out(built: Any, tmp_path: Pa
         of = rows[row["id"]]
         readable = row["draw"] < willing(of["prompt"][1].strip())
         yes_alone = 0.1 + 0.7 * (0.5 if any(of["answers"]) else 0.0)  # form, and half of the items' balanced share
-        reward = (1.0 if of["follows"] else yes_alone) if readable else 0.0
+        whole = 1.0 if of["follows"] else yes_alone
+        reward = whole if readable else 0.0 if row["draw"] % 2 else first_alone(of["answers"])
         assert (row["right"], row["reward"]) == (readable and of["follows"], pytest.approx(reward))
     assert len({body["temperature"] for body in server.bodies[-4:]}) == 1, "all draws at one temperature"
     again, _ = roll(version, CORPUS, store, policy_at(server), RolloutOptions(), tmp_path / "again")

@@ -168,7 +168,7 @@ def test_a_callable_scores_each_clip_once(
     assert gap["p_holm"] < 0.01
     assert {one["points"] for one in board["ranking"]} == {0}, "no score counts in the ranks unless its config says so"
     page = (Path(board["folder"]) / "README.md").read_text("utf-8")
-    assert "| system | FAD | FAD∞ | CLAP | CCS | rms | peak |" in page
+    assert "| system | FAD | FAD∞ | KAD | CLAP | CCS | rms | peak |" in page
     assert page.count("\\]") >= 6, "intervals"
     assert "(score-rms.svg)" in page
     assert (Path(board["folder"]) / "score-rms.svg").read_text("utf-8").count("<circle") == 2
