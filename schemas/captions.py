@@ -405,6 +405,7 @@ EVALUATION = Evaluation(
     "Does the caption describe the clip?",
     modes=(Mode("listen", "caption-fits", shows=("clip=audio", "caption")),),
     groups=("pipeline",),
+    claims=True,
     asks="Does the text describe the clip, with nothing wrong in it?",
 )
 

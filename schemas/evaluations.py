@@ -253,6 +253,7 @@ class Evaluation:
     # of a preference, the column whose three rows are the pairs of three clips; cycles are counted
     triplets: str | None = None
     beside: bool = False  # whether it is asked only where it is named, so that the others need not be
+    claims: bool = False  # every row has the same label, which the table claims: people and judges audit it
     asks: str = ""  # what the page of an audit asks people about a row; empty for the kind's own question
 
     @property

@@ -169,6 +169,7 @@ EVALUATION = Evaluation(
     "Is a voice left in the instrumental? It should be in none.",
     modes=(Mode("listen", "voice-heard", shows=("clip=audio",)),),
     groups=("flags", "separator"),
+    claims=True,
     asks="Is a human voice left: sung, spoken or hummed, however faint?",
 )
 

@@ -334,6 +334,7 @@ EVALUATION = Evaluation(
     "Does the prompt ask for its genre, instrument and mood or theme, and for no voice?",
     modes=(Mode("read", "prompt-asks", shows=("prompt", "genre", "instrument", "mood_theme")),),
     groups=("distribution", "style"),
+    claims=True,
     asks="Does the prompt ask for this genre, this instrument and this mood or theme, and for no voice?",
 )
 

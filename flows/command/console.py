@@ -121,7 +121,7 @@ def notes_of(version: Version) -> list[str]:
     corpus, notes = find_corpus(version.corpus), version.manifest.notes()
     table = corpus.story.main_table
     rows = {split: count for split, count in version.manifest.rows.get(table, {}).items() if count}
-    if not corpus.evaluations or not rows or {*rows} & {"test", "ood"}:
+    if all(one.claims for one in corpus.evaluations) or not rows or {*rows} & {"test", "ood"}:
         return notes
     held = ", ".join(f"{split} {count:,}" for split, count in rows.items())
     return [

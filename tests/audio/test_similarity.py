@@ -218,7 +218,7 @@ def test_weights_that_hold_code_or_lie_about_their_size_are_one_line(
 
 
 def test_a_name_that_is_neither_folder_nor_model_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="expected a folder or a model on the Hub"):
+    with pytest.raises(ConfigError, match="expected a folder, a file or a model on the Hub"):
         Similarity("no such/model/at all", tmp_path / "s.sqlite").cosines([ClipText("0" * 64, tmp_path / "a.wav", "x")])
 
 

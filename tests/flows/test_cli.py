@@ -147,6 +147,7 @@ PLAIN = {
     "schedule pause": "prints no figure",
     "schedule remove": "prints no figure",
     "schedule resume": "prints no figure",
+    "eval reward-server": "stays until it is ended",
     "people study serve": "stays until it is ended",
     "inspect view": "stays until it is ended",
 }

@@ -66,7 +66,10 @@ def test_a_config_of_the_release_is_recorded_as_then(corpus: str, tmp_path: Path
     """The release's manifest is read by a recount, and its build is the newest of this very config."""
     then = before(unpack(tmp_path / "store", [corpus]), corpus).manifest.config
     model, demo = find_corpus(corpus).config, ROOT / f"data/demo/{corpus}.toml"
-    now = parse_config(model, read_toml(demo), demo).recorded()
+    values = read_toml(demo)
+    for source in values.get("sources", []):
+        source.pop("verify", None)  # the demo says now that its music's changed captions are not heard
+    now = parse_config(model, values, demo).recorded()
     assert [key for key in lost(then, now) if key != ".detector.drawings"] == []  # read and ignored
     again = model.model_validate(then, context={"file": "manifest", "recorded": True})
     assert again.recorded() == now
