@@ -31,7 +31,7 @@ PAPER: dict[Domain, dict[Subject, tuple[Verifier, ...]]] = {
     "music": {"positives": ("audio",), "swaps": ("audio",), "changes": ("audio",)},
     "mixed": {"positives": ("audio",), "swaps": ("audio",), "changes": ()},
 }
-"""Who verifies where a source does not say, by AnyAudio-Judge's section 3; the guide's table has a line a subset. The
+"""Verifiers of sources that name none, by AnyAudio-Judge's section 3; the guide's table has a line a subset. The
 paper names no check of swapped instructions of films and of generated speech: a listener checks these."""
 
 

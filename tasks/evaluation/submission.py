@@ -263,7 +263,7 @@ def _embedded(
 
 
 class Reference(NamedTuple):
-    """What clips are compared with: as a Gaussian for FAD, and as clips for KAD if there are any."""
+    """Reference of clips: a Gaussian for FAD, and clips for KAD if there are any."""
 
     gaussian: Gaussian
     kernel: KernelReference | None

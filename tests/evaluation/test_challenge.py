@@ -168,7 +168,7 @@ def assert_ranks(board: dict[str, Any]) -> None:
 
 
 def rating(plan: StudyPlan, page: AnnotatorPage, trial: Trial, *, expert: bool) -> int:
-    """How the page's annotator rates the clip, by its place among the page's five clips of the system."""
+    """Rate a clip as the page's annotator does, by its place among the page's five clips of the system."""
     system = plan.generations[trial.clips["a"]].model
     least, more = HEARD[next(number for number in HEARD if name_of(number) == system)]
     own = [one.id for one in page.items if plan.generations[one.clips["a"]].model == system]

@@ -158,7 +158,7 @@ def test_the_kernel_distance_is_the_printed_one() -> None:
 
 
 def test_few_clips_do_not_bias_the_kernel_distance() -> None:
-    """Of sets of ten clips the mean is that of many clips, and 0 where both are of one kind."""
+    """Compare the mean over sets of ten clips with that of many clips; it is 0 where both are of one kind."""
     reference = KernelReference(sampled(600, 1))
     for scale, shift in ((1.0, 0.0), (1.2, 0.2)):
         many = kad(reference, sampled(600, 2, scale, shift))["value"]

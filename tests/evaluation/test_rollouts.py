@@ -61,7 +61,7 @@ def times_right(row: dict[str, Any]) -> int:
 
 
 def first_alone(answers: list[bool]) -> float:
-    """What it earns by a yes to the first item and no other answer: a part of the items' balanced share."""
+    """Return the reward of a yes to the first item and no other answer: a part of the items' balanced share."""
     kinds = [kind for kind in (True, False) if kind in answers]
     return 0.7 * answers[0] / answers.count(True) / len(kinds) if answers[0] else 0.0
 
