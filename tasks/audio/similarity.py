@@ -52,6 +52,7 @@ _SCHEMA = (
     model_sha256 TEXT, clip_sha256 TEXT, vector BLOB NOT NULL, -- float32, little-endian, of length 1
     PRIMARY KEY (model_sha256, clip_sha256)
 )""",
+    "CREATE TABLE IF NOT EXISTS proved (model_sha256 TEXT PRIMARY KEY)",  # models found to tell texts and sounds apart
 )
 
 
@@ -93,6 +94,8 @@ class Similarity:
             query = "SELECT cosine FROM similarities WHERE model_sha256 = ? AND clip_sha256 = ? AND text_sha256 = ?"
             rows = ((key, connection.execute(query, (self.digest, *key)).fetchone()) for key in set(keys))
             known = {key: float(row[0]) for key, row in rows if row is not None}
+            if known:
+                self._prove(connection)
             seen(sum(key in known for key in keys))
             new = {key: one for key, one in zip(keys, pairs, strict=True) if key not in known}
             texts = self._texts({key[1]: one.text for key, one in new.items()})
@@ -203,6 +206,7 @@ class Similarity:
         for clip, path in paths.items():
             row = connection.execute(query, (self.digest, self._name(clip))).fetchone()
             if row is not None:
+                self._prove(connection)
                 yield clip, np.frombuffer(row[0], "<f4")
             elif path is not None:
                 new[clip] = path
@@ -235,6 +239,16 @@ class Similarity:
 
         for clip, of_clip in groupby(vectors(), key=lambda pair: pair[0]):
             yield clip, _unit(np.mean([vector for _, vector in of_clip], axis=0))
+
+    def _prove(self, connection: sqlite3.Connection) -> None:
+        """Load the model once if its kept results may be of a collapsed tower: they were kept before any check."""
+        if connection.execute("SELECT 1 FROM proved WHERE model_sha256 = ?", (self.digest,)).fetchone() is None:
+            self.load()
+            self._mark(connection)
+
+    def _mark(self, connection: sqlite3.Connection) -> None:
+        connection.execute("INSERT OR IGNORE INTO proved VALUES (?)", (self.digest,))
+        connection.commit()
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:

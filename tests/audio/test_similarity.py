@@ -172,6 +172,25 @@ def test_a_collapsed_tower_is_refused_before_use(tmp_path: Path, tower: str, wha
             use(Similarity(str(folder), kept))
 
 
+def test_results_kept_before_the_check_wait_for_it(tmp_path: Path) -> None:
+    """Whoever collapsed then is found out now; a model that has passed is loaded no more."""
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/config.json").write_text("{}")
+    (sha256, path), text = clip(tmp_path, 1), hashlib.sha256(b"x").hexdigest()
+    kept = Similarity(str(tmp_path / "model"), tmp_path / "s.sqlite")
+    with kept._open() as connection:
+        connection.execute("INSERT INTO similarities VALUES (?, ?, ?, 0.5)", (kept.digest, sha256, text))
+        connection.execute("INSERT INTO embeddings VALUES (?, ?, ?)", (kept.digest, sha256, bytes(8)))
+        connection.commit()
+    uses = (lambda: kept.cosines([ClipText(sha256, path, "x")]), lambda: [*kept.embeddings({sha256: None})])
+    for use in uses:
+        with pytest.raises((MissingExtraError, ConfigError)):  # it would be loaded, and is none
+            use()
+    with kept._open() as connection:
+        kept._mark(connection)
+    assert [use() for use in uses] == [[0.5], [sha256]]
+
+
 @pytest.mark.models
 def test_what_is_no_clap_model_is_named(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()

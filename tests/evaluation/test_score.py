@@ -124,6 +124,7 @@ def keep_embeddings(
     similarity = similarity_of(store, str(model))
     asked = texts or [None] * len(paths)
     with similarity._open() as connection:
+        similarity._mark(connection)
         for path, vector, text, cosine in zip(paths, vectors, asked, np.broadcast_to(cosines, len(paths)), strict=True):
             clip = sha256(path)
             held = (similarity.digest, clip, np.asarray(vector, "<f4").tobytes())

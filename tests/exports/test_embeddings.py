@@ -45,6 +45,7 @@ def remember(store: Store, model: Path, clips: set[str], dimensions: int = 8) ->
     similarity = similarity_of(store, str(model))
     vectors = {}
     with similarity._open() as connection:
+        similarity._mark(connection)
         for clip in sorted(clips):
             drawn = np.random.default_rng(int(clip[:8], 16)).standard_normal(dimensions)
             vectors[clip] = (drawn / np.linalg.norm(drawn)).astype("<f4")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -61,17 +60,16 @@ def config_in(folder: Path, **similarity: Any) -> InstructionRubrics:
 def remember(config: InstructionRubrics, folder: Path, cosines: dict[tuple[int, int], float]) -> None:
     """Scores of clips and texts by their numbers, as an earlier run has kept them."""
     store = open_store(str(folder / "store"))
-    digest = similarity_of(store, str(folder / "clap")).digest
-    with sqlite3.connect(store.root / "similarities.sqlite") as connection:
-        connection.execute(
-            "CREATE TABLE similarities (model_sha256 TEXT, clip_sha256 TEXT, text_sha256 TEXT, cosine REAL NOT NULL, "
-            "PRIMARY KEY (model_sha256, clip_sha256, text_sha256)) WITHOUT ROWID"
-        )
+    similarity = similarity_of(store, str(folder / "clap"))
+    with similarity._open() as connection:
+        similarity._mark(connection)
         for (clip, text), cosine in cosines.items():
             sha256 = hashlib.sha256((folder / f"{clip}.wav").read_bytes()).hexdigest()
             said = hashlib.sha256(TEXTS[text].encode()).hexdigest()
-            connection.execute("INSERT INTO similarities VALUES (?, ?, ?, ?)", (digest, sha256, said, cosine))
-    connection.close()
+            connection.execute(
+                "INSERT INTO similarities VALUES (?, ?, ?, ?)", (similarity.digest, sha256, said, cosine)
+            )
+        connection.commit()
 
 
 def verified_and_negatives(config: InstructionRubrics, folder: Path) -> tuple[Stage, list[Row], list[Row]]:

@@ -211,6 +211,7 @@ def remember(store: Path, model: Path, vectors: dict[Path, Any]) -> None:
     (model / "config.json").write_text("{}")
     similarity = similarity_of(Store(store), str(model))
     with similarity._open() as connection:
+        similarity._mark(connection)
         for path, vector in vectors.items():
             clip = hashlib.sha256(path.read_bytes()).hexdigest()
             held = (similarity.digest, clip, np.asarray(vector, "<f4").tobytes())

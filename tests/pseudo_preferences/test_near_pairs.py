@@ -54,6 +54,7 @@ def remember(folder: Path, store: Path, made: list[Row], seed: int = 3) -> Vecto
     drawn[::5] = drawn[0]
     vectors = {}
     with similarity._open() as connection:
+        similarity._mark(connection)
         for row, one in zip(made, drawn, strict=True):
             vectors[row["generation_id"]] = (one / np.linalg.norm(one)).astype("<f4")
             clip = hashlib.sha256((folder / row["audio"]).read_bytes()).hexdigest()
