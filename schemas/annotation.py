@@ -121,7 +121,9 @@ class AnswerOptions(Model):
 class PaceOptions(Model):
     """Requests at once and a minute."""
 
-    max_concurrency: int = Field(default=32, ge=1, le=4096, description="Most requests in flight.")
+    max_concurrency: int = Field(
+        default=32, ge=1, le=4096, description="Most requests in flight, over all roles of the model."
+    )
     requests_per_minute: float | None = Field(
         default=None, gt=0, description="Most requests a minute, of all processes that share the ledger together."
     )
@@ -151,7 +153,9 @@ class MoneyOptions(Model):
     """Cost, budget and the provider's batch API."""
 
     budget_usd: Dollars | None = Field(
-        default=None, description="What one run may cost; it stops before it would cost more. Counts only with prices."
+        default=None,
+        description="What one run may cost, over all roles of the model with this budget; it stops before it would "
+        "cost more. Counts only with prices.",
     )
     prices: Prices | None = Field(
         default=None,
@@ -204,7 +208,7 @@ class ModelDeclaration(ModelService):
     answers: AnswerOptions = Field(default=AnswerOptions(), description="Form, checks and repairs of answers.")
     pace: PaceOptions = Field(default=PaceOptions(), description="Requests at once and a minute.")
     patience: PatienceOptions = Field(default=PatienceOptions(), description="Waits, and tries of failed exchanges.")
-    money: MoneyOptions = Field(default=MoneyOptions(), description="Prices, and what each role of the model may cost.")
+    money: MoneyOptions = Field(default=MoneyOptions(), description="Prices, and what a run may cost.")
 
     @model_validator(mode="before")
     @classmethod

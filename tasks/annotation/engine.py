@@ -21,7 +21,7 @@ from earmark.tasks.annotation.budget import Budget, SharedBudget, limits_of, tok
 from earmark.tasks.annotation.errors import AskError, KeptRefused, OverLimit, Stopped
 from earmark.tasks.annotation.ledger import Ledger
 from earmark.tasks.annotation.ledger_rows import Finished
-from earmark.tasks.annotation.pace import Pace, Quota
+from earmark.tasks.annotation.pace import Quota, shared_pace
 from earmark.tasks.annotation.patience import Patience, Streaks, Vanguard
 from earmark.tasks.annotation.progress import Meter, Progress
 from earmark.tasks.annotation.request import Forecast, Outcome, Report, Request, Unanswered
@@ -91,7 +91,7 @@ class Annotator:
         self.media = media or Media()
         self.backend = backend or make_backend(config, self.media)
         self.quota = Quota(ledger, config)
-        self.pace = Pace(config.max_concurrency, self.quota)
+        self.pace = shared_pace(config)
         self.patience = Patience(config.patience_s)
         self.streaks = Streaks()
         self.vanguard: Vanguard | None = None  # holds questions back until the first of their kind is answered

@@ -2,7 +2,9 @@
 
 import asyncio
 import random
+import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
@@ -143,71 +145,76 @@ LONGEST_WAIT_S = 3600.0  # longest Retry-After accepted, in seconds
 
 
 class Pace:
-    """Gate with at most `limit` requests in flight; the limit follows the server.
+    """Gate with at most `limit` requests in flight; the limit follows the server. Safe for threads and their loops.
 
     Args:
         most: highest concurrency; also the start, as most servers take it.
-        quota: requests and tokens per minute; None is no cap.
+        server: name of the model and its server.
     """
 
-    def __init__(self, most: int, quota: Quota | None = None) -> None:
+    def __init__(self, most: int, server: str = "") -> None:
         self.most = most
+        self.server = server
         self.limit = float(most)
         self.in_flight = 0
         self.paused_until = 0.0
         self._failing = self._refusing = 0.0
         self._cut_at = 0.0
-        self._quota = quota
         self._last_cut = 0.0
         self._waiting: deque[asyncio.Future[None]] = deque()
+        self._lock = threading.Lock()
 
-    async def enter(self, tokens: int) -> None:
+    async def enter(self, tokens: int = 0, quota: Quota | None = None) -> None:
         """Wait for admission.
 
         Args:
             tokens: estimated tokens of the request, in and out.
+            quota: requests and tokens per minute; None is no cap.
 
         Raises:
             LedgerError: the quota's ledger cannot be written.
         """
         while True:
-            while self.in_flight >= int(self.limit):
+            await self._pause()
+            with self._lock:
+                if self.in_flight < int(self.limit):
+                    self.in_flight += 1
+                    break
                 turn = asyncio.get_running_loop().create_future()
                 self._waiting.append(turn)
-                await turn
-            if not await self._pause():
-                break
-        self.in_flight += 1
-        if self._quota is not None:
             try:
-                await self._quota.turn(tokens)
-                await self._pause()
-            except BaseException:
-                self.leave()
+                await turn
+            except asyncio.CancelledError:
+                self._wake()  # another takes the place that this request was offered
                 raise
+        try:
+            if quota is not None:
+                await quota.turn(tokens)
+            await self._pause()
+        except BaseException:
+            self.leave()
+            raise
 
     def leave(self) -> None:
         """Give the place back."""
-        self.in_flight -= 1
-        room = int(self.limit) - self.in_flight
-        while room > 0 and self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                room -= 1
+        with self._lock:
+            self.in_flight -= 1
+        self._wake()
 
     def allow(self, most: int) -> None:
         """Change the highest concurrency; a limit lowered by the server stays lower."""
-        self.limit = min(self.limit, float(most)) if self.limit < self.most else float(most)
-        self.most = most
+        with self._lock:
+            self.limit = min(self.limit, float(most)) if self.limit < self.most else float(most)
+            self.most = most
 
     def succeeded(self) -> None:
         """Raise the limit after a response: by one a round, or by a tenth below the last cut."""
-        self._failing -= self._failing / ROUND
-        self._refusing -= self._refusing / RECENT
-        if self.limit < self.most:
-            step = max(1.0 / self.limit, 0.1 if self.limit < REGAINED * self._cut_at else 0.0)
-            self.limit = min(float(self.most), self.limit + step)
+        with self._lock:
+            self._failing -= self._failing / ROUND
+            self._refusing -= self._refusing / RECENT
+            if self.limit < self.most:
+                step = max(1.0 / self.limit, 0.1 if self.limit < REGAINED * self._cut_at else 0.0)
+                self.limit = min(float(self.most), self.limit + step)
 
     def failed(self, error: AskError, started: float) -> None:
         """Lower the limit after a fault of load, and pause for Retry-After.
@@ -220,23 +227,52 @@ class Pace:
             started: monotonic time of sending; one overload cuts once, whatever the number of its requests.
         """
         now = time.monotonic()
-        if isinstance(error, Retriable) and error.retry_after_s:
-            self.paused_until = max(self.paused_until, now + min(error.retry_after_s, LONGEST_WAIT_S))
-        if not isinstance(error, RateLimited | ServerError | TimedOut | ConnectionFailed):
-            return
-        self._failing += (1.0 - self._failing) / ROUND
-        self._refusing += (isinstance(error, RateLimited) - self._refusing) / RECENT
-        if started >= self._last_cut and (self._refusing > OVERLOADED or self._failing > FREQUENT):
-            self._cut_at = self.limit
-            self.limit = max(1.0, self.limit * CUT)
-            self._last_cut = now
+        with self._lock:
+            if isinstance(error, Retriable) and error.retry_after_s:
+                self.paused_until = max(self.paused_until, now + min(error.retry_after_s, LONGEST_WAIT_S))
+            if not isinstance(error, RateLimited | ServerError | TimedOut | ConnectionFailed):
+                return
+            self._failing += (1.0 - self._failing) / ROUND
+            self._refusing += (isinstance(error, RateLimited) - self._refusing) / RECENT
+            if started >= self._last_cut and (self._refusing > OVERLOADED or self._failing > FREQUENT):
+                self._cut_at = self.limit
+                self.limit = max(1.0, self.limit * CUT)
+                self._last_cut = now
 
-    async def _pause(self) -> bool:
-        paused = False
+    def _wake(self) -> None:
+        """Let waiting requests look again: as many as there are free places."""
+        with self._lock:
+            room = int(self.limit) - self.in_flight
+            while room > 0 and self._waiting:
+                turn = self._waiting.popleft()
+                with suppress(RuntimeError):  # the loop of a closed session
+                    turn.get_loop().call_soon_threadsafe(_resolve, turn)
+                    room -= not turn.done()
+
+    async def _pause(self) -> None:
         while (wait := self.paused_until - time.monotonic()) > 0:
-            paused = True
             await asyncio.sleep(wait)
-        return paused
+
+
+def _resolve(turn: asyncio.Future[None]) -> None:
+    if not turn.done():
+        turn.set_result(None)
+
+
+_PACES: weakref.WeakSet[Pace] = weakref.WeakSet()
+_FINDING = threading.Lock()
+
+
+def shared_pace(config: AnnotatorConfig) -> Pace:
+    """Return the pace of a declared model: one for all its roles in this process, while one of them is open."""
+    server, most = quota_name(config), config.max_concurrency
+    with _FINDING:
+        for pace in _PACES:
+            if pace.server == server and pace.most == most:
+                return pace
+        pace = Pace(most, server)
+        _PACES.add(pace)
+        return pace
 
 
 def backoff(tries: int, base_s: float, longest_s: float, *, least_s: float = 0.0) -> float:

@@ -257,7 +257,7 @@ class WorkerPool:
         worst = annotator.budget.worst_usd(request) if self.config.charged else 0.0
         await annotator.budget.reserve(worst)
         try:
-            await annotator.pace.enter(self._weight(request))
+            await annotator.pace.enter(self._weight(request), annotator.quota)
             try:
                 raw = None if self._stop else await self._send(job, request)
             finally:

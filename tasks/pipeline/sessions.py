@@ -1,6 +1,6 @@
 """Open the sessions of a build when a role is first asked, share them among all walks, and close them with the build.
 
-A budget thus covers the whole build, and roles that the config leaves to another role share its pace and budget. A
+A budget thus covers the whole build: one for all roles of a model with the same `budget_usd`. A
 model in this process closes earlier, at the first walk that does not ask it: two models seldom fit one GPU.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
@@ -50,6 +51,7 @@ class SharedSession(Session):
         config: model, pace and budget.
         media: access to audio and images.
         on_progress: as `Session`; visitors report nothing.
+        shared_budget: name of a budget shared with other sessions; without it, the session has its own.
 
     Attributes:
         name: the same in all processes.
@@ -58,10 +60,17 @@ class SharedSession(Session):
     """
 
     def __init__(
-        self, store: Store, config: AnnotatorConfig, media: Media, on_progress: OnProgress | None = None
+        self,
+        store: Store,
+        config: AnnotatorConfig,
+        media: Media,
+        on_progress: OnProgress | None = None,
+        shared_budget: str | None = None,
     ) -> None:
-        super().__init__(config, ledger=ledger_address(store), media=media, on_progress=on_progress)
+        ledger = ledger_address(store)
+        super().__init__(config, ledger=ledger, media=media, on_progress=on_progress, shared_budget=shared_budget)
         self.name = uuid.uuid4().hex
+        self._budget = shared_budget or self.name
         self.shared_by = 1
         self._handed_over = False
         self._made_of = (store.absolute(), config, media)
@@ -70,7 +79,7 @@ class SharedSession(Session):
         self._handed_over = True
         store, config, media = self._made_of
         part = config.model_copy(update={"max_concurrency": max(1, config.max_concurrency // self.shared_by)})
-        return visitor, (self.name, store, part, media)
+        return visitor, (self.name, store, part, media, self._budget)
 
     async def _open(self) -> Annotator:
         made = await super()._open()
@@ -83,7 +92,7 @@ class SharedSession(Session):
 
     async def _close_budget(self, made: Annotator) -> None:
         if self._handed_over:
-            await made.ledger.change(partial(budget.close, name=self.name))
+            await made.ledger.change(partial(budget.close, name=self._budget))
 
 
 class Visitor:
@@ -94,16 +103,17 @@ class Visitor:
         store: its ledger keeps the answers.
         config: model, this process's share of the pace, the budget of all.
         media: access to audio and images.
+        shared_budget: name of the session's budget.
 
     Attributes:
         name: the session's.
         config: as given.
     """
 
-    def __init__(self, name: str, store: Store, config: AnnotatorConfig, media: Media) -> None:
+    def __init__(self, name: str, store: Store, config: AnnotatorConfig, media: Media, shared_budget: str) -> None:
         self.name = name
         self.config = config
-        self._made_of = (store, config, media)
+        self._made_of = (store, config, media, shared_budget)
         self._lock = threading.Lock()
         self._session: Session | None = None
         self._asking = 0
@@ -135,8 +145,8 @@ class Visitor:
         with self._lock:
             if self._session is None:
                 close_idle()
-                store, config, media = self._made_of
-                session = Session(config, ledger=ledger_address(store), media=media, shared_budget=self.name)
+                store, config, media, name = self._made_of
+                session = Session(config, ledger=ledger_address(store), media=media, shared_budget=name)
                 self._session = session.__enter__()
             self._asking += 1
             session = self._session
@@ -152,8 +162,8 @@ class Visitor:
         if config.max_concurrency == self.config.max_concurrency:
             return
         with self._lock:
-            store, _, media = self._made_of
-            self.config, self._made_of = config, (store, config, media)
+            store, _, media, name = self._made_of
+            self.config, self._made_of = config, (store, config, media, name)
             if self._session is not None:
                 self._session.allow(config.max_concurrency)
 
@@ -183,10 +193,10 @@ class Visitor:
             session.__exit__(None, None, None)
 
 
-def visitor(name: str, store: Store, config: AnnotatorConfig, media: Media) -> Visitor:
+def visitor(name: str, store: Store, config: AnnotatorConfig, media: Media, shared_budget: str) -> Visitor:
     """Return this process's visitor of a name, shared by all shards."""
     with _MEETING:
-        here = _VISITORS.setdefault(name, Visitor(name, store, config, media))
+        here = _VISITORS.setdefault(name, Visitor(name, store, config, media, shared_budget))
     here.take_share(config)
     return here
 
@@ -206,6 +216,7 @@ class Sessions:
         self.media = clip_media(store)
         self._store = store
         self._open: list[tuple[AnnotatorConfig, Session, ExitStack]] = []
+        self._budgets: dict[tuple[str, str | None, float | None], str] = {}
 
     def __enter__(self) -> Sessions:
         return self
@@ -219,8 +230,16 @@ class Sessions:
                 stack.push(closing)
             self._open = []
 
-    def of(self, annotators: Mapping[str, AnnotatorConfig]) -> dict[str, Session]:
-        """Return the session of each role's annotator; roles with the same config object share one session."""
+    def of(
+        self, annotators: Mapping[str, AnnotatorConfig], others: Iterable[AnnotatorConfig] = ()
+    ) -> dict[str, Session]:
+        """Return the session of each role's annotator; roles with the same config object share one session.
+
+        Args:
+            annotators: by role.
+            others: all annotators of the build; those of one model with the same budget share it.
+        """
+        self._share_budgets(others)
         self._make_room([*annotators.values()])
         roles = {
             id(config): [role for role in annotators if annotators[role] is config] for config in annotators.values()
@@ -237,9 +256,16 @@ class Sessions:
             if config is annotator:
                 return session
         with ExitStack() as stack:
-            session = stack.enter_context(open_session(self._store, annotator, self.media, roles))
+            shared_budget = self._budgets.get(_budget_of(annotator))
+            session = stack.enter_context(open_session(self._store, annotator, self.media, roles, shared_budget))
             self._open.append((annotator, session, stack.pop_all()))
         return session
+
+    def _share_budgets(self, annotators: Iterable[AnnotatorConfig]) -> None:
+        distinct = {id(config): config for config in annotators if config.budget_usd is not None}.values()
+        for key, roles in Counter(map(_budget_of, distinct)).items():
+            if roles > 1:
+                self._budgets.setdefault(key, uuid.uuid4().hex)
 
     def _make_room(self, wanted: list[AnnotatorConfig]) -> None:
         """Close models in this process that the next walk does not ask."""
@@ -248,6 +274,10 @@ class Sessions:
             if session.in_process and not any(config is other for other in wanted):
                 self._open.remove(one)
                 closing.close()
+
+
+def _budget_of(config: AnnotatorConfig) -> tuple[str, str | None, float | None]:
+    return config.annotator, config.base_url, config.budget_usd
 
 
 _OF_BUILD: ContextVar[Sessions] = ContextVar("sessions of the build under way")
@@ -280,12 +310,16 @@ def sessions_for(stage: Stage, config: BuildConfig, roles: Sequence[str]) -> Ite
     asked = config.asked()
     with ExitStack() as stack:
         sessions = _OF_BUILD.get(None) or stack.enter_context(Sessions(stage.store))
-        yield sessions.of({role: asked[role] for role in roles}), sessions.media
+        yield sessions.of({role: asked[role] for role in roles}, asked.values()), sessions.media
 
 
 @contextmanager
 def open_session(
-    store: Store, config: AnnotatorConfig, media: Media | None = None, roles: str = ""
+    store: Store,
+    config: AnnotatorConfig,
+    media: Media | None = None,
+    roles: str = "",
+    shared_budget: str | None = None,
 ) -> Iterator[Session]:
     """Open an annotator whose pace, budget and progress all shards of a build share; several may share one `media`.
 
@@ -293,7 +327,7 @@ def open_session(
     """
     with (
         telling(f"ask {roles} ({config.annotator})" if roles else f"ask {config.annotator}") as tell,
-        SharedSession(store, config, media or clip_media(store), on_progress=tell) as session,
+        SharedSession(store, config, media or clip_media(store), tell, shared_budget) as session,
     ):
         try:
             yield session

@@ -7,7 +7,9 @@ import json
 import logging
 import re
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from earmark.schemas.questions import Choice, FreeText, Message, YesNo
 from earmark.tasks.annotation.answers import PARSER, Reply
 from earmark.tasks.annotation.backend import Media, make_backend, question
 from earmark.tasks.annotation.engine import Annotator
-from earmark.tasks.annotation.errors import AuthFailed, BudgetExhausted, QuotaExhausted
+from earmark.tasks.annotation.errors import AuthFailed, BudgetExhausted, QuotaExhausted, Stopped
 from earmark.tasks.annotation.ledger import connect, open_ledger
 from earmark.tasks.annotation.progress import Progress
 from earmark.tasks.annotation.request import Answer, Request, Unanswered
@@ -484,6 +486,25 @@ def test_shards_in_threads_share_one_session(tmp_path: Path) -> None:
             assert session.spent_usd == pytest.approx(80 * 300 / 1e6)
         assert server.faults.numbers()["asked"] == 80
         assert server.faults.most_open <= 6
+
+
+def test_roles_of_one_declared_model_share_its_pace(tmp_path: Path) -> None:
+    """Four roles, each with a session and loop of its own; one ends early while its requests wait."""
+    with LocalServer(Faults(latency_s=0.02)) as server:
+        roles = [config_for(server, max_concurrency=3, temperature=heat / 10) for heat in range(4)]
+        with ExitStack() as stack, ThreadPoolExecutor(4) as threads:
+            sessions = [stack.enter_context(Session(role, ledger=tmp_path / "l.sqlite")) for role in roles]
+            asking = [
+                threads.submit(session.ask, requests_for(role, 25))
+                for session, role in zip(sessions, roles, strict=True)
+            ]
+            while server.faults.asked.total() < 12:
+                time.sleep(0.01)
+            sessions[0].stop()
+            with pytest.raises(Stopped):
+                asking[0].result(30)
+            assert all(not one.result(30).rejected for one in asking[1:])
+        assert server.faults.most_open == 3
 
 
 def test_a_session_passes_errors_on_and_ends(tmp_path: Path) -> None:

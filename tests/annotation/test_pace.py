@@ -144,9 +144,9 @@ def test_two_annotators_of_one_ledger_share_a_cap(ledger: str) -> None:
 
     async def ask() -> None:
         async with open_ledger(ledger) as opened:
-            pace = Pace(8, Quota(opened, config))
+            pace, quota = Pace(8), Quota(opened, config)
             for _ in range(10):
-                await pace.enter(20)
+                await pace.enter(20, quota)
                 pace.leave()
 
     async def story() -> float:
