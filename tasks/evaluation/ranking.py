@@ -2,8 +2,8 @@
 
 The rule is that of Music Arena's leaderboard: logistic regression on the compared pairs, with a penalty of half the
 squared strengths; a tie is half a win for each; a system is ranked from 30 votes on; strengths are shown on Elo's scale
-around 1000. Intervals are percentiles of 1,000 resamples, which draw all votes on a prompt together (Music Arena draws
-votes, and takes 1.96 standard deviations).
+around 1000. Intervals come from influences (`influence.py`); votes on a prompt depend on each other. Music Arena draws
+single votes, and takes 1.96 standard deviations.
 """
 
 import tempfile
@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
-from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import StoreError
+from earmark.tasks.evaluation.influence import gap
 from earmark.tasks.evaluation.matrices import preference_matrix
-from earmark.tasks.evaluation.statistics import COVERS
+from earmark.tasks.evaluation.statistics import Floats
+from earmark.tasks.evaluation.units import Units
 from earmark.tasks.exports.rows import opened
 from earmark.tasks.store.folder import records_of, version_facts, write_record
 from earmark.tasks.store.result_table import ResultColumn, ResultPage, ResultTable, interval, percent
@@ -28,12 +28,10 @@ from earmark.tasks.store.sql import query
 from earmark.tasks.store.versions import Store, Version
 
 RECORD = "ranking.json"
-DRAWS = 1000
 LEAST_VOTES = 30
 CENTRE, SCALE = 1000.0, 400 / np.log(10)  # Elo's scale: 400 points more mean ten wins per loss
 COLUMNS = ("board", "modality", "system_a", "system_b", "preference", "cluster")
 
-Floats = npt.NDArray[np.float64]
 Row = Mapping[str, Any]
 
 
@@ -72,7 +70,7 @@ def _boards(rows: Sequence[Row]) -> Iterator[tuple[str, str | None, list[Row]]]:
                 yield name, part, [row for row in of_board if row["modality"] == part]
 
 
-def board_of(rows: Sequence[Row], *, draws: int = DRAWS) -> dict[str, Any]:
+def board_of(rows: Sequence[Row]) -> dict[str, Any]:
     """Make a leaderboard.
 
     Args:
@@ -80,79 +78,71 @@ def board_of(rows: Sequence[Row], *, draws: int = DRAWS) -> dict[str, Any]:
 
     Returns:
         `votes`, `ties`, `parts` (number of groups of systems without votes between them), `systems` from the best on
-        (score and interval on Elo's scale; `rank` is None below 30 votes), and `wins`: each system's wins over each, in
-        that order, ties counting one half.
+        (score and interval on Elo's scale, no interval with votes on one prompt; `rank` is None below 30 votes), and
+        `wins`: each system's wins over each, in that order, ties counting one half.
     """
     codes, systems = pd.factorize(np.array([row[name] for name in ("system_a", "system_b") for row in rows]), sort=True)
     a, b = codes[: len(rows)], codes[len(rows) :]
     size = len(systems)
-    half = np.array([{"a": 1.0, "b": 0.0, "tie": 0.5}[row["preference"]] for row in rows])
-    which = pd.factorize(np.array([row["cluster"] for row in rows]))[0]
-    cells = np.concatenate([a * size + b, b * size + a])
-    shape = (int(which.max()) + 1, size * size)
-    by_cluster = coo_array((np.concatenate([half, 1 - half]), (np.tile(which, 2), cells)), shape=shape).tocsr()
-    wins = np.asarray(by_cluster.sum(axis=0)).reshape(size, size)
-    source = np.random.default_rng(0)
-    resampled = np.empty((draws, size, size))
-    for place in range(draws):  # one at a time: a thousand resamples of many prompts would fill the memory
-        drawn = np.bincount(source.integers(shape[0], size=shape[0]), minlength=shape[0])
-        resampled[place] = (by_cluster.T @ drawn).reshape(size, size)
-    scores, spread = (CENTRE + SCALE * found for found in (strengths(wins), strengths(resampled)))
-    spread[(resampled + np.swapaxes(resampled, 1, 2)).sum(axis=2) == 0] = np.nan  # a system missing from the resample
-    low, high = np.nanquantile(spread, [(1 - COVERS) / 2, (1 + COVERS) / 2], axis=0)
+    won = np.array([{"a": 1.0, "b": 0.0, "tie": 0.5}[row["preference"]] for row in rows])
+    wins = np.zeros((size, size))
+    np.add.at(wins, (a, b), won)
+    np.add.at(wins, (b, a), 1 - won)
+    found, curvature = strengths(wins)
+    surprise, side = won - 1 / (1 + np.exp(found[b] - found[a])), np.eye(size)
+    slopes = surprise[:, None] * (side[a] - side[b]) - found / len(rows)
+    parts = np.asarray(np.linalg.solve(curvature, slopes.T), float).T
+    prompts = Units.of([[(row["cluster"],) for row in rows]])
+    variances = SCALE**2 * prompts.variance(parts)
     votes = (wins + wins.T).sum(axis=1)
-    order = sorted(range(size), key=lambda place: (-scores[place], systems[place]))
+    order = sorted(range(size), key=lambda place: (-found[place], systems[place]))
     ranked = [place for place in order if votes[place] >= LEAST_VOTES]
-    parts, _ = connected_components(wins + wins.T > 0, directed=False)
-    return {
-        "votes": len(rows),
-        "ties": int((half == 0.5).sum()),
-        "parts": int(parts),
-        "systems": [
+    groups, _ = connected_components(wins + wins.T > 0, directed=False)
+    listed = []
+    for place in order:
+        cast = prompts.independent((a == place) | (b == place))
+        score = gap(CENTRE + SCALE * float(found[place]), float(variances[place]), cast)
+        listed.append(
             {
                 "system": str(systems[place]),
                 "rank": ranked.index(place) + 1 if place in ranked else None,
-                "value": float(scores[place]),
-                "low": float(low[place]) if shape[0] > 1 else None,
-                "high": float(high[place]) if shape[0] > 1 else None,
+                **{"value": score.value, "low": score.low, "high": score.high},
                 "votes": int(votes[place]),
                 "win_share": float(wins[place].sum() / votes[place]),
             }
-            for place in order
-        ],
+        )
+    return {
+        "votes": len(rows),
+        "ties": int((won == 0.5).sum()),
+        "parts": int(groups),
+        "systems": listed,
         "wins": wins[np.ix_(order, order)].tolist(),
     }
 
 
-def strengths(wins: Floats, penalty: float = 1.0) -> Floats:
+def strengths(wins: Floats) -> tuple[Floats, Floats]:
     """Fit Bradley and Terry's strengths, with mean 0: i beats j with the probability 1 / (1 + exp(s[j] - s[i])).
 
-    Maximize the likelihood less `penalty` times half the sum of squares, by Newton's method; without a penalty they are
-    finite only if each system is preferred, over some steps, to each other (Ford 1957).
+    Maximize the likelihood less half the sum of squares, by Newton's method. Return the strengths, and the negative
+    curvature there.
 
     Args:
-        wins: wins of the row's system over the column's, (…, systems, systems).
-        penalty: from 0.
-
-    Raises:
-        ValueError: they are not finite.
+        wins: wins of the row's system over the column's.
     """
-    size = wins.shape[-1]
-    met = wins + np.swapaxes(wins, -1, -2)
-    found = np.zeros(wins.shape[:-1])
+    size = len(wins)
+    met = wins + wins.T
+    found = np.zeros(size)
     # the likelihood is invariant to a shift of all strengths: the matrix of ones holds their mean at 0
-    ground = np.eye(size) * penalty + np.ones((size, size)) / size
-    for _ in range(200):
-        expected = 1 / (1 + np.exp(found[..., None, :] - found[..., :, None]))
-        slope = (wins - met * expected).sum(axis=-1) - penalty * found
+    ground = np.eye(size) + np.ones((size, size)) / size
+    while True:
+        expected = 1 / (1 + np.exp(found - found[:, None]))
         bend = met * expected * (1 - expected)
-        hessian = ground - bend + bend.sum(axis=-1)[..., None] * np.eye(size)
-        step = np.linalg.solve(hessian, slope[..., None])[..., 0]
-        longest = np.abs(step).max(initial=0.0)
-        found += step * min(1.0, 2 / max(longest, 1e-300))
+        curvature = ground - bend + np.diag(bend.sum(axis=1))
+        step = np.linalg.solve(curvature, (wins - met * expected).sum(axis=1) - found)
+        longest = np.abs(step).max()
         if longest < 1e-11:
-            return found
-    raise ValueError("the strengths are not finite: a system, or a group of them, never lost")
+            return found, curvature
+        found += step * min(1.0, 2 / longest)
 
 
 # -- for a reader -------------------------------------------------------------------------------------------------
@@ -178,7 +168,7 @@ def notes(facts: Mapping[str, Any]) -> list[str]:
     """Return notes for readers of the boards, a sentence each."""
     lines = [
         "score: Bradley and Terry's model on Elo's scale around 1000, a tie half a win for each, with an L2 penalty as "
-        "on Music Arena's leaderboard; in brackets, intervals of 95 % by bootstrap over prompts",
+        "on Music Arena's leaderboard; in brackets, intervals of 95 %; votes that share a prompt count as dependent",
         f"without rank: systems of fewer than {LEAST_VOTES} votes",
     ]
     if torn := [f"{one['board']}, {one['modality'] or 'all'}" for one in facts["boards"] if one["parts"] > 1]:
