@@ -12,15 +12,18 @@ class Dropped(NamedTuple):
     Attributes:
         value: the constant, as a recorded config holds it.
         instead: the rule that holds now, for the message to a config that sets the key.
+        recorded: whether recorded configs hold it: it had an effect on rows.
     """
 
     value: Any
     instead: str
+    recorded: bool = True
 
 
 _LISTENS = "models hear one channel of WAV"
 _CONTROL = "controls have one strength; [judge.qualify] chooses which are asked, by 'controls'"
 _FLAG = "the limits of flags are fixed, and the table has every figure: filter by its columns"
+_LINKS = Dropped("refuse", "EARMARK_LINKS=follow in the environment follows links out of the sources' folders")
 
 DROPPED: dict[str, dict[str, Dropped]] = {
     "annotation.Hearing": {
@@ -47,12 +50,18 @@ DROPPED: dict[str, dict[str, Dropped]] = {
     },
     "tracks.Fitness": {"silence_dbfs": Dropped(-60.0, "clips whose peak is below -60 dBFS are silent")},
     "mos_preferences.Pairs": {"most_draws": Dropped(64, "a clip meets 64 neighbours at most when a quota is short")},
-    "pseudo_preferences.PseudoPreferences": {"prices": Dropped(None, "write money.prices in [models.NAME]")},
+    "pseudo_preferences.PseudoPreferences": {
+        "links": _LINKS,
+        "prices": Dropped(None, "write money.prices in [models.NAME]"),
+    },
     "pseudo_preferences.ClipLimits": {"silence_dbfs": Dropped(-60.0, "clips whose peak is below -60 dBFS are silent")},
     "pseudo_preferences.PairJudge": {"separate": Dropped(False, "one request asks all dimensions")},
     "captions.VoiceReader": {"least": Dropped(0.5, "a caption speaks of voices from a probability of 0.5")},
     "captions.Listening": {"segments": Dropped(False, "write spans = 'all'")},
     "captions.Segments": {"silent_below_dbfs": Dropped(-60.0, "tenths of a second below -60 dBFS are silent")},
+    "config.BuildConfig": {
+        "engine": Dropped("threads", "threads of one process work on shards", recorded=False),
+    },
     "config.Decontaminate": {
         "captions": Dropped(0.8, "texts with a Jaccard similarity of 0.8 are near-duplicates"),
         "texts_only": Dropped(False, "write audio_roots = false"),
@@ -65,6 +74,7 @@ DROPPED: dict[str, dict[str, Dropped]] = {
     "pseudo_preferences.Released": {"audio_root": Dropped(None, "clips' paths start from root")},
     "music_prompts.TagPool": {"instrumental": Dropped(True, "tags that ask for voices are left out")},
     "music_prompts.Verification": {
+        "links": _LINKS,
         "longest_s": Dropped(30.0, "the judge hears 30 seconds"),
         "sample_rate_hz": Dropped(16_000, "the judge hears 16,000 samples a second"),
     },
@@ -93,6 +103,7 @@ DROPPED: dict[str, dict[str, Dropped]] = {
         "least_comments": Dropped(3, "threads have 3 first-level comments at least, as in the paper"),
     },
     "score_questions.Images": {
+        "links": _LINKS,
         "most": Dropped(4, "4 images of a submission are looked at"),
         "smallest_side": Dropped(64, "images with a side below 64 pixels are rejects"),
         "longest_side": Dropped(2048, "larger images are scaled down to 2,048 pixels"),
@@ -126,6 +137,10 @@ DROPPED: dict[str, dict[str, Dropped]] = {
     },
     "instruction_rubrics.InstructionRubrics": {"translator": Dropped(None, "the writer translates")},
     "instruction_rubrics.TextModel": {"tries": Dropped(3, "an answer is drawn 3 times until it passes its checks")},
+    "human_preferences.VoteSource": {"links": _LINKS},
+    "rating_sources.Source": {"links": _LINKS},
+    "instruction_rubrics.CaptionSource": {"links": _LINKS},
+    "tracks.TrackSource": {"links": _LINKS},
 }
 """Dropped keys by the model that had them, `module.Class` of `schemas/`."""
 

@@ -19,7 +19,8 @@ from urllib.parse import quote
 from earmark.schemas.errors import DiskError
 
 _KINDS = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
-FOLLOW = 'links = "follow"'
+LINKS = "EARMARK_LINKS"
+FOLLOW = f"{LINKS}=follow"
 _KERNEL = ("/proc", "/sys")  # regular by their mode; some wait for events, none has a size
 
 
@@ -70,12 +71,12 @@ class Root:
 
     Args:
         folder: absolute; it may be a link itself, as the config names it.
-        links: `follow` lets links lead anywhere.
+        follows: whether links may lead anywhere.
     """
 
-    def __init__(self, folder: Path, links: str) -> None:
+    def __init__(self, folder: Path, *, follows: bool = False) -> None:
         self.folder = folder
-        self.follows = links == "follow"
+        self.follows = follows
         self._holds: dict[Path, bool] = {}
 
     @cached_property
@@ -92,6 +93,11 @@ class Root:
             if not self._holds[place]:
                 return True
         return False
+
+
+def source_root(folder: Path) -> Root:
+    """Return the root of a source's files; the machine's owner may let links lead out of it."""
+    return Root(folder, follows=os.environ.get(LINKS) == "follow")
 
 
 def _check(path: Path, status: os.stat_result) -> None:

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from earmark.schemas.config import BuildConfig, Linked, Model, Name
+from earmark.schemas.config import BuildConfig, Model, Name
 from earmark.schemas.corpus import Corpus, Start, Story, View, Workload, Writer
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.places import without_place
@@ -13,7 +13,7 @@ from earmark.schemas.registry import OneOf
 from earmark.schemas.vote_tables import TABLES
 
 
-class VoteSource(Linked):
+class VoteSource(Model):
     """One export of votes, or one set of rated clips."""
 
     name: Name = Field(description="What tables and licences call it.")
@@ -99,8 +99,6 @@ class HumanPreferences(BuildConfig):
         names = [source.name for source in self.sources]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise ValueError(f"expected each source once, found '{twice}' twice")
-        if self.engine != "threads":
-            raise ValueError("engine: human-preferences has no shards for a cluster: expected no engine")
         return self
 
     def targets(self) -> dict[str, int]:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 from pydantic import BeforeValidator, Field, model_validator
 
 from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Drawn, Hearing
-from earmark.schemas.config import Linked, Model, Name
+from earmark.schemas.config import Model, Name
 from earmark.schemas.corpus import Corpus, Start, Story, Workload
 from earmark.schemas.judges import QUALIFICATION, Judging, Qualified, judge_identity
 from earmark.schemas.places import without_place
@@ -66,7 +66,7 @@ class Verify(Model):
     most: float | None = Field(default=None, ge=-1, le=1, description="In place of `similarity.most`.")
 
 
-class CaptionSource(Linked):
+class CaptionSource(Model):
     """A caption set: audio, and what is said of it or what it was generated from."""
 
     name: Name = Field(description="The source; tables and licences name it.")

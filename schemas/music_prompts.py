@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self, TypedDict
 from pydantic import Field, model_validator
 
 from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Asked, Drawn
-from earmark.schemas.config import BuildConfig, Linked, Model, Name
+from earmark.schemas.config import BuildConfig, Model, Name
 from earmark.schemas.corpus import Corpus, Start, Story, View, Workload
 from earmark.schemas.evaluations import Evaluation, Generation, Mode
 from earmark.schemas.places import without_place
@@ -43,7 +43,7 @@ class TagPool(Model):
     exclude: dict[Category, tuple[str, ...]] = Field(default={}, description="Further tags to leave out.")
 
 
-class Verification(Linked, Asked):
+class Verification(Asked):
     """The listener that checks tracks against their tags."""
 
     audio: str = Field(description="Folder of the tracks' audio.")

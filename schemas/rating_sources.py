@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from earmark.schemas.config import Linked, Model, Name
+from earmark.schemas.config import Model, Name
 from earmark.schemas.registry import OneOf
 from earmark.schemas.tables import SPLIT_ALIASES, SPLITS, Shares, Split
 
@@ -178,7 +178,7 @@ def require_encoding(name: str) -> str:
     return name
 
 
-class Source(Linked):
+class Source(Model):
     """One rated corpus on disk, in the layout that its owner publishes."""
 
     name: Name = Field(description="Name of the dataset in the tables.")

@@ -30,8 +30,8 @@ FAULTS: dict[str, str] = {
     # finding and reading files; the detail names the role of a reference
     "audio_root generations": "path_outside_root",
     "audio_root generations images.folder": "file_missing",
-    "links": "link_outside_root",
-    "": "duplicate_id file_unreadable file_empty file_truncated file_corrupt file_odd_format download_failed "
+    "": "duplicate_id link_outside_root file_unreadable file_empty file_truncated file_corrupt file_odd_format "
+    "download_failed "
     # answers of models: none, or none that can be used
     "unanswered bad_answer empty truncated refused bad_request over_limit bad_media "
     "wrong_change basis_not_found repeated_item not_translated no_items no_question wrong_comments option_count "

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict
 from pydantic import Field, model_validator
 
 from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Asked, Drawn
-from earmark.schemas.config import BuildConfig, Linked, Model, Name
+from earmark.schemas.config import BuildConfig, Model, Name
 from earmark.schemas.corpus import Beside, Corpus, Start, Story, View, Workload, Writer
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.places import without_place
@@ -49,7 +49,7 @@ class ThreadFilter(Model):
     )
 
 
-class Images(Linked):
+class Images(Model):
     """Source of the threads' images, and conditions for their use."""
 
     folder: str | None = Field(

@@ -4,7 +4,7 @@ from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from earmark.schemas.config import BuildConfig, Linked, Model, Name
+from earmark.schemas.config import BuildConfig, Model, Name
 from earmark.schemas.places import without_place
 from earmark.schemas.registry import OneOf
 from earmark.schemas.tables import Shares
@@ -49,7 +49,7 @@ class Track(NamedTuple):
     licence: str = ""  # the track's own; `NOT_STATED` if a list of licences lacks it
 
 
-class TrackSource(Linked):
+class TrackSource(Model):
     """A list of tracks, and the folder of their audio."""
 
     name: Name = Field(description="What the rows' column `source` says, and what `licences` is asked by.")

@@ -71,7 +71,7 @@ def _name_clips(tables: dict[str, list[dict[str, Any]]], store: Store, roots: Se
     An external file may only name files below a root: paths and links out of it are ignored.
     """
     rows = [row for held in tables.values() for row in held if row.get("file")]
-    held = [Root(root, "refuse") for root in roots]
+    held = [Root(root) for root in roots]
     places: dict[str, Path] = {}
     for name in dict.fromkeys(row["file"] for row in rows):
         within = not Path(name).is_absolute() and ".." not in Path(name).parts

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from earmark.schemas.errors import InputError
-from earmark.schemas.files import Root
+from earmark.schemas.files import Root, source_root
 from earmark.schemas.human_preferences import CORPUS, HumanPreferences, VoteSource
 from earmark.schemas.places import below, without_place
 from earmark.schemas.reasons import Note, Reject
@@ -110,7 +110,7 @@ def input_files(config: HumanPreferences, source: VoteSource) -> list[ListFile]:
     if find := layout_of(source).find:
         files = find(source.name, config.path(source.root))
         for file in files:
-            require_below(Root(config.path(source.root), source.links), file.path, file.name)
+            require_below(source_root(config.path(source.root)), file.path, file.name)
         return files
     if not source.files:
         raise InputError(f"source '{source.name}': expected files, found none")
@@ -126,7 +126,7 @@ def _files_of(source: VoteSource, written: str, path: Path) -> list[ListFile]:
         raise InputError(f"{source.name}: expected .json files in {written}, found none")
     files = [_list_file(source, str(PurePosixPath(written) / one.name), one) for one in inside]
     for file in files:
-        require_below(Root(path, source.links), file.path, file.name)
+        require_below(source_root(path), file.path, file.name)
     return files
 
 
@@ -142,7 +142,7 @@ def read_source(config: HumanPreferences, source: VoteSource) -> Iterator[Vote |
 
 def root_of(config: HumanPreferences, source: VoteSource) -> Root:
     """Return the folder of a source's clips."""
-    return Root(config.path(source.audio_root or source.root), source.links)
+    return source_root(config.path(source.audio_root or source.root))
 
 
 def _clips_of(row: Vote | MusicRating) -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from earmark.schemas.errors import InputError
-from earmark.schemas.files import FOLLOW, Root
+from earmark.schemas.files import FOLLOW, Root, source_root
 from earmark.schemas.rating_sources import Source
 from earmark.schemas.reasons import Note, Reject, shown
 from earmark.schemas.registry import Registry, registered
@@ -117,14 +117,14 @@ def list_file(source: Source, root: Path, below: str, part: str = "") -> ListFil
     """Return the list at a path below the source's root.
 
     Raises:
-        InputError: a link leads out of the root, and the source does not follow links.
+        InputError: a link leads out of the root, and links are not followed.
     """
-    require_below(Root(root, source.links), root / below, f"{source.name}/{below}")
+    require_below(source_root(root), root / below, f"{source.name}/{below}")
     return ListFile(root / below, f"{source.name}/{below}", part, below.rpartition("/")[2])
 
 
 def require_below(root: Root, path: Path, name: str) -> None:
-    """Refuse a list outside the root behind a link, unless its source follows links."""
+    """Refuse a list outside the root behind a link, unless links are followed."""
     if root.leads_out(path):
         raise InputError(f"{name}: expected a list below the root, found a link out of it; {FOLLOW} allows it")
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from earmark.schemas.errors import StoreError
-from earmark.schemas.files import Root
+from earmark.schemas.files import Root, source_root
 from earmark.schemas.instruction_rubrics import CORPUS, CaptionSource, InstructionRubrics
 from earmark.schemas.places import without_place
 from earmark.schemas.reasons import Note, Reject
@@ -80,12 +80,12 @@ def _list_input(config: InstructionRubrics, source: CaptionSource, captions: str
 
 def audio_root(config: InstructionRubrics, store: Store, source: CaptionSource) -> Root:
     """Return the folder of a source's audio."""
-    return Root(store.find(source.version).folder, "refuse") if source.version else _list_root(config, source)
+    return Root(store.find(source.version).folder) if source.version else _list_root(config, source)
 
 
 def _list_root(config: InstructionRubrics, source: CaptionSource) -> Root:
     folder = config.path(source.audio_root) if source.audio_root else config.path(source.captions or "").parent
-    return Root(folder, source.links)
+    return source_root(folder)
 
 
 def listed(config: InstructionRubrics, source: CaptionSource) -> Iterator[Instruction | Reject | Note]:

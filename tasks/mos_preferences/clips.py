@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from earmark.schemas.files import Root
+from earmark.schemas.files import Root, source_root
 from earmark.schemas.mos_preferences import CATEGORIES, MosPreferences
 from earmark.schemas.rating_sources import Source
 from earmark.schemas.tables import Table
@@ -24,7 +24,7 @@ from earmark.tasks.store.sql import create_table, query
 
 def root_of(config: MosPreferences, source: Source) -> Root:
     """Return the folder of a source's audio files: `audio_root`, else `root`, else the config's folder."""
-    return Root(config.path(source.audio_root or source.root or "."), source.links)
+    return source_root(config.path(source.audio_root or source.root or "."))
 
 
 def find_audio(folder: Path, file: str, audio: str | None) -> Path:

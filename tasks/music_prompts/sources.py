@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq
 
 from earmark.schemas.errors import ConfigError, StoreError
-from earmark.schemas.files import Root
+from earmark.schemas.files import source_root
 from earmark.schemas.music_prompts import CORPUS, PROMPTS, TAGS, CaptionSet, MusicPrompts
 from earmark.schemas.places import without_place
 from earmark.schemas.reasons import AudioFault, Note, Reject
@@ -104,7 +104,7 @@ def _list_input(config: MusicPrompts, what: str, written: str, read: Callable[[]
 def verified_clips(config: MusicPrompts, names: Iterable[str]) -> list[Path | AudioFault]:
     """Return the files of the judge's tracks, or the faults of unreadable ones."""
     assert config.verification is not None
-    root = Root(config.path(config.verification.audio), config.verification.links)
+    root = source_root(config.path(config.verification.audio))
     return [clip_below(root, name) for name in names]
 
 

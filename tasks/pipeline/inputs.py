@@ -161,7 +161,7 @@ def named_digests(store: Store, base: Path, lists: Iterable[tuple[str, Path]]) -
     """
     digests: dict[str, str] = {}
     for name, path in lists:
-        roots = [Root(folder, "refuse") for folder in dict.fromkeys((path.parent, base))]
+        roots = [Root(folder) for folder in dict.fromkeys((path.parent, base))]
         sounds, others = {}, []
         for word in names_in(path):
             root = next((root for root in roots if _lies(root.folder / word)), roots[0])

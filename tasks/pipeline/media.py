@@ -188,7 +188,7 @@ def similarity_of(store: Store, model: str) -> Similarity:
 
 
 def clip_below(root: Root, path: Path | str) -> Path | AudioFault:
-    """Return a clip's file for the index; a link out of the root is a fault unless its source follows links.
+    """Return a clip's file for the index; a link out of the root is a fault unless links are followed.
 
     A string is a name below the root, as a list gives it.
     """

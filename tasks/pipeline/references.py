@@ -338,7 +338,7 @@ def _clips_of(
     Raises:
         InputError: a clip cannot be read, and would pass unchecked.
     """
-    roots = [Root(home, "refuse") for home in homes]
+    roots = [Root(home) for home in homes]
     names = list(dict.fromkeys(row["file"] for rows in tables.values() for row in rows if row.get("file")))
     files = [_place_of(name, roots, embedded) for name in names]
     probes = media_index(store).look(files)

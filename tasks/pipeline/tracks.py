@@ -8,7 +8,7 @@ from typing import TypedDict
 
 import pyarrow as pa
 
-from earmark.schemas.files import Root
+from earmark.schemas.files import Root, source_root
 from earmark.schemas.places import without_place
 from earmark.schemas.reasons import AudioFault, Note, Reject
 from earmark.schemas.tables import split_ends
@@ -67,7 +67,7 @@ def audio_root(config: TracksConfig) -> Root:
     """Return the folder of the tracks' audio."""
     source = config.source
     folder = config.path(source.audio_root) if source.audio_root else config.path(source.tracks).parent
-    return Root(folder, source.links)
+    return source_root(folder)
 
 
 def file_name(config: TracksConfig, track: Track) -> str:

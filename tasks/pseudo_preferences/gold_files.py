@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from earmark.schemas.errors import InputError
-from earmark.schemas.files import Root
+from earmark.schemas.files import source_root
 from earmark.schemas.pseudo_preferences import PseudoPreferences
 from earmark.schemas.pseudo_tables import DIMENSIONS
 from earmark.schemas.reasons import AudioFault, Note, Reject
@@ -43,4 +43,4 @@ def files_of(row: Gold) -> list[str]:
 
 def clip_at(config: PseudoPreferences, written: str, file: str) -> Path | AudioFault:
     """Locate a clip of a table of gold."""
-    return clip_below(Root(config.path(written).parent, config.links), file)
+    return clip_below(source_root(config.path(written).parent), file)

@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from earmark.schemas.files import Root
+from earmark.schemas.files import Root, source_root
 from earmark.schemas.places import clips_folder, without_place
 from earmark.schemas.pseudo_preferences import CORPUS, MODALITIES, PseudoPreferences
 from earmark.schemas.pseudo_tables import CLIPS, PAIRS
@@ -108,7 +108,7 @@ def inputs(config: PseudoPreferences) -> Iterator[Input]:
 
 
 def _root(config: PseudoPreferences, table: str) -> Root:
-    return Root(clips_folder(config.path(table)), config.links)
+    return source_root(clips_folder(config.path(table)))
 
 
 def _prompts(config: PseudoPreferences) -> Iterator[MusicPrompt | Reject | Note]:

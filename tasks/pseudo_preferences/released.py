@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from earmark.schemas.files import Root
+from earmark.schemas.files import source_root
 from earmark.schemas.places import below
 from earmark.schemas.pseudo_preferences import PseudoPreferences
 from earmark.schemas.pseudo_tables import BIAS, CLIPS, JUDGMENTS, LABELS, PAIRS
@@ -56,7 +56,7 @@ def release_input(config: PseudoPreferences) -> Input:
     """Return the release's files with their audio as an input; each file is checked alone."""
 
     def labels(name: str, files: list[ListFile], read: Callable[[], Iterator[Label | Reject | Note]]) -> Input:
-        root = Root(config.clips_folder(), config.links)
+        root = source_root(config.clips_folder())
         return Input(
             name=name,
             files=lambda: [(file.name, file.path, root.folder) for file in files],
@@ -76,7 +76,7 @@ def _clips_of(row: Label) -> list[str]:
 
 
 def _places(config: PseudoPreferences, names: Iterator[str] | list[str]) -> dict[str, Path | AudioFault]:
-    root = Root(config.clips_folder(), config.links)
+    root = source_root(config.clips_folder())
     return {name: clip_below(root, name) for name in dict.fromkeys(names)}
 
 

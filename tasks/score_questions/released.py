@@ -38,7 +38,7 @@ def read(path: Path, _: Path) -> dict[str, list[Row]]:
         InputError: the table cannot be read, or a row has another layout.
     """
     table = path / TABLE if path.is_dir() else path
-    root, rows, seen = Root(table.parent.absolute(), "refuse"), list[Row](), Counter[str]()
+    root, rows, seen = Root(table.parent.absolute()), list[Row](), Counter[str]()
     for line, row in named_rows(table_file(table, table.name), WANTED, OURS):
         if isinstance(row, Note):
             continue

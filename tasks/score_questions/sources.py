@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from earmark.schemas.files import Root
+from earmark.schemas.files import Root, source_root
 from earmark.schemas.places import without_place
 from earmark.schemas.score_questions import CORPUS, ScoreQuestions
 from earmark.tasks.pipeline.inputs import Input, require_folder
@@ -39,7 +39,7 @@ def inputs(config: ScoreQuestions) -> Iterator[Input]:
         if examples is not None:
             yield _list_input(f"{label}.examples", config.path(examples), partial(examples_of, config, label))
     if config.images.folder is not None:
-        root = Root(config.path(config.images.folder), config.images.links)
+        root = source_root(config.path(config.images.folder))
         yield _folder_input("images.folder", root.folder, lambda: {"images": _images_digest(root)})
     if config.transcripts is not None:
         folder = config.path(config.transcripts)

@@ -37,7 +37,7 @@ def read_transcripts(config: ScoreQuestions, questions: Sequence[LetteredQuestio
     for path in sorted(folder.iterdir()):
         if path.suffix.lower() in FORMS:
             files.setdefault(path.stem, []).append(path)
-    rows, rejects, root = [], [], Root(folder, "refuse")
+    rows, rejects, root = [], [], Root(folder)
     for question in sorted(questions, key=lambda row: row["thread_key"]):
         seen: set[str] = set()
         for path in files.pop(question["image_sha256"], ()):

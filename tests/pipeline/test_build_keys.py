@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from earmark.schemas.annotation import AnnotatorConfig
-from earmark.schemas.config import BuildConfig, Linked, parse_config, read_toml
+from earmark.schemas.config import BuildConfig, parse_config, read_toml
 from earmark.schemas.human_preferences import HumanPreferences
 from earmark.schemas.instrumentals import Instrumentals
 from earmark.schemas.pseudo_preferences import Released
@@ -43,7 +43,6 @@ CANNOT = {
     "BuildConfig": {
         "base": "where the config lies",
         "models": "what roles name of them stands in the roles",
-        "engine": "where shards are worked on",
         "most_rejected": "whether a build stops, never what it says",
     },
     "AnnotatorConfig": {
@@ -79,7 +78,6 @@ PLACES = {
     "ScoreQuestions": {"transcripts"},
     "Decontaminate": {"against", "audio_roots"},
     "BuildConfig": {"asks"},  # tests/pipeline/test_own_prompts.py
-    "Linked": {"links"},  # what links lead to; tests/pipeline/test_links.py
 }
 # What a demo's config leaves out, so that each field of a config is there to be changed.
 MORE: dict[str, dict[str, Any]] = {
@@ -211,7 +209,6 @@ def test_the_lists_name_fields_that_there_are() -> None:
     models = {model for name in corpora() for model in models_in(find_corpus(name).config)} | {
         AnnotatorConfig,
         BuildConfig,
-        Linked,
     }
     for table in (CANNOT, PLACES):
         for owner, fields in table.items():
@@ -276,7 +273,7 @@ def elsewhere(config: Any, folder: Path) -> Any:
             changed[name] = tuple(elsewhere(part, folder) for part in value)
         elif isinstance(value, BaseModel):
             changed[name] = elsewhere(value, folder)
-        elif name in named(type(config), CANNOT) - {"base", "engine", "salt"}:
+        elif name in named(type(config), CANNOT) - {"base", "salt"}:
             changed[name] = other(value, field.annotation)
     return config.model_copy(update=changed)
 

@@ -1,4 +1,4 @@
-"""Links that lead out of a source's folder: refused and said, unless the machine's owner lets a source follow them."""
+"""Links that lead out of a source's folder: refused and said, unless the machine's owner lets sources follow them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from earmark.schemas.config import BuildConfig, parse_config, read_toml
-from earmark.schemas.errors import ConfigError, InputError
+from earmark.schemas.errors import InputError
 from earmark.schemas.files import Root
 from earmark.schemas.music_prompts import MusicPrompts
 from earmark.schemas.reasons import AudioFault
-from earmark.schemas.registry import load
 from earmark.schemas.score_questions import ScoreQuestions
 from earmark.tasks.importers.cells import BadRow
 from earmark.tasks.music_prompts.sources import verified_clips
@@ -30,15 +28,15 @@ from tests.importers.reading import read
 
 DEMO = ROOT / "data/demo"
 SALT = "a salt that only tests use"
-# Of every corpus that reads files by what lists or folders name: its demo, one such file, and who names it.
-NAMED: dict[str, tuple[str, str, tuple[str, ...]]] = {
-    "mos-preferences": ("mos-preferences-audio", "mos/chimes/clips", ("sources",)),
-    "pseudo-preferences": ("pseudo-preferences", "music/clips", ()),
-    "human-preferences": ("human-preferences", "music/clips", ("sources",)),
-    "instrumentals": ("instrumentals", "tracks/audio", ("source",)),
-    "captions": ("captions", "tracks/audio", ("source",)),
-    "instruction-rubrics": ("instruction-rubrics", "rubrics/audio", ("sources",)),
-    "score-questions": ("score-questions", "forum/images", ("images",)),
+# Of every corpus that reads files by what lists or folders name: its demo, and one such file.
+NAMED: dict[str, tuple[str, str]] = {
+    "mos-preferences": ("mos-preferences-audio", "mos/chimes/clips"),
+    "pseudo-preferences": ("pseudo-preferences", "music/clips"),
+    "human-preferences": ("human-preferences", "music/clips"),
+    "instrumentals": ("instrumentals", "tracks/audio"),
+    "captions": ("captions", "tracks/audio"),
+    "instruction-rubrics": ("instruction-rubrics", "rubrics/audio"),
+    "score-questions": ("score-questions", "forum/images"),
 }
 
 
@@ -60,29 +58,23 @@ def test_what_leads_out_of_a_folder(tmp_path: Path) -> None:
     inside = ["a.wav", "deep/b.wav", "inside.wav", "again/b.wav", "broken.wav", "gone.wav", "gone/x", "n" * 300]
     outside = ["out.wav", "out/c.wav", "out/gone.wav", "beside.wav", "by way of/c.wav"]
     for home in (folder, tmp_path / "named"):  # the config names a link: that is its owner's choice
-        root = Root(home, "refuse")
+        root = Root(home)
         assert [name for name in inside if root.leads_out(home / name)] == []
         assert [name for name in outside if not root.leads_out(home / name)] == []
         root.leads_out(home / "round/x")  # leads nowhere, and ends
-        assert not any(Root(home, "follow").leads_out(home / name) for name in (*inside, *outside))
-    assert not Root(Path("/"), "refuse").leads_out(folder / "out.wav")
+        assert not any(Root(home, follows=True).leads_out(home / name) for name in (*inside, *outside))
+    assert not Root(Path("/")).leads_out(folder / "out.wav")
 
 
-def key_of(corpus: str, home: Path, links: str | None = None) -> str:
-    """The build key of a demo's config, with `links` where its sources say it."""
-    demo, _, where = NAMED[corpus]
-    values = read_toml(home / f"{demo}.toml")
-    parts: Any = values
-    for name in where:
-        parts = parts[name]
-    for part in parts if isinstance(parts, list) else [parts]:
-        part.update({} if links is None else {"links": links})
-    config: BuildConfig = parse_config(find_corpus(corpus).config, values, home / f"{demo}.toml")
+def key_of(corpus: str, home: Path) -> str:
+    """The build key of a demo's config."""
+    where = home / f"{NAMED[corpus][0]}.toml"
+    config: BuildConfig = parse_config(find_corpus(corpus).config, read_toml(where), where)
     return plan_build(find_corpus(corpus), config, open_store(str(home.parent / "store"))).build_key
 
 
 FORMS = [(corpus, "file") for corpus in NAMED]  # a folder too where it is not the one that the config names
-FORMS += [(corpus, "folder") for corpus, (_, named, _) in NAMED.items() if named.endswith("clips")]
+FORMS += [(corpus, "folder") for corpus, (_, named) in NAMED.items() if named.endswith("clips")]
 
 
 @pytest.mark.slow
@@ -90,21 +82,19 @@ FORMS += [(corpus, "folder") for corpus, (_, named, _) in NAMED.items() if named
 def test_what_links_decide_is_in_the_build_key(
     corpus: str, form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    demo, named, _ = NAMED[corpus]
+    demo, named = NAMED[corpus]
     monkeypatch.setenv("EARMARK_SALT", SALT)
     home = tmp_path / "demo"
     for part in {named.partition("/")[0], *(["votes"] if corpus == "human-preferences" else [])}:
         shutil.copytree(DEMO / part, home / part)
     shutil.copy(DEMO / f"{demo}.toml", home)
     plain = key_of(corpus, home)
-    assert key_of(corpus, home, "follow") == plain
     moved = home / named if form == "folder" else sorted(p for p in (home / named).rglob("*.*") if p.is_file())[0]
     moved.rename(tmp_path / "elsewhere")
     moved.symlink_to(tmp_path / "elsewhere")
-    assert key_of(corpus, home, "follow") == plain
-    refused = key_of(corpus, home)
-    assert refused != plain
-    assert key_of(corpus, home, "refuse") == refused
+    assert key_of(corpus, home) != plain
+    monkeypatch.setenv("EARMARK_LINKS", "follow")
+    assert key_of(corpus, home) == plain
 
 
 def linked_clips(tmp_path: Path) -> dict[str, Any]:
@@ -124,16 +114,16 @@ def linked_clips(tmp_path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_a_linked_clip_is_a_reject_that_names_the_option(tmp_path: Path) -> None:
+def test_a_linked_clip_is_a_reject_that_names_the_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = linked_clips(tmp_path)
     version = build_version(config_of(tmp_path, source, audio="index"), tmp_path / "store")
     assert len(rows_of(version, "ratings")) == 2
     (reject,) = rows_of(version, "rejects")
     assert reject["reason"] == "link_outside_root"
-    assert 'links = "follow"' in reject["detail"]
+    assert "EARMARK_LINKS=follow" in reject["detail"]
     assert "disk.flac" not in reject["detail"]
-    follow = config_of(tmp_path, {**source, "links": "follow"}, audio="index")
-    version = build_version(follow, tmp_path / "store")
+    monkeypatch.setenv("EARMARK_LINKS", "follow")
+    version = build_version(config_of(tmp_path, source, audio="index"), tmp_path / "store")
     assert version.name == "v2"
     assert len(rows_of(version, "ratings")) == 3
 
@@ -150,60 +140,32 @@ def test_a_linked_list_is_one_line(
     first.rename(tmp_path / "elsewhere")
     first.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(
-        InputError, match=f'^{format_}/.*: expected a list below the root, .*links = "follow" allows it$'
+        InputError, match=f"^{format_}/.*: expected a list below the root, .*EARMARK_LINKS=follow allows it$"
     ):
         read(tmp_path, format=format_, root="corpus")
     monkeypatch.setenv("EARMARK_LINKS", "follow")
-    assert len(read(tmp_path, format=format_, root="corpus", links="follow").ratings) == count
+    assert len(read(tmp_path, format=format_, root="corpus").ratings) == count
 
 
-def test_a_linked_image_is_a_reject(tmp_path: Path) -> None:
+def test_a_linked_image_is_a_reject(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "images").mkdir()
     (tmp_path / "secret.png").touch()
     (tmp_path / "images/s1.png").symlink_to(tmp_path / "secret.png")
     demo = read_toml(DEMO / "score-questions.toml")
     for links, wanted in (("refuse", BadRow), ("follow", Path)):
-        values = {**demo, "images": {"folder": "images", "links": links}}
+        monkeypatch.setenv("EARMARK_LINKS", links)
+        values = {**demo, "images": {"folder": "images"}}
         (named,) = _from_folder(parse_config(ScoreQuestions, values, tmp_path / "x.toml"), [{"id": "s1"}])
         assert isinstance(named.where, wanted)
 
 
-def test_a_linked_track_is_not_heard(tmp_path: Path) -> None:
+def test_a_linked_track_is_not_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "audio").mkdir()
     (tmp_path / "audio/out.flac").symlink_to(sorted((DEMO / "tracks/audio").rglob("*.flac"))[0])
     for links, wanted in (("refuse", AudioFault), ("follow", Path)):
-        verification = {"model": "openai:m", "audio": "audio", "links": links}
+        monkeypatch.setenv("EARMARK_LINKS", links)
+        verification = {"model": "openai:m", "audio": "audio"}
         values = {**read_toml(DEMO / "music-prompts.toml"), "verification": verification}
         config = parse_config(MusicPrompts, values, tmp_path / "x.toml")
         assert [type(found) for found in verified_clips(config, ["out.flac"])] in ([wanted], [type(tmp_path)])
         assert isinstance(verified_clips(config, ["out.flac"])[0], wanted)
-
-
-PARAMETERS = {"sources": [{"name": "t", "format": "vmc23", "root": "t", "links": "follow"}]}
-
-
-def test_parameters_of_a_run_cannot_follow_links(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who may reach Prefect's API starts deployments with any parameters; who owns the machine writes files on it."""
-    model = find_corpus("mos-preferences").config
-    assert parse_config(model, PARAMETERS, Path("x.toml"))
-    with pytest.raises(ValidationError, match="EARMARK_LINKS=follow"):
-        model.model_validate(PARAMETERS)
-    monkeypatch.setenv("EARMARK_LINKS", "refuse")
-    with pytest.raises(ValidationError, match="EARMARK_LINKS=follow"):
-        model.model_validate(PARAMETERS)
-    monkeypatch.setenv("EARMARK_LINKS", "follow")
-    assert model.model_validate(PARAMETERS)
-
-
-def test_prefect_takes_a_config_from_a_file_as_it_is_and_parameters_as_parameters() -> None:
-    corpus = find_corpus("mos-preferences")
-    flow = load(corpus.flow)
-    config = parse_config(corpus.config, PARAMETERS, Path("x.toml"))
-    assert flow.validate_parameters({"config": config})["config"].sources[0].links == "follow"
-    with pytest.raises(Exception, match="EARMARK_LINKS=follow"):
-        flow.validate_parameters({"config": PARAMETERS})
-
-
-def test_an_unknown_word_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"sources\[0\].links: .*'refuse' or 'follow'"):
-        config_of(tmp_path, {"name": "t", "format": "vmc23", "root": "t", "links": "ignore"})

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from earmark.schemas.errors import InputError
-from earmark.schemas.files import FOLLOW, NotAFile, Root, open_regular
+from earmark.schemas.files import FOLLOW, NotAFile, open_regular, source_root
 from earmark.schemas.forum import IMAGES, Box, ForumImage
 from earmark.schemas.places import without_place
 from earmark.schemas.reasons import Reject
@@ -146,7 +146,7 @@ def _from_folder(config: ScoreQuestions, threads: Sequence[Row]) -> list[ThreadI
         raise InputError(f"images.folder: expected a folder, found none at {config.images.folder}")
     files = images_in(folder, [thread["id"] for thread in threads])
     missing = BadRow("file_missing", "expected a file named by the submission in the folder of images, found none")
-    root = Root(folder, config.images.links)
+    root = source_root(folder)
     outside = BadRow("link_outside_root", f"expected a file in the folder, found a link out of it; {FOLLOW} allows it")
     named: list[ThreadImage] = []
     for thread in threads:
