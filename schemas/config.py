@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -409,6 +409,69 @@ class BuildConfig(Declaring):
                 del values["decontaminate"]["embedding"]
             else:
                 values["decontaminate"]["embedding"]["model"] = without_place(self.decontaminate.embedding)
+        return values
+
+
+class ClipRule(NamedTuple):
+    """Condition of `keep`."""
+
+    scorer: str  # its TOML file, as written
+    score: str | None  # a score of it; None for its only one
+    sign: Literal[">=", "<=", ">", "<"]
+    bound: float
+
+
+_RULE = re.compile(
+    r"(?P<scorer>[^\s](?:[^:]*[^\s:])?\.toml)(?: (?P<score>[A-Za-z][A-Za-z0-9_-]*))? "
+    r"(?P<sign>>=|<=|>|<) (?P<bound>-?[0-9]+(?:\.[0-9]+)?)"
+)
+
+
+class ClipsConfig(BuildConfig):
+    """Build config of a corpus with audio."""
+
+    keep: str | None = Field(
+        default=None,
+        description="Condition for clips: a scorer's TOML file (`earmark eval run --scorer`), a score of it unless it "
+        "has one alone, `>=`, `>`, `<=` or `<`, and a number, such as `dnsmos.toml ovrl_mos >= 3`. Others are rejects. "
+        "Only a config file may name a scorer, which may run code.",
+    )
+
+    @field_validator("keep")
+    @classmethod
+    def _one_condition(cls, value: str | None, info: ValidationInfo) -> str | None:
+        """Refuse other expressions, and any from run parameters: starting runs gives no access to code."""
+        if value is not None and not _RULE.fullmatch(value):
+            raise ValueError("expected 'FILE.toml SCORE >= NUMBER', with one of >=, >, <= and <")
+        if value is not None and not (info.context or {}).get("file"):
+            raise ValueError("expected no scorer among a run's parameters; a config file may name one")
+        return value
+
+    @model_validator(mode="after")
+    def _measures_clips(self) -> Self:
+        if self.keep is not None and getattr(self, "audio", None) == "none":
+            raise ValueError("keep: expected audio = 'index' beside it: with 'none' no clip is read")
+        return self
+
+    @property
+    def clip_rule(self) -> ClipRule | None:
+        """Return the parts of `keep`."""
+        if self.keep is None:
+            return None
+        parts = _RULE.fullmatch(self.keep)
+        assert parts is not None
+        return ClipRule(parts["scorer"], parts["score"], parts["sign"], float(parts["bound"]))  # type: ignore[arg-type]
+
+    def recorded(self) -> dict[str, Any]:
+        values = super().recorded()
+        if values["keep"] is None:  # as in versions of before
+            del values["keep"]
+        return values
+
+    def identity(self) -> dict[str, Any]:
+        values = super().identity()
+        if self.keep is not None:
+            values["keep"] = without_place(self.keep)
         return values
 
 

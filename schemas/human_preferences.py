@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from earmark.schemas.config import BuildConfig, Model, Name
+from earmark.schemas.config import ClipsConfig, Model, Name
 from earmark.schemas.corpus import Corpus, Start, Story, View, Workload, Writer
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.places import without_place
@@ -74,7 +74,7 @@ class Splitting(Model):
     )
 
 
-class HumanPreferences(BuildConfig):
+class HumanPreferences(ClipsConfig):
     """Build config of `human-preferences`."""
 
     corpus: Literal["human-preferences"] = "human-preferences"

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 from pydantic import BeforeValidator, Field, model_validator
 
 from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Drawn, Hearing
-from earmark.schemas.config import Model, Name
+from earmark.schemas.config import ClipsConfig, Model, Name
 from earmark.schemas.corpus import Corpus, Start, Story, Workload
 from earmark.schemas.judges import QUALIFICATION, Judging, Qualified, judge_identity
 from earmark.schemas.places import without_place
@@ -201,7 +201,7 @@ class Decomposition(Model):
     )
 
 
-class InstructionRubrics(Qualified):
+class InstructionRubrics(ClipsConfig, Qualified):
     """Build config of `instruction-rubrics`."""
 
     corpus: Literal["instruction-rubrics"] = "instruction-rubrics"

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self, TypedDict
 from pydantic import Field, field_validator, model_validator
 
 from earmark.schemas.annotation import AnnotatorConfig
-from earmark.schemas.config import LARGEST, BuildConfig, Model, nearest
+from earmark.schemas.config import LARGEST, ClipsConfig, Model, nearest
 from earmark.schemas.corpus import Corpus, Story, View, Workload
 from earmark.schemas.critiques import CRITIQUE_EVALUATIONS, CRITIQUE_VIEWS, CRITIQUES, PAIRED_CRITIQUES, Critiques
 from earmark.schemas.evaluations import Evaluation, Mode
@@ -71,7 +71,7 @@ class Triplets(Model):
     splits: tuple[Split, ...] = Field(default=("test", "ood"), description="Splits that they are drawn from.")
 
 
-class MosPreferences(BuildConfig):
+class MosPreferences(ClipsConfig):
     """Build config of `mos-preferences`."""
 
     corpus: Literal["mos-preferences"] = Field(default="mos-preferences", description="The corpus to build.")

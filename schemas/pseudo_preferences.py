@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Hearing
-from earmark.schemas.config import Model, no_table
+from earmark.schemas.config import ClipsConfig, Model, no_table
 from earmark.schemas.corpus import Beside, Corpus, Start, Story, View, Workload, Writer
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.judges import QUALIFICATION, Judged, Judging, Jury
@@ -108,7 +108,7 @@ MADE = ("prompts", "generations", "judge")  # what a build needs that makes its 
 ASKED = ("judges", "known_order", "reference_captions", "validation")  # what speaks of labels that a build makes
 
 
-class PseudoPreferences(Judged):
+class PseudoPreferences(ClipsConfig, Judged):
     """Build config of `pseudo-preferences`."""
 
     renamed = {"validate": "validation"}  # noqa: RUF012

@@ -74,7 +74,7 @@ RULES: dict[str, str] = {
     "": "clean_reference mean_beside_ratings duplicate duplicate_audio generation_failed skipped no_preference removed "
     "automatic not_an_answer no_image image_gone unusable passes_disagree no_partner fits_too mismatch_not_heard "
     "contradiction_not_found unsupported redundant inaudible scores_disagree implies_vocals audio_silent adult "
-    "image_too_small image_too_large too_many_words too_few_comments link_refused too_few_options",
+    "image_too_small image_too_large too_many_words too_few_comments link_refused too_few_options low_score",
 }
 """The rules by the options that set them."""
 

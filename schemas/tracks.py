@@ -4,7 +4,7 @@ from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from earmark.schemas.config import BuildConfig, Model, Name
+from earmark.schemas.config import ClipsConfig, Model, Name
 from earmark.schemas.places import without_place
 from earmark.schemas.registry import OneOf
 from earmark.schemas.tables import Shares
@@ -82,7 +82,7 @@ class Fitness(Model):
     longest_s: float = Field(default=7200.0, gt=0, le=43_200.0, description="Longer tracks are rejects, not decoded.")
 
 
-class TracksConfig(BuildConfig):
+class TracksConfig(ClipsConfig):
     """Build config of a corpus that is made from tagged tracks."""
 
     source: TrackSource = Field(description="The tracks.")

@@ -12,7 +12,7 @@ import pytest
 from earmark.flows.command.guides import generated
 from earmark.flows.command.old_names import MOVED
 from earmark.schemas.annotation import Declarations
-from earmark.schemas.config import Decontaminate, parse_config
+from earmark.schemas.config import ClipsConfig, Decontaminate, parse_config
 from earmark.schemas.evaluations import Scorer
 from earmark.schemas.pseudo_preferences import PseudoPreferences
 from earmark.schemas.study import Study
@@ -151,6 +151,11 @@ def test_config_examples_parse() -> None:
         values = tomllib.loads(example)
         if values.keys() == {"decontaminate"}:  # a part of any corpus's config
             assert Decontaminate.model_validate(values["decontaminate"]).versions
+            continue
+        if values.keys() == {"keep"}:  # too
+            assert parse_config(ClipsConfig, {"corpus": "c", **values}, ROOT / "my.toml").clip_rule == (
+                "dnsmos.toml", "ovrl_mos", ">=", 3,
+            )  # fmt: skip
             continue
         if values.keys() == {"models"}:  # too
             assert all(one.flat()["serve"] for one in Declarations.model_validate(values).models.values())

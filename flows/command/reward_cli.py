@@ -50,8 +50,8 @@ def reward_server(
     from earmark.tasks.evaluation.judging import asked_of
     from earmark.tasks.evaluation.rewards import judge_rewarder, scorer_rewarder
     from earmark.tasks.evaluation.samples import MeasurementOptions
-    from earmark.tasks.evaluation.scorers import read_scorers
     from earmark.tasks.pipeline.registry import find_corpus
+    from earmark.tasks.pipeline.scoring import read_scorers
 
     if (scorer is None) == (corpus is None):
         raise ConfigError("expected --scorer, or a CORPUS with a judge (--annotator)")

@@ -65,9 +65,9 @@ def score(
     from earmark.schemas.evaluations import Examinee
     from earmark.tasks.evaluation import leaderboard, submission
     from earmark.tasks.evaluation.judging import asked_of
-    from earmark.tasks.evaluation.scorers import read_scorers
     from earmark.tasks.pipeline.progress import shown
     from earmark.tasks.pipeline.registry import find_corpus
+    from earmark.tasks.pipeline.scoring import read_scorers
 
     place = open_store(store)
     version = place.find(corpus)

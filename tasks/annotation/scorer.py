@@ -1,6 +1,6 @@
 """Score clips by a callable of a package, an ONNX file, a server or a command.
 
-Scorers are asked through the ledger like annotators. `tasks/evaluation/scorers.py` makes the requests.
+Scorers are asked through the ledger like annotators. `tasks/pipeline/scoring.py` makes the requests.
 """
 
 from __future__ import annotations

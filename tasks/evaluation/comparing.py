@@ -31,9 +31,10 @@ from earmark.tasks.evaluation.samples import (
     find_evaluation,
     select_samples,
 )
-from earmark.tasks.evaluation.scorers import read_scorers, scorer_predictions
+from earmark.tasks.evaluation.scorers import scorer_predictions
 from earmark.tasks.evaluation.scores import NotCovered, read_scores
 from earmark.tasks.evaluation.units import unit_columns
+from earmark.tasks.pipeline.scoring import read_scorers
 from earmark.tasks.store.folder import file_word, records_of, version_facts, write_record
 from earmark.tasks.store.versions import Store, Version
 

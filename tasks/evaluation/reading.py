@@ -16,7 +16,6 @@ from earmark.tasks.evaluation.recording import choose_threshold, record
 from earmark.tasks.evaluation.samples import MeasurementOptions, NoSamples, Samples, find_evaluation, select_samples
 from earmark.tasks.evaluation.scorers import (
     described,
-    read_scorers,
     scorer_forecasts,
     scorer_inputs,
     scorer_predictions,
@@ -24,6 +23,7 @@ from earmark.tasks.evaluation.scorers import (
 )
 from earmark.tasks.evaluation.scores import NotCovered, order_of, read_scores, require_form
 from earmark.tasks.evaluation.templates import clips_of, write_clips_template, write_samples_template
+from earmark.tasks.pipeline.scoring import read_scorers
 from earmark.tasks.store.files import sha256_file
 from earmark.tasks.store.versions import Store, Version
 

@@ -21,9 +21,10 @@ from earmark.tasks.annotation.scorer import ScorerInput
 from earmark.tasks.annotation.session import Session
 from earmark.tasks.evaluation.asking import Questioner
 from earmark.tasks.evaluation.samples import MeasurementOptions, find_evaluation, find_mode
-from earmark.tasks.evaluation.scorers import scored, scorer_requests
+from earmark.tasks.evaluation.scorers import scored
 from earmark.tasks.exports.clips import ClipFile
 from earmark.tasks.pipeline.media import length_s
+from earmark.tasks.pipeline.scoring import scorer_requests
 from earmark.tasks.pipeline.sessions import open_session
 from earmark.tasks.store.versions import Store
 

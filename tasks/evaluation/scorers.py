@@ -1,24 +1,23 @@
 """Ask scorers for numbers about clips, through the ledger like all answers: `--scorer` of `earmark eval`."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from earmark.schemas.config import checked, read_toml
-from earmark.schemas.errors import ConfigError, EarmarkError
+from earmark.schemas.errors import EarmarkError
 from earmark.schemas.evaluations import Scorer
-from earmark.schemas.questions import Audio, AudioForm, Json
-from earmark.tasks.annotation.backend import question
-from earmark.tasks.annotation.request import Outcome, Request, Unanswered
-from earmark.tasks.annotation.scorer import ScorerInput, check_scorer, identity
+from earmark.schemas.questions import Audio
+from earmark.tasks.annotation.request import Outcome, Unanswered
+from earmark.tasks.annotation.scorer import ScorerInput, identity
 from earmark.tasks.evaluation.asking import Prediction
 from earmark.tasks.evaluation.clip_scores import columns_for, predicted
 from earmark.tasks.evaluation.samples import Samples
 from earmark.tasks.evaluation.scores import NotCovered
 from earmark.tasks.exports.clips import clip_files
+from earmark.tasks.pipeline.scoring import scorer_requests
 from earmark.tasks.pipeline.sessions import open_session
 from earmark.tasks.store.versions import Store
 
@@ -36,29 +35,6 @@ class Scored(NamedTuple):
     reason: str | None  # reason, detail: of a missing number
     detail: str | None
     request_key: str
-
-
-def read_scorers(paths: Sequence[Path]) -> list[Scorer]:
-    """Read the scorers of TOML files; paths of an ONNX file and in a command are relative to the TOML file.
-
-    Raises:
-        ConfigError: a file is not a scorer's, names something missing here, or repeats the name of a score.
-        MissingExtraError: onnxruntime is missing.
-    """
-    scorers = []
-    for path in paths:
-        scorer = checked(Scorer, read_toml(path), path)
-        if scorer.form == "onnx":
-            scorer = scorer.model_copy(update={"annotator": f"scorer:{path.parent.absolute() / scorer.model}"})
-        folder = path.parent.absolute()
-        command = tuple(str(folder / word) if (folder / word).is_file() else word for word in scorer.command)
-        scorer = scorer.model_copy(update={"command": command})
-        check_scorer(scorer)
-        scorers.append(scorer)
-    names = [name for scorer in scorers for name in scorer.scores]
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise ConfigError(f"--scorer: two scorers give a score '{twice}'; name one of them otherwise under scores")
-    return scorers
 
 
 def described(scorers: Sequence[Scorer]) -> dict[str, Any]:
@@ -181,19 +157,6 @@ def scorer_inputs(samples: Samples, store: Store, roots: Sequence[Path]) -> dict
             held = ScorerInput(clips[row[side]], reference=reference, **more) if row[side] else None
             inputs[f"{row['id']} {side}"] = held
     return inputs
-
-
-def scorer_requests(inputs: Iterable[ScorerInput], scorer: Scorer) -> list[Request]:
-    """Return a request for each clip, in the form of sound that the scorer gets."""
-    form = AudioForm(**scorer.hearing.model_dump())
-    properties = {name: {"type": "number"} for name in scorer.scores}
-    ask = Json.of({"type": "object", "properties": properties, "required": [*scorer.scores]}, "scores")
-    named = scorer.model_copy(update={"annotator": identity(scorer)})
-    formed = (
-        one._replace(clip=replace(one.clip, form=form), reference=one.reference and replace(one.reference, form=form))
-        for one in inputs
-    )
-    return [question(named, [one.message(scorer.takes)], ask) for one in formed]
 
 
 def score_in(row: Mapping[str, Any], name: str) -> float | None:

@@ -8,7 +8,7 @@ for a request of the build.
 import asyncio
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -104,6 +104,18 @@ class ImaginedSessions:
         if self.sure is None and self.stage is not None:
             self.sure = {step.name for step in self.stage.steps()}
         return Answer(request.key, ask.answer(config, row, request))
+
+    def known_scores(self, scorer: AnnotatorConfig, requests: Sequence[Request]) -> list[Outcome | None]:
+        """Count the requests of `keep`; return their outcomes in the ledger."""
+        counted = self.asks.setdefault("keep", Counted(scorer, "clips scored", 1))
+        for request in requests:
+            counted.add(request)
+        outcomes: list[Outcome | None] = [None] * len(requests)
+        if self._answers:
+            outcomes = self._session(scorer).known(requests)
+        if None in outcomes and self.sure is None and self.stage is not None:
+            self.sure = {step.name for step in self.stage.steps()}
+        return outcomes
 
     async def _outcome(self, annotator: AnnotatorConfig, request: Request) -> Outcome | None:
         """Look up the ledger's outcome of a request, together with those of all waiting rows."""
@@ -210,6 +222,10 @@ class Sampler:
         self.shown.append(Shown(name, prompt, request, outcome, fault))
         # a refused answer ends its row, as the last draw of a build does
         return Unanswered(request.key, fault[0], fault[1], final=True) if fault else outcome
+
+    def known_scores(self, scorer: AnnotatorConfig, requests: Sequence[Request]) -> list[Outcome | None]:
+        """Keep every clip: scores are no questions to show."""
+        return [None] * len(requests)
 
 
 def _label(config: Any, part: str, ask: Any, row: Any) -> str:

@@ -22,6 +22,7 @@ from earmark.tasks.pipeline.progress import say
 from earmark.tasks.pipeline.references import check_apart, release_digests
 from earmark.tasks.pipeline.registry import corpora
 from earmark.tasks.pipeline.report import make_page
+from earmark.tasks.pipeline.scoring import score_limit
 from earmark.tasks.store.commit import Made, commit
 from earmark.tasks.store.files import write_text
 from earmark.tasks.store.sql import connect, query
@@ -193,6 +194,8 @@ def make_plan(
         prompts: SHA-256 of every other prompt by `name@version`.
         models: models used besides the config's.
     """
+    if (limit := score_limit(config)) is not None:
+        models = (*models, limit.name)
     own_prompts = [prompt_named(name) for name in config.asks if name in _judged(corpus)]
     prompts = prompt_digests(config, asks) | (prompts or {}) | {one.id: one.sha256 for one in own_prompts if one.own}
     by_spec = {spec: store.find(spec) for spec in config.parents()}
@@ -236,7 +239,9 @@ def _all_digests(
     """Return the digests of a corpus's inputs, of benchmarks to keep out, and of files in a package's lists."""
     with digested() as lists:
         digests = own()
-    return digests | (named_digests(store, config.base, lists) if named else {}) | release_digests(config, store)
+    limit = score_limit(config)
+    digests |= release_digests(config, store) | (limit.digests if limit else {})
+    return digests | (named_digests(store, config.base, lists) if named else {})
 
 
 def _references(named: Iterable[Registered]) -> Iterator[str]:

@@ -41,6 +41,7 @@ from earmark.tasks.pipeline.media import (
 )
 from earmark.tasks.pipeline.progress import working
 from earmark.tasks.pipeline.registry import all_corpora
+from earmark.tasks.pipeline.scoring import drop_by_score
 from earmark.tasks.pipeline.step import Account
 from earmark.tasks.store.manifest import digest_of
 from earmark.tasks.store.staging import Stage
@@ -204,8 +205,18 @@ def release_digests(config: BuildConfig, store: Store) -> dict[str, str]:
 def measure_apart(
     stage: Stage, config: BuildConfig, label: str, files: Sequence[Path | AudioFault], longest_s: float = LONGEST_S
 ) -> list[tuple[Any, ...]]:
-    """Measure audio files as `measure` does, and mark clips to keep out as unusable."""
-    rows = measure(stage.store, label, files, longest_s)
+    """Measure audio files as `measure` does, and mark clips to keep out or with too low a score as unusable."""
+    rows = _without_references(stage, config, files, measure(stage.store, label, files, longest_s), longest_s)
+    return drop_by_score(stage, config, files, rows)
+
+
+def _without_references(
+    stage: Stage,
+    config: BuildConfig,
+    files: Sequence[Path | AudioFault],
+    rows: list[tuple[Any, ...]],
+    longest_s: float,
+) -> list[tuple[Any, ...]]:
     references = references_of(config, stage.store)
     if references is None:
         return rows

@@ -31,7 +31,8 @@ from earmark.schemas.instruction_rubrics import CORPUS
 from earmark.schemas.mos_preferences import CORPUS as MOS
 from earmark.tasks.evaluation.rewards import Rewarder, judge_rewarder, scorer_rewarder
 from earmark.tasks.evaluation.samples import MeasurementOptions
-from earmark.tasks.evaluation.scorers import clip_scores, read_scorers
+from earmark.tasks.evaluation.scorers import clip_scores
+from earmark.tasks.pipeline.scoring import read_scorers
 from earmark.tasks.store.versions import Store
 from tests.annotation.conftest import LocalServer
 from tests.conftest import ROOT

@@ -15,7 +15,8 @@ import soundfile
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.questions import Audio
 from earmark.tasks.annotation.scorer import ScorerInput
-from earmark.tasks.evaluation.scorers import clip_scores, read_scorers
+from earmark.tasks.evaluation.scorers import clip_scores
+from earmark.tasks.pipeline.scoring import read_scorers
 from earmark.tasks.store.versions import Store
 from tests.conftest import ROOT
 from tests.evaluation.test_score import sha256

@@ -23,7 +23,8 @@ from earmark.flows.command.cli import app
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.evaluations import ClipWindows
 from earmark.tasks.annotation.scorer import windows_of
-from earmark.tasks.evaluation.scorers import clip_scores, read_scorers
+from earmark.tasks.evaluation.scorers import clip_scores
+from earmark.tasks.pipeline.scoring import read_scorers
 from earmark.tasks.store.versions import Store, Version
 from tests.builds import rows_of
 from tests.evaluation.test_evaluation import built

@@ -33,7 +33,8 @@ from earmark.tasks.annotation.errors import BadAnswer
 from earmark.tasks.annotation.scorer import ScorerInput, as_json, identity
 from earmark.tasks.evaluation.entries import Entry, borda_points
 from earmark.tasks.evaluation.leaderboard import rank_submissions
-from earmark.tasks.evaluation.scorers import clip_scores, read_scorers
+from earmark.tasks.evaluation.scorers import clip_scores
+from earmark.tasks.pipeline.scoring import read_scorers
 from earmark.tasks.store.versions import Store, Version
 from tests.conftest import ROOT
 from tests.evaluation.test_score import RATE, built, generate, prompts_of, sha256, store
