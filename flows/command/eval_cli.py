@@ -213,15 +213,15 @@ def compare(
 @spread
 def tables(
     corpus: SubjectArgument,
+    given: SubjectOptions,
     models: Annotated[
-        list[str],
+        list[str] | None,
         option(
             "--models -m MODEL",
             "[NAME=]MODEL: a file of scores, an earlier run's folder or backend:model. A name "
             "that stands twice has several files.",
         ),
-    ],
-    given: SubjectOptions,
+    ] = None,
     table: Annotated[str | None, option("NAME", "The table of a paper, or a layout of yours (.toml).")] = None,
     by: Annotated[list[str] | None, option("COLUMN", "Without --table: columns by group, such as dataset+gap.")] = None,
     metric: Annotated[list[str] | None, option("NAME", "With --by: accuracy, error, lcc, srcc, …")] = None,
@@ -241,18 +241,34 @@ def tables(
 ) -> None:
     """Print a table of models by groups of samples, as a paper does: terminal, Markdown, CSV and LaTeX.
 
+    Some tables of papers are of a version itself, and take no models.
+
     **Examples:**
 
     `earmark eval tables mos-preferences -m UTMOS=utmos.csv -m ours.csv --table mos-rmbench-2 --baseline UTMOS`
 
     `earmark eval tables human-preferences -m a.csv -m b.csv -e cmi-pref-musicality --by modality+confidence_band`
+
+    `earmark eval tables human-preferences --table cmi-rewardbench-6`
     """
     from earmark.flows.command.ending import stoppable
+    from earmark.schemas.errors import ConfigError
     from earmark.tasks.evaluation.comparing import Measure
     from earmark.tasks.evaluation.layouts import choose_layout
     from earmark.tasks.evaluation.tabulating import TableOptions, make_table, named_models, table_page
+    from earmark.tasks.evaluation.version_tables import tabulate_version, version_layouts, version_page
     from earmark.tasks.pipeline.progress import shown
 
+    if table in version_layouts():
+        if models or given.evaluation or by or metric or baseline or rule or given.split or given.limit:
+            raise ConfigError(
+                f"--table {table} is of a version's own rows: leave the options of models and samples out"
+            )
+        with given.subject(corpus) as (version, known, place):
+            print_record(tabulate_version(version, known, place, str(table), out), version_page, given.as_json)
+        return
+    if not models:
+        raise ConfigError("name the models of the table: --models [NAME=]MODEL, once for each")
     layout = choose_layout(table, given.evaluation, by or (), metric or (), rule or ())
     entrants = named_models(models)
     split = [one.rpartition("=") for one in baseline or ()]

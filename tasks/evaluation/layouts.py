@@ -11,7 +11,7 @@ from earmark.schemas.config import nearest, read_toml
 from earmark.schemas.errors import ConfigError
 
 SHIPPED = Path(str(resources.files("earmark.tasks.evaluation"))) / "tables"
-Metric = Literal["accuracy", "error", "cycles", "lcc", "srcc", "ktau", "mse", "auroc", "eer"]
+Metric = Literal["accuracy", "error", "cycles", "lcc", "srcc", "ktau", "mse", "auroc", "eer", "samples"]
 Condition = str | int | float | bool | list[str | int | float | bool]
 
 
@@ -54,7 +54,7 @@ class LayoutColumn(StrictModel):
     over: str = ""  # a heading above those of several columns
     evaluation: str | list[str] | None = None  # of several, the mean of their values
     metric: Metric | None = None
-    where: dict[str, Condition] = {}  # by column of the samples: a value, several, or a bound such as "<= 0.5"
+    where: dict[str, Condition] = {}  # by column of the samples: a value, several, or bounds such as ">= 10 < 30"
     by: str | None = None  # a column of the samples, or several as a+b
     mean: str | None = None  # a column of the samples: the unweighted mean over its groups
     level: str | None = None  # correlate means by this column, such as system, in place of samples
@@ -67,7 +67,7 @@ class TableLayout(StrictModel):
 
     title: str
     corpus: str | None = None
-    first: str = "Model"
+    first: list[str] = ["Model"]  # headings of a row's name; of several, the name is in parts, joined by |
     evaluation: str | list[str] | None = None  # this and the next four: of columns without their own
     metric: Metric | None = None
     where: dict[str, Condition] = {}  # with the column's own
@@ -82,8 +82,8 @@ class TableLayout(StrictModel):
 
 
 def shipped_layouts() -> dict[str, Path]:
-    """Return the files of the shipped layouts, by name."""
-    return {path.stem: path for path in sorted(SHIPPED.glob("*.toml"))}
+    """Return the files of the shipped layouts of tables of models, by name."""
+    return {path.stem: path for path in sorted(SHIPPED.glob("*.toml")) if not path.with_suffix(".sql").exists()}
 
 
 def choose_layout(

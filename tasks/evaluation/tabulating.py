@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import operator
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -33,7 +34,7 @@ RECORD = "table.json"
 OF_CHOICES = ("accuracy", "error", "cycles")
 
 Row = Mapping[str, Any]
-BOUND = re.compile(r"(<=|>=|<|>)\s*(-?[\d.]+)")
+BOUND = re.compile(r"(<=|>=|<|>)\s*(-?[\d.]+)\s*")
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,8 @@ class MeasuredPool:
         predictions = self.predictions[model]
         if predictions is None or not len(places):
             return None
+        if metric == "samples":
+            return float(len(places)), np.zeros(len(places)), places
         if metric == "cycles":
             places, values = self._cycles(predictions, places)
             found = mean(values)
@@ -313,20 +316,21 @@ def _columns(
 
 def _require(metric: str, evaluation: Evaluation) -> None:
     kind = evaluation.kind
-    fits = {"cycles": evaluation.triplets is not None, "auroc": kind == "yes_no", "eer": kind == "yes_no"}
+    fits = {"auroc": kind == "yes_no", "eer": kind == "yes_no"}
+    fits |= {"cycles": evaluation.triplets is not None, "samples": True}
     if not fits.get(metric, (kind == "scalar") != (metric in OF_CHOICES)):
         raise StoreError(f"evaluation '{evaluation.name}' ({kind}) has no metric '{metric}'")
 
 
 def _meets(value: Any, want: Any) -> bool:
-    """Return whether a sample's value is the wanted one, one of several, or within a bound."""
+    """Return whether a sample's value is the wanted one, one of several, or within bounds."""
     if isinstance(want, list):
         return any(_meets(value, one) for one in want)
     if isinstance(value, list):
         return any(_meets(one, want) for one in value)
-    if isinstance(value, float | int) and isinstance(want, str) and (found := BOUND.fullmatch(want)):
-        edge = float(found[2])
-        return {"<": value < edge, "<=": value <= edge, ">": value > edge, ">=": value >= edge}[found[1]]
+    if isinstance(value, float | int) and isinstance(want, str) and re.fullmatch(f"(?:{BOUND.pattern})+", want):
+        within = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+        return all(within[sign](value, float(edge)) for sign, edge in BOUND.findall(want))
     if isinstance(value, str) and isinstance(want, str):
         return value.casefold() == want.casefold()
     return value is not None and bool(value == want)
@@ -335,14 +339,15 @@ def _meets(value: Any, want: Any) -> bool:
 def _column_facts(column: TableColumn, layout: TableLayout) -> dict[str, Any]:
     form, samples = column.form, sum(len(at) for _, at in column.parts)
     percent = layout.percent if form.percent is None else form.percent
+    decimals = layout.decimals if form.decimals is None else form.decimals
     return {
         "heading": column.heading + (f" ({samples:,})" if layout.counts else ""),
         "over": column.over,
         "metric": column.metric,
         "evaluations": [pool.evaluation.name for pool, _ in column.parts],
         "samples": samples,
-        "scale": 100 if percent and column.metric not in SCALES else 1,
-        "decimals": layout.decimals if form.decimals is None else form.decimals,
+        "scale": 100 if percent and column.metric not in (*SCALES, "samples") else 1,
+        "decimals": 0 if column.metric == "samples" else decimals,
     }
 
 
@@ -444,13 +449,16 @@ def _rules(rules: TableRules, pools: Mapping[str, MeasuredPool]) -> list[str]:
 
 def table_page(facts: Mapping[str, Any]) -> ResultPage:
     """Return the page of a table."""
-    columns: list[ResultColumn | str] = [facts["first"]]
+    columns: list[ResultColumn | str] = [*facts["first"]]
     for one in facts["columns"]:
         best: Literal["highest", "lowest"] = "lowest" if one["metric"] in LOWER else "highest"
-        marks = best if facts["best"] else None
+        marks = best if facts["best"] and one["metric"] != "samples" else None
         columns.append(ResultColumn(one["heading"], decimals=one["decimals"], best=marks, over=one["over"]))
     rows = [
-        (row["model"], *(_cell(cell, of, facts) for cell, of in zip(row["cells"], facts["columns"], strict=True)))
+        (
+            *_named(row["model"], len(facts["first"])),
+            *(_cell(cell, of, facts) for cell, of in zip(row["cells"], facts["columns"], strict=True)),
+        )
         for row in facts["rows"]
     ]
     metrics = dict.fromkeys(_metric_words(one) for one in facts["columns"])
@@ -459,8 +467,15 @@ def table_page(facts: Mapping[str, Any]) -> ResultPage:
     return ResultPage(title, (table,), tuple(facts["notes"]), f"Figures: {', '.join(metrics)}.")
 
 
+def _named(model: str, parts: int) -> list[str]:
+    """Return the parts of a row's name; the last holds what is left."""
+    found = [part.strip() for part in model.split("|", parts - 1)]
+    return found + [""] * (parts - len(found))
+
+
 def _metric_words(column: Mapping[str, Any]) -> str:
     words = {"error": "error rate", "cycles": "cycles of all triplets", "mse": "mean squared error"}
+    words |= {"samples": "number of samples"}
     name: str = words.get(column["metric"], LABELS.get(column["metric"], column["metric"]))
     return name + (" in %" if column["scale"] == 100 else "")
 
@@ -468,6 +483,8 @@ def _metric_words(column: Mapping[str, Any]) -> str:
 def _cell(cell: Mapping[str, Any] | None, column: Mapping[str, Any], facts: Mapping[str, Any]) -> Value:
     if cell is None:
         return None
+    if column["metric"] == "samples":
+        return int(cell["value"])
     scale, gained = column["scale"], cell.get("difference")
     ends = [None if not facts["intervals"] or cell[end] is None else scale * cell[end] for end in ("low", "high")]
     gain = (scale * gained["value"], gained["p_holm"]) if gained else ()

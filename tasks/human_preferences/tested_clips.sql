@@ -7,6 +7,7 @@ SELECT
     benchmark.clip_a AS clip,
     clips.clip_sha256 AS audio,
     benchmark.system,
+    clips.duration_s,
     CASE
         WHEN clips.duration_s < 10 THEN '0 to 10 s' WHEN clips.duration_s < 30 THEN '10 to 30 s' WHEN clips.duration_s >= 30 THEN '30 s and more'
     END AS length,

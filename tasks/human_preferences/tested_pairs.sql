@@ -26,6 +26,7 @@ SELECT
         [coalesce(cast_vote.model_a, comparisons.model_a), coalesce(cast_vote.model_b, comparisons.model_b)]), ' vs '), '')
         AS models,
     CASE WHEN benchmark.vote_id IS NULL THEN voters.annotator ELSE [cast_vote.annotator] END AS annotator,
+    greatest(a.duration_s, b.duration_s) AS duration_s,
     CASE
         WHEN greatest(a.duration_s, b.duration_s) < 10 THEN '0 to 10 s' WHEN greatest(a.duration_s, b.duration_s) < 30 THEN '10 to 30 s' WHEN greatest(a.duration_s, b.duration_s) >= 30 THEN '30 s and more'
     END AS length,

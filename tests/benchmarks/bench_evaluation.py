@@ -1,4 +1,5 @@
-"""The table of `earmark eval run` over many samples: metrics, ten groups and their intervals, beside scipy's bootstrap.
+"""The table of `earmark eval run` over many samples: metrics, ten groups and their intervals, beside scipy's bootstrap;
+and a table of `earmark eval tables` of 20 models by 40 groups of 10,000 pairs that share clips.
 
     .venv/bin/python -m tests.benchmarks.bench_evaluation [samples]
 
@@ -12,18 +13,27 @@ from __future__ import annotations
 import multiprocessing
 import re
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy import stats
 
 from earmark.schemas.evaluations import Evaluation, Kind
 from earmark.tasks.evaluation.asking import Prediction
 from earmark.tasks.evaluation.baselines import baselines
+from earmark.tasks.evaluation.comparing import Measure
+from earmark.tasks.evaluation.layouts import choose_layout
+from earmark.tasks.evaluation.released import as_version
 from earmark.tasks.evaluation.results import count
+from earmark.tasks.evaluation.samples import MeasurementOptions
+from earmark.tasks.evaluation.tabulating import TableOptions, make_table
+from earmark.tasks.pipeline.registry import find_corpus
+from earmark.tasks.store.versions import Store
 
 SAMPLES, GROUPS = 100_000, 10
 KINDS: tuple[Kind, ...] = ("preference", "yes_no", "scalar")
@@ -92,8 +102,34 @@ def theirs(kind: Kind, samples: int) -> tuple[float, int, tuple[float, float]]:
     return (time.perf_counter() - start) * DRAWS / draws, draws, (float(found.low), float(found.high))
 
 
+def wide_table(folder: Path) -> tuple[float, dict[str, Any]]:
+    """Seconds of a table of 20 models by 39 datasets and all, with intervals and differences to the first, and it."""
+    source = np.random.default_rng(9)
+    ratings = [{"sample_id": f"c{number}", "scale_min": 1.0, "scale_max": 5.0} for number in range(3000)]
+    both = [source.choice(3000, 2, replace=False) for _ in range(10_000)]
+    pairs = [
+        {"pair_id": f"p{at:05}", "split": "test", "dataset": f"set {at % 39:02}", "category": "c", "mos_gap": 0.1}
+        | {"chosen_id": f"c{a}", "rejected_id": f"c{b}", "gap_decile": 1}
+        for at, (a, b) in enumerate(both)
+    ]
+    (folder / "mos-preferences").mkdir()
+    corpus, tables = find_corpus("mos-preferences"), {"ratings": ratings, "pairs": pairs}
+    version = as_version(folder / "mos-preferences" / "v1", corpus, tables, {})
+    models = {}
+    for number in range(20):
+        choice = np.where(source.random(10_000) < 0.6 + number / 100, "chosen", "rejected")
+        frame = pd.DataFrame({"id": [one["pair_id"] for one in pairs], "choice": choice})
+        frame.to_csv(folder / f"{number}.csv", index=False)
+        models[f"model {number}"] = [str(folder / f"{number}.csv")]
+    layout = choose_layout(None, "quality", ("dataset",), (), ())
+    measure = Measure(version, corpus, Store(folder / "store"), MeasurementOptions())
+    began = time.perf_counter()
+    facts, _ = make_table(measure, models, layout, TableOptions({"": "model 0"}), folder / "out")
+    return time.perf_counter() - began, facts
+
+
 def main() -> None:
-    """Print one line a kind."""
+    """Print one line a kind, and the seconds of the wide table."""
     samples = int(sys.argv[1]) if len(sys.argv) > 1 else SAMPLES
     named = {"preference": "accuracy", "yes_no": "auroc", "scalar": "srcc"}
     print("| kind | wall s | processor s | peak MB | scipy, one metric, no groups, s | ours | scipy's |")
@@ -110,6 +146,8 @@ def main() -> None:
             f"| {kind} | {wall:.1f} | {used:.1f} | {peak:.0f} | {other:.0f} ({draws:,} resamples) | {named[kind]} "
             f"{value:.4f} [{ours_low:.4f}, {ours_high:.4f}] | [{low:.4f}, {high:.4f}] |"
         )
+    with tempfile.TemporaryDirectory() as folder:
+        print(f"\n20 models by 40 groups of 10,000 pairs: {wide_table(Path(folder))[0]:.1f} s")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from earmark.tasks.evaluation.samples import MeasurementOptions
 from earmark.tasks.evaluation.tabulating import TableOptions, make_table, table_page
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.versions import Store, Version
+from tests.benchmarks.bench_evaluation import wide_table
 from tests.human_preferences.votes import write_jsonl
 
 Row = dict[str, Any]
@@ -219,16 +219,63 @@ def test_questions_on_scores_are_tabled_by_category_and_subcategory(tmp_path: Pa
     place = frame.groupby("at").cumcount()
     frame["choice"] = np.where(place < frame["at"] + 3, "B", "A")
     frame[["question_id", "choice"]].rename(columns={"question_id": "id"}).to_csv(tmp_path / "m.csv", index=False)
-    models = {"w/ Image": [str(tmp_path / "m.csv")]}
+    models = {"GPT|w/ Image": [str(tmp_path / "m.csv")]}
     hit = 100 * frame["choice"].eq("B")
-    of_categories = cells(table_of(version, models, tmp_path, "wildscore-3"))["w/ Image"]
+    of_categories = cells(table_of(version, models, tmp_path, "wildscore-3"))["GPT|w/ Image"]
     assert [*of_categories] == ["Expr. & Perf.", "Form", "Harmo. & Ton.", "Rhythm & Meter", "Texture", "Average"]
     by = hit.groupby(frame["category"]).mean()  # in the order of their names, as the paper's
     assert [*of_categories.values()] == pytest.approx([*by, hit.mean()])
-    of_kinds = cells(table_of(version, models, tmp_path, "wildscore-4"))["w/ Image"]
+    of_kinds = cells(table_of(version, models, tmp_path, "wildscore-4"))["GPT|w/ Image"]
     assert [name.split()[-1] for name in of_kinds] == [*SUBCATEGORIES, "Average"]
     expected = [5.0 * (at + 3) for at in range(12)]
     assert [*of_kinds.values()] == pytest.approx([*expected, np.mean(expected)])
+    parts = table_of(version, {**models, "InternVL": models["GPT|w/ Image"]}, tmp_path, "wildscore-9")
+    assert cells(parts)["InternVL"] == pytest.approx({"Accuracy (%)": np.mean(expected), "n": 240})
+    (tabled,) = table_page(table_of(version, models, tmp_path, "wildscore-3", intervals=False)).tables
+    assert tabled.headings[:3] == ("Model", "Modality", "Expr. & Perf.")
+    assert [cell.text for cell in tabled.drawn()[0]][:2] == ["GPT", "w/ Image"]
+    (tabled,) = table_page(parts).tables
+    assert (tabled.headings, tabled.drawn()[0][-1].text) == (("Model", "Accuracy (%)", "n"), "240")
+    only = table_of(version, models, tmp_path, "wildscore-5")
+    assert cells(only)["GPT|w/ Image"] == pytest.approx({"Accuracy (%)": np.mean(expected)})
+
+
+def test_votes_are_tabled_by_the_length_of_the_longer_clip(tmp_path: Path) -> None:
+    """An edge belongs to the bin that it begins; a longer clip is in the total alone."""
+    lengths = [1.0, 9.99, 10.0, 29.9, 30.0, 59.0, 60.0, 119.0, 120.0, 499.0, 500.0, 700.0]
+    right = [at % 3 != 1 for at in range(12)]
+    clips = [
+        {"clip_id": f"{side}{at}", "source": "s", "file": f"{side}{at}.wav", "duration_s": length / (1 + (side == "a"))}
+        for at, length in enumerate(lengths)
+        for side in "ab"
+    ]
+    comparisons = [
+        {"comparison_id": f"c{at}", "split": "test", "source": "s", "task": "cmi-pref", "prompt_id": f"p{at}"}
+        | {"clip_a": f"a{at}", "clip_b": f"b{at}", "votes": 1}
+        for at in range(12)
+    ]
+    benchmark = [
+        {**row, "sample_id": f"{row['comparison_id']}-{dimension}", "dimension": dimension, "preference": "a"}
+        for row in comparisons
+        for dimension in ("musicality", "alignment")
+    ]
+    version = written(tmp_path, "human-preferences", clips=clips, comparisons=comparisons, benchmark=benchmark)
+    frame = pd.DataFrame(benchmark)[["sample_id"]].rename(columns={"sample_id": "id"})
+    frame["choice"] = np.where(np.repeat(right, 2), "a", "b")
+    frame.to_csv(tmp_path / "m.csv", index=False)
+    found = cells(table_of(version, {"m": [str(tmp_path / "m.csv")]}, tmp_path, "cmi-rewardbench-length"))["m"]
+    bins = pd.cut(pd.Series(lengths), [0, 10, 30, 60, 120, 500], right=False, labels=False)
+    shares = 100 * pd.Series(right).groupby(bins).mean()
+    names = ["0-10 s", "10-30 s", "30-60 s", "60-120 s", "120-500 s"]
+    assert found == pytest.approx(
+        {
+            f"{over} {name}": value
+            for over in ("Musicality", "Alignment")
+            for name, value in zip(
+                ["Total (12)", *(f"{one} (2)" for one in names)], [100 * np.mean(right), *shares], strict=True
+            )
+        }
+    )
 
 
 def test_instructions_are_tabled_by_subset_with_the_mean_over_subsets(tmp_path: Path) -> None:
@@ -262,7 +309,7 @@ def test_instructions_are_tabled_by_subset_with_the_mean_over_subsets(tmp_path: 
 
 def test_every_shipped_layout_is_of_a_paper_and_of_a_corpus() -> None:
     names = [*shipped_layouts()]
-    papers = {"mos-rmbench": 8, "cmi-rewardbench": 7, "anyaudio-judge": 4, "wildscore": 2}
+    papers = {"mos-rmbench": 8, "cmi-rewardbench": 8, "anyaudio-judge": 4, "wildscore": 4}
     assert {paper: sum(name.startswith(paper) for name in names) for paper in papers} == papers
     for name in names:
         layout = choose_layout(name, None, (), (), ())
@@ -276,25 +323,6 @@ def test_every_shipped_layout_is_of_a_paper_and_of_a_corpus() -> None:
 
 @pytest.mark.slow
 def test_20_models_by_40_groups_of_10_000_samples_take_a_minute_at_most(tmp_path: Path) -> None:
-    source = np.random.default_rng(9)
-    ratings = [{"sample_id": f"c{number}", "scale_min": 1.0, "scale_max": 5.0} for number in range(3000)]
-    both = [source.choice(3000, 2, replace=False) for _ in range(10_000)]
-    pairs = [
-        {"pair_id": f"p{at:05}", "split": "test", "dataset": f"set {at % 39:02}", "category": "c", "mos_gap": 0.1}
-        | {"chosen_id": f"c{a}", "rejected_id": f"c{b}", "gap_decile": 1}
-        for at, (a, b) in enumerate(both)
-    ]
-    (tmp_path / "mos-preferences").mkdir()
-    tables = {"ratings": ratings, "pairs": pairs}
-    version = as_version(tmp_path / "mos-preferences" / "v1", find_corpus("mos-preferences"), tables, {})
-    models = {}
-    for number in range(20):
-        choice = np.where(source.random(10_000) < 0.6 + number / 100, "chosen", "rejected")
-        frame = pd.DataFrame({"id": [one["pair_id"] for one in pairs], "choice": choice})
-        frame.to_csv(tmp_path / f"{number}.csv", index=False)
-        models[f"model {number}"] = [str(tmp_path / f"{number}.csv")]
-    layout = choose_layout(None, "quality", ("dataset",), (), ())
-    began = time.monotonic()
-    facts, _ = make_table(measured(version, tmp_path), models, layout, TableOptions({"": "model 0"}), tmp_path / "out")
-    assert time.monotonic() - began < 60
+    seconds, facts = wide_table(tmp_path)
+    assert seconds < 60
     assert [len(row["cells"]) for row in facts["rows"]] == [40] * 20

@@ -1,0 +1,77 @@
+"""Tabulate a version's own figures as a paper does: the tables without models of `earmark eval tables`."""
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from earmark.schemas.config import read_toml
+from earmark.schemas.corpus import Corpus
+from earmark.schemas.errors import StoreError
+from earmark.tasks.evaluation.layouts import SHIPPED, StrictModel
+from earmark.tasks.exports.rows import opened
+from earmark.tasks.pipeline.registry import find_corpus
+from earmark.tasks.store.folder import records_of, version_facts, write_record
+from earmark.tasks.store.result_table import ResultColumn, ResultPage, ResultTable
+from earmark.tasks.store.sql import query, quoted
+from earmark.tasks.store.versions import Store, Version
+
+RECORD = "version-table.json"
+
+
+class VersionLayout(StrictModel):
+    """A table of a version; its query, of the same name, gives the cells as text."""
+
+    title: str
+    corpus: str
+    needs: tuple[str, ...]  # tables without which there is nothing to count
+    notes: tuple[str, ...] = ()
+
+
+def version_layouts() -> dict[str, Path]:
+    """Return the files of the tables without models, by name."""
+    return {path.stem: path.with_suffix(".toml") for path in sorted(SHIPPED.glob("*.sql"))}
+
+
+def tabulate_version(
+    version: Version, corpus: Corpus, store: Store, name: str, out: Path | None
+) -> tuple[dict[str, Any], Path]:
+    """Count a version's rows as a table says, and write the table.
+
+    Return the facts of `version-table.json`, and the folder.
+
+    Raises:
+        StoreError: it is a table of another corpus, or the version lacks rows that it needs.
+    """
+    layout = VersionLayout.model_validate(read_toml(version_layouts()[name]))
+    if find_corpus(layout.corpus).tables != corpus.tables:  # a published file has another name
+        raise StoreError(f"'{layout.title}' is a table of {layout.corpus}; {corpus.name} has other tables")
+    with (
+        tempfile.TemporaryDirectory(prefix="earmark-") as temporary,
+        opened(version, corpus, Path(temporary)) as connection,
+    ):
+        for table in layout.needs:
+            if not connection.execute(f"SELECT 1 FROM {quoted(table)} LIMIT 1").fetchall():
+                raise StoreError(
+                    f"'{layout.title}' needs rows in '{table}'; {version.corpus}@{version.name} has none there"
+                )
+        found = connection.execute(query(f"evaluation/tables/{name}"))
+        columns = [column[0] for column in found.description or ()]
+        rows = found.fetchall()
+    facts = {
+        **version_facts(version),
+        "title": layout.title,
+        "columns": columns,
+        "rows": [[*row] for row in rows],
+        "notes": [*layout.notes],
+    }
+    folder = out or records_of(store, version) / f"table-{name}"
+    return facts, write_record(folder, RECORD, facts, version_page(facts).files())
+
+
+def version_page(facts: Mapping[str, Any]) -> ResultPage:
+    """Return the page of a version's table; cells stand as their query wrote them, numbers to the right."""
+    label, *headings = facts["columns"]
+    columns = (label, *(ResultColumn(heading, decimals=0) for heading in headings))
+    table = ResultTable(facts["title"], columns, tuple(map(tuple, facts["rows"])))
+    return ResultPage(f"{facts['corpus']} {facts['version']}", (table,), tuple(facts["notes"]))
