@@ -380,6 +380,14 @@ _JSON = Writer(
 _TSV = Writer(
     "attm-tsv", "earmark.tasks.captions.exports:write_tsv", ".tsv", "ATTM's baseline: id and caption, a line each"
 )
+_BASELINE = Writer(
+    "attm-baseline",
+    "earmark.tasks.captions.exports:write_baseline",
+    ".tsv",
+    "ATTM's baseline: a training set in place of its preparation's, `<split>/jamendo_<split>.tsv` and `audios`",
+    audio=True,
+    configs=("train", "val", "test"),
+)
 
 
 VIEWS = (
@@ -390,11 +398,11 @@ VIEWS = (
     ),
     View(
         "direct", "rows", "captions/exported", "Captions by pipelines of one stage.",
-        {"stage": "listen", "most_flags": 99}, (_JSON, _TSV),
+        {"stage": "listen", "most_flags": 99}, (_JSON, _TSV, _BASELINE),
     ),
     View(
         "refined", "rows", "captions/exported", "Captions by pipelines that refine.",
-        {"stage": "refine", "most_flags": 99}, (_JSON, _TSV),
+        {"stage": "refine", "most_flags": 99}, (_JSON, _TSV, _BASELINE),
     ),
 )  # fmt: skip
 

@@ -42,7 +42,7 @@ class Writer:
     says: str  # what reads it, one sentence
     audio: bool = False  # whether clips and images are written beside it as files. Otherwise they stay SHA-256s.
     whole: str = ""  # the name of the one file that holds all splits, where the format has no files by split
-    # folders of these names hold its files, `<config>/<split><suffix>`, each a config of `datasets`
+    # folders of these names hold its files; where these are `<config>/<split><suffix>`, each is a config of `datasets`
     configs: tuple[str, ...] = ()
 
 

@@ -10,6 +10,7 @@ from earmark.schemas.corpus import Corpus, Start, Story, View, Workload
 from earmark.schemas.evaluations import Evaluation, Generation, Mode
 from earmark.schemas.places import without_place
 from earmark.schemas.tables import REJECTS, Column, Table
+from earmark.schemas.tracks import fields_checked
 
 Category = Literal["genre", "instrument", "mood/theme"]
 CATEGORIES: tuple[Category, ...] = ("genre", "instrument", "mood/theme")
@@ -58,10 +59,7 @@ class Verification(Asked):
 
     @model_validator(mode="after")
     def _fields(self) -> Self:
-        try:
-            self.file.format(path="", stem="")
-        except (KeyError, IndexError, ValueError):
-            raise ValueError("expected {path} or {stem} in 'file' and no other field") from None
+        fields_checked("file", self.file)
         return self
 
 

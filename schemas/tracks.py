@@ -1,8 +1,9 @@
 """The list of tagged tracks that `instrumentals` and `captions` are made from, and which of their audio is fit."""
 
+from pathlib import PurePosixPath
 from typing import Annotated, Any, NamedTuple, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from earmark.schemas.config import ClipsConfig, Model, Name
 from earmark.schemas.places import without_place
@@ -49,6 +50,26 @@ class Track(NamedTuple):
     licence: str = ""  # the track's own; `NOT_STATED` if a list of licences lacks it
 
 
+def file_of(pattern: str, path: str) -> str:
+    """Return a track's file by a pattern: {path} is the path in the list, {stem} the same without its ending."""
+    return pattern.format(path=path, stem=PurePosixPath(path).with_suffix(""))
+
+
+def fields_checked(option: str, pattern: str) -> str:
+    """Return a pattern for `file_of`.
+
+    Raises:
+        ValueError: it has other fields, or a field's folder may be left by `..`.
+    """
+    try:
+        file_of(pattern, "a.b")
+    except (KeyError, IndexError, ValueError):
+        raise ValueError(f"expected {{path}} or {{stem}} in '{option}' and no other field") from None
+    if ".." in PurePosixPath(pattern[pattern.find("{") :]).parts and "{" in pattern:
+        raise ValueError(f"expected no '..' behind a field of '{option}'")
+    return pattern
+
+
 class TrackSource(Model):
     """A list of tracks, and the folder of their audio."""
 
@@ -64,7 +85,25 @@ class TrackSource(Model):
         default=None,
         description="MTG-Jamendo's `audio_licenses.txt`: each track's licence. What it leaves out is not published.",
     )
-    audio_root: str | None = Field(default=None, description="Folder of the audio; without it, that of the list.")
+    audio_root: str | None = Field(
+        default=None,
+        description="Folder of the audio; without it, that of the list. A pattern such as `audio-low/{stem}.low.mp3` "
+        "finds files of other names: {path} as listed, {stem} the same without its ending.",
+    )
+
+    @field_validator("audio_root")
+    @classmethod
+    def _pattern(cls, value: str | None) -> str | None:
+        return value and fields_checked("audio_root", value)
+
+    @property
+    def audio_place(self) -> tuple[str | None, str]:
+        """The folder of the audio, if written, and the pattern of a track's file below it."""
+        if self.audio_root is None or "{" not in self.audio_root:
+            return self.audio_root, "{path}"
+        parts = self.audio_root[: self.audio_root.index("{")].rpartition("/")
+        folder = "".join(parts[:2])
+        return folder or ".", self.audio_root[len(folder) :]
 
     def identity(self) -> dict[str, Any]:
         """Return the part that decides rows, without places."""

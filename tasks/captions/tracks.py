@@ -20,7 +20,7 @@ from earmark.tasks.pipeline.plan import Plan, make_plan
 from earmark.tasks.pipeline.references import measure_apart
 from earmark.tasks.pipeline.rows import Rows, keep_rows
 from earmark.tasks.pipeline.step import Done, step
-from earmark.tasks.pipeline.tracks import audio_root, choose_pool, import_list, list_input, read_list
+from earmark.tasks.pipeline.tracks import audio_name, audio_root, choose_pool, import_list, list_input, read_list
 from earmark.tasks.store.files import replacing
 from earmark.tasks.store.licences import require_terms
 from earmark.tasks.store.parquet import row_schema, write_rows
@@ -82,7 +82,8 @@ def inputs(config: Captions) -> Iterator[Input]:
     def mixes(store: Store) -> dict[str, Path | AudioFault]:
         separated, root = instrumentals_of(instrumentals_version(config, store)), audio_root(config)
         tracks = islice((row for row in read_list(config) if isinstance(row, Track)), config.limit)
-        return {one.path: clip_below(root, one.path) for one in tracks if one.track_id not in separated}
+        names = {one.path: audio_name(config, one.path) for one in tracks if one.track_id not in separated}
+        return {path: clip_below(root, name) for path, name in names.items()}
 
     yield Input(name="word lists", more=lambda store: file_digests(list_files()))
     yield list_input(config, partial(read_list, config), mixes if config.instrumentals else None)
@@ -108,7 +109,7 @@ def index_tracks(stage: Stage, config: Captions, tracks: Path) -> Done[Rows[Hear
     sounds = [
         ("instrumental", one.file or extracted.get(one.clip_sha256))
         if (one := separated.get(track["track_id"]))
-        else ("mix", root.folder / track["audio"])
+        else ("mix", root.folder / audio_name(config, track["audio"]))
         for track in listing
     ]
     files = [(row, kind, path) for row, (kind, path) in enumerate(sounds) if path is not None]

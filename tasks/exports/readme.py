@@ -23,11 +23,9 @@ def render_readme(record: dict[str, Any], target: Target) -> str:
             config: {split: f"{config}/{split}{target.format.suffix}" for split in splits} for config in target.configs
         }
         configs = [
-            {
-                "config_name": config,
-                "data_files": [{"split": s, "path": path} for s, path in by_split.items() if path in record["files"]],
-            }
+            {"config_name": config, "data_files": files}
             for config, by_split in paths.items()
+            if (files := [{"split": s, "path": path} for s, path in by_split.items() if path in record["files"]])
         ]
     head = f"---\n{yaml.safe_dump({'configs': configs}, sort_keys=False)}---\n" if configs else ""
     says = f"{target.view.says}\n\n" if target.view else ""

@@ -17,7 +17,7 @@ from earmark.schemas.reasons import Note, Reject, shown
 from earmark.schemas.registry import Registry, register, registered
 from earmark.tasks.importers.cells import BadRow, clip, given, identifier
 from earmark.tasks.importers.json_arrays import read_json
-from earmark.tasks.importers.lines import most_rows, read_lines
+from earmark.tasks.importers.lines import most_rows, read_rows
 from earmark.tasks.importers.lists import Cells, ListFile, parsed, require_once
 from earmark.tasks.importers.music import words
 from earmark.tasks.importers.table import kind_of, named_rows
@@ -41,7 +41,8 @@ def read_captions(path: Path, written: str) -> Iterator[ListedCaption | Reject |
     Rows and rejects name the file by `written`, its path as the config writes it.
 
     `jamendo_qwen.json` is one array, `[{"path": "00/1085700.mp3", "caption": "…"}]`, with the path of the original
-    audio; `jamendo_train.tsv` holds `id<tab>caption` lines, without quoting and with or without a header.
+    audio; `jamendo_train.tsv` holds `id<tab>caption` lines with or without a header; the baseline reads a
+    field that begins with a quote to the next one.
 
     Raises:
         InputError: the file is missing, or is not what its ending says.
@@ -67,14 +68,12 @@ def read_captions(path: Path, written: str) -> Iterator[ListedCaption | Reject |
 
 
 def _lines(path: Path, name: str) -> Iterable[tuple[int, list[Any] | Reject]]:
-    for line, text in read_lines(path, name):
-        if isinstance(text, Reject):
-            yield line, text
-            continue
-        cells = text.split("\t")
-        if len(cells) != len(HEADER):
+    for line, cells in read_rows(path, name, "\t"):
+        if isinstance(cells, Reject):
+            yield line, cells
+        elif len(cells) != len(HEADER):
             detail = f"expected {len(HEADER)} fields, found {len(cells)}"
-            yield line, Reject(shown(text), "bad_line", detail, name, line)
+            yield line, Reject(shown("\t".join(cells)), "bad_line", detail, name, line)
         elif line > 1 or [cell.strip().lower() for cell in cells] != HEADER:
             yield line, list(cells)
 

@@ -48,9 +48,10 @@ def read_tracks(
     """Yield a track or a reject for each row, in the order of the list.
 
     Tab-separated, header `TRACK_ID ARTIST_ID ALBUM_ID PATH DURATION TAGS`; a track's tags run on as further columns, so
-    rows differ in length. A tag is written `genre---punkrock`, `instrument---guitar` or `mood/theme---calm`. The path
-    is `14/214.mp3`: the folder is the last two digits of the track's number. `tag_map.json` beside the lists names
-    synonyms. `audio_licenses.txt` states the licence of each track, in blocks with an empty line between them:
+    rows differ in length. A `.csv` has commas instead, and may hold all tags of a track in one quoted cell. A tag is
+    written `genre---punkrock`, `instrument---guitar` or `mood/theme---calm`. The path is `14/214.mp3`: the folder is
+    the last two digits of the track's number. `tag_map.json` beside the lists names synonyms. `audio_licenses.txt`
+    states the licence of each track, in blocks with an empty line between them:
 
         14/214.mp3
         TITLE by ARTIST from Jamendo: http://www.jamendo.com/track/214
@@ -66,7 +67,8 @@ def read_tracks(
         InputError: the file is missing, is not UTF-8, is empty, or has another header.
     """
     name = without_place(written)
-    rows = read_rows(path, name, "\t")
+    comma = path.name.lower().removesuffix(".gz").endswith(".csv")
+    rows = read_rows(path, name, "," if comma else "\t")
     take = _columns(name, next(rows, None))
     lines: dict[str, int] = {}
 
@@ -170,7 +172,8 @@ def _jamendo_track(
     track, artist, album = (
         identifier(cells[at], word) for at, word in zip(take[:3], ("track", "artist", "album"), strict=True)
     )
-    tags = dict.fromkeys(parse_tag(cell, synonyms) for cell in cells[at_tags:] if cell.strip())
+    written = (tag for cell in cells[at_tags:] for tag in re.split(r"[\t;,]", cell) if tag.strip())
+    tags = dict.fromkeys(parse_tag(tag, synonyms) for tag in written)
     file, duration_s = clip(cells[take[3]], root), _duration(cells[take[4]])
     return Track(track, artist, album, file, duration_s, tuple(tags), name, line)
 
@@ -184,7 +187,9 @@ def _duration(cell: str) -> float:
     raise BadRow("bad_value", f"expected a duration in seconds, found '{shown(cell)}'")
 
 
-LAYOUT = register("tracks.mtg-jamendo")(TrackLayout(read_tracks, lambda track: PurePosixPath(track.path).stem))
+LAYOUT = register("tracks.mtg-jamendo")(
+    TrackLayout(read_tracks, lambda track: PurePosixPath(track.path).stem.removesuffix(".low"))
+)
 
 
 WANTED = ("track_id", "audio")

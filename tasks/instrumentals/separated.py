@@ -21,7 +21,7 @@ from earmark.tasks.pipeline.media import media_index
 from earmark.tasks.pipeline.progress import Work, working
 from earmark.tasks.pipeline.rows import Rows, Shard, read_shard, shards_of
 from earmark.tasks.pipeline.step import Done, Enough, step
-from earmark.tasks.pipeline.tracks import PooledTrack, audio_root
+from earmark.tasks.pipeline.tracks import PooledTrack, audio_file
 from earmark.tasks.store.files import sha256_file, write_text
 from earmark.tasks.store.manifest import digest_of
 from earmark.tasks.store.parquet import row_schema, write_rows
@@ -214,9 +214,8 @@ def separate_shard(
                 rows.append(_row(cache, track, measures))
                 work.advance()
             else:
-                jobs.append(
-                    SeparationJob(name, audio_root(config).folder / track["audio"], cache.path(track["clip_sha256"]))
-                )
+                source = audio_file(config, track["audio"])
+                jobs.append(SeparationJob(name, source, cache.path(track["clip_sha256"])))
         for result in separate(jobs, separator, output, longest_s=config.tracks.longest_s):
             track = tracks[result.job.track]
             if isinstance(result, FailedTrack):

@@ -20,7 +20,15 @@ from earmark.tasks.pipeline.progress import working
 from earmark.tasks.pipeline.references import measure_apart
 from earmark.tasks.pipeline.rows import Rows, keep_rows
 from earmark.tasks.pipeline.step import Done, step
-from earmark.tasks.pipeline.tracks import audio_root, choose_pool, file_name, import_list, list_input, read_list
+from earmark.tasks.pipeline.tracks import (
+    audio_name,
+    audio_root,
+    choose_pool,
+    file_name,
+    import_list,
+    list_input,
+    read_list,
+)
 from earmark.tasks.store.parquet import row_schema, write_rows
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store
@@ -84,7 +92,7 @@ def index_audio(stage: Stage, config: Instrumentals, tracks: Path) -> Done[Rows]
     """Hash and measure every track; keep separable tracks, rows of `track_pool.sql`; reject the rest."""
     root = audio_root(config)
     names = pq.ParquetFile(tracks).read(["audio"])["audio"].to_pylist()
-    files = [clip_below(root, name) for name in names]
+    files = [clip_below(root, audio_name(config, name)) for name in names]
     media = stage.work / "media.parquet"
     measured = measure_apart(stage, config, "index audio", files, config.tracks.longest_s)
     write_rows(media, MEDIA, [(row, *each) for row, each in enumerate(measured)])

@@ -20,7 +20,7 @@ from earmark.tasks.pipeline.media import EMBEDDED_AT_ONCE, with_audio
 from earmark.tasks.pipeline.progress import working
 from earmark.tasks.pipeline.rows import Rows
 from earmark.tasks.pipeline.step import Account, Done, step
-from earmark.tasks.pipeline.tracks import audio_root
+from earmark.tasks.pipeline.tracks import audio_file
 from earmark.tasks.store.files import place
 from earmark.tasks.store.sql import by_split, connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
@@ -184,7 +184,7 @@ def _lead_section(stage: Stage, config: Instrumentals, pool: Rows, separated: li
     for track_id, name, kept, audio, gain_db in tracks:
         lead = folder / f"{name}.flac"
         if lead.is_file():
-            lead_db, band_db = changes_db(lead, audio_root(config).folder / audio, stage.store.root / kept)
+            lead_db, band_db = changes_db(lead, audio_file(config, audio), stage.store.root / kept)
             rows.append((track_id, lead_db - gain_db, band_db - gain_db))
     if not rows:
         raise StoreError(f"known_leads: expected `<id>.flac` of a separated track in {folder.name}, found none")

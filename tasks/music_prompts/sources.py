@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
@@ -14,7 +14,7 @@ from earmark.schemas.files import source_root
 from earmark.schemas.music_prompts import CORPUS, PROMPTS, TAGS, CaptionSet, MusicPrompts
 from earmark.schemas.places import without_place
 from earmark.schemas.reasons import AudioFault, Note, Reject
-from earmark.schemas.tracks import Tag, Track
+from earmark.schemas.tracks import Tag, Track, file_of
 from earmark.tasks.importers.caption_sets import ListedCaption, read_captions
 from earmark.tasks.importers.tracks import Recall, read_recalls, read_tag_map, read_tracks
 from earmark.tasks.music_prompts.asking import VERIFY, WRITE
@@ -169,8 +169,7 @@ def _read_tracks(config: MusicPrompts) -> Iterator[Track | Reject | Note]:
 def _track_rows(config: MusicPrompts, tracks: list[Track]) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
     files, there = [track.path for track in tracks], set[str]()
     if judge := config.verification:
-        stems = [str(PurePosixPath(path).with_suffix("")) for path in files]
-        files = [judge.file.format(path=path, stem=stem) for path, stem in zip(files, stems, strict=True)]
+        files = [file_of(judge.file, path) for path in files]
         there = present(config.path(judge.audio), files)
     named = enumerate(zip(tracks, files, strict=True))
     rows = [(number, track.track_id, file, file in there) for number, (track, file) in named]

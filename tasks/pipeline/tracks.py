@@ -12,7 +12,7 @@ from earmark.schemas.files import Root, source_root
 from earmark.schemas.places import without_place
 from earmark.schemas.reasons import AudioFault, Note, Reject
 from earmark.schemas.tables import split_ends
-from earmark.schemas.tracks import NOT_STATED, Track, TracksConfig
+from earmark.schemas.tracks import NOT_STATED, Track, TracksConfig, file_of
 from earmark.tasks.audio.probe import SILENCE_DBFS
 from earmark.tasks.importers.tracks import TRACK_LAYOUTS, read_licences, read_tag_map
 from earmark.tasks.pipeline.inputs import Input
@@ -66,8 +66,13 @@ def read_list(config: TracksConfig) -> Iterator[Track | Reject | Note]:
 def audio_root(config: TracksConfig) -> Root:
     """Return the folder of the tracks' audio."""
     source = config.source
-    folder = config.path(source.audio_root) if source.audio_root else config.path(source.tracks).parent
-    return source_root(folder)
+    folder = source.audio_place[0]
+    return source_root(config.path(source.tracks).parent if folder is None else config.path(folder))
+
+
+def audio_name(config: TracksConfig, path: str) -> str:
+    """Return the file of a track below the folder of the audio, from its path in the list."""
+    return file_of(config.source.audio_place[1], path)
 
 
 def file_name(config: TracksConfig, track: Track) -> str:
@@ -93,12 +98,17 @@ def list_input(
         files=lambda: files,
         read=read,
         root=root,
-        clips=None if audio else lambda track: [track.path],
+        clips=None if audio else lambda track: [audio_name(config, track.path)],
         option="source.audio_root",
         limit=config.limit,
         longest_s=config.tracks.longest_s,
         audio=audio,
     )
+
+
+def audio_file(config: TracksConfig, path: str) -> Path:
+    """Return the place of a track's audio, from its path in the list."""
+    return audio_root(config).folder / audio_name(config, path)
 
 
 def import_list(stage: Stage, config: TracksConfig, entries: Entries, table: str) -> Done[Path]:

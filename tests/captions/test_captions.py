@@ -7,13 +7,16 @@ import json
 import math
 import re
 import shutil
+import tomllib
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
+import soundfile
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,8 +49,10 @@ from tests.captions.captions import (
     words_of,
     write_tracks,
 )
+from tests.conftest import ROOT
 from tests.instrumentals.separating import build_separated, make_tracks
 from tests.instrumentals.separating import config_of as separating_config
+from tests.pseudo_preferences.music import write_clip
 from tests.servers.openai_server import OpenAIServer
 
 Row = dict[str, Any]
@@ -356,6 +361,77 @@ def test_files_of_one_name_are_no_ids(tmp_path: Path) -> None:
     rows = [{"clip_id": f"t{n}", "path": f"{n}/tune.mp3", "caption": "A tune."} for n in range(2)]
     with pytest.raises(StoreError, match=r"found 0/tune.mp3 and 1/tune.mp3"):
         write_tsv(iter(pa.Table.from_pylist(rows).to_batches()), tmp_path / "captions.tsv")
+
+
+def baseline_clips(folder: Path) -> dict[str, tuple[str, list[float]]]:
+    """Caption and begins of the clips of a split by the rules of the baseline's preparation and loader."""
+    frame = pd.read_csv(folder / f"jamendo_{folder.name}.tsv", sep="\t", dtype={"id": str})
+    captions = dict(zip(frame["id"], frame["caption"], strict=True))
+    clips = {}
+    for file in sorted((folder / "audios").iterdir()):
+        found = next(path for end in (".flac", ".wav", ".mp3") if (path := file.with_suffix(end)).exists())
+        info = soundfile.info(found)
+        length = 10 * info.samplerate
+        assert info.frames >= length / 2
+        count = min(10, max(info.frames // length, 1))
+        between = (info.frames - length) // (count - 1) if count > 1 else 0
+        clips[file.stem] = captions.pop(file.stem), [at * between / info.samplerate for at in range(count)]
+    assert captions == {}
+    return clips
+
+
+def test_the_baseline_reads_its_training_set(tmp_path: Path, server: OpenAIServer) -> None:
+    header = "TRACK_ID,ARTIST_ID,ALBUM_ID,PATH,DURATION,TAGS"
+    tags = '"genre---rock\tinstrument---piano"', "genre---rock,mood/theme---calm", ""
+    lengths = 6, 25, 5
+    lines = [f"track_{n},artist_{n},album_{n},0{n}/10{n}.mp3,{lengths[n]},{tags[n]}" for n in range(3)]
+    (tmp_path / "raw_30s.csv").write_text("\r\n".join([header, *lines]))
+    for at, seconds in enumerate(lengths):
+        write_clip(tmp_path / f"low/0{at}/10{at}.low.wav", at, seconds=seconds)
+    server.answer = lambda body, content: f'"{caption_answer(body, content)}" is what I would call it.'
+    source = {"name": "made", "tracks": "raw_30s.csv", "audio_root": "low/{stem}.low.wav"}
+    shares = {"train": 0.4, "validation": 0.3, "test": 0.3}
+    config = config_of(tmp_path, direct(server.base_url), source=source, shares=shares, seed=3)
+    version = build_captions(config, tmp_path / "store")
+    export(version, CORPUS, Store(tmp_path / "store"), tmp_path / "out", ExportOptions("attm-baseline"))
+    rows = rows_of(version, "captions")
+    assert {row["split"] for row in rows} == {*shares}
+    tagged = {row["clip_id"]: row["tags"] for row in rows}
+    assert tagged["track_0"] == ["genre---rock", "instrument---piano"]
+    assert (tagged["track_1"], tagged["track_2"]) == (["genre---rock", "mood/theme---calm"], [])
+    wanted: dict[str, dict[str, Any]] = {"train": {}, "val": {}, "test": {}}
+    for row in rows:
+        begins = [0.0, 15.0] if row["file"] == "01/101.mp3" else [0.0]
+        split = "val" if row["split"] == "validation" else row["split"]
+        wanted[split][row["file"][3:6]] = row["text"], begins
+    assert {split: baseline_clips(tmp_path / "out" / split) for split in wanted} == wanted
+    files = json.loads((tmp_path / "out/export.json").read_text())["files"]
+    assert {*files} == {f"{split}/jamendo_{split}.tsv" for split in wanted}
+    short = config_of(tmp_path, direct(server.base_url), source=source, limit=1)
+    write_clip(tmp_path / "low/00/100.low.wav", 9, seconds=4.5)
+    version = build_captions(short, tmp_path / "store")
+    with pytest.raises(StoreError, match=r"00/100.mp3: expected at least 5 s, .* shortest_s = 5"):
+        export(version, CORPUS, Store(tmp_path / "store"), tmp_path / "no", ExportOptions("attm-baseline"))
+
+
+def test_printed_prompts_come_by_asks_as_the_guide_shows(tmp_path: Path, server: OpenAIServer) -> None:
+    write_tracks(tmp_path, 1)
+    guide = (ROOT / "flows/captions.md").read_text("utf-8")
+    refining = next(text for text in re.findall(r"```text\n(.*?)```", guide, re.DOTALL) if "caption-refine" in text)
+    asks = tomllib.loads(
+        next(text for text in re.findall(r"```toml\n(.*?)```", guide, re.DOTALL) if "printed/" in text)
+    )
+    (tmp_path / "printed").mkdir()
+    for name, path in asks["asks"].items():
+        front = f"---\nname: {name}\nversion: 1\nsource: ATTM, Table I\n---\n"
+        hearing = front + "# user\n{{ audio(clip) }}\nTHE PRINTED INSTRUCTION of " + name
+        (tmp_path / path).write_text(refining if name == "caption-refine" else hearing)
+    server.keep_bodies = True
+    config = config_of(tmp_path, direct(server.base_url), refined(server.base_url), **asks)
+    version = build_captions(config, tmp_path / "store")
+    assert {row["prompt"].partition("@own-")[0] for row in rows_of(version, "raw")} == {*asks["asks"]}
+    assert all("THE PRINTED INSTRUCTION" in words_of(body) for body in server.bodies)
+    assert len(server.bodies) == 3
 
 
 def one_pass(**values: Any) -> dict[str, Any]:

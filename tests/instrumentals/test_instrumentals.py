@@ -288,12 +288,12 @@ def test_ids_that_would_steer_a_path_are_rejects_where_files_are_named_by_them(t
 
 def test_jamendos_files_are_named_by_their_number(tmp_path: Path) -> None:
     header = "TRACK_ID\tARTIST_ID\tALBUM_ID\tPATH\tDURATION\tTAGS"
-    song(tmp_path / "audio/14/214.mp3", 1, format="MP3")
-    song(tmp_path / "audio/85/214.mp3", 2, format="MP3")
+    song(tmp_path / "low/14/214.low.mp3", 1, format="MP3")
+    song(tmp_path / "low/85/214.low.mp3", 2, format="MP3")
     lines = [header, *(f"track_{n}\tartist_1\talbum_1\t{path}\t1\tgenre---rock" for n, path in
                        (("0000214", "14/214.mp3"), ("0000285", "85/214.mp3")))]  # fmt: skip
     (tmp_path / "list.tsv").write_text("\r\n".join(lines))
-    source = {"format": "mtg-jamendo", "tracks": "list.tsv", "audio_root": "audio"}
+    source = {"format": "mtg-jamendo", "tracks": "list.tsv", "audio_root": "low/{stem}.low.mp3"}
     version = build_separated(
         config_of(tmp_path, source=source, output={"keep": "files", "codec": "mp3"}), tmp_path / "s"
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from earmark.schemas.tracks import Tag
+from earmark.tasks.text.tag_words import Lexicon, written
 from earmark.tasks.text.voices import calls_for_voices, names_voices
 
 
@@ -70,6 +71,13 @@ def test_labelled_sentences(
 @pytest.mark.parametrize("name", ["female voice", "Female Vocals", "malevocals", "femalesinger", "vocalhouse", "choir"])
 def test_tags_that_no_list_knows_ask_for_voices_by_their_words(name: str) -> None:
     assert calls_for_voices(Tag("instrument", name))
+
+
+def test_vocal_tags_are_found_by_words_not_by_their_id() -> None:
+    female, male = Tag("instrument", "femalevoice"), Tag("instrument", "malevoice")
+    assert (written(female), written(male)) == ("female voice", "male voice")
+    assert Lexicon([female, male]).named("A female voice answers male vocals.") == {female, male}
+    assert calls_for_voices(female)
 
 
 @pytest.mark.parametrize("name", ["tenor sax", "saxophone", "invoice", "singing bowl", "ballroom"])
