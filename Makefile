@@ -23,7 +23,7 @@ RESOLVED := .venv-extras
 # Microsoft's emulator of its buckets comes by npm; where that is missing, its tests skip.
 AZURITE := .venv-azurite
 
-.PHONY: help demo test test-slow test-models test-llama test-trainers house lint bench rehearse lowest extras docs dist version notes setup setup-all constraints clean
+.PHONY: help demo test test-slow test-models test-llama test-trainers house lint bench bench-gpu rehearse lowest extras docs dist version notes setup setup-all constraints clean
 .DEFAULT_GOAL := help
 
 help: ## Show the targets.
@@ -69,6 +69,9 @@ bench: $(VENV)/.dev $(MODELS)/.made ## Run the benchmarks; tests/benchmarks/RESU
 	$(BIN)/python -m tests.benchmarks.bench_day
 	$(BIN)/python -m tests.benchmarks.bench_score
 	$(MODELS)/bin/python -m tests.benchmarks.bench_separation
+
+bench-gpu: ## Measure separation, embeddings and vLLM on a GPU, in nine minutes; needs torch and NumPy, by PYTHON.
+	PYTHONPATH=deploy/import $(or $(wildcard $(MODELS)/bin/python),$(PYTHON)) -m tests.benchmarks.bench_gpu $(ARGS)
 
 rehearse: $(VENV)/.dev ## Build corpora at their papers' sizes against local servers, an hour or more; ARGS="--corpus captions --share 0.02".
 	$(BIN)/python -m tests.benchmarks.rehearse $(ARGS)
