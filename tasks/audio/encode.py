@@ -12,11 +12,11 @@ from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import psutil
 import soundfile
 import soxr
 
 from earmark.schemas.errors import InputError
+from earmark.schemas.machine import memory_bytes
 from earmark.schemas.questions import Audio, AudioForm
 from earmark.tasks.audio.decode import average, joined
 from earmark.tasks.audio.decode import decode as decode_file
@@ -25,7 +25,7 @@ from earmark.tasks.audio.sound import open_file, open_sound
 
 Samples = npt.NDArray[np.float32]
 CACHED_BYTES = 128 << 20  # decoded audio kept for other spans and measurements of a clip
-KEPT_BYTES = min(1 << 30, psutil.virtual_memory().total // 16)
+KEPT_BYTES = min(1 << 30, memory_bytes() // 16)
 """Bytes of encoded parts kept for several annotators of a clip, and again for several pairs of it, in both orders.
 1 GiB holds nine hours at 16 kHz, mono, 16 bits; decoding a clip again takes longer than its request."""
 

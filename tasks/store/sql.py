@@ -11,10 +11,12 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from earmark.schemas.machine import memory_bytes
 from earmark.schemas.tables import R
 from earmark.tasks.store.parquet import row_schema, to_table
 
-MEMORY_LIMIT = "2500MB"  # leaves room for Arrow and the interpreter below 4 GiB
+MEMORY_LIMIT = f"{min(2500, memory_bytes() * 5 // 8 // 10**6)}MB"
+"""Leaves room for Arrow and the interpreter below 4 GiB, or below the limit of a smaller container."""
 MOST_THREADS = 20  # DuckDB asks for 125 MB each; its JSON reader takes 32 MiB of them at its start
 
 
