@@ -141,6 +141,9 @@ class SimilarityModel(Model):
     )
     least: float | None = Field(default=None, ge=-1, le=1, description="Positives score at least this.")
     most: float | None = Field(default=None, ge=-1, le=1, description="Swapped instructions score at most this.")
+    set_by: str | None = Field(
+        default=None, description="What set the thresholds, for the card; `earmark eval calibrate` writes it."
+    )
 
 
 class Negatives(Model):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from earmark.flows.command.calibrate_cli import calibrate
 from earmark.flows.command.clips_cli import best_of, rubric
 from earmark.flows.command.options import (
     AnnotatorOption,
@@ -348,7 +349,7 @@ def rank(
 
 
 app.command("best-of")(best_of)
-for command in (score, probe, abc, causes, reward_server, rubric):
+for command in (score, probe, abc, causes, calibrate, reward_server, rubric):
     app.command()(command)
 
 

@@ -80,7 +80,23 @@ def build_sections(stage: Stage, config: InstructionRubrics) -> dict[str, str]:
     again = [note.removeprefix(STABILITY).strip() for note in notes if note.startswith(STABILITY)]
     agreement |= {"Re-decomposition": f"{again[0]}."} if again else {}
     sections = card_sections(stage) | agreement | ({"Lost to verification": lost} if lost else {})
-    return sections | qualification_section(stage) | _trained(config)
+    return sections | _thresholds(config) | qualification_section(stage) | _trained(config)
+
+
+def _thresholds(config: InstructionRubrics) -> dict[str, str]:
+    """State the similarity of each source from which captions fit, to which swaps are wrong, and what set them."""
+    uses = [
+        (source.name, *(bound if "similarity" in config.verifiers(source.name, subject) else None
+                        for subject, bound in (("positives", config.bound(source.name, "least")),
+                                               ("swaps", config.bound(source.name, "most")))))
+        for source in config.sources
+    ]  # fmt: skip
+    rows = tuple(row for row in uses if row[1:] != (None, None))
+    if config.similarity is None or not rows:
+        return {}
+    table = ResultTable("Thresholds of similarity", ("source", "captions, at least", "swaps, at most"), rows)
+    by = config.similarity.set_by or "no procedure is named: by hand"
+    return {table.title: f"Of {config.similarity.model}. Set by: {by}.\n\n{table.markdown()}"}
 
 
 def _model(name: str) -> str:
