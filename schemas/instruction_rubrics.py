@@ -195,7 +195,7 @@ class Decomposition(Model):
     """Decomposition of instructions into items."""
 
     prompts: Literal["general", "domain"] = Field(
-        default="general",
+        default="domain",
         description="domain: a prompt for speech, sound, music and mixed audio each, with its dimensions, and as many "
         "items as there are; general: one for all, of 20 items at most.",
     )
@@ -232,7 +232,10 @@ class InstructionRubrics(ClipsConfig, Qualified):
     similarity: SimilarityModel | None = None
     negatives: Negatives = Negatives()
     disjoint: Disjoint = Field(default_factory=Disjoint)
-    languages: tuple[Language, ...] = Field(default=LANGUAGES, min_length=1, description="Languages of the rows.")
+    languages: tuple[Language, ...] = Field(
+        default=LANGUAGES,
+        description="Languages of the rows; empty: each row is in its source's language, and nothing is translated.",
+    )
     trains: str | None = Field(
         default=None, description="The model to be trained on this; the card says where it verified or labelled."
     )
@@ -246,7 +249,7 @@ class InstructionRubrics(ClipsConfig, Qualified):
         for source in self.sources:
             if domains.setdefault(source.subset, source.domain) != source.domain:
                 raise ValueError(f"expected one domain a subset, found two in '{source.subset}'")
-            if source.language not in self.languages:
+            if source.language not in self.rows_in(source.language):
                 raise ValueError(f"expected '{source.language}', the language of '{source.name}', among 'languages'")
             self._check_policy(source)
         for counts in self.counts.values():
@@ -319,6 +322,10 @@ class InstructionRubrics(ClipsConfig, Qualified):
         """Domain by subset, in the config's order."""
         return {source.subset: source.domain for source in self.sources}
 
+    def rows_in(self, language: Language) -> tuple[Language, ...]:
+        """Return the languages of the rows made from a text."""
+        return self.languages or (language,)
+
     @property
     def bilingual(self) -> bool:
         """Return whether anything is translated."""
@@ -339,8 +346,9 @@ class InstructionRubrics(ClipsConfig, Qualified):
 
     def targets(self) -> dict[str, int]:
         """Return the number of samples of a set and subset, in each language; half of them negatives."""
+        unit = "samples a language" if self.languages else "samples"
         return {
-            f"{split} {subset}, samples a language": count
+            f"{split} {subset}, {unit}": count
             for split, counts in self.counts.items()
             for subset, count in counts.items()
         }

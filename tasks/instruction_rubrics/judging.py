@@ -61,8 +61,7 @@ def writing(writer: str | None, judge: str, base_url: str | None, path: Path | N
             raise ConfigError("--writer names a model, and --config has its own: give one of them")
         return parse_config(InstructionRubrics, read_toml(path), path)
     source = {"name": "clips", "subset": "clips", "domain": "mixed", "captions": "clips.csv"}
-    values = {"sources": [source], "judge": {"model": judge}, "writer": {"model": writer or judge},
-              "decomposition": {"prompts": "domain"}}  # fmt: skip
+    values = {"sources": [source], "judge": {"model": judge}, "writer": {"model": writer or judge}}
     config = parse_config(InstructionRubrics, values, Path("earmark eval rubric"))
     if base_url is None or writer is not None:
         return config

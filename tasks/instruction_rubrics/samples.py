@@ -79,8 +79,9 @@ def _write_pairs(
         stage.write(CLIPS, split, _clip_batches(list(clips.values()), config))
     for table in (SAMPLES, LABELS, INSTRUCTIONS, ITEMS, CLIPS):
         stage.drop_empty_splits(table)
-    notes = [f"{len(pairs):,} pairs in {len(config.languages)} languages"]
-    accounts.append(Account(len(samples) * len(config.languages), kept, notes=notes))
+    languages = f"{len(config.languages)} languages" if config.languages else "the language of their captions"
+    notes = [f"{len(pairs):,} pairs in {languages}"]
+    accounts.append(Account(len(samples) * (len(config.languages) or 1), kept, notes=notes))
     return {sample["clip_sha256"] for sample in samples}, accounts
 
 
@@ -120,7 +121,7 @@ def _sample_rows(
     samples: Iterable[SampleRow], rubrics: Mapping[str, RubricRow], config: InstructionRubrics
 ) -> Iterator[Row]:
     for sample in samples:
-        for language in config.languages:
+        for language in config.rows_in(rubrics[sample["instruction_id"]]["language"]):
             instruction = _texts(rubrics[sample["instruction_id"]], language)[0]
             yield {**sample, "language": language, "instruction": instruction}
 
@@ -130,7 +131,7 @@ def _label_rows(
 ) -> Iterator[Row]:
     for sample in samples:
         labelled = sample["labelled"]
-        for language in config.languages:
+        for language in config.rows_in(rubrics[sample["instruction_id"]]["language"]):
             other = labelled["translations"].get(language)
             for place, answer in enumerate(labelled["answers"]):
                 yield {
@@ -147,7 +148,7 @@ def _label_rows(
 
 def _instruction_rows(rubrics: Iterable[RubricRow], config: InstructionRubrics) -> Iterator[Row]:
     for row in rubrics:
-        for language in config.languages:
+        for language in config.rows_in(row["language"]):
             other = row["translations"].get(language)
             yield {
                 **{name: row[name] for name in ("instruction_id", "split", "domain", "source")},
@@ -162,7 +163,7 @@ def _instruction_rows(rubrics: Iterable[RubricRow], config: InstructionRubrics) 
 
 def _item_rows(rubrics: Iterable[RubricRow], config: InstructionRubrics) -> Iterator[Row]:
     for row in rubrics:
-        for language in config.languages:
+        for language in config.rows_in(row["language"]):
             other, texts = row["translations"].get(language), _texts(row, language)
             for number, item in enumerate(row["items"], 1):
                 yield {

@@ -145,7 +145,7 @@ def free_port() -> str:
 
 pytestmark = [pytest.mark.llama, pytest.mark.timeout(3600)]
 VERSIONS = pytest.mark.parametrize("version", ["first", "newest"])
-RUBRICS = [f"rubric-{ask}" for ask in ("decompose", "filter", "labels", "perturb-music", "rationales")]
+RUBRICS = [f"rubric-{ask}" for ask in ("decompose-music", "filter", "labels", "perturb-music", "rationales")]
 ROWS = 10
 PROMPTS = {"strict_id": 4, "improvised_id": 4, "strict_ood": 2}
 LEAKS = re.compile(

@@ -81,9 +81,10 @@ def fences(body: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def asked_for(body: Mapping[str, Any]) -> str:
-    """The ask, by the name of the schema."""
+    """The ask, by the name of the schema; decomposition has one for each domain."""
     name: str = body["response_format"]["json_schema"]["name"]
-    return name.removeprefix("rubric-").removesuffix("-zh") if "translate" not in name else "translate"
+    of_all = next((ask for ask in ("translate", "decompose") if ask in name), None)
+    return of_all or name.removeprefix("rubric-").removesuffix("-zh")
 
 
 def rubric_answer(body: dict[str, Any], content: str) -> str:

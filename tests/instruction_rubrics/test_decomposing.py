@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,7 @@ def answer(body: dict[str, Any], content: str) -> str:
 def test_a_minute_of_film_has_as_many_items_as_it_has_constraints(tmp_path: Path, server: OpenAIServer) -> None:
     source = write_captions(tmp_path, "films", map(scene, range(4))) | {"domain": "mixed"}
     config = config_of(
-        tmp_path, source, base_url=server.base_url, bench_share=0.0, decomposition={"prompts": "domain"},
+        tmp_path, source, base_url=server.base_url, bench_share=0.0,
         negatives={"swap": 1, "perturb": 0},
     )  # fmt: skip
     version = build_rubrics(config, tmp_path / "store")
@@ -72,7 +73,8 @@ def test_a_minute_of_film_has_as_many_items_as_it_has_constraints(tmp_path: Path
     shown = [(asked_for(body), sum(name == "item" for name, _ in fences(body))) for body in server.bodies]
     for ask in ("filter", "labels", "rationales"):
         assert sorted(count for name, count in shown if name == ask) == sorted([20, 20, 5] * 4)
-    assert sum(name == "decompose-mixed" for name, _ in shown) == 4
+    assert Counter(name for name, _ in shown)["decompose"] == 4
+    assert "rubric-decompose-mixed@2" in version.manifest.prompts
     labels, items = rows_of(version, "labels"), rows_of(version, "items")
     assert {row["language"]: 0 for row in items} == {"en": 0, "zh": 0}
     of_one = [row for row in labels if row["sample_id"] == samples[0]["sample_id"] and row["language"] == "en"]
@@ -91,7 +93,7 @@ def test_items_that_a_second_model_denies_are_flagged_and_two_draws_are_compared
     config = config_of(
         tmp_path, source, base_url=server.base_url, bench_share=0.0, negatives={"swap": 1, "perturb": 0},
         reader={**QUICK, "annotator": "openai:reads", "base_url": server.base_url},
-        decomposition={"prompts": "domain", "stability": 1.0},
+        decomposition={"stability": 1.0},
     )  # fmt: skip
     version = build_rubrics(config, tmp_path / "store")
     for row in rows_of(version, "items"):
@@ -99,7 +101,7 @@ def test_items_that_a_second_model_denies_are_flagged_and_two_draws_are_compared
     card = (version.folder / "README.md").read_text("utf-8")
     # Three clauses, of which the second draw has two: 2 · 2 / (3 + 2).
     assert "8 instructions were taken apart twice: 80% of the items of both draws match" in card
-    assert sum(asked_for(body) == "decompose-music" for body in server.bodies) == 16
+    assert sum(asked_for(body) == "decompose" for body in server.bodies) == 16
     assert {one.annotator for one in config.asked().values()} == {"openai:hears", "openai:writes", "openai:reads"}
     assert set(version.manifest.prompts) >= {"rubric-decompose-music@2", "rubric-direction@2"}
     assert "rubric-decompose@2" not in version.manifest.prompts

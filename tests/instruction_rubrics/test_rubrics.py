@@ -511,3 +511,20 @@ def test_whatever_models_answer_the_version_holds(sets: Path, seed: int, share: 
         hold(version)
         keys = [row["request_key"] for row in rows_of(version, "judgments")]
         assert len(set(keys)) == len(keys), "no question twice"
+
+
+def test_rows_stay_in_the_language_of_their_captions_where_none_is_named(tmp_path: Path) -> None:
+    english = write_captions(tmp_path, "english", map(caption, range(4)))
+    chinese = ["钢琴独奏的慢板乐曲", "快速的吉他摇滚", "悠扬的长笛民谣", "低沉的大提琴圆舞曲"]
+    source = write_captions(tmp_path, "chinese", chinese, first=4, language="zh")
+    models = {"judge": {"annotator": "builtin:rubric-judge-1"}, "writer": {"annotator": "builtin:rubric-writer-1"}}
+    verify = {"verify": {"positives": "none", "swaps": "none"}}
+    sources = [{**one, **verify} for one in (english, source)]
+    config = config_of(tmp_path, *sources, bench_share=0.0, languages=[], negatives={"perturb": 0}, **models)
+    version = build_rubrics(config, tmp_path / "store")
+    own = {"english": "en", "chinese": "zh"}
+    for table in ("samples", "instructions", "items", "labels"):
+        rows = rows_of(version, table)
+        assert {(row["source"], row["language"]) for row in rows} == {*own.items()}, table
+    assert Counter(row["source"] for row in rows_of(version, "samples")) == {"english": 8, "chinese": 8}
+    assert all(row["original"] for row in rows_of(version, "instructions"))
