@@ -403,7 +403,7 @@ _STORY = Story(
         "instruction, item by item. Where that is not a full description, the reader may say that it leaves an item "
         "open; such an item is heard, or left out. A negative whose items all come out yes is rejected.",
         "Every subset holds as many positives as negatives. Instructions, items and rationales are translated; what "
-        "loses numbers, names or negations is flagged.",
+        "loses numbers, names, negations or quoted speech is flagged.",
     ),
     main_table="samples",
     references=("AnyAudio-Judge: bench and corpus for rubric-based judging of instruction following.",),

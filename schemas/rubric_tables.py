@@ -67,7 +67,9 @@ class RubricInstruction(TypedDict):
     altered_from: Annotated[str | None, Column("The instruction that a detail was changed of.", names="instruction")]
     flags: Annotated[
         list[str],
-        Column("What the back-check of its translation found.", unit="numbers, names, negations; empty if nothing"),
+        Column(
+            "What the back-check of its translation found.", unit="speech, numbers, names, negations; empty if nothing"
+        ),
     ]
     written_by: Annotated[
         str | None, Column("The annotator that wrote this text; null if its source did.", names="annotator")
@@ -89,7 +91,7 @@ class RubricItem(TypedDict):
         list[str],
         Column(
             "What a second model and the back-check of its translation found.",
-            unit="direction: yes would not mean aligned; unread; numbers, names, negations",
+            unit="direction: yes would not mean aligned; unread; speech, numbers, names, negations",
         ),
     ]
     written_by: Annotated[

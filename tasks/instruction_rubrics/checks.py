@@ -17,6 +17,9 @@ _EN_NUMBERS = {
     )
 }
 _ZH_DIGITS = {sign: number for number, sign in enumerate("零一二三四五六七八九")} | {"两": 2, "俩": 2}
+_ZH_OTHER = re.compile(  # words with a numeral that count nothing that English counts
+    "十分(?![之钟鐘])|[二三四五六七八九]重[奏唱]|二胡|三角|三弦|五声|四[周处處]|七弦|八度|[四八]分音"
+)
 _ZH_NUMBER = re.compile(r"[一二三四五六七八九]?十[一二三四五六七八九]?|[二两俩三四五六七八九]")
 _NAME = re.compile(r"(?<![.!?。？！:：\"「『]\s)(?<!^)(?<![.!?。？！\"「『])\b([A-Z][\w'-]+)")
 _TITLE = re.compile(r"[\"「『]((?:[^\s\"」』.!?,;:]+\s?){1,4})[\"」』]")
@@ -175,7 +178,8 @@ def translation_fault(texts: Sequence[str], into: str, translated: Sequence[str]
 
 
 def lost(text: str, language: str, translated: str, into: str) -> list[str]:
-    """List a translation's possible losses: `numbers`, `names`, `negations`. A flag, not a proof.
+    """List a translation's possible losses: `speech` (quoted words that are translated too), `numbers`, `names`,
+    `negations`. A flag, not a proof.
 
     Args:
         language: its language, en or zh.
@@ -188,6 +192,8 @@ def lost(text: str, language: str, translated: str, into: str) -> list[str]:
     for quote in quotes(text):  # speech left untranslated has lost nothing
         if quote in translated:
             own, other = own.replace(quote, ""), other.replace(quote, "")
+        elif not _is_title(quote):
+            losses = ["speech"]
     if _numbers(own, language) - _numbers(other, into):
         losses.append("numbers")
     if any(name.casefold() not in translated.casefold() for name in _names(text, language)):
@@ -208,7 +214,7 @@ def _numbers(text: str, language: str) -> set[str]:
         words = re.findall(r"[a-z]+", text.lower())
         numbers |= {str(_EN_NUMBERS[word]) for word in words if word in _EN_NUMBERS}
     else:
-        numbers |= {str(_zh_number(sign)) for sign in _ZH_NUMBER.findall(text)}
+        numbers |= {str(_zh_number(sign)) for sign in _ZH_NUMBER.findall(_ZH_OTHER.sub(" ", text))}
     return numbers - {"1"}
 
 

@@ -133,7 +133,7 @@ FACTS = {
     ),
     "instruction-rubrics-corpus": Facts(
         "AnyAudio-Judge, corpus construction: 105K of captioned real audio, from other sources than the bench's",
-        {"samples a language": 105_000},
+        {"samples": 105_000},
         {
             **{f"train {subset}-real, samples a language": 30_000 for subset in ("speech", "sound", "music")},
             "train mix, samples a language": 15_000,

@@ -52,13 +52,21 @@ def test_english_that_denies_nothing(text: str) -> None:
             "A narrator recites “床前明月光，疑是地上霜” over a guzheng.",
         ),
         ("女子说：“你别走，我有三句话。”", "A woman says: “你别走，我有三句话。”"),
-        ("男子大喊“快跑！”", 'A man shouts "Run away now!"'),
         ("没有鼓声。", "It lacks drums."),
+        ("十分悲伤的弦乐四重奏，四周有回声。", "A very sad string quartet; echoes all around."),
+        ("二胡与三角铁，持续十分钟。", "An erhu and a triangle, for ten minutes."),
     ],
 )
 def test_a_faithful_translation_has_lost_nothing(chinese: str, english: str) -> None:
     for text, language, other, into in ((chinese, "zh", english, "en"), (english, "en", chinese, "zh")):
         assert (translation_fault([text], into, [other]), lost(text, language, other, into)) == (None, [])
+
+
+def test_speech_that_is_translated_too_is_flagged_in_both_directions() -> None:
+    """AnyAudio-Judge, section 3: what is spoken in the audio is left as it is."""
+    chinese, english = "男子大喊“快跑！”", 'A man shouts "Run away now!"'
+    assert lost(chinese, "zh", english, "en") == lost(english, "en", chinese, "zh") == ["speech"]
+    assert lost("男子大喊“快跑！”", "zh", "A man shouts “快跑！”", "en") == []
 
 
 def test_what_only_quotes_the_other_language_is_not_translated() -> None:
