@@ -354,7 +354,8 @@ def shape_of(body: dict[str, Any]) -> Any:
     words = re.sub(r"^- .*$", "- what may be changed", words, flags=re.MULTILINE)  # in an order of each caption's own
     system = re.sub(r"-[0-9a-f]{10}>", ">", json.dumps(body["messages"][0]))
     system = re.sub(r"each of the \d+ questions", "each of the questions", system)
-    return names, words, system, len(body["messages"]), body["response_format"]
+    form = re.sub(r'("(?:minItems|maxItems|maximum)": )\d+', r"\1n", json.dumps(body["response_format"]))
+    return names, words, system, len(body["messages"]), form
 
 
 @pytest.mark.slow
