@@ -322,7 +322,7 @@ class InstructionRubrics(ClipsConfig, Qualified):
         """Domain by subset, in the config's order."""
         return {source.subset: source.domain for source in self.sources}
 
-    def rows_in(self, language: Language) -> tuple[Language, ...]:
+    def rows_in(self, language: str) -> tuple[str, ...]:
         """Return the languages of the rows made from a text."""
         return self.languages or (language,)
 

@@ -2,7 +2,7 @@
 
 import duckdb
 
-from earmark.schemas.instruction_rubrics import InstructionRubrics
+from earmark.schemas.instruction_rubrics import InstructionRubrics, Subject
 from earmark.schemas.rubric_tables import RubricSample
 from earmark.tasks.evaluation.qualification import qualification_section
 from earmark.tasks.instruction_rubrics.rubrics import STABILITY
@@ -85,13 +85,12 @@ def build_sections(stage: Stage, config: InstructionRubrics) -> dict[str, str]:
 
 def _thresholds(config: InstructionRubrics) -> dict[str, str]:
     """State the similarity of each source from which captions fit, to which swaps are wrong, and what set them."""
-    uses = [
-        (source.name, *(bound if "similarity" in config.verifiers(source.name, subject) else None
-                        for subject, bound in (("positives", config.bound(source.name, "least")),
-                                               ("swaps", config.bound(source.name, "most")))))
+    uses: tuple[tuple[Subject, str], ...] = (("positives", "least"), ("swaps", "most"))
+    rows = tuple(
+        (source.name, *(config.bound(source.name, bound) for _, bound in uses))
         for source in config.sources
-    ]  # fmt: skip
-    rows = tuple(row for row in uses if row[1:] != (None, None))
+        if any("similarity" in config.verifiers(source.name, subject) for subject, _ in uses)
+    )
     if config.similarity is None or not rows:
         return {}
     table = ResultTable("Thresholds of similarity", ("source", "captions, at least", "swaps, at most"), rows)
