@@ -13,7 +13,6 @@ from earmark.schemas.files import read_regular
 from earmark.tasks.audio.probe import Probe
 from earmark.tasks.audio.similarity import DECIMALS, ClipText
 from earmark.tasks.evaluation.scores import read_table
-from earmark.tasks.people.audit_results import RECORD, ROWS
 from earmark.tasks.pipeline.media import media_index, similarity_of
 from earmark.tasks.store.result_table import Interval, ResultColumn, ResultTable, percent
 from earmark.tasks.store.versions import Store
@@ -93,7 +92,7 @@ def scored_pairs(given: Path, model: str | None, store: Store) -> ScoredPairs:
 def _audited(record: Path, store: Store) -> ScoredPairs:
     """Read the captions and swapped instructions that people were sure of; CLAP is not asked about changed details."""
     try:
-        facts = json.loads(read_regular(record / RECORD))
+        facts = json.loads(read_regular(record / "audit.json"))
     except (OSError, ValueError) as error:
         raise InputError(f"{record}: expected the record of an audit: {error}") from None
     version = store.find(f"{facts['corpus']}@{facts['version']}")
@@ -105,7 +104,7 @@ def _audited(record: Path, store: Store) -> ScoredPairs:
         for row in pq.read_table(file, columns=["sample_id", "language", "similarity", "kind"]).to_pylist()
         if row["kind"] in ("pos", "swap") and row["similarity"] is not None
     }
-    rows: list[dict[str, Any]] = read_table(record / ROWS).to_pylist()
+    rows: list[dict[str, Any]] = read_table(record / "rows.csv").to_pylist()
     sure = [row for row in rows if row["verdict"] in ("confirmed", "refuted")]
     told = [(samples[row["row"]], row["instead"] or row["label"]) for row in sure if row["row"] in samples]
     if not told:
