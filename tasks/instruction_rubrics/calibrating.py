@@ -29,7 +29,7 @@ class ScoredPairs(NamedTuple):
     wrong: list[float]
 
 
-class Threshold(NamedTuple):
+class SimilarityBound(NamedTuple):
     """A threshold, and what it does to the labelled pairs."""
 
     name: str  # least or most
@@ -47,8 +47,8 @@ class Calibration(NamedTuple):
 
     model: str
     error: float
-    least: Threshold
-    most: Threshold
+    least: SimilarityBound
+    most: SimilarityBound
     between: int  # pairs that neither threshold takes
 
     @property
@@ -140,8 +140,8 @@ def calibrate(pairs: ScoredPairs, error: float) -> Calibration:
     return Calibration(
         pairs.model,
         error,
-        Threshold("least", bounds[0], low, high, taken[0][0], wrong, taken[0][1], fitting),
-        Threshold("most", bounds[1], -ends[1], -ends[0], taken[1][0], fitting, taken[1][1], wrong),
+        SimilarityBound("least", bounds[0], low, high, taken[0][0], wrong, taken[0][1], fitting),
+        SimilarityBound("most", bounds[1], -ends[1], -ends[0], taken[1][0], fitting, taken[1][1], wrong),
         between,
     )
 
