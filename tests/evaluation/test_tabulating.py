@@ -6,6 +6,8 @@ import csv
 import io
 import json
 import re
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,9 +22,14 @@ from typer.testing import CliRunner
 from earmark.flows.command.cli import app
 from earmark.flows.command.tables import TextTable
 from earmark.schemas.errors import ConfigError, EarmarkError, InputError, StoreError
+from earmark.tasks.evaluation.comparison import comparison_page
+from earmark.tasks.evaluation.ranking import ranking_page
+from earmark.tasks.evaluation.results import evaluation_page
 from earmark.tasks.evaluation.tabulating import table_page
+from earmark.tasks.evaluation.version_tables import version_page
 from tests.conftest import real_path
 from tests.evaluation.test_paper_tables import cells
+from tests.evaluation.test_ranking import on_prompts
 from tests.evaluation.test_vote_scores import REAL
 from tests.human_preferences.votes import vote, write_jsonl
 
@@ -272,6 +279,35 @@ def test_the_best_is_bold_the_second_underlined_and_upper_headings_span(bench: P
     assert [*first] == ["Total (48)", "Total (48) low", "Total (48) high", "Total (48) difference", "Total (48) p"]
     assert float(first["Total (48)"]) == 50
     assert float(first["Total (48) difference"]) == pytest.approx(100 * (24 - 41) / 48)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex (Debian: texlive-latex-recommended)")
+def test_latex_of_each_kind_of_table_compiles(bench: Path, tmp_path: Path) -> None:
+    odd = r"a & b_%$#{}~^\\"
+    wrong = {odd: lambda n: n % 8 < 4, "[x] é": lambda n: n % 7 == 0, "*best|w/ Image": lambda n: False}
+    models = {name: clip_scores(bench, tmp_path / f"{at}.jsonl", one) for at, (name, one) in enumerate(wrong.items())}
+    pages = [
+        table_page(bench_table(bench, tmp_path, models, "--table", f"cmi-rewardbench-{number}", "--baseline", odd))
+        for number in (3, 11)
+    ]
+    shared = ["--layout", "cmi-rewardbench", "--store", str(tmp_path / "store"), "--json"]
+    compared = ["eval", "compare", str(bench), *(str(tmp_path / f"{at}.jsonl") for at in range(3)), *shared]
+    run = ["eval", "run", str(bench), "--scores", str(tmp_path / "0.jsonl"), "-e", "pam-musicality", *shared]
+    told = [json.loads(CliRunner().invoke(app, one, catch_exceptions=False).stdout) for one in (compared, run)]
+    pages += [comparison_page(told[0]), evaluation_page(told[1][0])]
+    of = {"corpus": "human-preferences", "version": "v1"}
+    board = {"board": odd, "modality": None, **on_prompts(np.random.default_rng(1), 20)}
+    pages.append(ranking_page({**of, "boards": [board]}))
+    rows = [["Krippendorff's α", "0.382", None], ["[1, 2]", "< 3", "≥ 1"]]
+    pages.append(version_page({**of, "title": odd, "columns": ["Metric", "ΔMOS", "FAD∞ ½"], "rows": rows, "notes": []}))
+    tables = "\n\\clearpage\n".join(page.files()["tables.tex"] for page in pages)
+    head = "\\documentclass{article}\n\\usepackage{booktabs}\n\\begin{document}\n"
+    (tmp_path / "tables.tex").write_text(f"{head}{tables}\\end{{document}}\n", "utf-8")
+    ran = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "tables.tex"]
+    done = subprocess.run(ran, cwd=tmp_path, capture_output=True, text=True, check=False, errors="replace", timeout=120)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert tables.count(r"\begin{tabular}") > 10
 
 
 def test_groups_are_named_at_call_time(bench: Path, tmp_path: Path) -> None:
