@@ -392,6 +392,17 @@ EVALUATIONS = (
         triplets="triplet",
         beside=True,
     ),
+    Evaluation(
+        "mos",
+        "scalar",
+        "mos_preferences/rated_means",
+        "How good is a clip? Scores against the MOS of rated clips, by clip and by system.",
+        modes=(Mode("score", "speech-rating", ("clip=audio",), says="A rating from 1 to 5."),),
+        groups=("dataset",),
+        clips=_CLIPS,
+        params={"dimension": "quality"},
+        beside=True,
+    ),
     *CRITIQUE_EVALUATIONS,
 )
 

@@ -82,7 +82,7 @@ def compare(
         "unanswered": len(ids) - len(answered),
     }
     tables = [{**facts, **_side_by_side(measured, np.flatnonzero(np.isin(used, answered)))}]
-    if evaluation.kind == "scalar" and LEVEL in truth[0]:
+    if evaluation.kind == "scalar" and any(row.get(LEVEL) for row in truth):
         means = {name: one.means_by([row[LEVEL] for row in truth]) for name, one in measured.items()}
         facts |= {"evaluation": f"{evaluation.name}, {MEANS_BY} {LEVEL}", "level": LEVEL}
         tables.append({**facts, "left_out": 0, "unanswered": 0, **_side_by_side(means)})

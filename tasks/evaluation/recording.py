@@ -12,7 +12,7 @@ from earmark.schemas.errors import ConfigError, EarmarkError, StoreError
 from earmark.schemas.evaluations import Evaluation
 from earmark.tasks.evaluation.asking import Prediction
 from earmark.tasks.evaluation.baselines import baselines
-from earmark.tasks.evaluation.results import NOT_MEASURED, Threshold, count, credits_of, evaluation_page
+from earmark.tasks.evaluation.results import LEVEL, NOT_MEASURED, Threshold, count, credits_of, evaluation_page
 from earmark.tasks.evaluation.samples import EVERY, HELD_OUT, LETTERS, MeasurementOptions, Samples, select_samples
 from earmark.tasks.evaluation.statistics import best_threshold
 from earmark.tasks.evaluation.units import unit_columns
@@ -78,7 +78,7 @@ def record(
     """Count the predictions, and write the folder."""
     version, evaluation = samples.version, samples.evaluation
     grouped = [name for group in evaluation.groups for name in group.split("+")]
-    extra = ("swapped", "audio", "a_audio", "b_audio")
+    extra = ("swapped", "audio", "a_audio", "b_audio", LEVEL)
     held = [*unit_columns(evaluation, samples.columns), *(name for name in extra if name in samples.columns)]
     columns = ["id", "split", "target", *grouped, *held]
     rows = [row for batch in samples.batches(10_000, [*dict.fromkeys(columns)]) for row in batch]

@@ -166,7 +166,7 @@ def count(
         table += blocks
         if group == evaluation.groups[0] and len(blocks) > 1:
             table.append(_mean(group, blocks))
-    if evaluation.kind == "scalar" and LEVEL in evaluation.groups:
+    if evaluation.kind == "scalar" and any(row.get(LEVEL) for row in rows):
         table.append(measured.means_by([row[LEVEL] for row in rows]).row(MEANS_BY, LEVEL))
     for name, said in (baselines or {}).items():
         control = Measured.of(evaluation, rows, [said[row["id"]] for row in rows], None, units)

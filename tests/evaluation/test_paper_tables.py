@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
+from earmark.flows.command.cli import app
 from earmark.schemas.score_questions import CATEGORIES
 from earmark.tasks.evaluation.comparing import Measure
 from earmark.tasks.evaluation.layouts import choose_layout, shipped_layouts
@@ -195,6 +198,44 @@ def test_triplets_give_accuracy_and_cycles_by_dataset(rated: Version, tmp_path: 
     assert of_cycles == pytest.approx(
         {name: 100 * turns / 6 for name, turns in turning.items()} | {"Overall": 100 * 15 / 36}
     )
+
+
+def test_scores_of_rated_clips_are_tabled_by_clip_and_by_system_within_datasets(tmp_path: Path) -> None:
+    """Two datasets on two scales, each with systems of one name; some clips have no system, some no score."""
+    source = np.random.default_rng(8)
+    ratings = [
+        {"sample_id": f"{dataset}{at}", "dataset": dataset, "split": "test", "scale_min": low, "scale_max": high}
+        | {"mos": float(source.uniform(low, high)), "system_id": None if at % 9 == 0 else f"s{at % 7}"}
+        for dataset, low, high in (("a", 1.0, 5.0), ("b", 0.0, 100.0))
+        for at in range(60)
+    ]
+    version = written(tmp_path, "mos-preferences", ratings=ratings)
+    frame = pd.DataFrame(ratings)
+    frame["y"] = 1 + 4 * (frame["mos"] - frame["scale_min"]) / (frame["scale_max"] - frame["scale_min"])
+    frame["x"] = (frame["y"] + source.normal(size=120)).where(frame.index % 11 > 0)
+    frame.rename(columns={"sample_id": "clip", "x": "quality"})[["clip", "quality"]].to_csv(
+        tmp_path / "m.csv", index=False
+    )
+    found = cells(table_of(version, {"m": [str(tmp_path / "m.csv")]}, tmp_path, "voicemos"))["m"]
+    scored = frame.dropna(subset=["x"])
+    systems = scored.groupby(["dataset", "system_id"], as_index=False)[["x", "y"]].mean()
+    ways = {"LCC": "pearson", "SRCC": "spearman", "KTAU": "kendall"}
+    for over, rows in (("Clip", scored), ("System", systems)):
+        sets = [rows[rows["dataset"] == name] for name in "ab"]
+        expected = {f"{over} MSE": np.mean([((one["x"] - one["y"]) ** 2).mean() for one in sets])}
+        expected |= {
+            f"{over} {name}": np.mean([one["x"].corr(one["y"], method=way) for one in sets])
+            for name, way in ways.items()
+        }
+        assert {name: found[name] for name in expected} == pytest.approx(expected)
+    run = ["eval", "run", "mos-preferences", "-e", "mos", "--scores", str(tmp_path / "m.csv"), "--json"]
+    done = CliRunner().invoke(app, [*run, "--store", str(tmp_path)], catch_exceptions=False)
+    by = {(row["group"], row["value"]): row["metrics"] for row in json.loads(done.stdout)[0]["rows"]}
+    assert by["means by", "system"]["srcc"]["value"] == pytest.approx(
+        systems["x"].corr(systems["y"], method="spearman")
+    )
+    of_b = scored[scored["dataset"] == "b"]
+    assert by["dataset", "b"]["lcc"]["value"] == pytest.approx(of_b["x"].corr(of_b["y"]))
 
 
 def written(folder: Path, corpus: str, **tables: list[Row]) -> Version:

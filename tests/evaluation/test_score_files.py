@@ -145,6 +145,8 @@ def truth(version: Version, evaluation: str) -> list[Row]:
             sides = ("score_chosen", "score_rejected")
             if evaluation == "cycles":
                 return [of_pair(name, clips, clips[0], sides) for name, clips in legs(table["triplets"])]
+            if evaluation == "mos":
+                return [{"id": row["sample_id"], "score": row["mos"]} for row in table["ratings"]]
             couples = [(row["pair_id"], (row["chosen_id"], row["rejected_id"])) for row in table["pairs"]]
             mos = {row["sample_id"]: row["mos"] for row in table["ratings"]}
             return [of_pair(name, clips, max(clips, key=mos.__getitem__), sides) for name, clips in couples]
@@ -308,6 +310,8 @@ def clips_named(version: Version, evaluation: str) -> list[tuple[str, ...]]:
     match version.corpus:
         case "mos-preferences" if evaluation == "cycles":
             return [clips for _, clips in legs(rows_of(version, "triplets"))]
+        case "mos-preferences" if evaluation == "mos":
+            return [(row["sample_id"],) for row in rows_of(version, "ratings")]
         case "mos-preferences":
             return [(row["chosen_id"], row["rejected_id"]) for row in rows_of(version, "pairs")]
         case "pseudo-preferences":
