@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import queue
 import threading
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from typing import Any, Literal, Self
 
 from earmark.schemas.errors import InputError, Interrupted
 from earmark.schemas.instrumentals import Instrumentals, Separation
+from earmark.schemas.machine import memory_bytes
 from earmark.tasks.audio.probe import Probe
 from earmark.tasks.audio.separation import choice
 from earmark.tasks.audio.separation.choice import Described, cuda_devices
@@ -97,7 +99,8 @@ class Separators:
             config, resolve, store = self._made_of
             named = _named(config, resolve, store)
             options: dict[str, Any] = {"precision": config.precision, "compiled": config.compile}
-            for device in (cuda_devices() if config.model != choice.CENTRE_REMOVAL else ()) or ("auto",):
+            devices = ("auto",) * cores_at_once() if config.model == choice.CENTRE_REMOVAL else cuda_devices()
+            for device in devices or ("auto",):
                 self._free.put(choice.make_separator(**named, device=device, **options))
             self._loaded = True
 
@@ -108,6 +111,14 @@ def _named(config: Separation, resolve: Callable[[str], Path], store: Store) -> 
     if config.config is None:
         return {"name": config.model, **options}
     return {"name": str(resolve(config.model)), "settings": resolve(config.config), **options}
+
+
+TRACK_BYTES = 2 << 30  # of memory for the tracks that one separator has open: four spools, and their samples
+
+
+def cores_at_once() -> int:
+    """Return the number of separators for cores that fit the memory: 8 at most, as a disk seldom feeds more."""
+    return max(1, min(8, os.cpu_count() or 1, memory_bytes() // TRACK_BYTES))
 
 
 SHARDS_AT_ONCE = 16  # at most; each waits for a device of its own
@@ -163,8 +174,9 @@ class SeparatedFiles:
             name: getattr(written, name) for name in MEASURED
         }
         note = path.with_suffix(".json")
-        for left in path.parent.glob(f".{note.name}.*.tmp"):
-            left.unlink()  # of a build killed at this point
+        for name in os.listdir(path.parent):  # noqa: PTH208  # a glob of a full folder takes longer
+            if name.startswith(f".{note.name}.") and name.endswith(".tmp"):
+                path.with_name(name).unlink()  # of a build killed at this point
         write_text(note, json.dumps(measures, indent=1) + "\n")
         return measures
 

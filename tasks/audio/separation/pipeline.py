@@ -254,7 +254,8 @@ def _done(track: DecodedTrack, rate: int, frames: int, gain: float) -> Separated
 def _sweep(target: Path) -> None:
     """Remove this file's temporary files of killed processes."""
     head, tail = f".{target.name}.", ".part"
-    for left in target.parent.iterdir():
-        pid = left.name.removeprefix(head).removesuffix(tail)
-        if left.name == f"{head}{pid}{tail}" and pid.isdigit() and not psutil.pid_exists(int(pid)):
-            left.unlink(missing_ok=True)
+    for name in os.listdir(target.parent):  # noqa: PTH208  # paths of a full folder take longer
+        if name.startswith(head) and name.endswith(tail):
+            pid = name.removeprefix(head).removesuffix(tail)
+            if pid.isdigit() and not psutil.pid_exists(int(pid)):
+                target.with_name(name).unlink(missing_ok=True)
