@@ -42,7 +42,7 @@ async def look_again(
 
 def wording_of(config: InstructionRubrics, domain: str) -> str:
     """Return the prompt for decomposing an instruction of a domain."""
-    return f"decompose-{domain}" if config.decomposition.prompts == "domain" else "decompose"
+    return "decompose" if config.decomposition.prompts == "general" else f"decompose-{domain}"
 
 
 async def _reversed(asker: Asker[InstructionRubrics], about: Row, items: list[BareItem]) -> list[list[str]]:

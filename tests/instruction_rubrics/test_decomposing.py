@@ -150,3 +150,33 @@ def test_a_second_draw_is_another_one(tmp_path: Path, server: OpenAIServer) -> N
     verified = [body for body in server.bodies if asked_for(body) == "verify"]
     assert len(verified) == 8
     assert not any("temperature" in body for body in verified), "left to the server, in both passes"
+
+
+@pytest.mark.slow
+def test_the_papers_filter_removes_unsupported_items_alone(tmp_path: Path) -> None:
+    with LocalServer(Faults()) as server:
+        server.keep_bodies = True
+        server.answer = lambda body, content: (
+            json.dumps(
+                {"items": [{"id": 1, "verdict": "unsupported"}, *({"id": n, "verdict": "keep"} for n in (2, 3))]}
+            )
+            if asked_for(body).startswith("filter")
+            else answer(body, content)
+        )
+        verify = {"positives": "none", "swaps": "none"}
+        source = write_captions(tmp_path, "real", map(caption, range(2)), verify=verify)
+        config = config_of(
+            tmp_path, source, base_url=server.base_url, bench_share=0.0, negatives={"perturb": 0}, languages=["en"],
+            decomposition={"prompts": "paper-structure"},
+        )  # fmt: skip
+        version = build_rubrics(config, tmp_path / "store")
+        (words,) = {
+            tuple(one["properties"]["items"]["items"]["properties"]["verdict"]["enum"])
+            for body in server.bodies
+            for form in [body["response_format"]["json_schema"]]
+            for one in [form["schema"]]
+            if "filter" in form["name"]
+        }
+    assert words == ("keep", "unsupported")
+    assert {"rubric-decompose-music@2", "rubric-filter-paper@1"} <= set(version.manifest.prompts)
+    assert Counter(row["reason"] for row in rows_of(version, "rejects")) == {"unsupported": 2}
