@@ -272,6 +272,13 @@ class QuestionThread(TypedDict):
     comments: Annotated[int, "First-level comments."]
     best_votes: Annotated[int, "The best comment's S = U - D."]
     tied: Annotated[int, "Options whose comments have as many votes as the best; 1 where people decided."]
+    tied_options: Annotated[
+        list[str] | None,
+        Column(
+            "Those options, as a judge chose from them by letter; empty where people decided, null in older versions.",
+            source="WildScore, ground truth",
+        ),
+    ]
     image_from: Annotated[
         str, Column("Where its image comes from.", unit="direct, gallery, page, preview, text or folder")
     ]

@@ -23,7 +23,9 @@ app = typer.Typer(help="Let people check the labels of a version.", no_args_is_h
 def sample(
     version: VersionArgument,
     out: OutOption,
-    limit: Annotated[int, option("--limit -n N", "Draw N rows, of each label and stratum in turn.", min=1)] = 100,
+    limit: Annotated[
+        int, option("--limit -n N", "Draw N rows: labels and strata in turn, of an exam in proportion.", min=1)
+    ] = 100,
     reviewers: Annotated[int, option("N", "The number of people who answer each row.", min=1)] = 2,
     people: Annotated[int, option("N", "The number of people; they share the rows.", min=1)] = 2,
     evaluation: Annotated[str | None, option("NAME", "The evaluation; needed if the corpus has several.")] = None,
@@ -80,6 +82,7 @@ def read_(
     from earmark.schemas.errors import InputError
     from earmark.tasks.people.answers import read_answers, read_plan
     from earmark.tasks.people.audit_results import ROWS, summary, verdicts, write_record
+    from earmark.tasks.people.auditing import ASKED
 
     plan = read_plan(folder)
     returned, refused = read_answers(plan, folder, files or [])
@@ -91,7 +94,7 @@ def read_(
     place = open_store(store)
     name = f"{facts['evaluation']}-{plan.pages[0].key[:8]}"  # a record for each audit, however often it is read
     record = place.root / "audits" / facts["corpus"] / facts["version"] / name
-    write_record(record, facts, rows)
+    write_record(record, facts, rows, folder / ASKED)
     if as_json:
         print_json({**facts, "record": str(record)})
         return

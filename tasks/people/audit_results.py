@@ -2,9 +2,11 @@
 
 import csv
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import pandas as pd
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.study import Audited, StudyPlan, Trial
@@ -159,10 +161,20 @@ def _agreement(rows: Iterable[Verdict]) -> float | None:
     return alpha([[counts[value] for value in values] for counts in tables] or [[0]])
 
 
-def write_record(folder: Path, facts: Mapping[str, Any], rows: Iterable[Verdict]) -> None:
-    """Write `audit.json`, and `rows.csv` with every audited row, to withdraw or relabel refuted ones."""
+def write_record(folder: Path, facts: Mapping[str, Any], rows: Sequence[Verdict], asked: Path) -> None:
+    """Write `audit.json`, and `rows.csv` with every audited row, to withdraw or relabel refuted ones.
+
+    Args:
+        asked: of an exam, the table of its samples; each reviewer's answers are then written as a model's are.
+    """
     with building(folder, force=True, record=RECORD) as place:
         write_facts(place, RECORD, facts)
+        if asked.is_file():
+            exam = pd.read_csv(asked, dtype=str)
+            for name in sorted({name for one in rows for name in one.answers}):
+                given = {one.row: one.answers.get(name) for one in rows}
+                exam["choice"] = exam["id"].map({row: answer for row, answer in given.items() if answer != UNSURE})
+                exam.to_csv(place / f"answers-{name}.csv", index=False)
         with (place / ROWS).open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(("row", "stratum", "label", "verdict", "instead", "answers", "why"))

@@ -4,6 +4,7 @@ and labels come from the corpus's evaluations: any question for a model suits a 
 import base64
 import hashlib
 import secrets
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from earmark.schemas.evaluations import Evaluation, Mode, names_image
 from earmark.schemas.study import PAGES, PLAN, AnnotatorPage, Audited, StudyPlan, Trial
 from earmark.tasks.evaluation.asking import swapped_sides
 from earmark.tasks.evaluation.samples import LETTERS, SamplePart, Samples, find_evaluation, select_samples
+from earmark.tasks.evaluation.templates import write_samples_template
 from earmark.tasks.exports.clips import ClipFile, clip_files
 from earmark.tasks.people.choosing import LETTERS as SIDES
 from earmark.tasks.people.choosing import page_names, shared
@@ -25,6 +27,7 @@ from earmark.tasks.store.versions import Store, Version
 
 UNSURE = "unsure"
 QUESTION = "label"
+ASKED = "asked.csv"  # all samples of an exam without answers, as models' files have them
 _MAGIC = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif", b"RIFF": "image/webp"}
 
 
@@ -33,7 +36,7 @@ class AuditOptions:
     """Options of an audit."""
 
     evaluation: str | None = None  # source of samples and labels; None for a corpus's only evaluation
-    rows: int = 100  # number of rows, drawn from labels and strata in turn
+    rows: int = 100  # number of rows, drawn from labels and strata in turn; of an exam, in proportion
     reviewers: int = 2  # people who answer each row
     pages: int = 2  # people in all
     stratify: str | None = None  # a group of the evaluation, or None
@@ -57,6 +60,8 @@ def start_audit(version: Version, corpus: Corpus, store: Store, wish: AuditOptio
     if wish.stratify is not None and wish.stratify not in evaluation.groups:
         raise StoreError(f"--stratify {wish.stratify}: expected one of {', '.join(evaluation.groups) or 'none'}")
     with select_samples(version, corpus, evaluation, SamplePart(wish.split, wish.language)) as samples:
+        if evaluation.kind == "choice":
+            write_samples_template(samples.folder / ASKED, samples)
         totals = _draw_rows(samples, mode, wish)
         rows = [row for batch in samples.batches(1000, [*samples.columns, "stratum"]) for row in batch]
         clips = clip_files(samples.clips(mode.columns), version, store, samples.folder, wish.roots)
@@ -85,6 +90,8 @@ def start_audit(version: Version, corpus: Corpus, store: Store, wish: AuditOptio
         with building(folder, force=None, record=PLAN) as place:
             _write_pages(plan, evaluation, mode, {row["id"]: row for row in rows}, clips, wish, place / PAGES)
             write_plan(plan, place)
+            if evaluation.kind == "choice":
+                shutil.copyfile(samples.folder / ASKED, place / ASKED)
     return plan
 
 
@@ -111,6 +118,8 @@ def _answers(evaluation: Evaluation, options: Sequence[str] = LETTERS) -> list[t
 def _draw_rows(samples: Samples, mode: Mode, wish: AuditOptions) -> dict[str, int]:
     """Keep only the drawn rows among the samples; return the numbers of rows by label and stratum.
 
+    Questions with options are an exam, and are drawn in proportion to strata; labels of others are checked one by one.
+
     Rows without their clips or picture in the version are left out: nobody can hear or see them.
 
     Raises:
@@ -129,7 +138,7 @@ def _draw_rows(samples: Samples, mode: Mode, wish: AuditOptions) -> dict[str, in
     ).fetchall()
     if not counted:
         raise StoreError("no row of this version has the clips or pictures that it is about: nothing to audit")
-    drawn = query("people/audited_rows")
+    drawn = query("people/proportional_rows" if samples.evaluation.kind == "choice" else "people/audited_rows")
     samples.connection.execute(
         f"CREATE OR REPLACE TABLE judged.samples AS {drawn}", {"rows": wish.rows, "seed": str(wish.seed)}
     )

@@ -17,7 +17,9 @@ SELECT
             OR regexp_matches(coalesce(flair, ''), '(?i)\bbot\b')
             OR regexp_matches(text, '(?i)\b(i(''|’)?\s*a?m\s+(just\s+)?a\s+(ro)?bot|beep boop|this\s+(action|comment|reply|message)\s+was\s+(performed|posted|made|generated)\s+automatically)\b')
             THEN 'automatic'
-        WHEN by_asker OR author = (SELECT any_value(author) FROM candidates WHERE id = submission) THEN 'not_an_answer'
+        -- accounts that are gone have one name, and are not one person
+        WHEN by_asker
+            OR nullif(author, '[deleted]') = (SELECT any_value(author) FROM candidates WHERE id = submission) THEN 'not_an_answer'
         -- links and pictures alone: nothing is left without them
         WHEN NOT regexp_matches(
             regexp_replace(text, '(?i)!?\[(gif|img|image|link|url)[^\]]*\](\([^)]*\))?|!\[[^\]]*\]\([^)]*\)|https?://\S+|\]\([^)]*\)|<image>', ' ', 'g'),

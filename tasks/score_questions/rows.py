@@ -78,6 +78,7 @@ class SettledDraft(QuestionDraft):
     other_texts: list[str]
     preference: str
     tied: int
+    tied_options: list[str]
 
 
 class ShortDraft(SettledDraft):

@@ -158,7 +158,7 @@ async def rewrite(asker: Asker[ScoreQuestions], thread: PooledThread) -> Questio
 async def settle(asker: Asker[ScoreQuestions], draft: QuestionDraft) -> SettledDraft:
     """Add the right option, by votes or by a judge's choice among ties: `truth_text`, `other_texts`, `preference`.
 
-    `tied` is the number of options with the best's votes.
+    `tied` is the number of options with the best's votes, and `tied_options` what the judge chose from.
     """
     keys = {comment["comment_key"] for comment in best_of(draft["best_comments"])}
     best = sorted((o for o in draft["options"] if o["comment_key"] in keys), key=lambda option: option["comment_key"])
@@ -168,9 +168,15 @@ async def settle(asker: Asker[ScoreQuestions], draft: QuestionDraft) -> SettledD
     others = [option["text"] for option in draft["options"] if option["comment_key"] != truth["comment_key"]]
     if asker.config.questions.wrong == "written":
         others = []  # options tied for the best may be as right as the chosen one
+    tied = [option["text"] for option in best] if len(best) > 1 else []
     return {
-        **draft, "truth_text": truth["text"], "other_texts": others, "preference": preference, "tied": len(best)
-    }  # fmt: skip
+        **draft,
+        "truth_text": truth["text"],
+        "other_texts": others,
+        "preference": preference,
+        "tied": len(best),
+        "tied_options": tied,
+    }
 
 
 async def distract(asker: Asker[ScoreQuestions], draft: SettledDraft) -> list[str]:

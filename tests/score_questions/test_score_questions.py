@@ -96,6 +96,7 @@ def test_tie_is_settled_by_the_judge_and_says_so(tmp_path: Path) -> None:
     assert questions[tied]["preference"] == "language_model"
     assert questions[tied]["judge"] == "builtin:score-judge-1"
     assert {name: row["tied"] for name, row in sources.items()} == {f"{1:016x}": 1, tied: 2}
+    assert {name: len(row["tied_options"]) for name, row in sources.items()} == {f"{1:016x}": 0, tied: 2}
     right = next(o for o in rows_of(version, "options") if o["question_id"] == tied and o["correct"])
     assert right["votes"] == 5
 

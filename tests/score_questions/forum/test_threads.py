@@ -193,6 +193,61 @@ def test_reads_old_and_new_layouts_alike(tmp_path: Path) -> None:
     assert [(row["place"], row["score"]) for row in comments] == [(1, 8), (2, 7), (3, 6), (4, 4)]
 
 
+UPLOADED = {"status": "valid", "e": "Image", "m": "image/png", "s": {"u": "https://i.redd.it/ab1.png"}}
+GALLERY = {"media_metadata": {"ab1": UPLOADED}}
+PREVIEW = {"preview": {"images": [{"source": {"url": "https://i.redditmedia.com/x.png"}}]}}
+MEDIA_PAGE = "https://www.reddit.com/media?url=https%3A%2F%2Fi.redd.it%2Fx1.png"
+LACKED = ("over_18", "removed_by_category", "media_metadata")
+BY_YEAR: dict[int, tuple[str, Row, Row]] = {  # where the image is, and fields of a submission and its comments then
+    2012: (
+        "page",
+        {"url": "http://imgur.com/aB3dE", "ups": 4, "downs": 1, "over_18": False},
+        {"ups": 9, "downs": 4, "score": 6, "edited": "1351000000.0"},
+    ),
+    2013: ("direct", {"url": "http://i.imgur.com/aB3dE.png"}, {"ups": 5, "score_hidden": False}),
+    2014: (
+        "text",
+        {"url": "", "selftext": "See http://imgur.com/aB3dE"},
+        {"ups": 5, "downs": 0, "retrieved_on": 1_431_000_000},
+    ),
+    2015: ("page", {"url": MEDIA_PAGE}, {"archived": False}),
+    2016: ("preview", {"url": "https://flic.kr/p/abc", **PREVIEW}, {}),
+    2017: ("direct", {}, {"is_submitter": False}),
+    2018: ("direct", {"author_fullname": "t2_abc"}, {"author_fullname": "t2_def", "is_submitter": False}),
+    2019: ("gallery", {"url": "https://www.reddit.com/r/x/", **GALLERY}, {"score": "5"}),
+    2020: (
+        "gallery",
+        {"url": "https://www.reddit.com/gallery/x", **GALLERY, "gallery_data": {"items": [{"media_id": "ab1"}]}},
+        {"all_awardings": []},
+    ),
+    2021: (
+        "gallery",
+        {"url": "/r/other/comments/x/", "media_metadata": None, "crosspost_parent_list": [{"id": "x", **GALLERY}]},
+        {"retrieved_utc": 1_650_000_000},
+    ),
+    2022: ("direct", {"removed_by_category": None}, {"parent_id": None, "retrieved_utc": 1_672_000_000}),
+}
+
+
+def test_reads_the_fields_of_every_year(tmp_path: Path) -> None:
+    posts, said, gone = [], [], {"author": "[deleted]"}
+    for year, (_, post, answer) in BY_YEAR.items():
+        at = (year - 1970) * 31_557_600 + 3_000_000
+        time: Any = str(at) if year < 2017 else at
+        row = {**submission(year, created_utc=time, **gone), **post}
+        posts.append({name: value for name, value in row.items() if name in post or name not in LACKED})
+        for number in range(3):
+            fields = {"score": 5, "created_utc": time, **answer, **(gone if number == 0 else {})}
+            said.append(comment(year * 10 + number, year, **fields))
+        said.append(comment(year * 10 + 3, year, body="[deleted]", created_utc=time, **gone))
+    write_dump(tmp_path / "RS.ndjson", posts)
+    write_dump(tmp_path / "RC.ndjson", said)
+    steps, threads, comments, _ = read(tmp_path)
+    assert {row["year"]: row["image_from"] for row in threads} == {year: where for year, (where, *_) in BY_YEAR.items()}
+    assert [row["score"] for row in comments] == [5] * 33
+    assert steps["comments"].rejected == {"removed": 11}, "not the words of accounts that are gone"
+
+
 def test_later_files_repeat_nothing(tmp_path: Path) -> None:
     write_dump(tmp_path / "RS.ndjson", [submission(1)])
     write_dump(tmp_path / "RS2.ndjson.zst", [submission(1, title="Again"), submission(2)])
