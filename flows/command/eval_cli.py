@@ -261,9 +261,10 @@ def tables(
     from earmark.tasks.pipeline.progress import shown
 
     if table in version_layouts():
-        if models or given.evaluation or by or metric or baseline or rule or given.split or given.limit:
+        of_samples = (given.layout, given.evaluation, given.split, given.language, given.limit)
+        if any((models, by, metric, baseline, rule, *of_samples)):
             raise ConfigError(
-                f"--table {table} is of a version's own rows: leave the options of models and samples out"
+                f"--table {table} is of a version's own rows: leave --layout and the options of models and samples out"
             )
         with given.subject(corpus) as (version, known, place):
             print_record(tabulate_version(version, known, place, str(table), out), version_page, given.as_json)

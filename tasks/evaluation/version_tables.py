@@ -10,10 +10,9 @@ from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import StoreError
 from earmark.tasks.evaluation.layouts import SHIPPED, StrictModel
 from earmark.tasks.exports.rows import opened
-from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.folder import records_of, version_facts, write_record
 from earmark.tasks.store.result_table import ResultColumn, ResultPage, ResultTable
-from earmark.tasks.store.sql import query, quoted
+from earmark.tasks.store.sql import query
 from earmark.tasks.store.versions import Store, Version
 
 RECORD = "version-table.json"
@@ -24,7 +23,7 @@ class VersionLayout(StrictModel):
 
     title: str
     corpus: str
-    needs: tuple[str, ...]  # tables without which there is nothing to count
+    counts: str  # which rows, and of which table
     notes: tuple[str, ...] = ()
 
 
@@ -41,23 +40,20 @@ def tabulate_version(
     Return the facts of `version-table.json`, and the folder.
 
     Raises:
-        StoreError: it is a table of another corpus, or the version lacks rows that it needs.
+        StoreError: it is a table of another corpus, or the version has nothing that it counts.
     """
     layout = VersionLayout.model_validate(read_toml(version_layouts()[name]))
-    if find_corpus(layout.corpus).tables != corpus.tables:  # a published file has another name
-        raise StoreError(f"'{layout.title}' is a table of {layout.corpus}; {corpus.name} has other tables")
+    if layout.corpus != corpus.name:
+        raise StoreError(f"'{layout.title}' is a table of {layout.corpus}; this is a version of {corpus.name}")
     with (
         tempfile.TemporaryDirectory(prefix="earmark-") as temporary,
         opened(version, corpus, Path(temporary)) as connection,
     ):
-        for table in layout.needs:
-            if not connection.execute(f"SELECT 1 FROM {quoted(table)} LIMIT 1").fetchall():
-                raise StoreError(
-                    f"'{layout.title}' needs rows in '{table}'; {version.corpus}@{version.name} has none there"
-                )
         found = connection.execute(query(f"evaluation/tables/{name}"))
         columns = [column[0] for column in found.description or ()]
         rows = found.fetchall()
+    if not any(cell is not None for row in rows for cell in row[1:]):
+        raise StoreError(f"'{layout.title}' counts {layout.counts}; {version.corpus}@{version.name} has none of them")
     facts = {
         **version_facts(version),
         "title": layout.title,

@@ -29,3 +29,4 @@ SELECT unnest([
     {'Data set': '#Models & APIs', 'CMI-Pref-Pseudo': format('{:,}', models)}
 ], recursive := true)
 FROM held, made
+WHERE samples > 0

@@ -22,6 +22,7 @@ counted AS (
         sum(samples)::BIGINT AS samples,
         nullif(count(DISTINCT prompt_id), 0) AS prompts
     FROM held
+    WHERE task IN ('pam', 'musiceval', 'music-arena', 'cmi-pref')
     GROUP BY task
 ),
 

@@ -9,6 +9,7 @@ WITH both_said AS (
             FILTER (preferred = 'different') AS confidence_different
     FROM dimensions
     WHERE source = 'all'
+    HAVING count(*) > 0
 )
 
 SELECT unnest([

@@ -29,4 +29,5 @@ SELECT
     format('{:.2f}', 100 * coalesce(rejected, 0) / sum(rejected) OVER ()) AS "Rejected (%)"
 FROM range(16) AS bins (bin)
 LEFT JOIN counted USING (bin)
+WHERE EXISTS (FROM counted)
 ORDER BY bin

@@ -13,4 +13,5 @@ SELECT
     format('{:.2f}', 100 * coalesce(pairs, 0) / sum(pairs) OVER ()) AS "Pairs (%)"
 FROM range(16) AS bins (bin)
 LEFT JOIN counted USING (bin)
+WHERE EXISTS (FROM counted)
 ORDER BY bin
