@@ -66,7 +66,7 @@ class ScriptedSessions:
         self.media = Media()
         self._session: Any = Scripted(answer)
 
-    def of(self, annotators: Mapping[str, AnnotatorConfig]) -> dict[str, Any]:
+    def of(self, annotators: Mapping[str, AnnotatorConfig], others: Iterable[AnnotatorConfig] = ()) -> dict[str, Any]:
         """The session, whoever is asked."""
         return dict.fromkeys(annotators, self._session)
 
