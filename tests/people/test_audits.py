@@ -302,18 +302,7 @@ def test_an_audit_of_the_demo(corpus: str, built_demo: Path, tmp_path: Path) -> 
         )
         assert "nothing to audit" in str(silent.exception)
         build(run, corpus, store)
-    words = [
-        "people",
-        "audit",
-        "sample",
-        corpus,
-        "--evaluation",
-        evaluation,
-        "--stratify",
-        stratify,
-        "--limit",
-        str(limit),
-    ]
+    words = ["people", "audit", "sample", corpus, "--evaluation", evaluation, "--stratify", stratify]
     drawn = run.invoke(
         app, [*words, "--limit", str(limit), "--split", "all", "--store", str(store), "--out", str(folder)]
     )
