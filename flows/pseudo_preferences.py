@@ -6,10 +6,10 @@ from earmark.tasks.evaluation.qualification import qualify
 from earmark.tasks.pipeline.flow import corpus_flow
 from earmark.tasks.pipeline.funnel import check_inputs
 from earmark.tasks.pseudo_preferences.gold import EXAM
-from earmark.tasks.pseudo_preferences.judging import judge_pairs
 from earmark.tasks.pseudo_preferences.labels import card_sections, keep_consistent
 from earmark.tasks.pseudo_preferences.pairs import import_tables, measure_clips, plan_pairs, write_clips
 from earmark.tasks.pseudo_preferences.released import import_release, measure_release, take_released
+from earmark.tasks.pseudo_preferences.scored import judge_or_score
 from earmark.tasks.store.staging import Stage
 
 
@@ -26,6 +26,6 @@ def build(stage: Stage, config: PseudoPreferences) -> dict[str, str]:
     check_inputs(stage, config)
     pairs = plan_pairs(stage, config, pool)
     qualify(stage, config, EXAM, pairs)
-    judged = ask_each(judge_pairs, stage, config, pairs)
+    judged = ask_each(judge_or_score, stage, config, pairs)
     keep_consistent(stage, config, judged)
     return card_sections(stage)

@@ -65,7 +65,9 @@ class Judging(Asked):
 
 def judge_identity(judge: dict[str, Any], decides: tuple[str, ...]) -> dict[str, Any]:
     """Return the part of a recorded judge that decides requests and rows, without the limits that stop a build."""
-    kept = {name: judge[name] for name in (*decides, "name", "qualify")}
+    kept = {name: judge[name] for name in (*decides, "name", "qualify") if name in judge}
+    backend, mark, model = kept["annotator"].partition(":")
+    kept["annotator"] = f"{backend}{mark}{without_place(model)}" if backend == "scorer" else kept["annotator"]
     if kept["qualify"]:
         kept["qualify"] = {name: value for name, value in kept["qualify"].items() if name not in STOPS}
         kept["qualify"]["gold"] = kept["qualify"]["gold"] and without_place(kept["qualify"]["gold"])

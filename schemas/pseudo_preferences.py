@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, model_validator
 
 from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Hearing
 from earmark.schemas.config import ClipsConfig, Model, no_table
@@ -80,6 +80,42 @@ class PairJudge(Judging):
         description="In what a pair's clips are made alike before they are heard: `loudness` (gated, LUFS) turns the "
         "louder down, `length` cuts the longer.",
     )
+
+    tie_margin: float = Field(
+        default=0.0, ge=0, description="Of a scorer: difference of two clips' scores up to which a pair is a tie."
+    )
+
+    @property
+    def scorer_file(self) -> str | None:
+        """Return the TOML file of a scorer as the judge."""
+        backend, _, file = self.annotator.partition(":")
+        return file if backend == "scorer" else None
+
+    @property
+    def label(self) -> str:
+        if self.scorer_file is None:
+            return super().label
+        return f"scorer:{without_place(self.scorer_file)}" + (f" ({self.name})" if self.name else "")
+
+    def _as_recorded(self, values: dict[str, Any]) -> dict[str, Any]:
+        if not values["tie_margin"]:  # as in versions of before
+            del values["tie_margin"]
+        return values
+
+    @model_validator(mode="after")
+    def _scores_clips(self, info: ValidationInfo) -> Self:
+        """Refuse what a scorer cannot do; from run parameters, any scorer: it may run code."""
+        if self.scorer_file is None:
+            if self.tie_margin:
+                raise ValueError("tie_margin: expected a scorer, whose numbers have a difference")
+            return self
+        if not (info.context or {}).get("file"):
+            raise ValueError("expected no scorer among a run's parameters; a config file may name one")
+        if not self.scorer_file.endswith(".toml"):
+            raise ValueError(f"expected scorer:FILE.toml, found '{self.annotator}'")
+        if self.scores or self.match or self.qualify:
+            raise ValueError("scores, match and qualify: a scorer hears each clip alone and answers no questions")
+        return self
 
     @model_validator(mode="after")
     def _asked(self) -> Self:
@@ -200,7 +236,8 @@ class PseudoPreferences(ClipsConfig, Judged):
     def asked(self) -> dict[str, AnnotatorConfig]:
         if self.released:
             return {}
-        return {"judge": self.judge, **{f"judges[{n}]": one for n, one in enumerate(self.judges) if n}}
+        judges = {"judge": self.judge, **{f"judges[{n}]": one for n, one in enumerate(self.judges) if n}}
+        return {role: one for role, one in judges.items() if one.scorer_file is None}
 
     def for_forecast(self) -> Self:
         """Without audio in the tables."""
@@ -230,7 +267,7 @@ class PseudoPreferences(ClipsConfig, Judged):
         return self.judges_identity(values, _DECIDES)
 
 
-_DECIDES = (*DECIDES, "dimensions", "require", "separate", "scores", "hearing", "match")
+_DECIDES = (*DECIDES, "dimensions", "require", "separate", "scores", "hearing", "match", "tie_margin")
 
 TABLES = (CLIPS, PAIRS, JUDGMENTS, LABELS, BIAS, CONFOUNDS, PEOPLE, QUALIFICATION, REJECTS)
 

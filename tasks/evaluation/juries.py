@@ -1,6 +1,6 @@
 """Ask several judges about the same rows, one by one, and combine their votes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import duckdb
@@ -8,16 +8,16 @@ import pyarrow as pa
 
 from earmark.schemas.judges import Jury
 from earmark.tasks.evaluation.agreement import alpha
-from earmark.tasks.pipeline.ask import Config, Row
+from earmark.tasks.pipeline.ask import Row
 from earmark.tasks.pipeline.rows import Rows
-from earmark.tasks.pipeline.walk import Walk, Walked
+from earmark.tasks.pipeline.walk import Walked
 from earmark.tasks.store.sql import query
 from earmark.tasks.store.staging import Stage
 
 WEIGHTS = pa.schema([("judge", pa.string()), ("dimension", pa.string()), ("weight", pa.float64())])
 
 
-def ask_each(walk: Walk[Config], stage: Stage, config: Any, rows: Rows) -> dict[str, Walked]:
+def ask_each(walk: Callable[..., Walked], stage: Stage, config: Any, rows: Rows) -> dict[str, Walked]:
     """Lead all rows through a walk for each judge in turn, by the judge's label.
 
     Judges with a model in this process thus take the GPU one at a time, and a failing judge costs the others nothing.

@@ -105,9 +105,9 @@ class ImaginedSessions:
             self.sure = {step.name for step in self.stage.steps()}
         return Answer(request.key, ask.answer(config, row, request))
 
-    def known_scores(self, scorer: AnnotatorConfig, requests: Sequence[Request]) -> list[Outcome | None]:
-        """Count the requests of `keep`; return their outcomes in the ledger."""
-        counted = self.asks.setdefault("keep", Counted(scorer, "clips scored", 1))
+    def known_scores(self, role: str, scorer: AnnotatorConfig, requests: Sequence[Request]) -> list[Outcome | None]:
+        """Count the requests of a scorer; return their outcomes in the ledger."""
+        counted = self.asks.setdefault(role, Counted(scorer, "clips scored", 1))
         for request in requests:
             counted.add(request)
         outcomes: list[Outcome | None] = [None] * len(requests)
@@ -223,7 +223,7 @@ class Sampler:
         # a refused answer ends its row, as the last draw of a build does
         return Unanswered(request.key, fault[0], fault[1], final=True) if fault else outcome
 
-    def known_scores(self, scorer: AnnotatorConfig, requests: Sequence[Request]) -> list[Outcome | None]:
+    def known_scores(self, role: str, scorer: AnnotatorConfig, requests: Sequence[Request]) -> list[Outcome | None]:
         """Keep every clip: scores are no questions to show."""
         return [None] * len(requests)
 

@@ -22,7 +22,7 @@ from earmark.tasks.pipeline.progress import say
 from earmark.tasks.pipeline.references import check_apart, release_digests
 from earmark.tasks.pipeline.registry import corpora
 from earmark.tasks.pipeline.report import make_page
-from earmark.tasks.pipeline.scoring import score_limit
+from earmark.tasks.pipeline.scoring import score_limit, scorer_name
 from earmark.tasks.store.commit import Made, commit
 from earmark.tasks.store.files import write_text
 from earmark.tasks.store.sql import connect, query
@@ -195,7 +195,7 @@ def make_plan(
         models: models used besides the config's.
     """
     if (limit := score_limit(config)) is not None:
-        models = (*models, limit.name)
+        models = (*models, scorer_name(limit.scorer))
     own_prompts = [prompt_named(name) for name in config.asks if name in _judged(corpus)]
     prompts = prompt_digests(config, asks) | (prompts or {}) | {one.id: one.sha256 for one in own_prompts if one.own}
     by_spec = {spec: store.find(spec) for spec in config.parents()}

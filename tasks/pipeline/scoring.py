@@ -1,7 +1,7 @@
 """Score clips by scorers through the ledger, and drop clips by a score (`keep`). No Prefect."""
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from earmark.schemas.evaluations import Scorer
 from earmark.schemas.questions import Audio, AudioForm, Json
 from earmark.schemas.reasons import AudioFault
 from earmark.tasks.annotation.backend import question
-from earmark.tasks.annotation.request import Request, Unanswered
+from earmark.tasks.annotation.request import Outcome, Request, Unanswered
 from earmark.tasks.annotation.scorer import ScorerInput, check_scorer, identity
 from earmark.tasks.pipeline.ask import check_failed
 from earmark.tasks.pipeline.media import fault_row
@@ -60,6 +60,57 @@ def scorer_requests(inputs: Iterable[ScorerInput], scorer: Scorer) -> list[Reque
     return [question(named, [one.message(scorer.takes)], ask) for one in formed]
 
 
+class ClipNumbers(NamedTuple):
+    """A clip's numbers in a build, or the fault in their place."""
+
+    request_key: str
+    values: Mapping[str, float]  # empty with a fault
+    fault: AudioFault | None
+    final: bool  # whether another run would give the same
+
+
+def scorer_name(scorer: Scorer) -> str:
+    """Return a scorer's name in requests and manifests."""
+    return identity(scorer)
+
+
+def score_clips(
+    stage: Stage, role: str, scorer: Scorer, clips: Iterable[tuple[Audio, str | None, str | None, Audio | None]]
+) -> list[ClipNumbers | None]:
+    """Return the numbers of each clip of a build; None in a dry run, which counts it, if the ledger has none.
+
+    Args:
+        stage: the build.
+        role: its name in progress and dry run.
+        scorer: gives the numbers.
+        clips: each with text, lyrics and reference.
+
+    Raises:
+        EarmarkError: too many clips have no score yet.
+        StopRun: a fault of every request.
+    """
+    requests = scorer_requests((ScorerInput(*one) for one in clips), scorer)
+    if stage.forecast is not None:
+        outcomes: Sequence[Outcome | None] = stage.forecast.known_scores(role, scorer, requests)
+    else:
+        with open_session(stage.store, scorer, roles=role) as session:
+            outcomes = session.ask(requests).outcomes
+        check_failed(MOST_FAILED, len(outcomes), [asdict(one) for one in outcomes if isinstance(one, Unanswered)])
+    return [None if one is None else _numbers_of(one) for one in outcomes]
+
+
+def _numbers_of(outcome: Outcome) -> ClipNumbers:
+    if isinstance(outcome, Unanswered):
+        return ClipNumbers(outcome.key, {}, AudioFault(outcome.reason, outcome.detail), outcome.final)
+    return ClipNumbers(outcome.key, outcome.value, None, True)
+
+
+def scores_digest(scorer: Scorer, score: str | None) -> str:
+    """Return the digest of everything that decides a scorer's numbers, of one score or of all."""
+    said = {"scorer": scorer_name(scorer), "score": score, "hearing": scorer.hearing.model_dump()}
+    return digest_of(said)
+
+
 class ScoreLimit(NamedTuple):
     """Rule of `keep` with its scorer."""
 
@@ -68,21 +119,15 @@ class ScoreLimit(NamedTuple):
     score: str
 
     @property
-    def name(self) -> str:
-        """Return the scorer's name in requests."""
-        return identity(self.scorer)
-
-    @property
     def digests(self) -> dict[str, str]:
         """Return the digest of everything that decides the scores, as an input of the build."""
-        said = {"scorer": self.name, "score": self.score, "hearing": self.scorer.hearing.model_dump()}
-        return {"keep": digest_of(said)}
+        return {"keep": scores_digest(self.scorer, self.score)}
 
-    def fault_of(self, outcome: Any) -> AudioFault | None:
-        """Return the reason to drop a clip by its outcome; None if it stays."""
-        if isinstance(outcome, Unanswered):
-            return AudioFault(outcome.reason, f"keep: no {self.score} of {self.scorer.annotator}: {outcome.detail}")
-        value = float(outcome.value[self.score])
+    def fault_of(self, scores: ClipNumbers) -> AudioFault | None:
+        """Return the reason to drop a clip; None if it stays."""
+        if scores.fault is not None:
+            return scores.fault._replace(detail=f"keep: no {self.score}: {scores.fault.detail}")
+        value = scores.values[self.score]
         if SIGNS[self.rule.sign](value, self.rule.bound):
             return None
         return AudioFault("low_score", f"expected {self.score} {self.rule.sign} {self.rule.bound:g}, found {value:.4g}")
@@ -122,17 +167,11 @@ def drop_by_score(
     if limit is None:
         return rows
     clips = {
-        str(row[0]): ScorerInput(Audio(str(row[0]), str(file), duration_s=row[1]))
+        str(row[0]): Audio(str(row[0]), str(file), duration_s=row[1])
         for row, file in zip(rows, files, strict=True)
         if row[0] is not None and isinstance(file, Path)
     }
-    requests = scorer_requests(clips.values(), limit.scorer)
-    if stage.forecast is not None:
-        outcomes = stage.forecast.known_scores(limit.scorer, requests)
-    else:
-        with open_session(stage.store, limit.scorer, roles="keep") as session:
-            outcomes = session.ask(requests).outcomes
-        check_failed(MOST_FAILED, len(outcomes), [asdict(one) for one in outcomes if isinstance(one, Unanswered)])
-    found = {clip: limit.fault_of(one) for clip, one in zip(clips, outcomes, strict=True) if one is not None}
+    scores = score_clips(stage, "keep", limit.scorer, ((clip, None, None, None) for clip in clips.values()))
+    found = {clip: limit.fault_of(one) for clip, one in zip(clips, scores, strict=True) if one is not None}
     faults = {clip: fault for clip, fault in found.items() if fault}
     return [fault_row(*faults[row[0]]) if row[0] in faults else row for row in rows]

@@ -189,6 +189,11 @@ def _write_judgments(stage: Stage, connection: duckdb.DuckDBPyConnection, config
         rejects=failed.drop_columns(["final"]),
         notes=(
             f"judged by {', '.join(judges)}, each pair in both orders",
+            *(
+                f"{judge} scores each clip by itself: both orders are alike, and its consistency says nothing"
+                for judge in judges
+                if judge.startswith("scorer:")
+            ),
             *_unanswered_note(failed),
             *_unpriced_note(config),
         ),

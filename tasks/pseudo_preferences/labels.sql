@@ -37,10 +37,10 @@ LEFT JOIN (
         pair_id,
         round(2 * avg(confidence) FILTER (dimension = 'musicality')) / 2 AS confidence_musicality,
         round(2 * avg(confidence) FILTER (dimension = 'alignment')) / 2 AS confidence_alignment,
-        round(2 * avg(score_a) FILTER (dimension = 'musicality')) / 2 AS mq_a,
-        round(2 * avg(score_b) FILTER (dimension = 'musicality')) / 2 AS mq_b,
-        round(2 * avg(score_a) FILTER (dimension = 'alignment')) / 2 AS if_a,
-        round(2 * avg(score_b) FILTER (dimension = 'alignment')) / 2 AS if_b
+        round(2 * avg(score_a) FILTER (dimension = 'musicality' AND judge NOT LIKE 'scorer:%')) / 2 AS mq_a,
+        round(2 * avg(score_b) FILTER (dimension = 'musicality' AND judge NOT LIKE 'scorer:%')) / 2 AS mq_b,
+        round(2 * avg(score_a) FILTER (dimension = 'alignment' AND judge NOT LIKE 'scorer:%')) / 2 AS if_a,
+        round(2 * avg(score_b) FILTER (dimension = 'alignment' AND judge NOT LIKE 'scorer:%')) / 2 AS if_b
     FROM answered
     GROUP BY pair_id
 ) USING (pair_id)

@@ -25,11 +25,13 @@ from earmark.tasks.pipeline.media import MEASURED, clap_at, clap_digest, clip_be
 from earmark.tasks.pipeline.plan import Plan, make_plan
 from earmark.tasks.pipeline.references import Intake, measure_apart, references_of
 from earmark.tasks.pipeline.rows import Rows, keep_rows
+from earmark.tasks.pipeline.scoring import scorer_name
 from earmark.tasks.pipeline.step import Account, Done, step
 from earmark.tasks.pseudo_preferences.clips import clip_rows, with_loudness
 from earmark.tasks.pseudo_preferences.gold_files import gold_audio
 from earmark.tasks.pseudo_preferences.judging import CHANGED, JUDGE, matched, pairs_a_shard
 from earmark.tasks.pseudo_preferences.released import release_input
+from earmark.tasks.pseudo_preferences.scored import scorer_digests, scorers_of
 from earmark.tasks.store.manifest import digest_of
 from earmark.tasks.store.parquet import record_schema, row_schema, to_table, write_rows
 from earmark.tasks.store.sql import by_split, connect, create_table, query, view_parquet
@@ -58,7 +60,8 @@ def plan_build(config: PseudoPreferences, store: Store, inputs: dict[str, str] |
     """Plan a version from its inputs; report whether there is anything to build."""
     if config.released:
         return make_plan(CORPUS, config, store, inputs=inputs)
-    models = (config.pairs.near,) if config.pairs.near else ()
+    models = (*([config.pairs.near] if config.pairs.near else []),
+              *(scorer_name(scorer) for scorer, _ in scorers_of(config).values()))  # fmt: skip
     return make_plan(CORPUS, config, store, inputs=inputs, asks=[JUDGE], models=models)
 
 
@@ -103,6 +106,7 @@ def inputs(config: PseudoPreferences) -> Iterator[Input]:
         yield Input(name=name, files=lambda: [(name, ranks, None)], read=lambda: [read_ranks(ranks)])
     golds = [(without_place(written), config.path(written)) for written in config.golds()]
     model = clap_at(config, config.pairs.near) if config.pairs.near else None
+    yield Input(name="scorers", more=lambda store: scorer_digests(config))
     yield Input(name="gold", more=lambda store: file_digests(golds))
     yield Input(name="pairs.near", more=lambda store: clap_digest(store, "pairs.near", model))
 
