@@ -1,5 +1,7 @@
 """Publish a version to the Hub: check it, gather the publishable data, send it as one commit and one tag."""
 
+from collections.abc import Sequence
+
 from prefect import flow
 
 from earmark.tasks.pipeline.artifacts import announce
@@ -33,6 +35,7 @@ def publish(
     audited: float | None = None,
     collection: str | None = None,
     branch: str | None = None,
+    views: Sequence[str] = (),
 ) -> dict[str, object]:
     """Publish a version, or find it already published. A killed run can be repeated.
 
@@ -47,6 +50,7 @@ def publish(
         audited: the precision required of the newest audit.
         collection: title of the owner's collection for the repository.
         branch: a branch beside main, created if missing and made equal to the version; main and tags stay.
+        views: exports' views to publish as further configs, with their clips.
 
     Returns:
         The receipt, and the number of files sent.
@@ -56,7 +60,7 @@ def publish(
     known = find_corpus(version.corpus)
     check_fit(version, allow_builtin)
     check_audited(place, version, audited)
-    with gathered(version, known, place, audio) as bundle:
+    with gathered(version, known, place, audio, views) as bundle:
         check_clean(bundle, known, reviewed)
         state = open_repo(target, bundle, private)
         commit, uploaded = bring(target, bundle, state)

@@ -14,7 +14,7 @@ import asyncio
 import contextvars
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -160,20 +160,22 @@ class Opened:
 
     def publish(
         self, repo: str, *, private: bool = False, audio: bool = True, audited: float | None = None,
-        branch: str | None = None, progress: bool = False,
+        branch: str | None = None, views: Sequence[str] = (), progress: bool = False,
     ) -> dict[str, Any]:  # fmt: skip
         """Publish the version to the Hub as one commit and one tag, or to a branch without a tag.
 
-        The token comes from HF_TOKEN.
+        The token comes from HF_TOKEN. `views` become further configs, with their clips.
 
         Raises:
             HubError: it was refused, or a secret or personal data would be published.
         """
         from earmark.flows.command.publish_cli import send
 
-        options = {"private": private, "audio": audio, "allow_builtin": False, "allow_findings": None}
-        root = str(self.store.root)
-        return _apart(lambda: send(str(self), repo, root, {**options, "audited": audited, "branch": branch}), progress)
+        options = {
+            "private": private, "audio": audio, "allow_builtin": False, "allow_findings": None, "audited": audited,
+            "branch": branch, "views": views,
+        }  # fmt: skip
+        return _apart(lambda: send(str(self), repo, str(self.store.root), options), progress)
 
 
 def build(

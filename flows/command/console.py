@@ -196,6 +196,10 @@ def show_publication_plan(facts: Mapping[str, Any]) -> None:
         print_table("upload", "bytes", rows=sizes.items())
         for what, key in (("delete", "delete"), ("left alone", "foreign")):
             tell(*(f"{what}: {path}" for path in facts[key]))
+    if views := facts["views"]:
+        print_table("config", "rows", "clips", "clips held back", "bytes", rows=[tuple(one.values()) for one in views])
+    elif facts["offered"]:
+        tell(f"further configs, with clips in their rows: --view {', '.join(facts['offered'])}")
     _show_unpublished(facts)
     for source, terms in facts["licences"].items():
         stated = terms["licence"] or "not stated"

@@ -30,6 +30,9 @@ def publish(
     allow_builtin: Annotated[bool, option("--allow-builtin", "Publish labels of builtin annotators too.")] = False,
     allow_findings: Annotated[Path | None, option("FILE", "Reviewed findings: lines of [digits] and reason.")] = None,
     audited: Annotated[float | None, option("LEAST", "Refuse audits below this precision, 95 %.", min=0, max=1)] = None,
+    view: Annotated[
+        list[str] | None, option("NAME", "Add an export's view with its clips as a config; repeatable.")
+    ] = None,
     collection: Annotated[str | None, option("TITLE", "Add the repository to this collection of its owner.")] = None,
     branch: Annotated[str | None, option("NAME", "Publish to a branch for others to check; make no tag.")] = None,
     store: StoreOption = None,
@@ -46,6 +49,8 @@ def publish(
     `earmark publish mos-preferences@v2 --repo my-lab/mos-preferences --private`
 
     `earmark publish mos-preferences --repo my-lab/mos-preferences --branch trial`
+
+    `earmark publish mos-preferences --repo my-lab/mos-preferences --view preferred-clips`
     """
     from earmark.flows.command import console
     from earmark.flows.command.ending import stoppable
@@ -61,6 +66,7 @@ def publish(
         "audited": audited,
         "collection": collection,
         "branch": branch,
+        "views": view or [],
     }
     with stoppable("what was uploaded is kept, and unseen until all is there; run the same command again"), shown():
         facts = (_forecast if dry_run else send)(corpus, repo, str(place.root), options)
@@ -93,7 +99,7 @@ def _forecast(corpus: str, repo: str, store: str, options: dict[str, Any]) -> di
     known = find_corpus(version.corpus)
     check_fit(version, options["allow_builtin"])
     check_audited(place, version, options["audited"])
-    with gathered(version, known, place, options["audio"]) as bundle:
+    with gathered(version, known, place, options["audio"], options["views"]) as bundle:
         return forecast(target, bundle, known, reviewed, options["private"])
 
 

@@ -81,12 +81,7 @@ def choose(version: Version, corpus: Corpus, wish: ExportOptions) -> Target:
         raise StoreError(f"--clap goes with --for {EMBEDDINGS}, not with --for {wish.format}")
     if wish.table is not None:
         return _for_table(FORMATS.find(wish.format) if wish.format in FORMATS.entries else None, wish)
-    views = [view for view in corpus.views if wish.view in (None, view.name)]
-    if wish.view is not None and not views:
-        known = [view.name for view in corpus.views]
-        raise StoreError(
-            f"{corpus.name} has no view '{wish.view}'; views: {', '.join(known) or 'none; export a table with --table'}"
-        )
+    views = corpus.views if wish.view is None else (find_view(corpus, wish.view),)
     if added:
         return _for_own(added, wish)
     format_ = FORMATS.find(wish.format)
@@ -110,6 +105,19 @@ def choose(version: Version, corpus: Corpus, wish: ExportOptions) -> Target:
     works = {o.format for o in offers(version, corpus) if o.view in views and o.refusal is None}
     instead = f"; formats that can: {', '.join(sorted(works))}" if works else ""
     raise StoreError(f"{corpus.name} cannot be exported for {wish.format}: {reasons}{instead}")
+
+
+def find_view(corpus: Corpus, name: str) -> View:
+    """Return a view of a corpus.
+
+    Raises:
+        StoreError: it has none of that name.
+    """
+    views = {view.name: view for view in corpus.views}
+    if name not in views:
+        known = ", ".join(views) or "none; export a table with --table"
+        raise StoreError(f"{corpus.name} has no view '{name}'; views: {known}")
+    return views[name]
 
 
 def _for_table(format_: Format | None, wish: ExportOptions) -> Target:

@@ -1,6 +1,6 @@
 """Publish a version to the Hub: check it, bundle its publishable parts, send it, keep a receipt. No Prefect."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +11,7 @@ from huggingface_hub import constants
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import HubError, HubUnreachableError, StoreError
 from earmark.schemas.places import require_below_roots
+from earmark.tasks.exports.playable import write_views
 from earmark.tasks.pipeline.progress import say, working
 from earmark.tasks.release.evaluated import audit_section, evaluations_of, newest_audits, section
 from earmark.tasks.store.hub import Repo, State, TreeChanges, check_successor, compare
@@ -69,11 +70,13 @@ def check_audited(store: Store, version: Version, least: float | None) -> None:
 
 
 @contextmanager
-def gathered(version: Version, corpus: Corpus, store: Store, audio: bool) -> Iterator[Bundle]:
-    """Yield the bundle of a version's publishable parts, and report the parts held back.
+def gathered(
+    version: Version, corpus: Corpus, store: Store, audio: bool, views: Sequence[str] = ()
+) -> Iterator[Bundle]:
+    """Yield the bundle of a version's publishable parts and views, and report the parts held back.
 
     Raises:
-        StoreError: rows of the version were withdrawn, or may have been.
+        StoreError: rows of the version were withdrawn, or may have been; or a view is unknown or unfit.
     """
     store.refresh(version.corpus)
     if withdrawal := withdrawal_against(store.root, version.manifest):
@@ -88,7 +91,8 @@ def gathered(version: Version, corpus: Corpus, store: Store, audio: bool) -> Ite
         raise StoreError(f"{told}, and publish that version")
     records = [section(evaluations_of(store, version)), *map(audit_section, newest_audits(store, version))]
     evaluations = "\n".join(part for part in records if part)
-    with bundled(version, corpus.tables, store, audio=audio, say=say, evaluations=evaluations) as bundle:
+    make = (lambda part, free: write_views(views, part, version, corpus, store, free)) if views else None
+    with bundled(version, corpus.tables, store, audio=audio, say=say, evaluations=evaluations, views=make) as bundle:
         for warning in warnings_of(bundle.model_terms):
             say(warning)
         for what, counts in (("rows", bundle.held_rows), ("clips", bundle.held_audio)):
@@ -196,7 +200,7 @@ def tagged(repo: Repo, bundle: Bundle, state: State) -> str | None:
             return state.tags[tag]
         raise HubError(
             f"{repo.name} has a tag {tag} with other files: {paths[0]} differs, {len(paths)} in all; a published "
-            "version never changes: publish to another repository, or build a new version"
+            "version never changes: publish to another repository or to a --branch, or build a new version"
         )
     return state.tags[tag]
 
@@ -235,6 +239,17 @@ def forecast(repo: Repo, bundle: Bundle, corpus: Corpus, reviewed: Mapping[str, 
         "foreign": list(difference.foreign),
         "held_rows": bundle.held_rows,
         "held_audio": bundle.held_audio,
+        "views": [
+            {
+                "config": view.config,
+                "rows": view.rows,
+                "clips": view.clips,
+                "held": view.held,
+                "bytes": sum(file.bytes for file in view.files),
+            }
+            for view in bundle.views
+        ],
+        "offered": [view.name for view in corpus.views],
         "models": dict(bundle.model_terms),
         "licences": {name: terms.model_dump() for name, terms in bundle.licences.items()},
         "findings": [str(finding) for finding in find(bundle, corpus, reviewed)],

@@ -12,12 +12,13 @@ from earmark.schemas.errors import HubError, StoreError
 from earmark.schemas.places import VERSION
 from earmark.tasks.pipeline.progress import say, working
 from earmark.tasks.pipeline.registry import find_corpus
-from earmark.tasks.store.files import sync
+from earmark.tasks.store.files import sha256_file, sync, write_text
 from earmark.tasks.store.hub import Repo, State
-from earmark.tasks.store.manifest import MANIFEST, Manifest, Parent, claimant_of, parse_manifest
+from earmark.tasks.store.manifest import CARD, MANIFEST, Manifest, Parent, claimant_of, parse_manifest
 from earmark.tasks.store.receipts import Receipt, receipts, save_receipt
 from earmark.tasks.store.staging import LOCK, locked
 from earmark.tasks.store.versions import Store, Version, verify
+from earmark.tasks.store.view_configs import without_views
 from earmark.tasks.store.withdrawals import withdrawal_against
 
 FOLDER, LOCK_OF_PULLS = ".pull", ".pull.lock"
@@ -30,7 +31,9 @@ class PublishedVersion:
 
     repo: Repo
     commit: str  # of its tag
-    manifest: Manifest
+    manifest: Manifest  # as the store will hold it: without the views of the publication
+    digest: str  # SHA-256 of the repository's manifest
+    card: str | None  # the card without views; None if the repository's has none
     private: bool
     parents: tuple[Parent, ...]  # versions of other corpora that are not in the store
     here: bool  # the store holds it already
@@ -59,22 +62,29 @@ def find_published(repo: Repo, name: str | None, store: Store) -> PublishedVersi
     commit = _commit(repo, state, name)
     place = f"{repo.name}@{commit[:12]}/{MANIFEST}"
     with tempfile.TemporaryDirectory() as folder:
-        manifest = parse_manifest(repo.fetch(MANIFEST, commit, Path(folder)).read_bytes(), place)
+        sent = parse_manifest(repo.fetch(MANIFEST, commit, Path(folder)).read_bytes(), place)
+        manifest, card = sent, None
+        if sent.views:
+            path = repo.fetch(CARD, commit, Path(folder))
+            if sha256_file(path) not in {entry.sha256 for entry in sent.files if entry.path == CARD}:
+                raise HubError(f"{place}: {CARD} is not as the manifest says; nothing was pulled")
+            manifest = without_views(sent, path.read_text("utf-8"), Path(folder))
+            card = path.read_text("utf-8")
     if state.tags.get(manifest.version) != commit:
         raise HubError(f"{place} is the manifest of {manifest.version}, and that tag names another commit")
     find_corpus(manifest.corpus)
     sizes = {file.path: file.bytes for file in repo.files(commit)}
-    for entry in manifest.files:
+    for entry in sent.files:
         if sizes.get(entry.path) != entry.bytes:
             raise HubError(f"{place}: {entry.path}: expected {entry.bytes} bytes, found {sizes.get(entry.path)}")
-    here = _is_here(store, repo, manifest)
+    here = _is_here(store, repo, manifest, sent.digest())
     if (withdrawal := withdrawal_against(store.root, manifest)) and withdrawal.holds(manifest):
         raise StoreError(
             f"{manifest.corpus} {manifest.version} holds what was withdrawn from this store on "
             f"{withdrawal.withdrawn:%Y-%m-%d} ({withdrawal.reason}); it is not pulled"
         )
     parents = tuple(one for one in manifest.parents if one.corpus != manifest.corpus and not _holds(store, one))
-    return PublishedVersion(repo, commit, manifest, state.private, parents, here)
+    return PublishedVersion(repo, commit, manifest, sent.digest(), card, state.private, parents, here)
 
 
 def pull(published: PublishedVersion, store: Store) -> Version:
@@ -91,7 +101,7 @@ def pull(published: PublishedVersion, store: Store) -> Version:
         with locked(folder / LOCK_OF_PULLS, f"pull of {manifest.corpus}", say):
             _download(published, folder / FOLDER / published.commit / manifest.version)
             with locked(folder / LOCK, f"build of {manifest.corpus}", say):
-                if not _is_here(store, published.repo, manifest):
+                if not _is_here(store, published.repo, manifest, published.digest):
                     _place(store, manifest, folder / FOLDER / published.commit / manifest.version, version.folder)
             shutil.rmtree(folder / FOLDER)
     save_receipt(store, _receipt(published))
@@ -107,14 +117,14 @@ def _commit(repo: Repo, state: State, name: str | None) -> str:
     return state.tags[name or tags[-1]]
 
 
-def _is_here(store: Store, repo: Repo, manifest: Manifest) -> bool:
-    """Return whether the store holds the version; another one in its place is an error."""
+def _is_here(store: Store, repo: Repo, manifest: Manifest, digest: str) -> bool:
+    """Return whether the store holds the version published under a digest; another one in its place is an error."""
     known = receipts(store, manifest.corpus)
     ours = [one for one in known if one.repo == repo.name and one.endpoint == constants.ENDPOINT]
     for version in store.versions(manifest.corpus):
         if version.name == manifest.version:
             sent = {one.published_manifest for one in ours if one.version == version.name}
-            if manifest.digest() in {version.manifest.digest(), *sent}:
+            if version.manifest.digest() == manifest.digest() or digest in sent:
                 return True
             raise StoreError(
                 f"{store.address} holds another {manifest.corpus} {manifest.version}; pull into another: --store DIR"
@@ -141,6 +151,9 @@ def _download(published: PublishedVersion, folder: Path) -> None:
         for _ in pool.map(lambda path: repo.fetch(path, published.commit, folder), paths):
             work.advance(1)
     shutil.rmtree(folder / ".cache", ignore_errors=True)  # where the client notes what it has
+    if published.card is not None:
+        write_text(folder / CARD, published.card)
+        write_text(folder / MANIFEST, manifest.to_json())
     with working(f"verify {manifest.corpus} {manifest.version}"):
         faults = verify(Version(manifest.corpus, folder))
     if faults:
@@ -159,7 +172,7 @@ def _place(store: Store, manifest: Manifest, downloaded: Path, final: Path) -> N
 
 
 def _receipt(published: PublishedVersion) -> Receipt:
-    manifest, digest = published.manifest, published.manifest.digest()
+    manifest = published.manifest
     return Receipt(
         corpus=manifest.corpus,
         version=manifest.version,
@@ -168,8 +181,8 @@ def _receipt(published: PublishedVersion) -> Receipt:
         private=published.private,
         commit=published.commit,
         tag=manifest.version,
-        manifest=digest,
-        published_manifest=digest,
+        manifest=manifest.digest(),
+        published_manifest=published.digest,
         files=len(manifest.files) + 1,
         bytes=published.bytes,
         published=published.repo.date(published.commit),

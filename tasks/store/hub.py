@@ -148,8 +148,9 @@ class State:
     @property
     def earlier(self) -> list[str]:
         """Return the paths listed by the published version's manifest."""
-        named = [str(file["path"]) for file in (self.manifest or {}).get("files", [])]
-        return [*named, MANIFEST] if self.manifest is not None else []
+        if self.manifest is None:
+            return []
+        return [str(file["path"]) for key in ("files", "views") for file in self.manifest.get(key, [])] + [MANIFEST]
 
 
 @dataclass(frozen=True)

@@ -264,7 +264,8 @@ class Redaction:
                 self._gone.rows[REJECTS.name] |= rows.not_of(REJECTS.name, known - terms.closed)
             self._silent = {name: rows.not_of(name, terms.audible) for name in self.tables}
         files = {name: [path for paths in self._files[name].values() for path in paths] for name in self.tables}
-        masks = _held_by_tracks(files, set(terms.unheard))
+        self._audible, self._held = terms.audible, set(terms.unheard)
+        masks = _held_by_tracks(files, self._held)
         by_tracks = any(bool(mask.any()) for mask in masks.values())
         for name, mask in masks.items():
             self._silent[name] |= mask
@@ -272,6 +273,12 @@ class Redaction:
         self.all_audible = terms.audio and bool(known) and known <= terms.audible and not by_tracks
         self.files: set[str] = set()  # the version's audio files free to leave
         self.lost = {name: self._weighed(table) for name, table in self.tables.items()}
+
+    def free_clips(self) -> set[str]:
+        """Return the SHA-256 of clips free to leave: all sources of the rows naming them allow it, and no track's own
+        licence forbids it."""
+        with lineage([*self.tables.values()], self._files) as rows:
+            return rows.clips_of(self._audible) - self._held
 
     def touches(self, table: str, split: str) -> bool:
         """Return whether a split is published with changes."""

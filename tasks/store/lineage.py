@@ -119,6 +119,11 @@ class Lineage:
                    GROUP BY row HAVING bool_and(id IN (SELECT unnest($sources::VARCHAR[])))"""
         return ~self._mask(table, self._connection.execute(known, {"table": table, "sources": sorted(sources)}))
 
+    def clips_of(self, sources: set[str]) -> set[str]:
+        """Return the clips named by rows with sources, all of these among `sources`."""
+        given = {"sources": sorted(sources), "rejects": REJECTS.name}
+        return {clip for (clip,) in self._connection.execute(query("store/clips_of"), given).fetchall()}
+
     def without(self, things: set[Thing]) -> Gone:
         """Return all rows and things leaving with `things`, directly or indirectly."""
         run = self._connection.execute

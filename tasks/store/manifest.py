@@ -69,7 +69,8 @@ class Manifest(Record):
     inputs' digests instead. `model_terms` are the models' terms known at the build (`tasks/store/licences.py`).
     `rules` is the build's number of rules (0: before they were counted); a version made by a withdrawal keeps the
     number of its base, like its rows. `applied_withdrawals` names the withdrawals left out, by digests
-    (`tasks/store/withdrawals.py`). It stays in the store: a published manifest omits it.
+    (`tasks/store/withdrawals.py`). It stays in the store: a published manifest omits it. `views` are the files of a
+    publication's further configs; a version in a store has none.
     """
 
     format: int = FORMAT
@@ -91,6 +92,7 @@ class Manifest(Record):
     rejects: dict[str, int]
     rows: dict[str, dict[str, int]]
     files: tuple[FileEntry, ...]
+    views: tuple[FileEntry, ...] = ()
     applied_withdrawals: tuple[str, ...] = Field(
         default=(), validation_alias=AliasChoices("applied_withdrawals", "obeyed"), serialization_alias="obeyed"
     )  # the key in files stays: a version's digest covers it
@@ -98,7 +100,9 @@ class Manifest(Record):
     def to_json(self) -> str:
         """Return the manifest's text; equal manifests have equal bytes."""
         blank = {
-            name for name in ("rules", "commits", "model_terms", "applied_withdrawals") if not getattr(self, name)
+            name
+            for name in ("rules", "commits", "model_terms", "views", "applied_withdrawals")
+            if not getattr(self, name)
         }  # as manifests were without them
         held = self.model_dump(mode="json", by_alias=True, exclude=blank)
         return json.dumps(held, indent=1, ensure_ascii=False) + "\n"

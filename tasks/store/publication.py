@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import duckdb
 import pyarrow as pa
@@ -17,7 +17,7 @@ import yaml
 from earmark.schemas.config import Licence
 from earmark.schemas.errors import ConfigError, HubError
 from earmark.schemas.tables import Table
-from earmark.tasks.store.files import sha256_file, write_text
+from earmark.tasks.store.files import place, sha256_file, write_text
 from earmark.tasks.store.hub import PublishedFile
 from earmark.tasks.store.licences import Redaction, TableLoss, Terms, licences_of, model_terms, unheard
 from earmark.tasks.store.manifest import CARD, PAGES, REPORT, FileEntry, Manifest
@@ -26,9 +26,13 @@ from earmark.tasks.store.result_table import ResultTable
 from earmark.tasks.store.sql import quoted
 from earmark.tasks.store.staging import locked
 from earmark.tasks.store.versions import MANIFEST, Store, Version
+from earmark.tasks.store.view_configs import PublishedView, card_with_views
 
 FOLDER, LOCK = ".publish", ".publish.lock"
 EMBEDS = (b"<audio ", b"<img ")  # unambiguous: the report escapes texts of rows
+
+
+MakeViews: TypeAlias = Callable[[Version, set[str]], tuple[PublishedView, ...]]
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,7 @@ class Bundle:
     evaluated: bool = False  # whether the card has a section on evaluations, unlike the version's own
     # terms of the models behind it and its parents
     model_terms: Mapping[str, str] = field(default_factory=dict)
+    views: tuple[PublishedView, ...] = ()  # further configs
 
     @property
     def held_rows(self) -> dict[str, int]:
@@ -51,8 +56,9 @@ class Bundle:
 
     @property
     def held_audio(self) -> dict[str, int]:
-        """Return the numbers of clips held back by table."""
-        return {name: sum(loss.audio.values()) for name, loss in self.lost.items() if any(loss.audio.values())}
+        """Return the numbers of clips held back by table or view."""
+        tables = {name: sum(loss.audio.values()) for name, loss in self.lost.items()}
+        return {name: held for name, held in (tables | {one.config: one.held for one in self.views}).items() if held}
 
 
 @contextmanager
@@ -64,12 +70,14 @@ def bundled(
     audio: bool,
     say: Callable[[str], None],
     evaluations: str = "",
+    views: MakeViews | None = None,
 ) -> Iterator[Bundle]:
     """Yield the files to publish; copy only changed ones, and remove the copies after the block.
 
     Args:
         say: called once if another publication of the corpus must end first.
         evaluations: a further section of the card, absent from the version's own.
+        views: writes views beside the publishable part of a version, from the clips free to leave.
 
     Raises:
         HubError: nothing is left to publish.
@@ -78,8 +86,8 @@ def bundled(
     licences = licences_of(version, store)
     parent = store.folder(version.corpus)
     with locked(parent / LOCK, f"publication of {version.corpus}", say):
-        folder = parent / FOLDER
-        shutil.rmtree(folder, ignore_errors=True)
+        folder = parent / FOLDER / version.name
+        shutil.rmtree(folder.parent, ignore_errors=True)
         try:
             redaction = Redaction(version, tables, Terms(licences, audio, unheard(version, store)))
             lost = {
@@ -97,13 +105,17 @@ def bundled(
                 manifest = version.manifest
             if evaluations:
                 manifest = _evaluated(version, manifest, folder, evaluations)
+            made = views(_separate(version, manifest, folder), redaction.free_clips()) if views else ()
+            if made:
+                manifest = _with_views(manifest, folder, made)
             manifest = manifest.model_copy(update={"applied_withdrawals": ()})  # they stay in the store
             if manifest != version.manifest:
                 write_text(folder / MANIFEST, manifest.to_json())
             entries = tuple(_entries(version, manifest, folder))
-            yield Bundle(version, manifest, entries, lost, licences, bool(evaluations), model_terms(version, store))
+            terms = model_terms(version, store)
+            yield Bundle(version, manifest, entries, lost, licences, bool(evaluations), terms, made)
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(folder.parent, ignore_errors=True)
 
 
 def _loose(version: Version) -> list[FileEntry]:
@@ -120,15 +132,35 @@ def _sounds(version: Version) -> bool:
 def _evaluated(version: Version, manifest: Manifest, folder: Path, section: str) -> Manifest:
     """Write a card with `section` before its tables; return the manifest with this card."""
     before, mark, after = _place(version, folder, CARD).read_text("utf-8").partition("## Tables\n")
-    write_text(folder / CARD, f"{before}{section}\n{mark}{after}")
-    card = file_entry(folder / CARD, folder)
-    files = tuple(card if file.path == CARD else file for file in manifest.files)
+    return _with_card(manifest, folder, f"{before}{section}\n{mark}{after}")
+
+
+def _separate(version: Version, manifest: Manifest, folder: Path) -> Version:
+    """Complete the folder of a publication's copies to a version of its own."""
+    for entry in manifest.files:
+        if not (folder / entry.path).is_file():
+            place(version.path(entry), folder / entry.path)
+    write_text(folder / MANIFEST, manifest.to_json())
+    return Version(version.corpus, folder)
+
+
+def _with_views(manifest: Manifest, folder: Path, views: Sequence[PublishedView]) -> Manifest:
+    card = card_with_views((folder / CARD).read_text("utf-8"), views)
+    files = tuple(file for view in views for file in view.files)
+    return _with_card(manifest, folder, card).model_copy(update={"views": files})
+
+
+def _with_card(manifest: Manifest, folder: Path, card: str) -> Manifest:
+    """Write a card; return the manifest with it."""
+    write_text(folder / CARD, card)
+    entry = file_entry(folder / CARD, folder)
+    files = tuple(entry if file.path == CARD else file for file in manifest.files)
     return manifest.model_copy(update={"files": files})
 
 
 def _entries(version: Version, manifest: Manifest, folder: Path) -> Iterator[PublishedFile]:
-    for path, sha256, size in ((file.path, file.sha256, file.bytes) for file in manifest.files):
-        yield PublishedFile(path, _place(version, folder, path), sha256, size)
+    for file in (*manifest.files, *manifest.views):
+        yield PublishedFile(file.path, _place(version, folder, file.path), file.sha256, file.bytes)
     source = _place(version, folder, MANIFEST)
     yield PublishedFile(MANIFEST, source, sha256_file(source), source.stat().st_size)
 

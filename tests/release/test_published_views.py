@@ -1,0 +1,196 @@
+"""Views published with their clips: heard from the Hub, held back by licences, absent from a pulled version."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from earmark.schemas.config import Licence
+from earmark.schemas.human_preferences import HumanPreferences
+from earmark.tasks.pipeline.registry import find_corpus
+from earmark.tasks.release.publishing import gathered
+from earmark.tasks.store.versions import Store
+from tests.builds import build_version, contents_of, read_config
+from tests.conftest import ROOT
+from tests.human_preferences.votes import build_votes
+from tests.release.publications import Publications
+from tests.runner import read_as
+from tests.servers.hub import WRITER, HubServer
+
+pytestmark = pytest.mark.slow
+CORPUS, VIEW = "mos-preferences", "preferred-clips"
+TREE = f"view-{VIEW}/train-00000-of-00001.parquet"
+DEMO = ROOT / "data/demo"
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubServer]:
+    """A Hub, which every process that the tests start takes for the real one."""
+    folder = tmp_path_factory.mktemp("hub")
+    with HubServer(folder / "hub") as server, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_ENDPOINT", server.endpoint)
+        patch.setenv("HF_HOME", str(folder / "home"))
+        patch.setenv("HF_HUB_DISABLE_XET", "1")
+        patch.setenv("HF_TOKEN", WRITER)
+        yield server
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """v1 has clips; v2 of another seed follows."""
+    place = tmp_path_factory.mktemp("store")
+    config = read_config(DEMO / f"{CORPUS}-audio.toml")
+    build_version(config, place)
+    build_version(config.model_copy(update={"seed": 18}), place)
+    return Store(place)
+
+
+@pytest.fixture(scope="module")
+def press(hub: HubServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Publications]:
+    """Publishes in processes of their own."""
+    with Publications(tmp_path_factory.mktemp("press")) as publications:
+        yield publications
+
+
+def earmark(store: Path, *words: str) -> str:
+    command = [sys.executable, "-m", "earmark", *words, "--store", str(store)]
+    ended = subprocess.run(
+        command, capture_output=True, text=True, timeout=240, cwd=ROOT, env={**os.environ, "COLUMNS": "80"}
+    )
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+HEARD = """
+import io, json, sys
+import soundfile
+from datasets import load_dataset
+repo, config, clips = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+rows = 0
+for row in load_dataset(repo, config, split="train", revision="v1", streaming=True):
+    rows += 1
+    for side in ("chosen", "rejected"):
+        audio = row[f"audio_{side}"]
+        heard, rate = soundfile.read(io.BytesIO(audio["bytes"]))
+        clip, clip_rate = soundfile.read(clips[row["id"]][side])
+        assert (heard == clip).all() and rate == clip_rate and len(heard)
+assert rows == len(clips), rows
+default = load_dataset(repo, revision="v1")
+assert "audio_chosen" not in default["train"].features and default["train"].num_rows == rows
+print("heard")
+"""
+
+
+def clips_of_pairs(version_folder: Path) -> dict[str, dict[str, str]]:
+    """The files of both clips of each pair, by the tables alone."""
+    files = pd.read_parquet(version_folder / "ratings").set_index("sample_id")["file"]
+    pairs = pd.read_parquet(version_folder / "pairs")
+    return {
+        row.pair_id: {
+            side: str(DEMO / "mos/chimes" / files[getattr(row, f"{side}_id")]) for side in ("chosen", "rejected")
+        }
+        for row in pairs.itertuples()
+    }
+
+
+def test_clips_are_heard_from_the_hub_and_a_pulled_version_is_the_whole_one(
+    hub: HubServer, press: Publications, store: Store, tmp_path: Path
+) -> None:
+    repo, whole = "lab/heard", store.find(f"{CORPUS}@v1").folder
+    plan = earmark(store.root, "publish", f"{CORPUS}@v1", "--repo", repo, "--view", VIEW, "--dry-run")
+    assert f"view-{VIEW}" in plan
+    assert "120" in plan
+    assert repo not in hub.repos
+    assert press.run(store.root, f"{CORPUS}@v1", repo, views=[VIEW])["tag"] == "v1"
+    clips = json.dumps(clips_of_pairs(whole))
+    ended = subprocess.run(
+        [sys.executable, "-c", HEARD, repo, f"view-{VIEW}", clips], capture_output=True, text=True, timeout=240
+    )
+    assert ended.stdout == "heard\n", ended.stderr[-2000:]
+    earmark(tmp_path, "pull", repo)
+    assert contents_of(tmp_path / CORPUS / "v1") == contents_of(whole)
+    assert "already here" in earmark(tmp_path, "pull", repo)
+    assert "already here" in earmark(store.root, "pull", repo)
+
+    assert press.run(store.root, f"{CORPUS}@v1", repo, views=[VIEW])["uploaded"] == 0
+    assert "has a tag v1 with other files" in press.run(store.root, f"{CORPUS}@v1", repo)["fault"]
+    assert press.run(store.root, f"{CORPUS}@v2", repo)["tag"] == "v2"
+    assert TREE in hub.files(repo, "v1")
+    assert TREE not in hub.files(repo, "v2"), "an earlier version's clips went with it"
+
+
+def test_killed_while_clips_are_sent_nothing_is_published_and_nothing_sent_twice(
+    hub: HubServer, press: Publications, store: Store
+) -> None:
+    repo, known, child = "lab/killed-views", threading.Event(), [0]
+    before, sent = hub.asked["put"], hub.put_bytes
+
+    def harm(kind: str, when: str, count: int) -> None:
+        if (kind, when, count) == ("put", "after", before + 3):
+            assert known.wait(60)
+            os.kill(child[0], signal.SIGKILL)
+
+    hub.harm = harm
+    try:
+        child[0] = press.begin(store.root, f"{CORPUS}@v1", repo, views=[VIEW], batch=2)
+        known.set()
+        assert press.said() == -signal.SIGKILL
+    finally:
+        hub.harm = lambda kind, when, n: None
+    assert len(hub.commits(repo)) == 1, "the empty repository"
+    told = press.run(store.root, f"{CORPUS}@v1", repo, views=[VIEW])
+    assert told["tag"] == "v1"
+    assert TREE in hub.files(repo, "v1")
+    assert hub.put_bytes - sent <= told["bytes"]
+    assert not (store.folder(CORPUS) / ".publish").exists()
+
+
+def test_a_clip_without_licence_is_an_empty_cell_and_counted(tmp_path: Path) -> None:
+    """The licence of each clip is looked up in the table `clips`."""
+    corpus = find_corpus("human-preferences")
+    demo = read_as(HumanPreferences, DEMO / "human-preferences.toml")
+    closed = {
+        **demo.licences,
+        "music-arena": Licence(licence="in house", redistribute="rows"),
+        "our-study": Licence(licence="in house", redistribute="none"),
+    }
+    version = build_votes(demo.model_copy(update={"licences": closed}), tmp_path)
+    store = Store(tmp_path)
+    clips = pd.read_parquet(version.folder / "clips")
+    free = set(clips[clips.source.isin(["cmi-pref", "headphone-study"])].clip_sha256.dropna()) - set(
+        clips[~clips.source.isin(["cmi-pref", "headphone-study"])].clip_sha256.dropna()
+    )
+    with gathered(version, corpus, store, True, ["training"]) as bundle:
+        (view,) = bundle.views
+        files = [entry.source for entry in bundle.entries if entry.path.startswith("view-training/")]
+        shown = pd.concat([pq.read_table(path).to_pandas() for path in files])
+        rows = {entry.path: entry.source for entry in bundle.entries}
+        kept = pd.concat([pd.read_parquet(rows[path]) for path in rows if path.startswith("training/")])
+    assert set(shown.id) <= set(kept.row_id) < set(pd.read_parquet(version.folder / "training").row_id)
+    sha_of = clips.set_index("clip_id").clip_sha256
+    expected = {row.row_id: sha_of.get(row.clip) for row in kept.itertuples()}
+    heard = held = 0
+    for row in shown.itertuples():
+        clip = expected[row.id]
+        assert (row.audio is not None) == (clip in free)
+        if row.audio is not None:
+            assert row.audio["path"].startswith(clip)
+            heard += 1
+        else:
+            held += 1
+    assert heard
+    assert held
+    assert view.rows == len(shown)
+    assert view.held >= held
+    with gathered(version, corpus, store, False, ["training"]) as bundle:
+        assert bundle.views[0].clips == 0
