@@ -97,6 +97,8 @@ class Story:
     limits: tuple[str, ...]  # what a user must not conclude
     tags: tuple[str, ...] = ()  # words for the Hub
     tasks: tuple[str, ...] = ()  # what it trains or measures, in the Hub's words (`schemas/hub_vocabulary.json`)
+    # the origin of its labels and texts beside asked models, in the Hub's words: `crowdsourced` or `found`
+    annotations: tuple[str, ...] = ()
     # that its own prompts ask for, as ISO 639-1 codes; none where texts are as the inputs have them
     languages: tuple[str, ...] = ()
 

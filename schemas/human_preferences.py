@@ -155,6 +155,7 @@ _STORY = Story(
     ),
     tags=("audio", "music", "preference", "human-feedback", "reward-model"),
     tasks=("audio-classification",),
+    annotations=("crowdsourced",),
 )
 
 _PAIR = ("text", "lyrics", "reference_audio", "a_audio", "b_audio")

@@ -152,6 +152,7 @@ _STORY = Story(
     ),
     tags=("audio", "music", "source-separation", "text-to-music"),
     tasks=("audio-to-audio",),
+    annotations=("found",),
 )
 
 VIEWS = (

@@ -324,6 +324,7 @@ _STORY = Story(
     ),
     tags=("audio", "speech", "mos", "preference", "reward-model"),
     tasks=("audio-classification",),
+    annotations=("crowdsourced",),
 )
 
 VIEWS = (

@@ -300,6 +300,7 @@ _STORY = Story(
     ),
     tags=("music", "text-to-music", "evaluation", "prompts"),
     tasks=("text-to-audio",),
+    annotations=("found",),
     languages=("en",),
 )
 

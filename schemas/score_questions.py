@@ -389,6 +389,7 @@ _STORY = Story(
     ),
     tags=("music", "sheet-music", "multiple-choice", "visual-question-answering"),
     tasks=("visual-question-answering", "multiple-choice"),
+    annotations=("found",),
     languages=("en",),
 )
 

@@ -6,6 +6,7 @@ import base64
 import json
 import shutil
 import subprocess
+import tarfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ import pytest
 from websockets.sync.client import ClientConnection, connect
 
 PATIENCE_S = 60.0
+AXE = "axe-core@4.14.1"  # MPL-2.0; fetched for tests alone
 
 
 @contextmanager
@@ -54,6 +56,20 @@ def chromium(profile: Path, *flags: str) -> Iterator[Tab]:
                 process.wait(PATIENCE_S)
             except subprocess.TimeoutExpired:
                 process.kill()
+
+
+def axe_core(folder: Path) -> str:
+    """Return the script of axe-core, fetched from npm's registry; skips the test where that is not at hand."""
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("no npm on the path; on Debian: apt-get install npm")
+    fetched = subprocess.run([npm, "pack", AXE], cwd=folder, capture_output=True, text=True, timeout=120)
+    if fetched.returncode:
+        pytest.skip(f"npm could not fetch {AXE}: {fetched.stderr.strip().splitlines()[-1]}")
+    with tarfile.open(folder / fetched.stdout.split()[-1]) as archive:
+        script = archive.extractfile("package/axe.min.js")
+        assert script is not None
+        return script.read().decode()
 
 
 def _address(file: Path) -> list[str]:
@@ -141,6 +157,12 @@ class Tab:
         """Set the window's size in CSS pixels, and light or dark."""
         self("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500)
         self("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    def access_faults(self, axe: str) -> list[str]:
+        """What axe-core finds on the page: its rule, and where."""
+        self.ask(f"{axe};0")
+        found = self.ask("axe.run().then((told) => JSON.stringify(told.violations))")
+        return [f"{one['id']}: {node['target']}" for one in json.loads(found) for node in one["nodes"]]
 
     def picture(self, path: Path) -> None:
         """Save what the window shows."""

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"(?P<text>\[(?:[^\[\]]|\[[^\]]*\])*\])\((?P<target>[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
 SHOWN = {".toml", ".yaml", ".csv", ".jsonl", ".json", ".env", ".py", ".png", ".svg", ".ipynb", ".txt", ".cff"}
 MOST_BYTES = 1 << 20  # of a file that a page links to
-PYTHON = "# Python\n\n::: earmark.flows.python\n\n## For plug-ins\n\n::: earmark.plugins\n"
+PYTHON = "# Python\n\n::: earmark.flows.python\n\n::: earmark.plugins\n"
 
 
 def on_files(files: Files, config: Any) -> Files:

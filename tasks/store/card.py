@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import jinja2
@@ -16,6 +17,7 @@ from earmark.tasks.store.diff import Change
 from earmark.tasks.store.licences import names_of
 from earmark.tasks.store.manifest import Manifest, Step, digest_of
 
+CITATION = Path(__file__).resolve().parents[2] / "CITATION.cff"  # in a clone, and in the wheel's package
 PERSONAL = (
     "Earmark adds no names or contact data. Speaker, listener and artist ids, transcripts, lyrics and voices in the "
     "audio are those of the sources; their owners' terms hold."
@@ -57,6 +59,7 @@ def render_card(
         fields=_fields,
         sounds=[(t.name, f.name) for t in tables if t.name in manifest.rows for f in t.schema if embeds(f) == "Audio"],
         hides_places=hides_places,
+        citations=citations(story.references),
     )
 
 
@@ -71,6 +74,27 @@ def _template() -> jinja2.Template:
     )
     environment.filters["cell"] = markdown_cell
     return environment.from_string(resources.files("earmark.tasks.store").joinpath("card.md.j2").read_text("utf-8"))
+
+
+def citations(references: Iterable[str]) -> list[str]:
+    """Return BibTeX of the papers of CITATION.cff whose abbreviations begin these references."""
+    known = {paper["abbreviation"]: paper for paper in yaml.safe_load(CITATION.read_text("utf-8"))["references"]}
+    return [_bibtex(known[name]) for line in references if (name := line.partition(":")[0]) in known]
+
+
+def _bibtex(paper: Mapping[str, Any]) -> str:
+    name = re.sub(r"[^a-z0-9]", "", paper["abbreviation"].lower())
+    authors = " and ".join(f"{one['family-names']}, {one['given-names']}" for one in paper["authors"])
+    fields = {
+        "title": f"{{{paper['title']}}}",
+        "author": authors,
+        "year": paper["year"],
+        "eprint": paper["url"].removeprefix("https://arxiv.org/abs/"),
+        "archivePrefix": "arXiv",
+        "url": paper["url"],
+    }
+    lines = [f"  {field} = {{{value}}}," for field, value in fields.items()]
+    return "\n".join([f"@misc{{{name}{paper['year']},", *lines, "}"])
 
 
 def diagram(steps: Sequence[Step]) -> str:
@@ -123,12 +147,16 @@ def _head(manifest: Manifest, tables: Sequence[Table], story: Story) -> dict[str
         for table in tables
         if any(manifest.rows.get(table.name, {}).values())  # `datasets` reads no split without rows
     ]
+    creators = [*story.annotations, *(["machine-generated"] if manifest.prompts else [])]
+    sources = sorted({name.removeprefix("hf://datasets/").partition("@")[0] for name in manifest.commits})
     rows = sum(manifest.rows.get(story.main_table, {}).values())
     size = next((name for limit, name in SIZES if rows < limit), "n>1T")
     return {
         "pretty_name": story.title,
         **licence_facts(manifest),
         **({"language": list(story.languages)} if story.languages and not manifest.config.get("asks") else {}),
+        **({"annotations_creators": creators} if creators else {}),
+        **({"source_datasets": sources} if sources else {}),
         **({"task_categories": list(story.tasks)} if story.tasks else {}),
         "size_categories": [size],
         "tags": [*story.tags, "earmark"],

@@ -178,7 +178,8 @@ async function openSheet(box) {
   };
 
   // All of a row, with its clips: beside the table, or on a narrow window below the row that was tapped.
-  const detail = made("div", null, { className: "detail" });
+  const ariaLabel = `${box.querySelector("[role=region]").ariaLabel}, chosen row`;
+  const detail = made("div", null, { className: "detail", tabIndex: 0, role: "region", ariaLabel });
   let chosen = 0;
   async function chooseServed(place, open) {
     const lines = [...box.querySelectorAll("tbody tr:not(.below)")], line = lines[place];

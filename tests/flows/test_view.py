@@ -20,7 +20,7 @@ import duckdb
 import pytest
 
 from earmark.tasks.store.versions import Version
-from tests.browser import Tab, chromium
+from tests.browser import Tab, axe_core, chromium
 from tests.builds import build_version, read_config
 from tests.conftest import ROOT
 
@@ -105,6 +105,17 @@ def typed(tab: Tab, field: str, text: str) -> None:
 def shows(tab: Tab, keys: list[str]) -> None:
     """Wait until the rows to be seen have these keys."""
     tab.until(f"JSON.stringify({CELLS}) === {json.dumps(json.dumps(keys, separators=(',', ':')))}")
+
+
+@pytest.mark.slow
+def test_axe_finds_nothing_in_light_or_dark(address: str, tab: Tab, tmp_path: Path) -> None:
+    axe = axe_core(tmp_path)
+    for scheme in ("light", "dark"):
+        tab.show(1280, 900, scheme)
+        tab.visit(address)
+        tab.until(f"{ROWS}.length > 3 && document.querySelector('.detail dd') !== null")
+        assert tab.access_faults(axe) == [], scheme
+    tab.show(1280, 900)
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from earmark.tasks.pipeline.registry import corpora
 from earmark.tasks.store.figures import Histogram, Page, Section, Sheet
 from earmark.tasks.store.report import render_report
 from earmark.tasks.store.versions import Store
-from tests.browser import Tab, chromium
+from tests.browser import Tab, axe_core, chromium
 from tests.store.test_report import HOSTILE_PAGE, MANIFEST, STORY
 
 pytestmark = pytest.mark.slow
@@ -51,6 +51,11 @@ def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
         yield found
 
 
+@pytest.fixture(scope="module")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return axe_core(tmp_path_factory.mktemp("axe"))
+
+
 @pytest.fixture
 def demo(built_demo: Path) -> Store:
     return Store(built_demo)
@@ -86,6 +91,14 @@ def test_report(corpus: str, demo: Store, tab: Tab) -> None:
         assert tab.complaints == []
         assert asked_for(tab) == []
     assert len(papers) == 2, "light and dark look the same"
+
+
+@pytest.mark.parametrize("corpus", corpora())
+def test_axe_finds_nothing_in_light_or_dark(corpus: str, demo: Store, tab: Tab, axe: str) -> None:
+    for scheme in ("light", "dark"):
+        tab.show(1200, 900, scheme)
+        tab.open(report_of(demo, corpus))
+        assert tab.access_faults(axe) == [], scheme
 
 
 def assert_players_play(tab: Tab) -> None:

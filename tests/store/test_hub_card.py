@@ -3,23 +3,43 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib import resources
 from typing import Any
 
 import pytest
 
 from earmark.tasks.pipeline.registry import corpora, find_corpus
-from earmark.tasks.store.card import SIZES, licence_facts
+from earmark.tasks.store.card import SIZES, citations, licence_facts
 from earmark.tasks.store.manifest import Manifest
 from tests.conftest import ROOT
+from tests.test_citation import CITATION
 
 WORDS = json.loads((ROOT / "schemas/hub_vocabulary.json").read_text("utf-8"))
+
+
+CREATORS = resources.files("datasets.utils.resources").joinpath("creators.json")
 
 
 def resource(name: str) -> list[str]:
     """A list that `datasets` ships."""
     words: list[str] = json.loads(resources.files("datasets.utils.resources").joinpath(f"{name}.json").read_text())
     return words
+
+
+def test_each_corpus_cites_the_papers_whose_method_it_follows() -> None:
+    """Fields are read by a pattern of their own, from CITATION.cff's facts."""
+    for name in corpora():
+        entries = citations(find_corpus(name).story.references)
+        assert len(entries) == len(set(find_corpus(name).paper.replace("CMI-Pref, CMI-RewardBench", "one").split(", ")))
+        for entry in entries:
+            found = dict(re.findall(r"^  (\w+) = \{(.*)\},$", entry, re.MULTILINE))
+            (paper,) = [one for one in CITATION["references"] if one["url"] == found["url"]]
+            assert found["title"] == f"{{{paper['title']}}}"
+            assert found["author"].count(" and ") == len(paper["authors"]) - 1
+            assert re.fullmatch(r"\d{4}\.\d{5}", found["eprint"])
+            assert entry.count("{") == entry.count("}")
+    assert citations(("A paper: of ours.",)) == []
 
 
 def test_sizes_are_those_of_the_hub() -> None:
@@ -31,6 +51,7 @@ def test_tasks_and_languages_are_those_of_the_hub(name: str) -> None:
     story = find_corpus(name).story
     assert story.tasks
     assert set(story.tasks) <= set(WORDS["task_categories"])
+    assert set(story.annotations) <= set(json.loads(CREATORS.read_text("utf-8"))["annotations"])
     assert set(story.languages) <= set(resource("languages"))
 
 
