@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from prefect import flow
 
+from earmark.tasks.exports.playable import view_writer
 from earmark.tasks.pipeline.artifacts import announce
 from earmark.tasks.pipeline.logs import tell_plainly
 from earmark.tasks.pipeline.registry import find_corpus
@@ -60,7 +61,7 @@ def publish(
     known = find_corpus(version.corpus)
     check_fit(version, allow_builtin)
     check_audited(place, version, audited)
-    with gathered(version, known, place, audio, views) as bundle:
+    with gathered(version, known, place, audio, view_writer(views, version, known, place)) as bundle:
         check_clean(bundle, known, reviewed)
         state = open_repo(target, bundle, private)
         commit, uploaded = bring(target, bundle, state)

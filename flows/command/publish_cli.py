@@ -89,6 +89,7 @@ def send(corpus: str, repo: str, store: str, options: dict[str, Any]) -> dict[st
 
 
 def _forecast(corpus: str, repo: str, store: str, options: dict[str, Any]) -> dict[str, Any]:
+    from earmark.tasks.exports.playable import view_writer
     from earmark.tasks.pipeline.registry import find_corpus
     from earmark.tasks.release.publishing import check_audited, check_fit, forecast, gathered, read_reviewed
     from earmark.tasks.store.hub import Repo
@@ -99,7 +100,8 @@ def _forecast(corpus: str, repo: str, store: str, options: dict[str, Any]) -> di
     known = find_corpus(version.corpus)
     check_fit(version, options["allow_builtin"])
     check_audited(place, version, options["audited"])
-    with gathered(version, known, place, options["audio"], options["views"]) as bundle:
+    views = view_writer(options["views"], version, known, place)
+    with gathered(version, known, place, options["audio"], views) as bundle:
         return forecast(target, bundle, known, reviewed, options["private"])
 
 

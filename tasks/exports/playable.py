@@ -18,6 +18,7 @@ from earmark.tasks.exports.clips import ClipFile, clip_files
 from earmark.tasks.exports.rows import Selection, select_view
 from earmark.tasks.pipeline.progress import working
 from earmark.tasks.store.parquet import file_entry, write_shards
+from earmark.tasks.store.publication import MakeViews
 from earmark.tasks.store.versions import Store, Version
 from earmark.tasks.store.view_configs import PREFIX, PublishedView
 
@@ -30,24 +31,21 @@ Cell = Callable[[Mapping[str, Any]], str | None]
 """Returns a row's reference to a clip or image."""
 
 
-def write_views(
-    names: Sequence[str], published: Version, whole: Version, corpus: Corpus, store: Store, free: Collection[str]
-) -> tuple[PublishedView, ...]:
-    """Write views below the folder of `published`.
+def view_writer(names: Sequence[str], version: Version, corpus: Corpus, store: Store) -> MakeViews | None:
+    """Return a function that writes views beside the publishable part of a version; None without names.
 
-    Args:
-        names: the views.
-        published: the publishable part of the version, from whose tables the rows are made.
-        whole: the version, whose clips are taken.
-        free: SHA-256 of the clips free to leave; the cells of others are empty.
+    It makes the rows from the part's tables and takes the version's clips; cells of clips not free to leave are empty.
 
     Raises:
-        StoreError: there is no such view, or its rows are unfit.
-        InputError: clips are missing.
+        StoreError: there is no such view; later, its rows are unfit.
+        InputError: later, clips are missing.
     """
-    return tuple(
-        _write(find_view(corpus, name), published, whole, corpus, store, free) for name in dict.fromkeys(names)
-    )
+    views = [find_view(corpus, name) for name in dict.fromkeys(names)]
+
+    def write(part: Version, free: set[str]) -> tuple[PublishedView, ...]:
+        return tuple(_write(view, part, version, corpus, store, free) for view in views)
+
+    return write if views else None
 
 
 def _write(

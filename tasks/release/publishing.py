@@ -1,6 +1,6 @@
 """Publish a version to the Hub: check it, bundle its publishable parts, send it, keep a receipt. No Prefect."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,14 +11,13 @@ from huggingface_hub import constants
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import HubError, HubUnreachableError, StoreError
 from earmark.schemas.places import require_below_roots
-from earmark.tasks.exports.playable import write_views
 from earmark.tasks.pipeline.progress import say, working
 from earmark.tasks.release.evaluated import audit_section, evaluations_of, newest_audits, section
 from earmark.tasks.store.hub import Repo, State, TreeChanges, check_successor, compare
 from earmark.tasks.store.licences import warnings_of
 from earmark.tasks.store.lineage import unsearchable
 from earmark.tasks.store.manifest import CARD
-from earmark.tasks.store.publication import Bundle, Finding, bundled, read_allowed, scan
+from earmark.tasks.store.publication import Bundle, Finding, MakeViews, bundled, read_allowed, scan
 from earmark.tasks.store.receipts import Receipt, save_receipt
 from earmark.tasks.store.versions import MANIFEST, Store, Version, verify
 from earmark.tasks.store.withdrawals import marks_for, withdrawal_against, withdrawals
@@ -71,7 +70,7 @@ def check_audited(store: Store, version: Version, least: float | None) -> None:
 
 @contextmanager
 def gathered(
-    version: Version, corpus: Corpus, store: Store, audio: bool, views: Sequence[str] = ()
+    version: Version, corpus: Corpus, store: Store, audio: bool, views: MakeViews | None = None
 ) -> Iterator[Bundle]:
     """Yield the bundle of a version's publishable parts and views, and report the parts held back.
 
@@ -91,8 +90,7 @@ def gathered(
         raise StoreError(f"{told}, and publish that version")
     records = [section(evaluations_of(store, version)), *map(audit_section, newest_audits(store, version))]
     evaluations = "\n".join(part for part in records if part)
-    make = (lambda part, free: write_views(views, part, version, corpus, store, free)) if views else None
-    with bundled(version, corpus.tables, store, audio=audio, say=say, evaluations=evaluations, views=make) as bundle:
+    with bundled(version, corpus.tables, store, audio=audio, say=say, evaluations=evaluations, views=views) as bundle:
         for warning in warnings_of(bundle.model_terms):
             say(warning)
         for what, counts in (("rows", bundle.held_rows), ("clips", bundle.held_audio)):

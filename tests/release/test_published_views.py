@@ -17,6 +17,7 @@ import pytest
 
 from earmark.schemas.config import Licence
 from earmark.schemas.human_preferences import HumanPreferences
+from earmark.tasks.exports.playable import view_writer
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.release.publishing import gathered
 from earmark.tasks.store.versions import Store
@@ -170,7 +171,8 @@ def test_a_clip_without_licence_is_an_empty_cell_and_counted(tmp_path: Path) -> 
     free = set(clips[clips.source.isin(["cmi-pref", "headphone-study"])].clip_sha256.dropna()) - set(
         clips[~clips.source.isin(["cmi-pref", "headphone-study"])].clip_sha256.dropna()
     )
-    with gathered(version, corpus, store, True, ["training"]) as bundle:
+    views = view_writer(["training"], version, corpus, store)
+    with gathered(version, corpus, store, True, views) as bundle:
         (view,) = bundle.views
         files = [entry.source for entry in bundle.entries if entry.path.startswith("view-training/")]
         shown = pd.concat([pq.read_table(path).to_pandas() for path in files])
@@ -192,5 +194,5 @@ def test_a_clip_without_licence_is_an_empty_cell_and_counted(tmp_path: Path) -> 
     assert held
     assert view.rows == len(shown)
     assert view.held >= held
-    with gathered(version, corpus, store, False, ["training"]) as bundle:
+    with gathered(version, corpus, store, False, views) as bundle:
         assert bundle.views[0].clips == 0
