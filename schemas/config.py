@@ -80,9 +80,7 @@ class Model(BaseModel):
     def _recorded_with_dropped(self, dump: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
         values: dict[str, Any] = dump(self)  # of a copy with a value of another type, that value
         if isinstance(values, dict) and info.context and info.context.get("recorded"):
-            values = self._as_recorded(
-                values | {name: one.value for name, one in dropped_of(type(self)).items() if one.recorded}
-            )
+            values = self._as_recorded(values | {name: one.value for name, one in dropped_of(type(self)).items()})
         return values
 
     @classmethod
@@ -150,6 +148,26 @@ class Licence(Model):
         default="rows",
         description="What may be published: rows and audio (`all`), rows without audio (`rows`), nothing (`none`).",
     )
+
+
+class Engine(NamedTuple):
+    """Place of work on shards: threads of this process, or a Ray cluster.
+
+    Attributes:
+        runner: threads or ray.
+        address: a cluster that runs already; None is one on this machine that ends with the build.
+        workers: processors of that own cluster; None is all of this machine.
+    """
+
+    runner: str = "threads"
+    address: str | None = None
+    workers: int | None = None
+
+    @classmethod
+    def named(cls, written: str) -> Self:
+        """Read the option `engine`."""
+        runner, _, where = written.partition(":")
+        return cls(runner, None, int(where)) if where.isdecimal() else cls(runner, where or None)
 
 
 class Decontaminate(Model):
@@ -270,6 +288,12 @@ class BuildConfig(Declaring):
     licences: dict[str, Licence] = Field(
         default={}, description="Licences by source, as the tables name it. Without one, audio is not published."
     )
+    engine: str = Field(
+        default="threads",
+        description="Where shards are worked on: `threads` of one process; `ray`, a cluster of this machine that ends "
+        "with the build; `ray:8`, one with so many processors; `ray:10.0.0.1:6379` or `ray:auto`, one that runs. Not "
+        "part of what is built.",
+    )
     most_rejected: float | None = Field(
         default=0.2,
         ge=0,
@@ -295,12 +319,27 @@ class BuildConfig(Declaring):
 
     @classmethod
     def respelled(cls, values: dict[str, Any]) -> dict[str, Any]:
-        return respelled_asks(values)
+        values = respelled_asks(values)
+        if not isinstance(engine := values.get("engine"), dict):
+            return values
+        where = engine.get("address") or engine.get("workers")
+        runner = engine.get("runner", "threads")
+        return {**values, "engine": f"{runner}:{where}" if where else runner}
+
+    @field_validator("engine", mode="before")
+    @classmethod
+    def _engine_is_one_word(cls, value: Any) -> Any:
+        if isinstance(value, dict):
+            raise moved("expected no table: write engine = 'threads', 'ray', 'ray:8' (processors) or 'ray:HOST:PORT'")
+        word = value if isinstance(value, str) else ""
+        if not re.fullmatch(r"threads|ray(:(0*[1-9][0-9]{0,3}|\S*[^\s\d]\S*))?", word):
+            raise ValueError("expected 'threads', 'ray', 'ray:8' (processors), 'ray:auto' or 'ray:HOST:PORT'")
+        return value
 
     @field_validator("base")
     @classmethod
     def _absolute(cls, value: Path) -> Path:
-        return value if is_url(str(value)) else value.absolute()
+        return value if is_url(str(value)) else value.absolute()  # processes of a cluster work in other folders
 
     @model_validator(mode="after")
     def _urls_hold_no_secrets(self) -> Self:
@@ -343,15 +382,15 @@ class BuildConfig(Declaring):
     def recorded(self) -> dict[str, Any]:
         """Return the config for a manifest: as written, with defaults.
 
-        It omits values without effect on rows: the config's folder and the tolerated share of faults.
+        It omits values without effect on rows: the config's folder, the engine, and the tolerated share of faults.
         Keys that are constants now are among them, as in versions of before.
         """
-        left_out = {"base", "most_rejected"}
+        left_out = {"base", "engine", "most_rejected"}
         return self.model_dump(mode="json", exclude=left_out, context={"recorded": True})
 
     def inputs(self) -> list[str]:
         """Return the config's texts, as written, for existing files and folders: lists, audio, models."""
-        written = {text for _, text in _texts(self.model_dump(exclude={"base", "corpus"}))}
+        written = {text for _, text in _texts(self.model_dump(exclude={"base", "corpus", "engine"}))}
         return sorted(text for text in written - {"", "."} if self.finds(text))
 
     def finds(self, written: str) -> bool:

@@ -12,12 +12,10 @@ class Dropped(NamedTuple):
     Attributes:
         value: the constant, as a recorded config holds it.
         instead: the rule that holds now, for the message to a config that sets the key.
-        recorded: whether recorded configs hold it: it had an effect on rows.
     """
 
     value: Any
     instead: str
-    recorded: bool = True
 
 
 _LISTENS = "models hear one channel of WAV"
@@ -59,9 +57,6 @@ DROPPED: dict[str, dict[str, Dropped]] = {
     "captions.VoiceReader": {"least": Dropped(0.5, "a caption speaks of voices from a probability of 0.5")},
     "captions.Listening": {"segments": Dropped(False, "write spans = 'all'")},
     "captions.Segments": {"silent_below_dbfs": Dropped(-60.0, "tenths of a second below -60 dBFS are silent")},
-    "config.BuildConfig": {
-        "engine": Dropped("threads", "threads of one process work on shards", recorded=False),
-    },
     "config.Decontaminate": {
         "captions": Dropped(0.8, "texts with a Jaccard similarity of 0.8 are near-duplicates"),
         "texts_only": Dropped(False, "write audio_roots = false"),

@@ -1,6 +1,7 @@
 """Define faults a person can mend, each in one line: expected, found, place, advice."""
 
 from pathlib import Path
+from typing import Self
 
 
 class EarmarkError(Exception):
@@ -21,6 +22,9 @@ class Faults(EarmarkError):
     def __init__(self, lines: tuple[str, ...]) -> None:
         super().__init__("; ".join(lines))
         self.lines = lines
+
+    def __reduce__(self) -> tuple[type[Self], tuple[tuple[str, ...]]]:
+        return type(self), (self.lines,)
 
 
 class TooManyRejects(EarmarkError):
@@ -59,6 +63,10 @@ class MissingExtraError(EarmarkError):
 
     def __init__(self, feature: str, extra: str) -> None:
         super().__init__(f"{feature} needs the '{extra}' extra; install it with: {how_to_install(extra)}")
+        self.missing = feature, extra
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str, str]]:
+        return type(self), self.missing  # it may be raised on another machine
 
 
 class DiskError(EarmarkError):

@@ -31,9 +31,9 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 TABLE = ROOT / "deploy/README.md"
 BEGIN, END = "<!-- make extras -->\n", "<!-- end of make extras -->\n"
 WITH_SEPARATOR = {"separation", "audio"}
-SUMS = (("models", "scale"), tuple(PROJECT["optional-dependencies"]))
-"""What people install together: models and PostgreSQL, all there is."""
-PIP = ((), ("models",), ("scale",), ("models", "scale"))
+SUMS = (("models", "scale", "ray"), tuple(PROJECT["optional-dependencies"]))
+"""What people install together: a cluster with models, all there is."""
+PIP = ((), ("models",), ("scale",), ("models", "scale", "ray"))
 """What plain pip resolves: together, each extra but those with the separator. It takes many times as long as uv."""
 SECONDS = 600
 

@@ -2,6 +2,7 @@
 #
 #     docker build -f deploy/images/earmark.Dockerfile -t earmark .
 #     docker build -f deploy/images/earmark.Dockerfile -t earmark:audio --build-arg EXTRAS=audio,scale .
+#     docker build -f deploy/images/earmark.Dockerfile -t earmark:ray --build-arg EXTRAS=scale,ray .     # for [engine]
 FROM python:3.11-slim-bookworm
 
 # What decodes M4A, what hears that two clips are one recording, and a process that collects ended children.

@@ -33,6 +33,7 @@ EXTRAS = {
     "models": ("torch", "transformers", "torchcodec", "onnxruntime"),
     "separation": ("audio-separator", "torch"),
     "scale": ("psycopg",),
+    "ray": ("prefect-ray", "ray"),
     "litellm": ("litellm",),
     "scores": ("verovio", "resvg-py"),
 }

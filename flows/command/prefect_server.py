@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 KEEP_S = 300.0  # seconds a server stays after the last build, unless `EARMARK_KEEP_S` sets another time
 START_S = 120.0
+OURS = "EARMARK_PREFECT"  # as in tasks/pipeline/shards.py, which imports Prefect
 QUIET = {
     **TELEMETRY_OFF,
     "PREFECT_LOGGING_LEVEL": "CRITICAL",
@@ -207,7 +208,7 @@ def use() -> None:
             "" if "PREFECT_HOME" in line else f" ({folder / DATABASE}; PREFECT_HOME names another folder; log: {log})"
         )
         raise DiskError(f"Prefect's server does not start: {line}{where}")
-    ours = {"PREFECT_API_URL": address.url, "PREFECT_API_AUTH_STRING": address.password}
+    ours = {"PREFECT_API_URL": address.url, "PREFECT_API_AUTH_STRING": address.password, OURS: address.url}
     os.environ.update(ours, PREFECT_HOME=str(folder))
 
 

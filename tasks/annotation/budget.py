@@ -243,7 +243,7 @@ KNOW = """
 INSERT INTO budgets (name, owner, spent_usd, doubtful_usd, reserved_usd, used_at) VALUES (?, ?, 0, 0, 0, ?)
 ON CONFLICT (name, owner) DO UPDATE SET used_at = excluded.used_at
 """
-LOOK = "SELECT sum(spent_usd), sum(doubtful_usd), sum(reserved_usd) FROM budgets WHERE name = ?"
+LOOK = "SELECT sum(spent_usd), sum(doubtful_usd), sum(reserved_usd), max(closed) FROM budgets WHERE name = ?"
 ADD = """
 UPDATE budgets SET spent_usd = spent_usd + ?, doubtful_usd = doubtful_usd + ?, reserved_usd = reserved_usd + ?
 WHERE name = ? AND owner = ?
@@ -251,23 +251,24 @@ WHERE name = ? AND owner = ?
 
 
 class BudgetSums(NamedTuple):
-    """Sums of all sessions: spent, of unknown cost, and reserved."""
+    """Sums of all processes: spent, of unknown cost, and reserved."""
 
     spent_usd: float
     doubtful_usd: float
     reserved_usd: float
     granted: bool  # whether a reservation was granted
+    closed: bool  # whether the budget's session has ended
 
 
 def reserve(driver: Driver, name: str, owner: str, worst_usd: float, cap_usd: float) -> BudgetSums:
     """Reserve the worst case of a request if the cap allows; a change of the ledger."""
     driver.run(KNOW, (name, ALL, driver.now()))
-    [(spent, doubtful, reserved)] = driver.rows(LOOK, (name,))
-    granted = spent + doubtful + reserved + worst_usd <= cap_usd
+    [(spent, doubtful, reserved, closed)] = driver.rows(LOOK, (name,))
+    granted = not closed and spent + doubtful + reserved + worst_usd <= cap_usd
     if granted:
         driver.run(KNOW, (name, owner, driver.now()))
         driver.run(ADD, (0.0, 0.0, worst_usd, name, owner))
-    return BudgetSums(spent, doubtful, reserved, granted)
+    return BudgetSums(spent, doubtful, reserved, granted, bool(closed))
 
 
 def add(driver: Driver, name: str, owner: str, spent_usd: float, doubtful_usd: float, reserved_usd: float) -> None:
@@ -276,13 +277,22 @@ def add(driver: Driver, name: str, owner: str, spent_usd: float, doubtful_usd: f
     driver.run(ADD, (spent_usd, doubtful_usd, reserved_usd, name, owner))
 
 
+def close(driver: Driver, name: str) -> None:
+    """Grant nothing more of a budget, as its session has ended; a change of the ledger."""
+    driver.run(KNOW, (name, ALL, driver.now()))
+    driver.run("UPDATE budgets SET closed = 1 WHERE name = ? AND owner = ?", (name, ALL))
+
+
 class SharedBudget(Budget):
-    """Part of one session in a budget that several share by name.
+    """Part of one process in a budget.
+
+    A killed process leaves its reservation. Its cost is unknown, so it counts as spent for good. The budget of an ended
+    session stays for a while, closed: other processes may still be at work, and get no more of it.
 
     Args:
         config: has cap and prices.
         limits: of the model.
-        ledger: an open ledger, shared by all sessions.
+        ledger: an open ledger, shared by all processes.
         name: of the budget.
     """
 
@@ -292,10 +302,10 @@ class SharedBudget(Budget):
         self._name = name
 
     async def reserve(self, worst_usd: float) -> None:
-        """Reserve as `Budget.reserve`, for all sessions together.
+        """Reserve as `Budget.reserve`, for all processes together.
 
         Raises:
-            BudgetExhausted: nothing is in flight anywhere and the cap could be passed.
+            BudgetExhausted: nothing is in flight anywhere and the cap could be passed, or the session has ended.
             LedgerError: the ledger cannot be written.
         """
         if self.cap_usd is not None:
@@ -305,12 +315,15 @@ class SharedBudget(Budget):
                 return reserve(driver, self._name, self._ledger.owner, worst_usd, cap_usd)
 
             while not (standing := await self._ledger.change(change)).granted:
+                if standing.closed:
+                    raise BudgetExhausted(f"budget_usd = {self.cap_usd:g}: the build that it was given to has ended")
                 if standing.reserved_usd <= NOTHING_USD:
                     raise self.exhausted(standing.spent_usd, standing.doubtful_usd, worst_usd)
                 self._freed.clear()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(LOOK_AGAIN_S):
                         await self._freed.wait()
+                await self._ledger.free_the_dead()
         self.reserved_usd += worst_usd
 
     def settle(self, worst_usd: float, cost_usd: float) -> None:

@@ -267,6 +267,11 @@ class Annotator:
                 asked = explained(request, explains.text, str(error)) if explains else request
         return None
 
+    def allow(self, max_concurrency: int) -> None:
+        """Set the greatest number of requests in flight."""
+        self.config = self.config.model_copy(update={"max_concurrency": max_concurrency})
+        self.pace.allow(max_concurrency)
+
     def _prepare(self, requests: Iterable[Request]) -> tuple[list[str], dict[str, Job], dict[str, Outcome]]:
         """Return the key of every request, a job for each distinct request, and the rejects over a limit."""
         keys: list[str] = []
@@ -307,8 +312,7 @@ class Annotator:
                 "%s: max_concurrency = %d, and few files may be open: %d requests at once (raise ulimit -n)",
                 self.config.annotator, wanted, most,
             )  # fmt: skip
-            self.config = self.config.model_copy(update={"max_concurrency": most})
-            self.pace.allow(most)
+            self.allow(most)
 
     async def open_backend(self) -> None:
         """Connect to the model or load it, once: for the first question without an answer in the ledger."""

@@ -310,6 +310,9 @@ class Stopped(StopRun):
     def __init__(self) -> None:
         super().__init__("stopped before its answers came; what came is kept")
 
+    def __reduce__(self) -> tuple[type[Stopped], tuple[()]]:
+        return type(self), ()
+
 
 class LedgerError(EarmarkError):
     """Ledger that cannot be opened, read or written."""

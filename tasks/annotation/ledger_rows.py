@@ -137,7 +137,7 @@ settled_at = ? WHERE id = ?
 """
 LOSE_SIGHT = """
 UPDATE budgets SET doubtful_usd = doubtful_usd + reserved_usd, reserved_usd = 0 WHERE owner = ? AND reserved_usd <> 0
-"""  # requests in flight at a session's end may have been charged
+"""  # requests in flight at a process's death may have been charged
 FORGET = "DELETE FROM budgets WHERE name IN (SELECT name FROM budgets GROUP BY name HAVING max(used_at) < ?)"
 
 

@@ -125,6 +125,10 @@ class Session:
         """Look up as `Annotator.known`."""
         return self._call(lambda: self._annotator.known(requests))
 
+    def allow(self, max_concurrency: int) -> None:
+        """Set as `Annotator.allow`."""
+        self._soon(self._annotator.allow, max_concurrency)
+
     @property
     def in_batches(self) -> bool:
         """Return whether requests go to the provider's batch API, and so should come many at once."""

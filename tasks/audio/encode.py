@@ -4,11 +4,13 @@ import hashlib
 import io
 import struct
 import threading
+import uuid
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -70,6 +72,8 @@ class _Recent(Generic[Key, Value]):
 class Encoder:
     """Encoder of parts, with caches of encoded parts and decoded clips. Safe for threads.
 
+    Pickled to another process, it becomes a single encoder there too, with a cache of its own.
+
     Args:
         cached_bytes: most bytes of decoded audio to keep.
         kept_bytes: most encoded bytes of expected parts to keep, besides the current clip's; a clip dropped from the
@@ -77,13 +81,18 @@ class Encoder:
     """
 
     def __init__(self, cached_bytes: int = CACHED_BYTES, kept_bytes: int = KEPT_BYTES) -> None:
+        self.name = uuid.uuid4().hex
         self.given = self.decoded_clips = 0  # numbers of calls, and of decoded clips
+        self._most = cached_bytes, kept_bytes
         self._clips = _Recent[str, tuple[Samples, int]](cached_bytes)
         self._parts = _Recent[Audio, bytes](KEPT_BYTES)
         self._encoded = _Recent[str, dict[Audio, bytes]](kept_bytes)
         self._expected: dict[str, list[Audio]] = {}
         self._lock = threading.Lock()
         self._turns = [threading.Lock() for _ in range(64)]  # by clip: two threads do not decode it both
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return encoder_here, (self.name, *self._most)
 
     def __call__(self, part: Audio) -> bytes:
         """Return the part's bytes in its form. The first call for an expected part encodes all those of its clip.
@@ -164,6 +173,19 @@ class Encoder:
                 self.decoded_clips += 1
                 self._clips.keep(sha256, clip, clip[0].nbytes)
         return clip
+
+
+_HERE: WeakValueDictionary[str, Encoder] = WeakValueDictionary()
+_MEETING = threading.Lock()
+
+
+def encoder_here(name: str, cached_bytes: int, kept_bytes: int) -> Encoder:
+    """Return this process's encoder of a name."""
+    with _MEETING:
+        encoder = _HERE.get(name)
+        if encoder is None:
+            encoder = _HERE[name] = Encoder(cached_bytes, kept_bytes)
+        return encoder
 
 
 def encode_parts(path: str, sha256: str, parts: Iterable[Audio]) -> dict[Audio, bytes]:

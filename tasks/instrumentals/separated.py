@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import pickle
 import queue
 import threading
 from collections.abc import Callable, Iterator
@@ -44,7 +45,7 @@ def describe_separator(config: Separation, resolve: Callable[[str], Path], store
 class Separators:
     """Separators waiting for work, one shard each. Their creator holds them in a `with`.
 
-    They are loaded for the first shard.
+    They are loaded for the first shard. In another process, they are loaded there, on its devices.
 
     Args:
         resolve: makes a path of the config absolute.
@@ -65,6 +66,15 @@ class Separators:
 
     def __exit__(self, *_: object) -> None:
         self.stopped.set()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return separators_here, self._made_of
+
+    @property
+    def in_process(self) -> bool:
+        """Return whether a model runs in this process, quicker on a GPU."""
+        config, _, _ = self._made_of
+        return config.model != choice.CENTRE_REMOVAL
 
     @contextmanager
     def one(self) -> Iterator[Separator]:
@@ -99,10 +109,24 @@ class Separators:
             config, resolve, store = self._made_of
             named = _named(config, resolve, store)
             options: dict[str, Any] = {"precision": config.precision, "compiled": config.compile}
-            devices = ("auto",) * cores_at_once() if config.model == choice.CENTRE_REMOVAL else cuda_devices()
+            devices = cuda_devices() if self.in_process else ("auto",) * cores_at_once()
             for device in devices or ("auto",):
                 self._free.put(choice.make_separator(**named, device=device, **options))
             self._loaded = True
+
+
+_HERE: dict[bytes, Separators] = {}
+_MEETING = threading.Lock()
+
+
+def separators_here(config: Separation, resolve: Callable[[str], Path], store: Store) -> Separators:
+    """Return this process's separators of a config; drop those of another config."""
+    key = pickle.dumps((config, resolve, store))
+    with _MEETING:
+        if key not in _HERE:
+            _HERE.clear()
+            _HERE[key] = Separators(config, resolve, store)
+        return _HERE[key]
 
 
 def _named(config: Separation, resolve: Callable[[str], Path], store: Store) -> dict[str, Any]:
@@ -209,7 +233,7 @@ def separate_shard(
     *,
     pool: Rows[PooledTrack],
     separators: Separators,
-    work: Work,
+    work: Work | None,
 ) -> Done[Path]:
     """Remove the voice from one shard of tracks."""
     tracks = {str(track["row"]): track for track in read_shard(pool, shard)}
@@ -224,7 +248,7 @@ def separate_shard(
             length_s = min(track["duration_s"], form.crop_s or math.inf)
             if measures and measures["duration_s"] > length_s - 0.1:  # 1.0.0 decoded some clips in part
                 rows.append(_row(cache, track, measures))
-                work.advance()
+                _advance(work)
             else:
                 source = audio_file(config, track["audio"])
                 jobs.append(SeparationJob(name, source, cache.path(track["clip_sha256"])))
@@ -238,7 +262,7 @@ def separate_shard(
                     result.job.target.unlink()
                     raise InputError(f"{track['audio']} changed during the build; leave inputs alone, and build again")
                 rows.append(_row(cache, track, cache.keep(track["clip_sha256"], result)))
-            work.advance()
+            _advance(work)
             separators.check()
     path = stage.work / "separated" / f"{shard.name}.parquet"
     write_rows(path, SEPARATED, sorted(rows))
@@ -248,3 +272,8 @@ def separate_shard(
 def _row(cache: SeparatedFiles, track: PooledTrack, measures: dict[str, Any]) -> tuple[Any, ...]:
     path = cache.path(track["clip_sha256"]).relative_to(cache.store.root).as_posix()
     return (track["row"], path, measures["sha256"], *(float(measures[name]) for name in MEASURED), None, None)
+
+
+def _advance(work: Work | None) -> None:
+    if work is not None:  # another process has no progress to show
+        work.advance(1)

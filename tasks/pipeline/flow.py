@@ -6,7 +6,6 @@ from typing import Any, TypeAlias
 
 from prefect import flow
 from prefect.flows import Flow
-from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from earmark.schemas.config import BuildConfig
 from earmark.schemas.corpus import Corpus
@@ -18,6 +17,7 @@ from earmark.tasks.pipeline.logs import tell_plainly
 from earmark.tasks.pipeline.plan import plan_build
 from earmark.tasks.pipeline.progress import say
 from earmark.tasks.pipeline.sessions import sessions_of_build
+from earmark.tasks.pipeline.shards import Shards
 from earmark.tasks.store.files import write_text
 from earmark.tasks.store.objects import one_commit_each
 from earmark.tasks.store.staging import Stage
@@ -60,8 +60,7 @@ def corpus_flow(corpus: Corpus, *, at_once: int = AT_ONCE) -> Callable[[Story], 
         build.__annotations__ = {
             "config": corpus.config, "store": str, "force": bool, "inputs": dict[str, str] | None, "return": str
         }  # fmt: skip
-        shards: TaskRunner[Any] = ThreadPoolTaskRunner(at_once)
-        made = flow(name=corpus.name, flow_run_name=run_name, task_runner=shards)(build)
+        made = flow(name=corpus.name, flow_run_name=run_name, task_runner=Shards(at_once))(build)
         made.story = story  # type: ignore[attr-defined]  # for dry runs and tests, which need no Prefect
         return made
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,9 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel
 
 from earmark.schemas.annotation import AnnotatorConfig
-from earmark.schemas.config import BuildConfig
+from earmark.schemas.config import BuildConfig, Engine
 from earmark.schemas.corpus import Corpus
-from earmark.schemas.errors import EarmarkError, Faults, TooManyRejects
+from earmark.schemas.errors import EarmarkError, Faults, MissingExtraError, TooManyRejects
 from earmark.schemas.places import told
 from earmark.schemas.reasons import Note, Reject, find_reason, options_of
 from earmark.schemas.registry import load
@@ -44,11 +45,23 @@ def check(corpus: Corpus, config: BuildConfig, store: Store) -> None:
     Raises:
         Faults: the faults, one line each.
     """
-    checks: list[Callable[[], object]] = [partial(store.find, spec) for spec in config.parents()]
+    checks: list[Callable[[], object]] = [partial(check_engine, config)]
+    checks += [partial(store.find, spec) for spec in config.parents()]
     checks += [partial(check_annotator, one) for one in _annotators(config)]
     checks += [partial(_look, one, config) for one in checked_inputs(corpus, config)]
     if faults := tuple(dict.fromkeys(line for one in checks for line in _fault(one))):
         raise Faults(faults)
+
+
+def check_engine(config: BuildConfig) -> None:
+    """Check that the config's cluster can be used, before any step runs.
+
+    Raises:
+        MissingExtraError: the extra of the cluster that the config names is not installed.
+    """
+    runner = Engine.named(config.engine).runner
+    if runner != "threads" and find_spec(f"prefect_{runner}") is None:
+        raise MissingExtraError(f"engine = '{runner}'", runner)
 
 
 def _fault(one: Callable[[], object]) -> list[str]:

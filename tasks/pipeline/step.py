@@ -112,6 +112,9 @@ class BuildStep(Generic[Config, Inputs, Output]):
         self.label = name.replace("-", " ") if label is None else label
         self.final = final
 
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[str, str]]:
+        return named, (self.__module__, self.__qualname__)
+
     def __call__(self, stage: Stage, config: Config, *inputs: Inputs.args, **named: Inputs.kwargs) -> Output:
         """Run the step, or return its output from an interrupted run of this build."""
         if self.final:
@@ -129,7 +132,7 @@ class BuildStep(Generic[Config, Inputs, Output]):
         return run_step(self, stage, config, inputs, named)
 
     def map(self, stage: Stage, config: Config, items: Sequence[Any], **inputs: Any) -> list[Output]:
-        """Run the step for each item (the function's third argument), side by side.
+        """Run the step for each item (the function's third argument), on the config's `[engine]`.
 
         Args:
             stage: the build.
@@ -257,7 +260,7 @@ def run_each(
 
 
 def run_task(run: Callable[..., Any], stage: Stage, config: Any, item: Any, progress: Work | None, inputs: Any) -> Any:
-    """Run one item and advance the progress."""
+    """Run one item and advance the progress, which other processes do not see."""
     output = run(stage=stage, config=config, item=item, **inputs)
     advance(progress, item)
     return output
@@ -288,3 +291,8 @@ def in_flow() -> bool:
     from prefect.context import FlowRunContext
 
     return FlowRunContext.get() is not None
+
+
+def named(module: str, name: str) -> Any:
+    """Return a module's attribute: the unpickler of declared steps in other processes."""
+    return getattr(import_module(module), name)

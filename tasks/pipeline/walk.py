@@ -41,7 +41,7 @@ from earmark.tasks.pipeline.ask import Ask, Asker, Config, GivenUp, Row, check_f
 from earmark.tasks.pipeline.funnel import FirstRows, check_answers
 from earmark.tasks.pipeline.rows import Rows, Shard, read_rows, read_shard, shards_of
 from earmark.tasks.pipeline.sessions import sessions_for
-from earmark.tasks.pipeline.step import Account, run_each
+from earmark.tasks.pipeline.step import Account, named, run_each
 from earmark.tasks.store.parquet import write_rows
 from earmark.tasks.store.staging import Stage
 
@@ -277,6 +277,9 @@ class Walk(Generic[Config]):
         self.columns = pa.schema(list(columns))
         self.label = name if label is None else label
         self.opened = opened
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[str, str]]:
+        return named, (self.__module__, self.__qualname__)
 
     def __call__(self, stage: Stage, config: Config, rows: Rows, *, part: str = "", about: str = "") -> Walked:
         """Lead every row through the asks, shards side by side; answers in the ledger are not asked again.

@@ -176,6 +176,9 @@ class BucketObjects:
         self._denied: type[EarmarkError] = type("DeniedError", (fault,), {})  # the keys do not allow the request
         self._clients: dict[str, Any] = {}
 
+    def __reduce__(self) -> tuple[type[BucketObjects], tuple[str, type[EarmarkError]]]:
+        return BucketObjects, (self._kind, self._failed)
+
     # -- reading ----------------------------------------------------------------------------------------------
 
     def look(self, urls: Sequence[str], seen: Callable[[], None] = lambda: None) -> list[Object | None]:

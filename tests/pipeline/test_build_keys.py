@@ -43,6 +43,7 @@ CANNOT = {
     "BuildConfig": {
         "base": "where the config lies",
         "models": "what roles name of them stands in the roles",
+        "engine": "where shards are worked on",
         "most_rejected": "whether a build stops, never what it says",
     },
     "AnnotatorConfig": {
@@ -273,7 +274,7 @@ def elsewhere(config: Any, folder: Path) -> Any:
             changed[name] = tuple(elsewhere(part, folder) for part in value)
         elif isinstance(value, BaseModel):
             changed[name] = elsewhere(value, folder)
-        elif name in named(type(config), CANNOT) - {"base", "salt"}:
+        elif name in named(type(config), CANNOT) - {"base", "engine", "salt"}:
             changed[name] = other(value, field.annotation)
     return config.model_copy(update=changed)
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from earmark.schemas.annotation import AnnotatorConfig
-from earmark.tasks.annotation import budget
 from earmark.tasks.annotation.errors import BudgetExhausted
 from earmark.tasks.annotation.ledger import connect
-from earmark.tasks.annotation.ledger_rows import free_the_dead
 from earmark.tasks.pipeline.sessions import Sessions
 from earmark.tasks.store.versions import Store
 from tests.annotation.conftest import LocalServer, config_for, requests_for
+from tests.pipeline.test_shards import elsewhere
 from tests.servers.faults import Faults
+
+__all__ = ["elsewhere"]  # fixtures
 
 
 def test_a_model_in_this_process_is_closed_by_the_first_walk_that_does_not_ask_it(tmp_path: Path) -> None:
@@ -34,7 +37,8 @@ def test_a_model_in_this_process_is_closed_by_the_first_walk_that_does_not_ask_i
     assert not any(session._thread.is_alive() for session in third.values())
 
 
-def test_roles_of_a_model_spend_one_budget(tmp_path: Path) -> None:
+@pytest.mark.parametrize("in_processes", [False, True])
+def test_roles_of_a_model_spend_one_budget(tmp_path: Path, elsewhere: Any, in_processes: bool) -> None:
     """Three roles would spend 0.02 each; the fourth has a budget of its own."""
     prices = {"input_per_million": 1.0, "output_per_million": 10.0}
     with LocalServer(Faults()) as server:
@@ -47,29 +51,16 @@ def test_roles_of_a_model_spend_one_budget(tmp_path: Path) -> None:
         with Sessions(Store(tmp_path)) as sessions, ThreadPoolExecutor(4) as threads:
             opened = sessions.of({name: roles[name] for name in ("role0", "role1")}, roles.values())
             opened |= sessions.of({name: roles[name] for name in ("role2", "role3")}, roles.values())
+            asked: dict[str, Any] = dict(opened)
+            if in_processes:
+                asked = {name: elsewhere(pickle.dumps(session)) for name, session in opened.items()}
 
             def ask(name: str) -> None:
                 with pytest.raises(BudgetExhausted, match=r"budget_usd = 0\.0"):
-                    opened[name].ask(requests_for(roles[name], 200))
+                    asked[name].ask(requests_for(roles[name], 200))
 
             list(threads.map(ask, roles))
         ledger = connect(tmp_path / "ledger.sqlite")
         [(spent,)] = ledger.rows("SELECT sum(cost_usd) FROM attempts")
         ledger.close()
     assert 0.015 < spent <= 0.03
-
-
-def test_a_budget_is_kept_for_a_month(tmp_path: Path) -> None:
-    driver = connect(tmp_path / "ledger.sqlite")
-    driver.begin()
-    for name in ("old", "new"):
-        budget.add(driver, name, "owner", 1.0, 0.0, 0.0)
-    driver.run("UPDATE budgets SET used_at = used_at - ?", (29 * 86_400.0,))
-    budget.add(driver, "new", "owner", 1.0, 0.0, 0.0)
-    free_the_dead(driver)
-    assert driver.rows("SELECT count(*) FROM budgets") == [(2,)]
-    driver.run("UPDATE budgets SET used_at = used_at - ?", (2 * 86_400.0,))
-    free_the_dead(driver)
-    assert driver.rows("SELECT name, spent_usd FROM budgets") == [("new", 2.0)]
-    driver.commit()
-    driver.close()

@@ -39,7 +39,7 @@ FAULTS: list[tuple[str, str, str]] = [
     (
         "a key like no other",
         "zzzzzz = 1\n" + TABLE,
-        "unknown key 'zzzzzz'; known: asks, audio, corpus, critiques, decontaminate, licences,",
+        "unknown key 'zzzzzz'; known: asks, audio, corpus, critiques, decontaminate, engine,",
     ),
     ("a key over lines", '"a\\nb" = 1\n' + TABLE, "unknown key 'a"),
     ("a key that is ours alone", "base = '/etc'\n" + TABLE, "unknown key 'base'"),
