@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # uv reads UV_FIND_LINKS where pip reads PIP_FIND_LINKS: pass on what a machine has set for pip. Unlike pip it leaves
 # compiling to the first import, and where Python may not write beside modules every process would do that anew.
 UV := UV_COMPILE_BYTECODE=1 UV_FIND_LINKS="$${UV_FIND_LINKS:-$$PIP_FIND_LINKS}" $(CURDIR)/$(BIN)/uv
-EXTRAS := models separation scale litellm scores
+EXTRAS := models separation scale ray litellm scores
 # Real inference has environments of its own: gigabytes that the other tests do without, and vLLM's own pins.
 MODELS := .venv-models
 VLLM := .venv-vllm
@@ -104,7 +104,7 @@ notes: ## Print what CHANGELOG.md says of that version.
 setup: $(VENV)/.dev ## Install the core and what tests need.
 
 setup-all: $(VENV)/.dev ## Install every extra (gigabytes: torch).
-	$(UV) pip install -q -p $(VENV) -c constraints.txt -e '.[audio,scale,litellm,scores]' --group dev
+	$(UV) pip install -q -p $(VENV) -c constraints.txt -e '.[audio,scale,ray,litellm,scores]' --group dev
 
 extras: $(VENV)/.dev ## Resolve each extra with uv and with plain pip into deploy/README.md; ARGS=--check leaves the table.
 	$(PYTHON) -m venv --clear --without-pip $(RESOLVED)
