@@ -135,8 +135,8 @@ FACTS = {
         "AnyAudio-Judge, corpus construction: 105K of captioned real audio, from other sources than the bench's",
         {"samples": 105_000},
         {
-            **{f"train {subset}-real, samples a language": 30_000 for subset in ("speech", "sound", "music")},
-            "train mix, samples a language": 15_000,
+            **{f"train {subset}-real, samples": 30_000 for subset in ("speech", "sound", "music")},
+            "train mix, samples": 15_000,
         },
         {
             **dict.fromkeys(("described-speech", "described-speech-zh", "films"), "table"),
