@@ -69,8 +69,6 @@ def test_a_config_of_the_release_is_recorded_as_then(corpus: str, tmp_path: Path
     values = read_toml(demo)
     for source in values.get("sources", []):
         source.pop("verify", None)  # the demo says now that its music's changed captions are not heard
-    if corpus == "instruction-rubrics":
-        values.setdefault("decomposition", {})["prompts"] = "general"  # the default then
     now = parse_config(model, values, demo).recorded()
     assert [key for key in lost(then, now) if key != ".detector.drawings"] == []  # read and ignored
     again = model.model_validate(then, context={"file": "manifest", "recorded": True})
