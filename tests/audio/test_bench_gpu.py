@@ -20,7 +20,7 @@ import sys, importlib.abc
 
 class Bare(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
-        if name in {"prefect", "pydantic", "soundfile", "soxr", "transformers", "torchaudio", "audio_separator"}:
+        if name in {"prefect", "pydantic", "soundfile", "soxr", "transformers", "audio_separator"}:
             raise ModuleNotFoundError(f"No module named {name!r}")
 
 sys.meta_path.insert(0, Bare())
@@ -64,13 +64,11 @@ def test_every_mode_joins_its_windows_to_whole_tracks(tmp_path: Path) -> None:
             assert np.abs(half - kept).max() <= 1.01
 
 
-@pytest.mark.parametrize("bare", [True, False])
-def test_the_command_says_of_each_part_how_fast_it_is_or_why_it_did_not_run(tmp_path: Path, bare: bool) -> None:
+def test_the_command_needs_torch_and_numpy_alone_and_says_why_a_part_did_not_run(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     out = tmp_path / "gpu.json"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT / "deploy/import")])}
-    if bare:
-        (tmp_path / "sitecustomize.py").write_text(BARE)
+    (tmp_path / "sitecustomize.py").write_text(BARE)
     command = [
         "-m",
         "tests.benchmarks.bench_gpu",
@@ -80,11 +78,13 @@ def test_the_command_says_of_each_part_how_fast_it_is_or_why_it_did_not_run(tmp_
         "60",
         "--depth",
         "1",
+        "--dim",
+        "32",
         "--out",
         str(out),
     ]
     done = subprocess.run(
-        [sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200
+        [sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
     rows = json.loads(out.read_text())["rows"]
@@ -92,7 +92,7 @@ def test_the_command_says_of_each_part_how_fast_it_is_or_why_it_did_not_run(tmp_
     assert all(row.get("rate", 0) > 0 or row["not_run"] for row in rows)
     assert all(f"| {row['row']} |" in done.stdout for row in rows)
     reasons = {row["part"]: row["not_run"] for row in rows if "not_run" in row}
-    assert all("No module named" in reasons[part] for part in ("audio-separator", "embeddings", "vllm")) == bare
+    assert all("No module named" in reasons[part] for part in ("audio-separator", "embeddings", "vllm"))
     [polyphase] = [row for row in rows if row["part"] == "resampling" and "polyphase" in row["row"]]
     assert polyphase["snr_db"] > 90
     assert any("rate" in row for row in rows if row["part"] == "separation")
