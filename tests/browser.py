@@ -159,7 +159,7 @@ class Tab:
         self("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def access_faults(self, axe: str) -> list[str]:
-        """What axe-core finds on the page: its rule, and where."""
+        """Return the faults that axe-core finds on the page: the rule, and the place."""
         self.ask(f"{axe};0")
         found = self.ask("axe.run().then((told) => JSON.stringify(told.violations))")
         return [f"{one['id']}: {node['target']}" for one in json.loads(found) for node in one["nodes"]]

@@ -222,7 +222,9 @@ def show_publication(facts: Mapping[str, Any]) -> None:
 def _show_unpublished(facts: Mapping[str, Any]) -> None:
     for what, key in (("rows", "held_rows"), ("clips", "held_audio")):
         if facts[key]:
-            tell(f"not published {what}: {_counts(facts[key])}")
+            tell(f"{what} held back by licences: {_counts(facts[key])}")
+    if facts["held_audio"]:
+        tell('clips of a source are published after a build with [licences.SOURCE] redistribute = "all"')
 
 
 def show_runs(runs: Sequence[Run]) -> None:

@@ -135,10 +135,11 @@ def _requests(asks: Mapping[str, Any] | None) -> Iterator[str]:
     for one in parts:
         yield from request_lines(one)
         yield from columns((f"for rows of {group}", count) for group, count in one["by"].items())
-    if len(parts) > 1:
-        sums = {key: sum(part[key] for part in parts) for key in TOTALS}
+    if sum(not _is_scorer(part) for part in parts) > 1:
+        models = [part for part in parts if not _is_scorer(part)]
+        sums = {key: sum(part[key] for part in models) for key in TOTALS}
         yield "requests to models in all"
-        yield from _sent(sums, [part["annotator"] for part in parts if not part["priced"]])
+        yield from _sent(sums, [part["annotator"] for part in models if not part["priced"]])
 
 
 TOTALS = ("to_ask", "input_tokens", "most_output_tokens", "most_usd")
@@ -165,12 +166,20 @@ def request_lines(asks: Mapping[str, Any]) -> Iterator[str]:
             f"most ${asks['refused_usd']:,.2f} of the cost",
             "  ",
         )
-    yield from _sent(asks, [] if asks["priced"] else [asks["annotator"]])
+    if _is_scorer(asks):
+        yield f"  to send: {asks['to_ask']:,} requests"
+    else:
+        yield from _sent(asks, [] if asks["priced"] else [asks["annotator"]])
     for name, count in asks.get("newer", {}).items():
         chosen = name.replace("@", " = ")
         yield from folded(f"{count:,} requests would be asked anew under {name} ([asks]: {chosen})", "  ")
     if asks.get("tries", 1) > 1:
         yield f"  an answer that fails its check is requested again, at most {asks['tries']} times"
+
+
+def _is_scorer(asks: Mapping[str, Any]) -> bool:
+    """Return whether a scorer is asked: it takes samples and gives numbers, so no tokens count."""
+    return str(asks["annotator"]).startswith("scorer:")
 
 
 def _sent(sums: Mapping[str, Any], unpriced: Sequence[str]) -> Iterator[str]:

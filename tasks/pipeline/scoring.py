@@ -142,7 +142,10 @@ def score_limit(config: BuildConfig) -> ScoreLimit | None:
     rule = config.clip_rule if isinstance(config, ClipsConfig) else None
     if rule is None:
         return None
-    (scorer,) = read_scorers([config.path(rule.scorer)])
+    path = config.path(rule.scorer)
+    if not path.is_file():
+        raise ConfigError(f"keep: expected the TOML file of a scorer, found no file: {path}")
+    (scorer,) = read_scorers([path])
     if scorer.takes:
         raise ConfigError(f"keep: {rule.scorer}: expected a scorer of clips alone, found takes = {[*scorer.takes]}")
     score = rule.score or (scorer.scores[0] if len(scorer.scores) == 1 else None)

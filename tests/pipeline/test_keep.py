@@ -131,7 +131,7 @@ def test_what_decides_scores_is_in_the_build_key(calls: Path, tmp_path: Path) ->
         ("level.toml level >= 1", "none", "keep: expected audio = 'index' beside it"),
         ("level.toml >= 1", "index", r"expected a score of level.toml \(level, seconds\), found none named"),
         ("level.toml loud >= 1", "index", "found 'loud'"),
-        ("none.toml loud >= 1", "index", "config not found"),
+        ("none.toml loud >= 1", "index", "keep: expected the TOML file of a scorer, found no file"),
         ("words.toml level >= 1", "index", "expected a scorer of clips alone"),
     ],
 )  # fmt: skip
