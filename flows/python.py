@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from earmark.schemas import rewards as rewards
-from earmark.schemas.config import BuildConfig, parse_config
+from earmark.schemas.config import BuildConfig
+from earmark.schemas.toml import parse_config
 from earmark.tasks.pipeline.progress import hidden, shown
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.files import write_text

@@ -10,8 +10,9 @@ from urllib.parse import urlsplit
 from pydantic import Field, GetJsonSchemaHandler, ValidationInfo, field_validator, model_validator
 from pydantic_core import CoreSchema
 
-from earmark.schemas.config import Model, Name, checked, declarations, moved
+from earmark.schemas.config import declarations
 from earmark.schemas.registry import OneOf
+from earmark.schemas.toml import Model, Name, checked, moved
 
 BACKENDS = OneOf("earmark.tasks.annotation.backend:BACKENDS", "backend:model")
 Seconds = Annotated[float, Field(gt=0)]

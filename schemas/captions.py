@@ -5,10 +5,10 @@ from typing import Annotated, Any, Literal, Self, TypedDict, get_args
 from pydantic import Field, model_validator
 
 from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Asked, Drawn, Hearing
-from earmark.schemas.config import Model, Name, no_table
 from earmark.schemas.corpus import Corpus, Start, Story, View, Workload, Writer
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.tables import REJECTS, Column, Table
+from earmark.schemas.toml import Model, Name, no_table
 from earmark.schemas.tracks import START as TRACKS_START
 from earmark.schemas.tracks import TrackLicence, TracksConfig
 

@@ -8,11 +8,11 @@ from typing import Annotated, Any, NamedTuple, TypedDict
 from pydantic import Field, field_validator
 
 from earmark.schemas.annotation import DECIDES, Asked, Hearing
-from earmark.schemas.config import LARGEST
 from earmark.schemas.corpus import View
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.rewards import accuracy_reward, final_scores, mos_difference_reward
 from earmark.schemas.tables import SPLIT_ALIASES, Column, Split, Table
+from earmark.schemas.toml import LARGEST
 
 FORM = "'Final Scores: [[x, y]]'"
 # full-width signs, as Chinese models write them, and Markdown marks as blanks: one character each, so places stay

@@ -44,7 +44,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from earmark.schemas.annotation import AnnotatorConfig, Hearing
-from earmark.schemas.config import Declaring, Model, OwnPrompts, respelled_asks
+from earmark.schemas.config import Declaring, OwnPrompts, respelled_asks
+from earmark.schemas.toml import Model
 
 Kind = Literal["yes_no", "preference", "scalar", "choice"]
 Answer = Literal["yes_no", "preference", "scalar", "scores", "choice"]

@@ -4,12 +4,13 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from earmark.schemas.config import ClipsConfig, Model, Name
+from earmark.schemas.config import ClipsConfig
 from earmark.schemas.corpus import Corpus, Start, Story, View, Workload, Writer
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.places import without_place
 from earmark.schemas.rating_sources import NOT_A_RATING, Cell
 from earmark.schemas.registry import OneOf
+from earmark.schemas.toml import Model, Name
 from earmark.schemas.vote_tables import TABLES
 
 

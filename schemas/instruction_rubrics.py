@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 from pydantic import BeforeValidator, Field, model_validator
 
 from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Drawn, Hearing
-from earmark.schemas.config import ClipsConfig, Model, Name
+from earmark.schemas.config import ClipsConfig
 from earmark.schemas.corpus import Corpus, Start, Story, Workload
 from earmark.schemas.judges import QUALIFICATION, Judging, Qualified, judge_identity
 from earmark.schemas.places import without_place
@@ -13,6 +13,7 @@ from earmark.schemas.registry import OneOf
 from earmark.schemas.rubric_tables import CLIPS, INSTRUCTIONS, ITEMS, JUDGMENTS, LABELS, SAMPLES
 from earmark.schemas.rubric_views import EVALUATIONS, VIEWS
 from earmark.schemas.tables import REJECTS
+from earmark.schemas.toml import Model, Name
 from earmark.schemas.tracks import Fitness
 
 Domain = Literal["speech", "sound", "music", "mixed"]

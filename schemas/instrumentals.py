@@ -4,10 +4,10 @@ from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import Field
 
-from earmark.schemas.config import Model
 from earmark.schemas.corpus import Corpus, Start, Story, View, Workload
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.tables import REJECTS, Column, Table, WholeFile
+from earmark.schemas.toml import Model
 from earmark.schemas.tracks import START as TRACKS_START
 from earmark.schemas.tracks import TrackLicence, TracksConfig
 

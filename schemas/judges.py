@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypedDict
 from pydantic import Field, model_validator
 
 from earmark.schemas.annotation import Asked
-from earmark.schemas.config import BuildConfig, Model, Name
+from earmark.schemas.config import BuildConfig
 from earmark.schemas.places import without_place
 from earmark.schemas.tables import Column, Table
+from earmark.schemas.toml import Model, Name
 
 Control = Literal["same", "noise", "clipping", "lowpass", "silence", "prompt"]
 CONTROLS: tuple[Control, ...] = ("same", "noise", "clipping", "lowpass", "silence", "prompt")

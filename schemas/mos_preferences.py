@@ -6,13 +6,14 @@ from typing import Annotated, Any, Literal, Self, TypedDict
 from pydantic import Field, field_validator, model_validator
 
 from earmark.schemas.annotation import AnnotatorConfig
-from earmark.schemas.config import LARGEST, ClipsConfig, Model, nearest
+from earmark.schemas.config import ClipsConfig
 from earmark.schemas.corpus import Corpus, Story, View, Workload
 from earmark.schemas.critiques import CRITIQUE_EVALUATIONS, CRITIQUE_VIEWS, CRITIQUES, PAIRED_CRITIQUES, Critiques
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.places import without_place
 from earmark.schemas.rating_sources import APART, NEWER, Source, canonical_splits
 from earmark.schemas.tables import REJECTS, Column, Split, Table, WholeFile
+from earmark.schemas.toml import LARGEST, Model, nearest
 
 CATEGORIES = ("same_content", "same_source", "unmatched")
 Count = Annotated[int, Field(ge=0, le=LARGEST)]

@@ -5,11 +5,12 @@ from typing import Annotated, Any, Literal, Self, TypedDict
 from pydantic import Field, model_validator
 
 from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Asked, Drawn
-from earmark.schemas.config import BuildConfig, Model, Name
+from earmark.schemas.config import BuildConfig
 from earmark.schemas.corpus import Corpus, Start, Story, View, Workload
 from earmark.schemas.evaluations import Evaluation, Generation, Mode
 from earmark.schemas.places import without_place
 from earmark.schemas.tables import REJECTS, Column, Table
+from earmark.schemas.toml import Model, Name
 from earmark.schemas.tracks import fields_checked
 
 Category = Literal["genre", "instrument", "mood/theme"]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import Field, ValidationInfo, model_validator
 
 from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Hearing
-from earmark.schemas.config import ClipsConfig, Model, no_table
+from earmark.schemas.config import ClipsConfig
 from earmark.schemas.corpus import Beside, Corpus, Start, Story, View, Workload, Writer
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.judges import QUALIFICATION, Judged, Judging, Jury
@@ -23,6 +23,7 @@ from earmark.schemas.pseudo_tables import (
     Dimension,
 )
 from earmark.schemas.tables import REJECTS, Shares
+from earmark.schemas.toml import Model, no_table
 
 MODALITIES = ("text", "text+lyrics", "text+audio", "text+lyrics+audio")
 Modality = Literal["text", "text+lyrics", "text+audio", "text+lyrics+audio"]

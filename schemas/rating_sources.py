@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from earmark.schemas.config import Model, Name
 from earmark.schemas.registry import OneOf
 from earmark.schemas.tables import SPLIT_ALIASES, SPLITS, Shares, Split
+from earmark.schemas.toml import Model, Name
 
 _DIGIT, _WORD, _SPACE = r"\p{Nd}", r"\p{L}\p{N}_", r"\s\x0b\x1c-\x1f\x{85}\p{Z}"  # as Python's \d, \w and \s
 _ESCAPES = {

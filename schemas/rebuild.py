@@ -5,7 +5,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from earmark.schemas.config import Model, Name
+from earmark.schemas.toml import Model, Name
 
 
 class Publication(Model):

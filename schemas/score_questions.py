@@ -5,11 +5,12 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict
 from pydantic import Field, model_validator
 
 from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Asked, Drawn
-from earmark.schemas.config import BuildConfig, Model, Name
+from earmark.schemas.config import BuildConfig
 from earmark.schemas.corpus import Beside, Corpus, Start, Story, View, Workload, Writer
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.places import without_place
 from earmark.schemas.tables import REJECTS, Column, Shares, Table, WholeFile
+from earmark.schemas.toml import Model, Name
 
 Year = Annotated[int, Field(ge=2005, le=2100)]
 

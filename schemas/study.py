@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from earmark.schemas.config import LARGEST, Model, Name
+from earmark.schemas.toml import LARGEST, Model, Name
 
 FORMAT: Literal["earmark-study/1"] = "earmark-study/1"
 PLAN = "plan.json"

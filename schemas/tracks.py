@@ -5,10 +5,11 @@ from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from earmark.schemas.config import ClipsConfig, Model, Name
+from earmark.schemas.config import ClipsConfig
 from earmark.schemas.places import without_place
 from earmark.schemas.registry import OneOf
 from earmark.schemas.tables import Shares
+from earmark.schemas.toml import Model, Name
 
 MARK = "---"  # between a tag's category and its name
 NOT_STATED = "not stated"  # a licence that a list of them leaves out

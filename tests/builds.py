@@ -23,9 +23,10 @@ import pyarrow.parquet as pq
 
 from earmark.flows.command.respelling import document, left_out, new_values
 from earmark.flows.mos_preferences import build
-from earmark.schemas.config import BuildConfig, parse_config
+from earmark.schemas.config import BuildConfig
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.mos_preferences import MosPreferences
+from earmark.schemas.toml import parse_config
 from earmark.tasks.pipeline.forecast import ImaginedSessions, Story, run_dry
 from earmark.tasks.pipeline.media import scratch_store
 from earmark.tasks.pipeline.plan import staying

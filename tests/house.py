@@ -10,13 +10,14 @@ import re
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 from earmark.flows.command.cli import app
 from earmark.flows.command.guides import options_table
 from earmark.schemas.annotation import Asked, ModelDeclaration
-from earmark.schemas.config import Model
 from earmark.schemas.reasons import REASONS
+from earmark.schemas.toml import Model
 from earmark.tasks.pipeline.registry import corpora, find_corpus
 from tests.row_types import Known, untyped_subscripts
 from tests.test_layout import ROOT, arrows, room_of
@@ -24,7 +25,9 @@ from tests.test_layout import ROOT, arrows, room_of
 OPENINGS = re.compile(r"(What|Whether|How|Of|Where|Which|Who|When|Why)\b")
 RELATIVE = re.compile(r"\b(what|that|which|those|one)\b", re.IGNORECASE)
 WORD = re.compile(r"[A-Za-z][A-Za-z'-]*")
-ROW = re.compile(r"^\| `", re.MULTILINE)  # of a table of options
+ROW = re.compile(
+    r"^\| `(?:[^`\n]*\.)?([^`.\n]+)`(.*)", re.MULTILINE
+)  # of a table of options: a key's last word, the rest
 TEST = re.compile(r"test_.*\.py")
 
 
@@ -70,16 +73,18 @@ def main() -> None:
     models: dict[str, type[Model]] = {
         name: find_corpus(name).config for name, one in corpora().items() if one.package is None
     }
-    keys = {name: len(ROW.findall(options_table(model))) for name, model in models.items()}
-    declared = len(ROW.findall(options_table(ModelDeclaration)))
+    tables = {name: ROW.findall(options_table(model)) for name, model in models.items()}
+    keys = {name: len(table) for name, table in tables.items()}
+    declared = ROW.findall(options_table(ModelDeclaration))
     rows = {
         "lines of Python outside tests": sum(lines.values()),
         **{f"  {room}": number for room, number in lines.most_common()},
         "lines of tests": (all_tests := sum(text.count("\n") for text in tests.values())),
         "  helpers, % of them": round(100 * (1 - asserting / all_tests), 1),
-        "option keys of all corpora and of a model": sum(keys.values()) + declared,
+        "option keys of all corpora and of a model": sum(keys.values()) + len(declared),
+        "  distinct: each declaration once": len({*chain(*tables.values(), declared)}),
         **{f"  keys of {name}": number for name, number in keys.items()},
-        "  keys of a model's declaration": declared,
+        "  keys of a model's declaration": len(declared),
         "  keys of a model's role": len(ROW.findall(options_table(Asked))),
         "reasons of rejects": len(REASONS),
         "commands at the top": len(app.registered_commands) + len(app.registered_groups),

@@ -15,7 +15,8 @@ os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
 from prefect.flows import Flow
 
 from earmark.schemas.annotation import AnnotatorConfig
-from earmark.schemas.config import BuildConfig, parse_config, read_toml
+from earmark.schemas.config import BuildConfig
+from earmark.schemas.toml import parse_config, read_toml
 from earmark.tasks.annotation.backend import Media
 from earmark.tasks.annotation.request import Outcome, Report, Request
 from earmark.tasks.pipeline import flow, plan, sessions

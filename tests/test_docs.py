@@ -12,10 +12,11 @@ import pytest
 from earmark.flows.command.guides import generated
 from earmark.flows.command.old_names import MOVED
 from earmark.schemas.annotation import Declarations
-from earmark.schemas.config import ClipsConfig, Decontaminate, Engine, parse_config
+from earmark.schemas.config import ClipsConfig, Decontaminate, Engine
 from earmark.schemas.evaluations import Scorer
 from earmark.schemas.pseudo_preferences import PseudoPreferences
 from earmark.schemas.study import Study
+from earmark.schemas.toml import parse_config
 from earmark.tasks.annotation.keys import PROVIDERS
 from earmark.tasks.pipeline.registry import corpora, find_corpus
 from tests.commands import COMMANDS

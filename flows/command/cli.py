@@ -258,7 +258,7 @@ def doctor(
     from earmark.flows.command import console
     from earmark.flows.command.doctor import VLLM_FOLDER, VLLM_SETUP, examine, probe_models
     from earmark.flows.command.respelling import is_settings, left_out, model_of, renewed
-    from earmark.schemas.config import read_toml
+    from earmark.schemas.toml import read_toml
 
     if vllm:
         print(*VLLM_SETUP, f"export EARMARK_VLLM={VLLM_FOLDER}/bin/python", sep="\n")

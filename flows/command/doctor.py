@@ -72,8 +72,8 @@ def probe_models(path: Path, store: Store) -> list[CheckResult]:
         EarmarkError: no build config, or its first rows cannot be read.
     """
     from earmark.flows.command.running import read_config
-    from earmark.schemas.config import read_toml
     from earmark.schemas.registry import load
+    from earmark.schemas.toml import read_toml
     from earmark.tasks.annotation.probing import probe
     from earmark.tasks.pipeline.forecast import show_questions
     from earmark.tasks.pipeline.progress import say, shown

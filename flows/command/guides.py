@@ -19,10 +19,11 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from earmark.schemas.annotation import AnnotatorConfig, Asked, ModelDeclaration
-from earmark.schemas.config import BuildConfig, Model, read_toml
+from earmark.schemas.config import BuildConfig
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.reasons import FAULTS, RULES
 from earmark.schemas.registry import OneOf
+from earmark.schemas.toml import Model, read_toml
 from earmark.tasks.pipeline.registry import corpora, find_corpus
 
 _PART = re.compile(r"(<!-- (corpora|model|options|reasons|role|tables) -->\n).*?(<!-- end -->\n)", re.DOTALL)

@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 from earmark.flows.command.init_ratings import Line, Proposal, of_votes
 from earmark.flows.command.running import demo_config
-from earmark.schemas.config import parse_config
 from earmark.schemas.corpus import Beside, Corpus, Start
 from earmark.schemas.errors import EarmarkError, InputError
 from earmark.schemas.pseudo_preferences import CORPUS
 from earmark.schemas.reasons import Note, Reject, shown
 from earmark.schemas.registry import load
+from earmark.schemas.toml import parse_config
 from earmark.schemas.unseen import printable
 from earmark.tasks.importers.sniffing import AUDIO, Sample, read_name, read_sample
 from earmark.tasks.importers.vote_guessing import guess_votes

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from earmark.flows.command.respelling import toml, toml_key
-from earmark.schemas.config import parse_config
 from earmark.schemas.errors import EarmarkError, InputError
 from earmark.schemas.mos_preferences import MosPreferences
 from earmark.schemas.rating_sources import Source
 from earmark.schemas.reasons import Reject
+from earmark.schemas.toml import parse_config
 from earmark.schemas.unseen import printable
 from earmark.tasks.importers.guessing import Guess, guess_table
 from earmark.tasks.importers.lists import RATING_LAYOUTS, Rating, read_source

@@ -65,8 +65,8 @@ def show(
 
     **Example:** `earmark prompts show rubric-decompose > mine/decompose.md`
     """
-    from earmark.schemas.config import nearest
     from earmark.schemas.errors import ConfigError
+    from earmark.schemas.toml import nearest
     from earmark.tasks.annotation.prompts import packaged, prompt_names
 
     known, (plain, _, version) = prompt_names(), name.partition("@")

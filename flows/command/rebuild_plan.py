@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Literal
 
 from earmark.flows.command.running import plan_build, read_config
-from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.errors import EarmarkError
 from earmark.schemas.rebuild import Rebuild
+from earmark.schemas.toml import parse_config, read_toml
 from earmark.tasks.pipeline.progress import shown
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.release.rebuilding import CorpusPlace, in_order

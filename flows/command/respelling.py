@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from earmark.schemas.annotation import OF_MODELS, AnnotatorConfig, is_flat
-from earmark.schemas.config import Model, inner_model, read_toml
 from earmark.schemas.dropped import dropped_of
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.evaluations import Examinee, Scorer
+from earmark.schemas.toml import Model, inner_model, read_toml
 from earmark.tasks.pipeline.registry import find_corpus
 
 _HEADER = re.compile(r"\s*(\[\[?)([^\[\]]+)\]\]?\s*(#.*)?")

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 from earmark.flows.command.ending import how, machine_fault, stop_behind, stoppable
 from earmark.flows.command.respelling import left_out, new_values
 from earmark.schemas.annotation import Declarations
-from earmark.schemas.config import BuildConfig, checked, parse_config, read_toml
+from earmark.schemas.config import BuildConfig
 from earmark.schemas.errors import ConfigError, DiskError, StoreError
 from earmark.schemas.places import require_below_roots
 from earmark.schemas.registry import folder_of, load
+from earmark.schemas.toml import checked, parse_config, read_toml
 from earmark.tasks.pipeline.registry import all_corpora, corpora, find_corpus
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from pydantic import ValidationError
 from earmark.flows.command.rebuild_plan import places_of, read_rebuild
 from earmark.flows.command.running import start_prefect
 from earmark.flows.command.serving import POOL
-from earmark.schemas.config import read_toml
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.rebuild import Member, Publication, Rebuild
+from earmark.schemas.toml import read_toml
 from earmark.tasks.store.versions import Store
 
 if TYPE_CHECKING:

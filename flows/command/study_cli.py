@@ -45,9 +45,9 @@ def start(
     `earmark people study start --from-scores music-prompts@v1 --finalists 6 --system musicgen-small --out study`
     """
     from earmark.flows.command.console import errors, tell
-    from earmark.schemas.config import parse_config, read_toml
     from earmark.schemas.errors import ConfigError
     from earmark.schemas.study import PAGES, Study
+    from earmark.schemas.toml import parse_config, read_toml
     from earmark.tasks.people.starting import start_study
 
     if config is None and from_scores is None:

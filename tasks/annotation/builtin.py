@@ -14,10 +14,10 @@ from types import FunctionType
 from typing import TypeAlias
 
 from earmark.schemas.annotation import AnnotatorConfig
-from earmark.schemas.config import nearest
 from earmark.schemas.errors import ConfigError, InputError
 from earmark.schemas.questions import Audio
 from earmark.schemas.registry import Registry, registered
+from earmark.schemas.toml import nearest
 from earmark.tasks.annotation.answers import Reply
 from earmark.tasks.annotation.backend import Media, backend
 from earmark.tasks.annotation.errors import BadMedia, BadRequest

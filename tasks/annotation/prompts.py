@@ -35,9 +35,9 @@ from jinja2 import Template, TemplateError, TemplateSyntaxError, meta, nodes, pa
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from earmark.schemas.config import nearest
 from earmark.schemas.files import read_regular
 from earmark.schemas.questions import Audio, Image, Json, Message, Part, Role, Text
+from earmark.schemas.toml import nearest
 from earmark.tasks.annotation.errors import PromptError
 from earmark.tasks.annotation.sandbox import environment, neutral, parse, render
 

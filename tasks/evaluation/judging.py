@@ -5,9 +5,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from earmark.schemas.config import checked, read_toml
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.evaluations import Evaluation, Examinee, Mode
+from earmark.schemas.toml import checked, read_toml
 from earmark.tasks.annotation.prompts import own_words
 from earmark.tasks.evaluation.asking import NoMedia, Prediction, Questioner, SampleRequest
 from earmark.tasks.evaluation.recording import choose_threshold, record

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from earmark.schemas.config import nearest, read_toml
 from earmark.schemas.errors import ConfigError
+from earmark.schemas.toml import nearest, read_toml
 
 SHIPPED = Path(str(resources.files("earmark.tasks.evaluation"))) / "tables"
 Metric = Literal["accuracy", "error", "cycles", "lcc", "srcc", "ktau", "mse", "auroc", "eer", "samples"]

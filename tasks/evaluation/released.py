@@ -16,12 +16,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from earmark.schemas.config import nearest
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import ConfigError, InputError
 from earmark.schemas.files import Root
 from earmark.schemas.registry import load
 from earmark.schemas.tables import UNSPLIT
+from earmark.schemas.toml import nearest
 from earmark.tasks.audio.probe import Probe
 from earmark.tasks.pipeline.media import media_index
 from earmark.tasks.pipeline.registry import all_corpora

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from earmark.schemas.config import read_toml
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import StoreError
+from earmark.schemas.toml import read_toml
 from earmark.tasks.evaluation.layouts import SHIPPED, StrictModel
 from earmark.tasks.exports.rows import opened
 from earmark.tasks.store.folder import records_of, version_facts, write_record

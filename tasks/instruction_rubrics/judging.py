@@ -8,12 +8,12 @@ from typing import Any, TypedDict
 
 from scipy import stats
 
-from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.errors import ConfigError, EarmarkError, InputError
 from earmark.schemas.evaluations import Examinee
 from earmark.schemas.instruction_rubrics import LANGUAGES, InstructionRubrics
 from earmark.schemas.rubric_rewards import decide
 from earmark.schemas.rubric_views import EVALUATIONS
+from earmark.schemas.toml import parse_config, read_toml
 from earmark.tasks.audio.probe import Probe
 from earmark.tasks.evaluation.judging import ask_rows
 from earmark.tasks.evaluation.samples import find_mode

@@ -20,12 +20,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from earmark.schemas.config import BuildConfig, Decontaminate, nearest
+from earmark.schemas.config import BuildConfig, Decontaminate
 from earmark.schemas.errors import ConfigError, InputError, StoreError
 from earmark.schemas.files import Root
 from earmark.schemas.reasons import AudioFault, Note, Reject
 from earmark.schemas.registry import load
 from earmark.schemas.tables import Table
+from earmark.schemas.toml import nearest
 from earmark.tasks.audio.faults import LONGEST_S, BadAudio
 from earmark.tasks.audio.probe import Probe
 from earmark.tasks.audio.recordings import Print, alike, fingerprint

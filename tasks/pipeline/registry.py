@@ -8,10 +8,10 @@ Our own corpus is a flow `flows/<corpus>.py` with its steps in `tasks/<corpus>/`
 from collections.abc import Iterator, Mapping
 from functools import cache
 
-from earmark.schemas.config import nearest
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.registry import Registered, Registry, folder_of
+from earmark.schemas.toml import nearest
 
 
 @cache

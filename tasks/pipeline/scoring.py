@@ -6,11 +6,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from earmark.schemas.config import BuildConfig, ClipRule, ClipsConfig, checked, read_toml
+from earmark.schemas.config import BuildConfig, ClipRule, ClipsConfig
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.evaluations import Scorer
 from earmark.schemas.questions import Audio, AudioForm, Json
 from earmark.schemas.reasons import AudioFault
+from earmark.schemas.toml import checked, read_toml
 from earmark.tasks.annotation.backend import question
 from earmark.tasks.annotation.request import Outcome, Request, Unanswered
 from earmark.tasks.annotation.scorer import ScorerInput, check_scorer, identity

@@ -25,8 +25,8 @@ SUBSETS = ("speech-real", "speech-gen", "sound-real", "sound-gen", "music-real",
 
 def config_for(samples: int) -> Any:
     """The paper's corpus: seven subsets of equal size, three of them generated."""
-    from earmark.schemas.config import parse_config
     from earmark.schemas.instruction_rubrics import InstructionRubrics
+    from earmark.schemas.toml import parse_config
 
     sources = [
         {"name": name, "subset": name, "domain": {"mix": "mixed"}.get(name, name.partition("-")[0]),

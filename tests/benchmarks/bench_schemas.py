@@ -14,9 +14,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from earmark.schemas.config import read_toml
 from earmark.schemas.registry import load
 from earmark.schemas.score_questions import ScoreQuestions
+from earmark.schemas.toml import read_toml
 from earmark.tasks.annotation.prompts import versions_of
 from earmark.tasks.annotation.request import Answer, Outcome, Request
 from earmark.tasks.annotation.session import Session

@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 
 import earmark.flows.captions as story
 from earmark.schemas.captions import CORPUS, Captions, Listening
-from earmark.schemas.config import parse_config
 from earmark.schemas.errors import ConfigError, EarmarkError, StoreError
+from earmark.schemas.toml import parse_config
 from earmark.tasks.audio import encode
 from earmark.tasks.captions.asking import HEARD_A_SHARD_S, TRACKS_A_SHARD, cut, shard_sizes
 from earmark.tasks.captions.exports import write_json, write_tsv

@@ -14,9 +14,9 @@ import soundfile
 import zstandard
 from PIL import Image
 
-from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.mos_preferences import MosPreferences
 from earmark.schemas.reasons import Reject
+from earmark.schemas.toml import parse_config, read_toml
 from earmark.tasks.importers.lists import Rating, read_source
 from tests.conftest import ROOT
 

@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
 from earmark.schemas.captions import Captions
-from earmark.schemas.config import BuildConfig, parse_config, read_toml
+from earmark.schemas.config import BuildConfig
+from earmark.schemas.toml import parse_config, read_toml
 from earmark.tasks.captions.asking import cut
 from earmark.tasks.pipeline.registry import find_corpus
 from tests.annotation.conftest import LocalServer

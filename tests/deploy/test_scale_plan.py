@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from earmark.schemas.config import read_toml
+from earmark.schemas.toml import read_toml
 from earmark.tasks.music_prompts.asking import LONGEST_S
 from tests.conftest import ROOT
 

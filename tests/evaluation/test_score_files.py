@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from earmark.flows.command.running import read_config
-from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.critiques import Critiques
 from earmark.schemas.errors import EarmarkError, InputError
 from earmark.schemas.evaluations import Evaluation, Examinee
 from earmark.schemas.human_preferences import HumanPreferences
 from earmark.schemas.questions import Audio, Json, Text, YesNo
 from earmark.schemas.registry import load
+from earmark.schemas.toml import parse_config, read_toml
 from earmark.tasks.annotation.request import Answer, Report, Request
 from earmark.tasks.evaluation import judging, reading
 from earmark.tasks.evaluation.samples import MeasurementOptions, SamplePart

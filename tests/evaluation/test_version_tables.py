@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
-from earmark.schemas.config import read_toml
 from earmark.schemas.errors import ConfigError, StoreError
+from earmark.schemas.toml import read_toml
 from earmark.tasks.evaluation.layouts import SHIPPED
 from earmark.tasks.evaluation.version_tables import tabulate_version, version_layouts, version_page
 from earmark.tasks.pipeline.registry import find_corpus

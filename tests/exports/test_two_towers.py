@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.human_preferences import HumanPreferences
+from earmark.schemas.toml import parse_config, read_toml
 from tests.conftest import ROOT
 from tests.human_preferences.votes import build_votes, cmi, config_of, vote
 

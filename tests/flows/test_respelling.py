@@ -12,12 +12,13 @@ from typer.testing import CliRunner
 from earmark.flows.command.cli import app
 from earmark.flows.command.respelling import is_old, left_out, new_text, new_values, renewed
 from earmark.schemas.captions import Captions
-from earmark.schemas.config import BuildConfig, Model, checked, parse_config, read_toml
+from earmark.schemas.config import BuildConfig
 from earmark.schemas.dropped import DROPPED
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.evaluations import Examinee, Scorer
 from earmark.schemas.pseudo_preferences import PseudoPreferences
 from earmark.schemas.score_questions import ScoreQuestions
+from earmark.schemas.toml import Model, checked, parse_config, read_toml
 from earmark.tasks.pipeline.registry import find_corpus
 from tests.conftest import ROOT
 

@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.errors import EarmarkError
 from earmark.schemas.human_preferences import HumanPreferences
+from earmark.schemas.toml import parse_config, read_toml
 from earmark.tasks.store.sql import connect, query, view_parquet
 from earmark.tasks.store.versions import Version, verify
 from tests.builds import contents_of, rows_of

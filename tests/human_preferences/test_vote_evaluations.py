@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.errors import EarmarkError
 from earmark.schemas.evaluations import Examinee
 from earmark.schemas.human_preferences import CORPUS, HumanPreferences
+from earmark.schemas.toml import parse_config, read_toml
 from earmark.tasks.annotation.prompts import load_prompt
 from earmark.tasks.evaluation import judging
 from earmark.tasks.evaluation.samples import MeasurementOptions

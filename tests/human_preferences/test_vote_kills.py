@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.human_preferences import HumanPreferences
+from earmark.schemas.toml import parse_config, read_toml
 from earmark.tasks.store.versions import open_store, verify
 from tests.builds import Builds, contents_of
 from tests.human_preferences.votes import SALT, build_votes, cmi, vote

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from earmark.flows.human_preferences import build
-from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.human_preferences import HumanPreferences
+from earmark.schemas.toml import parse_config, read_toml
 from tests.builds import serve_builds
 from tests.runner import run_flow
 

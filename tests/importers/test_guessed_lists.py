@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from earmark.schemas.config import read_toml
 from earmark.schemas.reasons import Reject
+from earmark.schemas.toml import read_toml
 from earmark.tasks.importers.guessing import guess_table
 from earmark.tasks.importers.lists import Rating
 from earmark.tasks.importers.sniffing import read_name

@@ -14,10 +14,10 @@ import pytest
 from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
-from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.mos_preferences import MosPreferences
 from earmark.schemas.reasons import Reject
+from earmark.schemas.toml import parse_config, read_toml
 from earmark.tasks.importers.guessing import guess_table
 from earmark.tasks.importers.lists import Rating, read_source
 from tests.conftest import real_path

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from earmark.schemas.config import parse_config
 from earmark.schemas.errors import ConfigError, InputError
 from earmark.schemas.mos_preferences import MosPreferences
+from earmark.schemas.toml import parse_config
 from earmark.tasks.importers.lists import ListFile
 from earmark.tasks.importers.table import READERS
 from tests.importers.reading import Reading, read

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
-from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.human_preferences import HumanPreferences
+from earmark.schemas.toml import parse_config, read_toml
 from earmark.tasks.human_preferences.sources import read_source
 from earmark.tasks.importers.votes import Vote
 

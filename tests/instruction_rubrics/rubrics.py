@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from earmark.flows.instruction_rubrics import build
-from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.instruction_rubrics import InstructionRubrics
+from earmark.schemas.toml import parse_config, read_toml
 from earmark.tasks.annotation.request import Answer, Outcome, Request, Unanswered
 from tests.builds import config_from, serve_builds
 from tests.pseudo_preferences.music import write_clip

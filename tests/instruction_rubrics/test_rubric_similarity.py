@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from earmark.flows.instruction_rubrics import build
-from earmark.schemas.config import parse_config
 from earmark.schemas.errors import MissingExtraError
 from earmark.schemas.instruction_rubrics import CORPUS, InstructionRubrics
+from earmark.schemas.toml import parse_config
 from earmark.tasks.audio.similarity import ClipText, Similarity
 from earmark.tasks.instruction_rubrics.choosing import choose_captions
 from earmark.tasks.instruction_rubrics.negatives import choose_candidates, keep_negatives, try_candidates

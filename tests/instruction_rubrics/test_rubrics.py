@@ -16,10 +16,10 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from earmark.flows.instruction_rubrics import build
-from earmark.schemas.config import parse_config
 from earmark.schemas.errors import ConfigError, EarmarkError
 from earmark.schemas.instruction_rubrics import CORPUS, CaptionSource, InstructionRubrics
 from earmark.schemas.reasons import Reject
+from earmark.schemas.toml import parse_config
 from earmark.tasks.instruction_rubrics.checks import items_fault, usable_items
 from earmark.tasks.instruction_rubrics.sources import listed
 from earmark.tasks.release.withdrawal import search, withdraw

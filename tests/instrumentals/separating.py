@@ -17,8 +17,8 @@ import numpy as np
 import soundfile
 
 from earmark.flows.instrumentals import build
-from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.instrumentals import Instrumentals
+from earmark.schemas.toml import parse_config, read_toml
 from earmark.tasks.pipeline import plan
 from tests.builds import serve_builds
 from tests.runner import run_flow

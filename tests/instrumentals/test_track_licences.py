@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.errors import InputError, StoreError
 from earmark.schemas.tables import AUDIO, Table, column
+from earmark.schemas.toml import parse_config, read_toml
 from earmark.schemas.tracks import TRACK_LICENCE
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.manifest import Parent

@@ -21,11 +21,12 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from earmark.schemas.annotation import AnnotatorConfig
-from earmark.schemas.config import BuildConfig, parse_config, read_toml
+from earmark.schemas.config import BuildConfig
 from earmark.schemas.human_preferences import HumanPreferences
 from earmark.schemas.instrumentals import Instrumentals
 from earmark.schemas.pseudo_preferences import Released
 from earmark.schemas.reasons import Reject
+from earmark.schemas.toml import parse_config, read_toml
 from earmark.tasks.importers.lists import Rating, read_source
 from earmark.tasks.pipeline import plan
 from earmark.tasks.pipeline.inputs import digest_inputs, distinct

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.registry import named_in
+from earmark.schemas.toml import parse_config, read_toml
 from earmark.tasks.pipeline.code import _closure, code_digest, parse, plain_sql
 from earmark.tasks.pipeline.plan import _references
 from earmark.tasks.pipeline.registry import find_corpus

@@ -13,10 +13,11 @@ import pytest
 import soundfile
 
 from earmark.flows.command.running import demo_config, run_build
-from earmark.schemas.config import BuildConfig, parse_config, read_toml
+from earmark.schemas.config import BuildConfig
 from earmark.schemas.errors import EarmarkError, InputError, StoreError
 from earmark.schemas.instruction_rubrics import InstructionRubrics, has_chromaprint
 from earmark.schemas.registry import load
+from earmark.schemas.toml import parse_config, read_toml
 from earmark.tasks.pipeline.flow import build_version
 from earmark.tasks.pipeline.media import similarity_of
 from earmark.tasks.pipeline.references import references_of, tells_apart

@@ -13,11 +13,12 @@ import pytest
 import soundfile
 from pydantic import ValidationError
 
-from earmark.schemas.config import ClipsConfig, parse_config, read_toml
+from earmark.schemas.config import ClipsConfig
 from earmark.schemas.errors import ConfigError, EarmarkError
 from earmark.schemas.mos_preferences import CORPUS, MosPreferences
 from earmark.schemas.reasons import REASONS
 from earmark.schemas.registry import load
+from earmark.schemas.toml import parse_config, read_toml
 from earmark.tasks.pipeline.registry import corpora, find_corpus
 from earmark.tasks.store.versions import Store, open_store
 from tests.builds import build_version, config_of, forecast, rows_of

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from earmark.schemas.config import BuildConfig, parse_config, read_toml
+from earmark.schemas.config import BuildConfig
 from earmark.schemas.errors import InputError
 from earmark.schemas.files import Root
 from earmark.schemas.music_prompts import MusicPrompts
 from earmark.schemas.reasons import AudioFault
 from earmark.schemas.score_questions import ScoreQuestions
+from earmark.schemas.toml import parse_config, read_toml
 from earmark.tasks.importers.cells import BadRow
 from earmark.tasks.music_prompts.sources import verified_clips
 from earmark.tasks.pipeline.plan import plan_build

@@ -14,10 +14,10 @@ import pytest
 pytest.importorskip("moto", reason="moto is not installed (group 'dev')")
 
 from earmark.flows.command.running import forecast_build
-from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.errors import ConfigError, InputError
 from earmark.schemas.mos_preferences import MosPreferences
 from earmark.schemas.places import place_of, url_of
+from earmark.schemas.toml import parse_config, read_toml
 from earmark.tasks.mos_preferences import sources
 from earmark.tasks.pipeline import media, preflight
 from earmark.tasks.pipeline.inputs import digest_inputs

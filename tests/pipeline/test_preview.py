@@ -18,7 +18,7 @@ from earmark.flows.command.previewing import preview_lines
 from earmark.flows.command.running import demo_config, forecast_build
 from earmark.schemas.captions import CORPUS as CAPTIONS
 from earmark.schemas.captions import Captions
-from earmark.schemas.config import parse_config, read_toml
+from earmark.schemas.toml import parse_config, read_toml
 from earmark.tasks.pipeline.media import SAMPLE, embeddings_of, scratch_store
 from earmark.tasks.store.versions import Store
 from tests.builds import build_version, contents_of, forecast, read_config, rows_of

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from earmark.flows import score_questions
-from earmark.schemas.config import parse_config
 from earmark.schemas.errors import EarmarkError
 from earmark.schemas.questions import Message
 from earmark.schemas.score_questions import CORPUS
+from earmark.schemas.toml import parse_config
 from earmark.tasks.annotation.prompts import packaged
 from earmark.tasks.annotation.request import Request
 from earmark.tasks.pipeline.plan import plan_build, staying

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from earmark.schemas.config import read_toml
 from earmark.schemas.errors import ConfigError, EarmarkError, InputError
 from earmark.schemas.files import NotAFile, open_regular, read_regular
 from earmark.schemas.questions import Image
 from earmark.schemas.reasons import AudioFault
+from earmark.schemas.toml import read_toml
 from earmark.tasks.annotation.backend import read_image
 from earmark.tasks.annotation.errors import BadMedia, PromptError
 from earmark.tasks.annotation.prompts import parse_prompt

@@ -26,12 +26,13 @@ from prefect.settings import (
 
 import earmark.tasks.annotation.errors
 from earmark.schemas.annotation import AnnotatorConfig
-from earmark.schemas.config import Engine, parse_config
+from earmark.schemas.config import Engine
 from earmark.schemas.errors import ConfigError, EarmarkError, MissingExtraError
 from earmark.schemas.human_preferences import HumanPreferences
 from earmark.schemas.instrumentals import Instrumentals, Separation
 from earmark.schemas.places import place_of
 from earmark.schemas.pseudo_preferences import PseudoPreferences
+from earmark.schemas.toml import parse_config
 from earmark.schemas.tracks import TrackSource
 from earmark.tasks.audio.encode import Encoder
 from earmark.tasks.instrumentals.separated import Separators

@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
 from earmark.flows.pseudo_preferences import build
-from earmark.schemas.config import parse_config
 from earmark.schemas.errors import InputError
 from earmark.schemas.pseudo_preferences import PseudoPreferences
+from earmark.schemas.toml import parse_config
 from earmark.tasks.importers.music import read_generations
 from tests.runner import run_flow
 

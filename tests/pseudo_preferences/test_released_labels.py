@@ -12,9 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
-from earmark.schemas.config import parse_config
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.pseudo_preferences import PseudoPreferences
+from earmark.schemas.toml import parse_config
 from earmark.tasks.annotation.request import Outcome, Request
 from earmark.tasks.evaluation.samples import MeasurementOptions, SamplePart
 from earmark.tasks.store.versions import Store, Version

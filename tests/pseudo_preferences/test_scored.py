@@ -14,9 +14,9 @@ import soundfile
 from pydantic import ValidationError
 
 from earmark.flows.pseudo_preferences import build
-from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.pseudo_preferences import CORPUS, PairJudge, PseudoPreferences
+from earmark.schemas.toml import parse_config, read_toml
 from earmark.tasks.store.versions import Store, Version
 from tests.builds import forecast, rows_of
 from tests.conftest import ROOT

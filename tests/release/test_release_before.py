@@ -20,10 +20,11 @@ from typer.testing import CliRunner
 from earmark.flows.command.cli import app
 from earmark.flows.command.running import demo_config
 from earmark.flows.music_prompts import build
-from earmark.schemas.config import Licence, parse_config, read_toml
+from earmark.schemas.config import Licence
 from earmark.schemas.music_prompts import MusicPrompts
 from earmark.schemas.reasons import current_word
 from earmark.schemas.tables import REJECTS
+from earmark.schemas.toml import parse_config, read_toml
 from earmark.tasks.annotation.prompts import PACKAGED, packaged, read_lock
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.release.withdrawal import search, withdraw

@@ -20,8 +20,8 @@ from earmark.flows.mos_preferences import build as build_pairs
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.captions import CORPUS as CAPTIONS_CORPUS
 from earmark.schemas.captions import Captions
-from earmark.schemas.config import read_toml
 from earmark.schemas.mos_preferences import MosPreferences
+from earmark.schemas.toml import read_toml
 from earmark.tasks.annotation.backend import Media
 from earmark.tasks.annotation.session import Session
 from earmark.tasks.audio.encode import Encoder

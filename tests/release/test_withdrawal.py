@@ -15,9 +15,9 @@ import pytest
 from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
-from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.errors import EarmarkError, StoreError
 from earmark.schemas.human_preferences import CORPUS, HumanPreferences
+from earmark.schemas.toml import parse_config, read_toml
 from earmark.tasks.pipeline.registry import corpora, find_corpus
 from earmark.tasks.release import withdrawal
 from earmark.tasks.store.commit import Made, recompute

@@ -8,11 +8,12 @@ from typing import Any, ClassVar
 
 import pytest
 
-from earmark.schemas.config import BuildConfig, Model, parse_config, read_toml
+from earmark.schemas.config import BuildConfig
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.human_preferences import HumanPreferences
 from earmark.schemas.mos_preferences import MosPreferences
 from earmark.schemas.pseudo_preferences import PseudoPreferences
+from earmark.schemas.toml import Model, parse_config, read_toml
 from earmark.tasks.pipeline.registry import corpora, find_corpus
 
 TABLE = """

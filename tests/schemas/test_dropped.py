@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from earmark.schemas.config import Model, parse_config, read_toml
 from earmark.schemas.dropped import DROPPED
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.instrumentals import Instrumentals
+from earmark.schemas.toml import Model, parse_config, read_toml
 from earmark.tasks.pipeline.registry import find_corpus
 from tests.before.fixture import CORPORA, before, unpack
 from tests.conftest import ROOT

@@ -12,8 +12,8 @@ from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
-from earmark.schemas.config import read_toml
 from earmark.schemas.errors import ConfigError
+from earmark.schemas.toml import read_toml
 from earmark.tasks.pipeline.registry import corpora
 from tests.conftest import ROOT
 

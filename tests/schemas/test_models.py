@@ -12,10 +12,11 @@ from prefect.utilities.schema_tools.validation import ValidationError, validate
 
 from earmark.flows.command.running import read_config
 from earmark.flows.pseudo_preferences import build
-from earmark.schemas.config import MODELS, checked, parse_config
+from earmark.schemas.config import MODELS
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.evaluations import Examinee, Scorer
 from earmark.schemas.pseudo_preferences import CORPUS, PseudoPreferences
+from earmark.schemas.toml import checked, parse_config
 from earmark.tasks.evaluation.judging import examinee
 
 INPUTS = {"prompts": "p.csv", "generations": "g.csv"}

@@ -10,9 +10,9 @@ import pytest
 from pydantic import Field, TypeAdapter
 
 from earmark.schemas import registry
-from earmark.schemas.config import Model, checked
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.registry import OneOf, Registry, named_in
+from earmark.schemas.toml import Model, checked
 
 Install = Callable[[str], None]
 

@@ -20,9 +20,9 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from earmark.flows import score_questions as flow
-from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.forum import COMMENTS, IMAGES, THREADS
 from earmark.schemas.score_questions import CATEGORIES, ScoreQuestions
+from earmark.schemas.toml import parse_config, read_toml
 from earmark.tasks.pipeline import plan
 from earmark.tasks.score_questions.forum.download import Gate
 from earmark.tasks.score_questions.forum.images import find_scores, image_folder

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import zstandard
 
-from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.score_questions import TABLES, ScoreQuestions
+from earmark.schemas.toml import parse_config, read_toml
 from earmark.tasks.store.explain import explain
 from earmark.tasks.store.versions import Version
 from earmark.tasks.text.anonymity import key_of

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from earmark.schemas.config import read_toml
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.tables import REJECTS
+from earmark.schemas.toml import read_toml
 from earmark.tasks.pipeline.progress import shown
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.release.publishing import gathered

@@ -17,8 +17,8 @@ from typing import Any
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.score_questions import ScoreQuestions
+from earmark.schemas.toml import parse_config, read_toml
 from earmark.tasks.pipeline import plan
 from earmark.tasks.score_questions.forum.download import Gate
 from tests.builds import serve_builds

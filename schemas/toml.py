@@ -1,0 +1,205 @@
+"""Read TOML into strict models: unknown keys are refused with the nearest known key."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, TypeVar
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializationInfo,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from earmark.schemas.dropped import dropped_of
+from earmark.schemas.errors import ConfigError
+from earmark.schemas.files import NotAFile, read_regular
+from earmark.schemas.places import without_secrets
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$", description="Lower-case letters, digits, . _ -")]
+
+LARGEST = 2**63 - 1  # largest value of an integer column
+
+
+def moved(line: str) -> PydanticCustomError:
+    """Return the error for a key of an earlier release; the line tells its present spelling."""
+    return PydanticCustomError("moved", "{line}", {"line": line})
+
+
+class Model(BaseModel):
+    """Part of a config: immutable, and strict about keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
+    # Keys of earlier releases with their present names. A config file with an old key is refused with the new key; the
+    # config in an earlier version's manifest is read as if it had the new key. `dropped.py` has those without one.
+    renamed: ClassVar[Mapping[str, str]] = {}
+
+    @classmethod
+    def spelling(cls) -> dict[str, str]:
+        """Return the keys that a config file may have, by their fields."""
+        return {name: field.alias or name for name, field in cls.model_fields.items() if name != "base"}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _keys_of_now(cls, values: Any, info: ValidationInfo) -> Any:
+        names = {old: new for base in cls.__mro__ for old, new in vars(base).get("renamed", {}).items()}
+        dropped, recorded = dropped_of(cls), bool(info.context and info.context.get("recorded"))
+        if recorded and isinstance(values, dict):
+            values = cls.respelled(values)
+        if not isinstance(values, dict) or (names.keys() | dropped.keys()).isdisjoint(values):
+            return values
+        if recorded:
+            return {names.get(key, key): value for key, value in values.items() if key not in dropped}
+        if gone := min(dropped.keys() & values.keys(), default=None):
+            raise moved(f"key '{gone}' is no option any more: {dropped[gone].instead}")
+        old = min(names.keys() & values.keys())
+        raise moved(f"key '{old}' is now called '{names[old]}'")
+
+    @model_serializer(mode="wrap")
+    def _recorded_with_dropped(self, dump: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
+        values: dict[str, Any] = dump(self)  # of a copy with a value of another type, that value
+        if isinstance(values, dict) and info.context and info.context.get("recorded"):
+            values = self._as_recorded(values | {name: one.value for name, one in dropped_of(type(self)).items()})
+        return values
+
+    @classmethod
+    def respelled(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Return values of 1.0.0 with keys that moved in their present places."""
+        return values
+
+    def _as_recorded(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Return values to record with keys that moved in their former places."""
+        return values
+
+    @field_validator("*")
+    @classmethod
+    def _fits_a_column(cls, value: Any) -> Any:
+        if isinstance(value, int) and abs(value) > LARGEST:
+            raise ValueError(f"expected a whole number of at most {LARGEST}")
+        return value
+
+
+def no_table(instead: str) -> BeforeValidator:
+    """Refuse a table in place of one value, with the new spelling."""
+
+    def refuse(value: Any) -> Any:
+        if isinstance(value, dict):
+            raise moved(f"expected no table: write {instead}")
+        return value
+
+    return BeforeValidator(refuse)
+
+
+Config = TypeVar("Config", bound=Model)
+Checked = TypeVar("Checked", bound=BaseModel)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Raises:
+        ConfigError: the file is missing, a folder or a pipe, not UTF-8 or not TOML.
+    """
+    try:
+        return tomllib.loads(read_regular(path).decode("utf-8-sig"))
+    except FileNotFoundError:
+        raise ConfigError(f"config not found: {path}") from None
+    except IsADirectoryError:
+        raise ConfigError(f"{path}: expected a TOML file, found a folder") from None
+    except NotAFile as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: expected UTF-8 text, found byte {error.object[error.start]:#04x}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:  # an invalid path
+        raise ConfigError(f"{str(path)!r}: cannot be read: {error}") from None
+
+
+def parse_config(model: type[Config], values: dict[str, Any], where: Path) -> Config:
+    """Check the values of a config file (`where`) against its model; relative paths start from this file's folder.
+
+    Raises:
+        ConfigError: one line with the first faulty key, expected and found.
+    """
+    if "base" in values:
+        raise ConfigError(f"{where}: unknown key 'base'{nearest('base', _spelling_at(model, ()).values())}")
+    return checked(model, {**values, "base": where.parent.absolute()}, where)
+
+
+def checked(model: type[Checked], values: dict[str, Any], where: Path, *, flat_roles: bool = False) -> Checked:
+    """Check values against a model other than a build's; only with `flat_roles` may roles hold options of models."""
+    try:
+        return model.model_validate(values, context={"file": where, "flat_roles": flat_roles})
+    except ValidationError as error:
+        raise ConfigError(f"{where}: {_one_line(model, error)}") from None
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return a hint such as `; did you mean 'seed'?`, or the known words if none is near."""
+    known = sorted(known)
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    return f"; did you mean '{close[0]}'?" if close else f"; known: {', '.join(known)}"
+
+
+def _one_line(model: type[BaseModel], error: ValidationError) -> str:
+    errors = error.errors()
+    ranks = {"moved": 0, "extra_forbidden": 1}  # a misspelt key explains a missing key
+    first = min(errors, key=lambda e: ranks.get(e["type"], 2))
+    *place, last = first["loc"] or ("",)
+    known = _spelling_at(model, tuple(place))
+    key = _dotted((*place, known.get(str(last), last)))
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    if first["type"] == "extra_forbidden":
+        return f"unknown key '{key}'{nearest(str(last), known.values())}{more}"
+    if first["type"] == "missing":
+        return f"missing key '{key}'{more}"
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "moved":
+        return f"{f'{key}: ' if key else ''}{message}; new spelling of a file: earmark doctor --config FILE{more}"
+    if not key:
+        return f"{message}{more}"
+    said = f"{key}: {message[0].lower()}{message[1:]}"
+    if first["type"] == "value_error" and isinstance(first["input"], dict):
+        return f"{said}{more}"  # a rule over a whole table names the found value itself
+    found = without_secrets(repr(first["input"]))
+    found = re.sub(r"(://[^\s?'\"]*)\?[^\s'\"]*", r"\1?…", found)  # a query may hold a key
+    return f"{said}, found {found if len(found) <= 80 else found[:77] + '...'}{more}"
+
+
+def _dotted(loc: tuple[int | str, ...]) -> str:
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).lstrip(".")
+    return text if text.isprintable() else ascii(text)[1:-1]
+
+
+def _spelling_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> dict[str, str]:
+    """Return the keys allowed in a place, by their fields."""
+    here: Any = model
+    for part in loc:
+        if isinstance(here, type) and issubclass(here, BaseModel) and part in here.model_fields:
+            here = here.model_fields[str(part)].annotation
+        here = inner_model(here)
+    return here.spelling() if isinstance(here, type) and issubclass(here, Model) else {}
+
+
+def inner_model(annotation: Any) -> Any:
+    """Return the model inside `list[Model]`, `dict[str, Model]` or `Model | None`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    models = [inner_model(argument) for argument in getattr(annotation, "__args__", ())]
+    return next((m for m in models if isinstance(m, type) and issubclass(m, BaseModel)), annotation)
