@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
+import shlex
 import tomllib
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
+from typer.main import get_command
 
+from earmark.flows.command.cli import app
 from earmark.flows.command.guides import generated
 from earmark.flows.command.old_names import MOVED
 from earmark.schemas.annotation import Declarations
-from earmark.schemas.config import ClipsConfig, Decontaminate, Engine
+from earmark.schemas.config import BuildConfig, ClipsConfig, Decontaminate, Engine
 from earmark.schemas.evaluations import Scorer
 from earmark.schemas.pseudo_preferences import PseudoPreferences
 from earmark.schemas.study import Study
@@ -23,7 +28,7 @@ from tests.commands import COMMANDS
 from tests.conftest import ROOT
 
 README = (ROOT / "README.md").read_text("utf-8")
-USING = (ROOT / "flows/README.md").read_text("utf-8")
+COMMAND = (ROOT / "flows/command/README.md").read_text("utf-8")
 PAGES = [
     ROOT / "README.md",
     *sorted((ROOT / "flows").rglob("*.md")),
@@ -35,8 +40,8 @@ MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
 
 
 def section(title: str) -> str:
-    """The text below a heading of README or, where it has none, of the page on the command."""
-    found = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", f"{README}\n{USING}", re.DOTALL | re.MULTILINE)
+    """The text below a heading of README or of the page of commands."""
+    found = re.search(rf"^##? {re.escape(title)}\n(.*?)(?=^##? |\Z)", f"{README}\n{COMMAND}", re.DOTALL | re.MULTILINE)
     assert found, f"there is no section '{title}'"
     return found[1]
 
@@ -63,11 +68,26 @@ def paths_in_map() -> list[str]:
 
 def test_commands_are_in_the_table_and_no_others() -> None:
     shown = set()
-    for cell, _ in table("The command"):
+    for cell, _ in table("Commands"):
         first, *others = re.findall(r"`(?:earmark )?([a-z].*?)`", cell)
         command = max((one for one in COMMANDS if f"{first} ".startswith(f"{one} ")), key=len)
         shown |= {command, *(f"{command.rpartition(' ')[0]} {other.split()[0]}" for other in others)}
     assert shown == set(COMMANDS)
+
+
+def test_examples_are_commands_with_options_that_they_have() -> None:
+    seen = 0
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", "\n".join(DOCS.values()), re.DOTALL | re.MULTILINE)
+    for example in (text for language, text in blocks if language in ("", "bash")):
+        for line in re.findall(r"^earmark (.*)", example.replace("\\\n", " "), re.MULTILINE):
+            words = shlex.split(line, comments=True)
+            command: Any = get_command(app)
+            while hasattr(command, "resolve_command") and not words[0].startswith("-"):
+                _, command, words = command.resolve_command(typer.Context(command), words)
+            known = {option for one in command.params for option in (*one.opts, *one.secondary_opts)} | {"--help"}
+            assert {word for word in words if word.startswith("-")} <= known, line
+            seen += 1
+    assert seen > 50
 
 
 def test_few_commands_and_groups_stand_at_the_top() -> None:
@@ -97,7 +117,9 @@ def test_readme_is_short() -> None:
 
 
 def test_guides_say_what_the_declarations_say() -> None:
-    stale = [path.name for path, text in generated().items() if path.read_text("utf-8") != text]
+    files = generated()
+    stale = [path.name for path, text in files.items() if not path.is_file() or path.read_text("utf-8") != text]
+    stale += [path.name for path in (ROOT / "flows/reference").iterdir() if path not in files]
     assert stale == [], "run: python -m earmark.flows.command.guides"
 
 
@@ -161,15 +183,19 @@ def test_config_examples_parse() -> None:
                 "dnsmos.toml", "ovrl_mos", ">=", 3,
             )  # fmt: skip
             continue
-        if values.keys() == {"models"}:  # too
-            assert all(one.flat()["serve"] for one in Declarations.model_validate(values).models.values())
+        if values.keys() <= {"limit", "licences"}:  # too
+            assert parse_config(BuildConfig, {"corpus": "c", **values}, ROOT / "my.toml").licences
+            continue
+        if values.keys() <= {"models", "judge"}:  # too
+            (declared,) = Declarations.model_validate({"models": values["models"]}).models.values()
+            paths = {"prompts": "prompts.jsonl", "generations": "generations.jsonl"}
+            role = {"model": next(iter(values["models"]))}
+            config = parse_config(PseudoPreferences, {"judge": role, **values, **paths}, ROOT / "my.toml")
+            judge = config.judge.model_dump(exclude_none=True)
+            assert {name: judge[name] for name in declared.flat()} == declared.flat()
             continue
         if values.keys() == {"asks"}:  # too; tests/captions builds with one
             assert values["asks"].keys() <= {path.stem for path in (ROOT / "prompts").rglob("*.md")}
-            continue
-        if values.keys() == {"models", "judge"}:  # too
-            values |= {"prompts": "prompts.jsonl", "generations": "generations.jsonl"}
-            assert parse_config(PseudoPreferences, values, ROOT / "my.toml").judge.max_concurrency == 64
             continue
         if "scores" in values:
             assert Scorer.model_validate(values).form == "callable"
@@ -182,7 +208,7 @@ def test_config_examples_parse() -> None:
 
 
 def test_the_page_on_a_corpus_of_ones_own_shows_the_corpus_that_a_test_builds() -> None:
-    shown = re.findall(r"```python\n(.*?)```", USING.partition("### How a corpus is made")[2], re.DOTALL)
+    shown = re.findall(r"```python\n(.*?)```", DOCS["flows/command/own-corpus.md"], re.DOTALL)
     package = ROOT / "tests/pipeline/plugin/earmark_tempos"
     sources = [(package / name).read_text("utf-8") for name in ("flow.py", "steps.py")]
     assert len(shown) == 2

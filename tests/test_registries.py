@@ -52,7 +52,7 @@ def test_every_corpus_is_in(place: str, monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 def test_every_export_format_is_in_the_guide() -> None:
-    table = text("flows/README.md").partition("| format | what it writes |\n")[2].partition("\n\n")[0]
+    table = text("flows/command/export.md").partition("| format | what it writes |\n")[2].partition("\n\n")[0]
     assert re.findall(r"`([a-z-]+)`", "\n".join(row.split("|")[1] for row in table.splitlines())) == [*FORMATS.own]
 
 
@@ -77,7 +77,7 @@ REGISTRIES = (RATING_LAYOUTS, TRACK_LAYOUTS, VOTE_LAYOUTS, CAPTION_LAYOUTS, BACK
 
 @pytest.mark.parametrize("registry", REGISTRIES, ids=lambda registry: registry.what)
 def test_every_entry_point_is_in_the_guide(registry: Registry[object]) -> None:
-    part = text("flows/README.md").partition("## Your own layout")[2].partition("\n## ")[0]
+    part = text("flows/command/plugins.md")
     assert f'[project.entry-points."{registry.group}"]' in part
     assert f"`{registry.kind.__name__}`" in part
     assert not registry.prefix or f"| `{registry.prefix}NAME` |" in part

@@ -13,6 +13,8 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 from earmark.flows.command.cli import app
+from earmark.flows.command.guides import guide, reference
+from earmark.tasks.pipeline.registry import corpora, find_corpus
 
 ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"(?P<text>\[(?:[^\[\]]|\[[^\]]*\])*\])\((?P<target>[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
@@ -21,12 +23,21 @@ MOST_BYTES = 1 << 20  # of a file that a page links to
 PYTHON = "# Python\n\n::: earmark.flows.python\n\n::: earmark.plugins\n"
 
 
+def on_config(config: Any) -> Any:
+    """Put the corpora's guides and references into the navigation."""
+    lists = {title: inner for entry in config.nav for title, inner in entry.items()}
+    own = [find_corpus(name) for name, one in corpora().items() if one.package is None]
+    lists["Corpora"][:0] = [{_heading(guide(one)): guide(one)} for one in own]
+    lists["Reference"][:0] = [{one.name: reference(one)} for one in own]
+    return config
+
+
 def on_files(files: Files, config: Any) -> Files:
     """Add the pages of the repository, the files that they link to, and the reference."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split(
         "\n"
     )
-    named = set(re.findall(r": ([\w./-]+\.md)", Path(config.config_file_path).read_text("utf-8")))
+    named = set(re.findall(r"[\w./-]+\.md", str(config.nav)))
     pages = [path for path in listed if path in named]
     linked = {target for page in pages for target in _linked(page) if target in listed and Path(target).suffix in SHOWN}
     for path in [*pages, *sorted(linked)]:
@@ -45,7 +56,9 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Turn a link to what the site does not hold, such as a folder of code, into its text."""
+    """Turn a link to what the site does not hold, such as a folder of code, into its text; find guides first."""
+    if page.file.src_uri.startswith(("CHANGELOG", "reference/", "flows/reference/", "data/")):
+        page.meta["search"] = {"boost": 0.2}
     here = posixpath.dirname(page.file.src_uri)
 
     def kept(match: re.Match[str]) -> str:
@@ -108,6 +121,10 @@ def index_for_models(nav: list[Any], files: Files) -> str:
 
     add(nav)
     return "\n".join(lines) + "\n"
+
+
+def _heading(page: str) -> str:
+    return (ROOT / page).read_text("utf-8").split("\n", 1)[0].lstrip("# ").replace("`", "")
 
 
 def _linked(page: str) -> Iterator[str]:

@@ -1,7 +1,8 @@
 """Write the parts of guides and the files that follow from declarations: `python -m earmark.flows.command.guides`.
 
-README and the guides, `flows/<corpus>.md`, are written by hand except between two comments naming a part. The
-deployments, `deploy/prefect.yaml`, and the demo's rebuild are written whole. A test keeps all of them current.
+README and `flows/command/rejects.md` are written by hand except between two comments naming a part. The reference,
+`flows/reference/`, the deployments, `deploy/prefect.yaml`, and the demo's rebuild are written whole. A test keeps all
+of them current.
 """
 
 import json
@@ -21,14 +22,14 @@ from pydantic_core import PydanticUndefined
 from earmark.schemas.annotation import AnnotatorConfig, Asked, ModelDeclaration
 from earmark.schemas.config import BuildConfig
 from earmark.schemas.corpus import Corpus
-from earmark.schemas.reasons import FAULTS, RULES
+from earmark.schemas.reasons import FAULTS, RULES, options_of
 from earmark.schemas.registry import OneOf
 from earmark.schemas.toml import Model, read_toml
 from earmark.tasks.pipeline.registry import corpora, find_corpus
 
-_PART = re.compile(r"(<!-- (corpora|model|options|reasons|role|tables) -->\n).*?(<!-- end -->\n)", re.DOTALL)
+_PART = re.compile(r"(<!-- (corpora|reasons) -->\n).*?(<!-- end -->\n)", re.DOTALL)
 _SUFFIXES: dict[Any, str] = {tuple: "[]", list: "[]", dict: ".NAME"}
-SHARED = set(BuildConfig.model_fields) - {"corpus"}  # options of every corpus, explained in `flows/README.md`
+SHARED = set(BuildConfig.model_fields) - {"corpus"}  # options of every corpus, in `flows/reference/options.md`
 
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,6 +52,66 @@ _DEPLOYMENTS = """\
 # Workers run the flow in that folder: `store` starts from it, and paths of a config from its `base`. A flow's docstring
 # is its description. A worker publishes with its HF_TOKEN, and salts the ids of score-questions with its EARMARK_SALT.
 """
+_CORPUS = """\
+# Reference of `{name}`
+
+Written from the declarations; the [guide](../{guide}) explains them.
+
+```
+earmark init {name} --schema > {name}.schema.json
+```
+
+With `#:schema ./{name}.schema.json` as its first line, editors complete and check a config.
+
+## Options
+
+The [options of every corpus](options.md), such as `seed`, `limit`, `licences` and `engine`, come on top.
+
+{options}
+## Reasons
+
+The table `rejects` gives a reason for each dropped row. These options of the corpus change some of them; see
+[all reasons](../command/rejects.md#reasons).
+
+{reasons}
+## Tables
+
+{tables}"""
+_OPTIONS = """\
+# Options of every corpus
+
+Written from the declarations. A config takes these beside its corpus's own:
+
+```toml
+limit = 100                     # the first rows of each source, to try it
+
+[licences."my-study"]
+licence = "CC-BY-4.0"
+redistribute = "all"            # rows and audio may be published
+```
+
+"""
+_MODELS = """\
+# Options of models and roles
+
+Written from the declarations; [Models and roles](../command/models.md) explains them.
+
+```toml
+[models.judge-1]                # a model, declared once
+annotator = "openai:gpt-audio"
+pace.requests_per_minute = 60
+
+[judge]                         # a role
+model = "judge-1"
+temperature = 0.7
+```
+
+## Options of a role
+
+{}
+## Options of a model
+
+{}"""
 
 
 def generated() -> dict[Path, str]:
@@ -58,31 +119,28 @@ def generated() -> dict[Path, str]:
     own = [find_corpus(name) for name, one in corpora().items() if one.package is None]
     parts = {
         ROOT / "README.md": {"corpora": corpora_table(own)},
-        ROOT / "flows/README.md": {
-            "options": options_table(BuildConfig, SHARED),
-            "role": options_table(Asked),
-            "model": options_table(ModelDeclaration),
-            "reasons": reasons_table(),
-        },
-    } | {
-        ROOT / _guide(corpus): {
-            "options": options_table(corpus.config, set(corpus.config.model_fields) - SHARED),
-            "tables": tables_text(corpus),
-        }
-        for corpus in own
+        ROOT / "flows/command/rejects.md": {"reasons": reasons_table()},
     }
+    written = {
+        ROOT / "flows/reference/options.md": _OPTIONS + options_table(BuildConfig, SHARED),
+        ROOT / "flows/reference/models.md": _MODELS.format(options_table(Asked), options_table(ModelDeclaration)),
+    } | {ROOT / reference(corpus): corpus_reference(corpus) for corpus in own}
     builds = [{"corpus": corpus.name, "config": f"{corpus.name}.toml"} for corpus in own]
     entries = "".join("\n[[builds]]\n" + "".join(f'{key} = "{one[key]}"\n' for key in one) for one in builds)
-    return {path: rewritten(path.read_text("utf-8"), texts) for path, texts in parts.items()} | {
-        ROOT / "data/demo/rebuild.toml": _REBUILD + entries,
-        ROOT / "deploy/prefect.yaml": _DEPLOYMENTS + deployments(own, builds),
-    }
+    return (
+        {path: rewritten(path.read_text("utf-8"), texts) for path, texts in parts.items()}
+        | written
+        | {
+            ROOT / "data/demo/rebuild.toml": _REBUILD + entries,
+            ROOT / "deploy/prefect.yaml": _DEPLOYMENTS + deployments(own, builds),
+        }
+    )
 
 
 def corpora_table(own: list[Corpus]) -> str:
     """Tabulate the corpora in Markdown."""
     lines = ["| corpus | from | what it holds | method of |", "|---|---|---|---|"]
-    lines += [f"| [`{one.name}`]({_guide(one)}) | {one.source} | {one.holds} | {one.paper} |" for one in own]
+    lines += [f"| [`{one.name}`]({guide(one)}) | {one.source} | {one.holds} | {one.paper} |" for one in own]
     return "\n".join(lines) + "\n"
 
 
@@ -122,8 +180,14 @@ def _deployment(tag: str, name: str, flow: str, collision: str) -> dict[str, Any
     }
 
 
-def _guide(corpus: Corpus) -> str:
+def guide(corpus: Corpus) -> str:
+    """Return the path of a corpus's guide."""
     return f"flows/{corpus.name.replace('-', '_')}.md"
+
+
+def reference(corpus: Corpus) -> str:
+    """Return the path of a corpus's reference."""
+    return guide(corpus).replace("flows/", "flows/reference/")
 
 
 def rewritten(text: str, parts: dict[str, str]) -> str:
@@ -141,13 +205,27 @@ def options_table(model: type[Model], names: set[str] | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def reasons_table() -> str:
-    """Tabulate the reasons of rejects by kind and by the options affecting them."""
+def corpus_reference(corpus: Corpus) -> str:
+    """Document a corpus's own options, the reasons that its options mend, and its tables."""
+    return _CORPUS.format(
+        name=corpus.name,
+        guide=Path(guide(corpus)).name,
+        options=options_table(corpus.config, set(corpus.config.model_fields) - SHARED),
+        reasons=reasons_table(corpus.config),
+        tables=tables_text(corpus),
+    )
+
+
+def reasons_table(config: type[BuildConfig] | None = None) -> str:
+    """Tabulate the reasons of rejects by kind and by the options affecting them, for a config its own."""
     lines = ["| what it is | options | reasons |", "|---|---|---|"]
     for kind, declared in (("fault", FAULTS), ("rule", RULES)):
-        for options, reasons in declared.items():
-            keys = ", ".join(f"`{option}`" for option in options.split()) or "–"
-            lines.append(f"| {kind} | {keys} | {', '.join(f'`{reason}`' for reason in reasons.split())} |")
+        for ends, reasons in declared.items():
+            words = reasons.split()
+            options = [key for key, _ in options_of(words[0], config)] if config else ends.split()
+            if options or not config:
+                keys = ", ".join(f"`{option}`" for option in options) or "–"
+                lines.append(f"| {kind} | {keys} | {', '.join(f'`{word}`' for word in words)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -187,7 +265,7 @@ def _options(
         yield from (
             option for option in options if re.split(r"[.[]", option[0][start:])[0] not in Asked.spelling().values()
         )
-        yield f"{key}{suffix}.…", "", "", "The options of a role: `flows/README.md`."
+        yield f"{key}{suffix}.…", "", "", "The options of a [role](models.md)."
 
 
 def _inner(annotation: Any) -> tuple[type[Model] | None, str]:
@@ -250,7 +328,7 @@ def _cell(text: str) -> str:
 
 def main() -> int:
     """Rewrite what is outdated; return 1 if anything was."""
-    stale = {path: text for path, text in generated().items() if path.read_text("utf-8") != text}
+    stale = {path: text for path, text in generated().items() if not path.is_file() or path.read_text("utf-8") != text}
     for path, text in stale.items():
         path.write_text(text, "utf-8")
         print(f"rewritten: {path.relative_to(ROOT)}")

@@ -81,7 +81,7 @@ def test_a_secret_is_named_by_its_block_and_a_value_in_its_place_is_not_repeated
 def test_the_automation_of_the_guide_is_one_of_prefects() -> None:
     from prefect.events.schemas.automations import AutomationCore
 
-    (text,) = re.findall(r"  ```yaml\n(.*?)  ```", (ROOT / "deploy/README.md").read_text("utf-8"), re.DOTALL)
+    (text,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "flows/command/schedule.md").read_text("utf-8"), re.DOTALL)
     (automation,) = yaml.safe_load(text)["automations"]
     assert AutomationCore.model_validate(automation).trigger.expect == {"earmark.published"}
 

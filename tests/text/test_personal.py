@@ -38,7 +38,7 @@ def test_there_are_as_many_cases_as_are_told() -> None:
 
 
 def test_readme_says_what_is_measured() -> None:
-    pages = (ROOT / "flows/README.md", ROOT / "flows/score_questions.md")
+    pages = (ROOT / "flows/command/publish.md", ROOT / "flows/score_questions.md")
     readme = " ".join(" ".join(page.read_text("utf-8") for page in pages).split())
     (left, left_held), (missed, missed_held) = (
         [len(measure.wrong(tuned)) for tuned in (True, False)] for measure in MEASURES[:2]

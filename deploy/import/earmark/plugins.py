@@ -3,8 +3,7 @@
     from earmark.plugins import Account, Done, Stage, corpus_flow, step
 
 A name keeps its meaning within a major release; other modules may change in any. Each name is loaded when it is first
-used, so a declaration costs no import of Prefect. `flows/README.md`, "Your own layout, backend, export format or
-corpus", shows them.
+used, so a declaration costs no import of Prefect. `flows/command/plugins.md` shows them.
 """
 
 import ast
