@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, TypeAlias
 
 from pydantic import (
     BeforeValidator,
@@ -29,13 +29,26 @@ if TYPE_CHECKING:
 MODELS = "EARMARK_MODELS"
 
 
-def _no_prompt_tables(value: Any) -> Any:
-    """Refuse the tables of before with the new spelling."""
+PROMPTS, PAPER = "prompts", "paper-structure"
+"""The key of `asks` that names a set of prompts, and the set."""
+ChosenPrompts: TypeAlias = dict[str, Path | int | str]
+"""Files or versions by the prompt's name; and by `PROMPTS`, the set."""
+
+
+def _prompts_or_set(value: Any) -> Any:
+    """Refuse the tables of before with the new spelling, and an unknown set."""
     for name, one in value.items() if isinstance(value, dict) else ():
         if isinstance(one, dict):
             written = one.get("version") or one.get("prompt")
             raise moved(f"a prompt is a file or a version: expected [asks] with {name} = {written!r}")
+        if name == PROMPTS and one != PAPER:
+            raise ValueError(f"expected prompts = '{PAPER}', found {one!r}")
     return value
+
+
+def placed_prompts(asks: Mapping[str, str | int], place: Callable[[str], Path]) -> ChosenPrompts:
+    """Return the values of `asks` with their files placed."""
+    return {name: one if isinstance(one, int) or name == PROMPTS else place(one) for name, one in asks.items()}
 
 
 def respelled_asks(values: dict[str, Any]) -> dict[str, Any]:
@@ -54,7 +67,7 @@ def respelled_asks(values: dict[str, Any]) -> dict[str, Any]:
 
 OwnPrompts = Annotated[
     dict[str, Annotated[str, Field(min_length=1, strict=True)] | Annotated[int, Field(ge=1, strict=True)]],
-    BeforeValidator(_no_prompt_tables),
+    BeforeValidator(_prompts_or_set),
 ]
 
 
@@ -225,7 +238,8 @@ class BuildConfig(Declaring):
         default={},
         description="Prompts by name (`earmark prompts list`): a Markdown file of your own as `earmark prompts show "
         "NAME` prints one, or a version of the package's. Without one a config stays on the version that its newest "
-        "build used; its first build takes the newest.",
+        'build used; its first build takes the newest. `prompts = "paper-structure"` takes all that have the papers\' '
+        "structure.",
     )
     _stays: dict[str, int] = PrivateAttr(default={})
     decontaminate: Decontaminate | None = Field(
@@ -281,10 +295,9 @@ class BuildConfig(Declaring):
         require_below_roots("input", where)
         return place_of(where) if is_url(where) else Path(where).absolute()
 
-    def own_prompts(self) -> dict[str, Path | int]:
-        """Return the user's own prompt files, and chosen or kept prompt versions, by the prompt's name."""
-        chosen = {name: one if isinstance(one, int) else self.path(one) for name, one in self.asks.items()}
-        return {**self._stays, **chosen}
+    def own_prompts(self) -> ChosenPrompts:
+        """Return the user's own prompt files, chosen or kept prompt versions, and the chosen set."""
+        return {**self._stays, **placed_prompts(self.asks, self.path)}
 
     @property
     def stays(self) -> dict[str, int]:

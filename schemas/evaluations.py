@@ -44,7 +44,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from earmark.schemas.annotation import AnnotatorConfig, Hearing
-from earmark.schemas.config import Declaring, OwnPrompts, respelled_asks
+from earmark.schemas.config import ChosenPrompts, Declaring, OwnPrompts, placed_prompts, respelled_asks
 from earmark.schemas.toml import Model
 
 Kind = Literal["yes_no", "preference", "scalar", "choice"]
@@ -79,9 +79,9 @@ class Examinee(Declaring, AnnotatorConfig):
     def respelled(cls, values: dict[str, Any]) -> dict[str, Any]:
         return respelled_asks(values)
 
-    def own_prompts(self) -> dict[str, Path | int]:
-        """Return the prompt files and versions of `asks`, by the prompt's name."""
-        return {name: one if isinstance(one, int) else Path(one) for name, one in self.asks.items()}
+    def own_prompts(self) -> ChosenPrompts:
+        """Return the prompt files, versions and set of `asks`."""
+        return placed_prompts(self.asks, Path)
 
 
 class Policy(Examinee):

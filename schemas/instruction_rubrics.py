@@ -195,11 +195,10 @@ class Disjoint(Model):
 class Decomposition(Model):
     """Decomposition of instructions into items."""
 
-    prompts: Literal["domain", "paper-structure", "general"] = Field(
+    prompts: Literal["domain", "general"] = Field(
         default="domain",
         description="domain: a prompt for speech, sound, music and mixed audio each, with its dimensions, and as many "
-        "items as there are; paper-structure: the same, and a filter that removes unsupported items alone; "
-        "general: one for all, of 20 items at most.",
+        "items as there are; general: one for all, of 20 items at most.",
     )
     stability: float = Field(
         default=0.0, ge=0, le=1, description="Share of instructions taken apart twice, to report how far both agree."

@@ -35,6 +35,7 @@ from jinja2 import Template, TemplateError, TemplateSyntaxError, meta, nodes, pa
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from earmark.schemas.config import PROMPTS
 from earmark.schemas.files import read_regular
 from earmark.schemas.questions import Audio, Image, Json, Message, Part, Role, Text
 from earmark.schemas.toml import nearest
@@ -253,16 +254,25 @@ def versions_of(name: str) -> tuple[int, ...]:
     return tuple(parse_prompt(path).version for path in prompt_names()[name])
 
 
+def paper_structured() -> dict[str, str]:
+    """Return the names of the prompts of the papers' structure by the names of those that they stand for."""
+    known = prompt_names()
+    papers = {name: re.sub(r"(-en|-zh)?$", r"-paper\1", name, count=1) for name in known}
+    return {name: paper for name, paper in papers.items() if paper in known}
+
+
 @contextmanager
-def own_words(chosen: Mapping[str, Path | int]) -> Iterator[dict[str, Prompt]]:
-    """Replace packaged prompts by the user's own files, or by other versions, within the block.
+def own_words(chosen: Mapping[str, Path | int | str]) -> Iterator[dict[str, Prompt]]:
+    """Replace packaged prompts by the user's own files, by other versions, or by a set, within the block.
 
     Args:
-        chosen: file or version by the name of the prompt.
+        chosen: file or version by the name of the prompt, and the set by `PROMPTS`; names precede the set.
     """
-    prompts = {
+    prompts = {name: packaged(paper) for name, paper in paper_structured().items()} if PROMPTS in chosen else {}
+    prompts |= {
         name: own_prompt(name, one) if isinstance(one, Path) else packaged(_known(name), one)
         for name, one in chosen.items()
+        if not isinstance(one, str)
     }
     token = _OWN.set({**_OWN.get(), **prompts})
     try:
@@ -275,15 +285,16 @@ def own_prompt(name: str, path: Path) -> Prompt:
     """Read a file in place of a packaged prompt, checked against the variables and answers of the asking code.
 
     It uses the same variables or fewer, places the same clips and images, fences the same text, and its answers have
-    the form of a packaged version. A file without a schema takes the newest version's if it says `order: declared`,
-    else the first version's, on which older files rely.
+    the form of a packaged version, or of its paper structure. A file without a schema takes the newest version's if it
+    says `order: declared`, else the first version's, on which older files rely.
 
     Raises:
         PromptError: no such prompt, or the file and line of a difference, and the reason.
     """
     ours = [packaged(name, version) for version in versions_of(_known(name))]
-    prompt, uses = parse_prompt(path), [_uses(one) for one in ours]
-    variables = set[str]().union(*(used for used, _ in uses), *(_bounding(one.schema) for one in ours))
+    forms = [*ours, *(packaged(paper) for one, paper in paper_structured().items() if one == name)]
+    prompt, uses = parse_prompt(path), [_uses(one) for one in forms]
+    variables = set[str]().union(*(used for used, _ in uses), *(_bounding(one.schema) for one in forms))
     own_variables, own_media = _uses(prompt)
     for variable in sorted(own_variables - variables):
         lines = enumerate(prompt.text.splitlines(), 1)
@@ -291,9 +302,9 @@ def own_prompt(name: str, path: Path) -> Prompt:
         raise PromptError(f"{path}, line {where}: '{variable}' is no variable of {name}{nearest(variable, variables)}")
     if missing := sorted(set.intersection(*(media for _, media in uses)) - own_media):
         raise PromptError(f"{path}: expected {{{{ {missing[0]} }}}} somewhere: {name} shows it to the model")
-    if trusted := sorted({*prompt.trusted}.difference(*(one.trusted for one in ours))):
+    if trusted := sorted({*prompt.trusted}.difference(*(one.trusted for one in forms))):
         raise PromptError(f"{path}: trusted: '{trusted[0]}' is text from outside; write {{{{ {trusted[0]} | fence }}}}")
-    faults = [_other_form(prompt.schema, one.schema or {}) for one in ours] if prompt.schema is not None else [None]
+    faults = [_other_form(prompt.schema, one.schema or {}) for one in forms] if prompt.schema is not None else [None]
     if all(faults):
         raise PromptError(f"{path}: schema{faults[0]}; the answers of {name} are read by this form")
     if stray := sorted(_bounding(prompt.schema) - variables):

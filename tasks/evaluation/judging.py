@@ -5,6 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
+from earmark.schemas.config import ChosenPrompts, placed_prompts
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.evaluations import Evaluation, Examinee, Mode
 from earmark.schemas.toml import checked, read_toml
@@ -44,8 +45,10 @@ def asked_of(kind: type[One], annotator: str | None, base_url: str | None, setti
         config = checked(kind, values, where, flat_roles=True)
     if settings is None:
         return config
-    asks = {name: one if isinstance(one, int) else str(settings.parent / one) for name, one in config.asks.items()}
-    return config.model_copy(update={"asks": asks})
+    asks = placed_prompts(config.asks, lambda written: settings.parent / written)
+    return config.model_copy(
+        update={"asks": {name: str(one) if isinstance(one, Path) else one for name, one in asks.items()}}
+    )
 
 
 def judge(
@@ -93,12 +96,22 @@ def judge(
 
 
 def ask_rows(
-    store: Store, evaluation: Evaluation, mode: Mode, config: Examinee, rows: list[dict[str, Any]], clips: list[Clip]
+    store: Store,
+    evaluation: Evaluation,
+    mode: Mode,
+    config: Examinee,
+    rows: list[dict[str, Any]],
+    clips: list[Clip],
+    words: ChosenPrompts,
 ) -> list[tuple[Prediction, Any]]:
-    """Ask a model about rows of no version, with their clips; return predictions, and the first answers' values."""
+    """Ask a model about rows of no version, with their clips; return predictions, and the first answers' values.
+
+    Args:
+        words: prompts that the model's own precede.
+    """
     files = {sha256: ClipFile(path, duration_s) for sha256, path, duration_s in clips}
     questioner = Questioner(evaluation, mode, config, files, Path())
-    with open_session(store, config) as session, own_words(config.own_prompts()):
+    with open_session(store, config) as session, own_words({**words, **config.own_prompts()}):
         groups = [questioner.requests(row) for row in rows]
         outcomes = iter(session.ask([one.request for group in groups for one in group]).outcomes)
     own = [[next(outcomes) for _ in group] for group in groups]

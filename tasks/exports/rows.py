@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from earmark.schemas.config import ChosenPrompts
 from earmark.schemas.corpus import ANSWERS, FORBIDDEN, REQUIRED, Corpus, View, names_file
 from earmark.schemas.errors import StoreError
 from earmark.schemas.tables import UNSPLIT, embeds
@@ -98,7 +99,7 @@ def select_view(
     split: str | None,
     limit: int | None,
     rollouts: Path | None = None,
-    words: Mapping[str, Path | int] | None = None,
+    words: ChosenPrompts | None = None,
 ) -> Iterator[Selection]:
     """Yield the selected rows of a view, ordered by `id`.
 

@@ -167,10 +167,7 @@ DIRECTION = _reader(
     imagine=_each(answer="yes"), check=_numbers, kinds=lambda config: _spoken(config) if config.reader else [],
 )  # fmt: skip
 FILTER = _reader(
-    "filter", "writer", "instruction", "items", about="lists of items", imagine=_each(verdict="keep"), check=_numbers,
-    prompt=lambda config, row: prompt_of(
-        "filter-paper" if config.decomposition.prompts == "paper-structure" else "filter", row["language"]
-    ),
+    "filter", "writer", "instruction", "items", about="lists of items", imagine=_each(verdict="keep"), check=_numbers
 )  # fmt: skip
 READ = _reader("read", "labeller", "truth", "instruction", about="clips with an instruction that is not theirs")
 HEAR = _listener(

@@ -111,7 +111,7 @@ def judge_clips(
         for at, (row, _, probe) in enumerate(whole)
     ]  # fmt: skip
     clips = [(probe.clip_sha256, file, probe.duration_s) for _, file, probe in whole]
-    answers = ask_rows(store, ALIGNMENT, asked, judge, questions, clips)
+    answers = ask_rows(store, ALIGNMENT, asked, judge, questions, clips, config.own_prompts())
     for (row, *_), (prediction, said) in zip(whole, answers, strict=True):
         row["score"] = prediction.score
         if prediction.score is None:

@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from earmark.schemas.config import BuildConfig
+from earmark.schemas.config import PROMPTS, BuildConfig
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import ConfigError, InputError, StoreError
 from earmark.schemas.registry import Registered, load, named_in
-from earmark.tasks.annotation.prompts import own_words, prompt_named, prompt_names, versions_of
+from earmark.tasks.annotation.prompts import own_words, paper_structured, prompt_named, prompt_names, versions_of
 from earmark.tasks.pipeline.ask import Ask, prompt_digests
 from earmark.tasks.pipeline.code import code_digest
 from earmark.tasks.pipeline.funnel import check_inputs, check_main_table
@@ -41,7 +41,8 @@ def staying(config: BuildConfig, store: Store, corpus: str) -> BuildConfig:
     """
     stays: dict[str, int] = {}
     builds = list(_builds(config, store, corpus))
-    for name in (one for one, files in prompt_names().items() if len(files) > 1 and one not in config.asks):
+    chosen = {*config.asks, *(paper_structured() if PROMPTS in config.asks else ())}
+    for name in (one for one, files in prompt_names().items() if len(files) > 1 and one not in chosen):
         versions = versions_of(name)
         used = (one for one, asks in builds if name not in asks)
         names = ((version for version in versions if f"{name}@{version}" in prompts) for prompts in used)
@@ -165,9 +166,10 @@ def plan_build(corpus: Corpus, config: BuildConfig, store: Store, inputs: dict[s
     with own_words(config.own_prompts()) as own:
         plan: Plan = load(corpus.plan)(config, store, inputs)
     for name in config.asks:
-        if own[name].id not in plan.made.prompts:
+        named, what = (own.values(), "this set") if name == PROMPTS else ([own[name]], "this prompt")
+        if not any(one.id in plan.made.prompts for one in named):
             used = sorted(one.partition("@")[0] for one in plan.made.prompts)
-            raise ConfigError(f"asks.{name}: this build asks nothing by this prompt; it asks by {', '.join(used)}")
+            raise ConfigError(f"asks.{name}: this build asks nothing by {what}; it asks by {', '.join(used)}")
     return plan
 
 

@@ -10,6 +10,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from earmark.schemas.config import PROMPTS, ChosenPrompts
 from earmark.schemas.errors import StoreError
 from earmark.schemas.questions import Audio, Message, Text
 from earmark.schemas.tables import R
@@ -110,13 +111,14 @@ _ASKED = pa.schema(
 )
 
 
-def words_of(version: Version, chosen: Mapping[str, Path | int] | None = None) -> dict[str, Path | int]:
-    """Return a version's own prompts and older package prompts from its build; `chosen` takes precedence.
+def words_of(version: Version, chosen: ChosenPrompts | None = None) -> ChosenPrompts:
+    """Return a version's own prompts, older package prompts and set from its build; `chosen` takes precedence.
 
     Raises:
         StoreError: a file of the version differs from its manifest.
     """
-    words: dict[str, Path | int] = {}
+    asks = version.manifest.config.get("asks") or {}
+    words: ChosenPrompts = {name: one for name, one in asks.items() if name == PROMPTS}
     for one, sha256 in version.manifest.prompts.items():
         name, _, which = one.partition("@")
         if name not in prompt_names():
@@ -130,7 +132,7 @@ def words_of(version: Version, chosen: Mapping[str, Path | int] | None = None) -
     return {**words, **(chosen or {})}
 
 
-def word(connection: duckdb.DuckDBPyConnection, view: str, words: Mapping[str, Path | int]) -> None:
+def word(connection: duckdb.DuckDBPyConnection, view: str, words: ChosenPrompts) -> None:
     """Reword rows of the table `everything` whose `wording` names a prompt with own words.
 
     Replace `prompt` and `audios` by the prompt rendered for the row, and set `system` to its system turn.
@@ -139,7 +141,7 @@ def word(connection: duckdb.DuckDBPyConnection, view: str, words: Mapping[str, P
         StoreError: the prompt has other turns than a system's and a user's.
     """
     with own_words(words) as chosen:
-        if mine := [name for name, prompt in chosen.items() if prompt.own]:
+        if mine := [name for name, prompt in chosen.items() if prompt.own or prompt.name != name]:
             query = f"SELECT id, audios, {WORDING} FROM everything WHERE {WORDING}.prompt IN (SELECT unnest($mine))"
             found = connection.sql(query, params={"mine": mine}).to_arrow_table().to_pylist()
             asked = pa.Table.from_pylist([_asked(view, row) for row in found], _ASKED)

@@ -49,7 +49,9 @@ RULES: dict[str, Any] = {
 SIZES = defaultdict[str, Any](lambda: 4, names=["Option A", "Option B"])  # of what bounds of schemas name
 SCHEMAS = {name: bound(packaged(name).schema, SIZES) for name in prompt_names() if packaged(name).schema}
 MAYBE_FEWER = "score-question-distractors"  # up to three options
-LISTS = {"rubric-judge-en", "rubric-judge-zh"}  # a list of items, as the paper's judge gives it
+LISTS = {
+    f"rubric-judge{paper}-{language}" for paper in ("", "-paper") for language in ("en", "zh")
+}  # a list of items, as the paper's judge gives it
 
 
 def all_required(schema: Any) -> bool:

@@ -84,7 +84,7 @@ def asked_for(body: Mapping[str, Any]) -> str:
     """The ask, by the name of the schema; decomposition has one for each domain."""
     name: str = body["response_format"]["json_schema"]["name"]
     of_all = next((ask for ask in ("translate", "decompose") if ask in name), None)
-    return of_all or name.removeprefix("rubric-").removesuffix("-zh")
+    return of_all or name.removeprefix("rubric-").removesuffix("-zh").removesuffix("-paper")
 
 
 def rubric_answer(body: dict[str, Any], content: str) -> str:

@@ -13,8 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from earmark.tasks.annotation.prompts import own_words, prompt_named
 from earmark.tasks.instruction_rubrics.checks import usable_items
 from earmark.tasks.instruction_rubrics.decomposing import LEAST_OVERLAP, agreement
+from earmark.tasks.pipeline.rows import words_of
 from tests.annotation.conftest import LocalServer
 from tests.builds import rows_of
 from tests.instruction_rubrics.rubrics import (
@@ -153,7 +155,8 @@ def test_a_second_draw_is_another_one(tmp_path: Path, server: OpenAIServer) -> N
 
 
 @pytest.mark.slow
-def test_the_papers_filter_removes_unsupported_items_alone(tmp_path: Path) -> None:
+def test_a_set_of_prompts_is_asked_by_its_builds_and_their_evaluations(tmp_path: Path) -> None:
+    """Its filter removes unsupported items alone; a prompt that `asks` names precedes the set."""
     with LocalServer(Faults()) as server:
         server.keep_bodies = True
         server.answer = lambda body, content: (
@@ -163,11 +166,11 @@ def test_the_papers_filter_removes_unsupported_items_alone(tmp_path: Path) -> No
             if asked_for(body).startswith("filter")
             else answer(body, content)
         )
-        verify = {"positives": "none", "swaps": "none"}
+        verify = {"positives": "audio", "swaps": "none", "changes": "none"}
         source = write_captions(tmp_path, "real", map(caption, range(2)), verify=verify)
         config = config_of(
-            tmp_path, source, base_url=server.base_url, bench_share=0.0, negatives={"perturb": 0}, languages=["en"],
-            decomposition={"prompts": "paper-structure"},
+            tmp_path, source, base_url=server.base_url, bench_share=0.0, negatives={"swap": 0}, languages=["en"],
+            asks={"prompts": "paper-structure", "rubric-perturb-music": 3},
         )  # fmt: skip
         version = build_rubrics(config, tmp_path / "store")
         (words,) = {
@@ -178,5 +181,16 @@ def test_the_papers_filter_removes_unsupported_items_alone(tmp_path: Path) -> No
             if "filter" in form["name"]
         }
     assert words == ("keep", "unsupported")
-    assert {"rubric-decompose-music@2", "rubric-filter-paper@1"} <= set(version.manifest.prompts)
-    assert Counter(row["reason"] for row in rows_of(version, "rejects")) == {"unsupported": 2}
+    asked = {name.partition("@")[0] for name in version.manifest.prompts}
+    assert {
+        "rubric-decompose-music-paper",
+        "rubric-filter-paper",
+        "rubric-verify-paper",
+        "rubric-perturb-music",
+    } <= asked
+    assert not {"rubric-decompose-music", "rubric-filter", "rubric-verify", "rubric-perturb-music-paper"} & asked
+    with own_words(words_of(version)):
+        assert prompt_named("rubric-judge-item-en").id == "rubric-judge-item-paper-en@1"
+    with own_words(words_of(version, {"rubric-judge-item-en": 1})):
+        assert prompt_named("rubric-judge-item-en").id == "rubric-judge-item-en@1"
+    assert Counter(row["reason"] for row in rows_of(version, "rejects")) == {"unsupported": 4}

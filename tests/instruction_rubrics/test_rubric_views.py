@@ -163,6 +163,10 @@ def test_own_words_of_the_array_judge_are_the_exported_rows_prompt(tmp_path: Pat
         connection.execute(f"CREATE TABLE everything AS {query(view.sql)}", dict(view.params))
         word(connection, view.name, {"rubric-judge-en": path})
         english, chinese = connection.sql("SELECT * FROM everything ORDER BY id").to_arrow_table().to_pylist()
+        connection.execute(f"CREATE OR REPLACE TABLE everything AS {query(view.sql)}", dict(view.params))
+        word(connection, view.name, {"prompts": "paper-structure"})
+        systems = [system for (system,) in connection.sql("SELECT system FROM everything ORDER BY id").fetchall()]
+    assert ["expert in listening" in systems[0], "听辨专家" in systems[1]] == [True, True]
     items = [{"id": 1, "question": "Is a piano heard?"}, {"id": 2, "question": HOSTILE}]
     system, user = own_prompt("rubric-judge-en", path).render(
         clip=Audio("0" * 64, ""), instruction=HOSTILE, items=items

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,21 @@ from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
 from earmark.schemas.errors import ConfigError, EarmarkError
-from earmark.tasks.annotation.prompts import own_prompt, packaged, prompt_names, versions_of
+from earmark.tasks.annotation.prompts import (
+    own_prompt,
+    own_words,
+    packaged,
+    paper_structured,
+    prompt_named,
+    prompt_names,
+    versions_of,
+)
 from earmark.tasks.pipeline.plan import plan_build
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.versions import Store, verify
 from tests.annotation.conftest import model_server
 from tests.builds import rows_of
+from tests.conftest import ROOT
 from tests.pseudo_preferences.music import build_judged, config_of, make_pool, write_config
 from tests.servers.openai_server import OpenAIServer, listening_answer
 
@@ -96,6 +107,33 @@ def test_a_prompt_that_cannot_stand_for_ours(tmp_path: Path, change: tuple[str, 
     assert message in str(fault.value)
     assert str(tmp_path / "mine" / "pair.md") in str(fault.value)
     assert "\n" not in str(fault.value)
+
+
+@pytest.mark.parametrize("corpus", ["instruction_rubrics", "score_questions", "captions"])
+def test_a_guide_s_files_precede_the_set_that_it_shows(corpus: str, tmp_path: Path) -> None:
+    """The files are the set's own prompts in other words: what has its form can stand for it."""
+    guide = (ROOT / f"flows/{corpus}.md").read_text("utf-8")
+    shown = [tomllib.loads(text)["asks"] for text in re.findall(r"```toml\n(\[asks\]\n.*?)```", guide, re.DOTALL)]
+    asks = {name: one for asks in shown for name, one in asks.items()}
+    assert asks.pop("prompts") == "paper-structure"
+    set_, files = paper_structured(), {name: tmp_path / path for name, path in asks.items()}
+    (tmp_path / "printed").mkdir()
+    for name, path in files.items():
+        path.write_text(packaged(set_[name]).text.replace("# user\n", "# user\nTHE PRINTED WORDS\n"), "utf-8")
+    with own_words({"prompts": "paper-structure", **files}) as chosen:
+        assert {name for name in files if chosen[name].own and "THE PRINTED WORDS" in chosen[name].text} == {*files}
+        assert {name: prompt_named(name).name for name in set_ if name not in files} == {
+            name: paper for name, paper in set_.items() if name not in files
+        }
+        assert prompt_named("rubric-labels").name == "rubric-labels", "no table of the paper shows it"
+
+
+def test_a_set_that_no_question_is_of_is_named(pool: Path, tmp_path: Path) -> None:
+    asked = config_of(pool, "http://x/v1", asks={"prompts": "paper-structure"})
+    with pytest.raises(ConfigError, match=r"asks\.prompts: this build asks nothing by this set; it asks by music-pair"):
+        plan_build(find_corpus("pseudo-preferences"), asked, Store(tmp_path / "store"))
+    with pytest.raises(ConfigError, match="expected prompts = 'paper-structure', found 'paper'"):
+        config_of(pool, "http://x/v1", asks={"prompts": "paper"})
 
 
 def test_bounds_descriptions_and_a_schema_that_is_left_out_may_differ(tmp_path: Path) -> None:
