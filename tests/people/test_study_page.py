@@ -273,28 +273,76 @@ def test_no_page_names_a_model(study: Path) -> None:
             assert name not in text, (page.name, name)
 
 
-def test_ratings_with_clips_beside_the_page(tab: Tab, tmp_path: Path) -> None:
-    """ATTM's test in small: one clip a screen, whose file lies beside the page under a name that tells nothing."""
+def ratings_study(folder: Path, annotators: int, more: str) -> Path:
+    """A started study of ratings on a question about sound, with the demo's clips of four systems for each prompt."""
     rows = [json.loads(line) for line in (ROOT / "data/demo/music/prompts.jsonl").read_text().splitlines()[:4]]
-    table = tmp_path / "prompts.csv"
+    table = folder / "prompts.csv"
     table.write_text("prompt_id,text,group\n" + "".join(f'{r["prompt_id"]},"{r["text"]}",id\n' for r in rows))
-    config = tmp_path / "study.toml"
+    config = folder / "study.toml"
     config.write_text(
-        f'name = "mos"\nkind = "ratings"\nprompts = "prompts.csv"\nannotators = 2\nquestionnaires = 2\n'
-        f'generations = "{ROOT}/data/demo/music/generations.jsonl"\neach = {{ id = 2 }}\nsound = "beside"\n'
+        f'name = "mos"\nkind = "ratings"\nprompts = "prompts.csv"\nannotators = {annotators}\n'
+        f'generations = "{ROOT}/data/demo/music/generations.jsonl"\n{more}\n'
         '[[questions]]\nname = "quality"\ntext = "How good is the sound?"\n'
     )
-    folder = tmp_path / "study"
-    run = CliRunner()
-    started = run.invoke(app, ["people", "study", "start", "--config", str(config), "--out", str(folder)])
+    started = CliRunner().invoke(
+        app, ["people", "study", "start", "--config", str(config), "--out", str(folder / "study")]
+    )
     assert started.exit_code == 0, started.output
+    return folder / "study"
+
+
+def by_system(plan: StudyPlan, trial: Trial, _: str) -> str:
+    """A rating that tells the demo's systems apart."""
+    return {"dahlia": "2", "cedar": "3", "birch": "4", "aster": "5"}[plan.generations[trial.clips["a"]].model]
+
+
+def test_ratings_with_clips_beside_the_page(tab: Tab, tmp_path: Path) -> None:
+    """ATTM's test in small: one clip a screen, whose file lies beside the page under a name that tells nothing."""
+    folder = ratings_study(tmp_path, 2, 'questionnaires = 2\neach = { id = 2 }\nsound = "beside"')
     plan = read_plan(folder)
     tab.open(folder / "pages" / "p001.html")
     tab.until(f"{CONTINUE} !== null")
     tab.ask(f"{CONTINUE}.click()")
-    score = {name: str(rank) for name, rank in zip(("dahlia", "cedar", "birch", "aster"), (2, 3, 4, 5), strict=True)}
-    label(tab, plan, plan.pages[0], lambda plan, trial, _: score[plan.generations[trial.clips["a"]].model], slice(None))
+    label(tab, plan, plan.pages[0], by_system, slice(None))
     assert tab.complaints == []
     file = saved(tab, tmp_path, "mos-p001.json")
-    facts = json.loads(run.invoke(app, ["people", "study", "status", str(folder), str(file), "--json"]).output)
-    assert {row["system"]: row["mos"] for row in facts["mos"]} == {"aster": 5, "birch": 4, "cedar": 3, "dahlia": 2}
+    status = CliRunner().invoke(app, ["people", "study", "status", str(folder), str(file), "--json"])
+    assert {row["system"]: row["mos"] for row in json.loads(status.output)["mos"]} == {
+        "aster": 5, "birch": 4, "cedar": 3, "dahlia": 2
+    }  # fmt: skip
+
+
+BACKGROUNDS = {  # years, profession, appreciation: at each bound, and just beyond it by one sign alone
+    ("3", "no", "3"): False,
+    ("3.1", "no", "1"): True,
+    ("0", "yes", "1"): True,
+    ("0", "no", "4"): True,
+}
+
+
+def test_an_expert_is_told_by_the_first_screen(tab: Tab, tmp_path: Path) -> None:
+    """ATTM's three signs as a listener types them; the screen takes no other years, and no missing answer."""
+    folder = ratings_study(tmp_path, len(BACKGROUNDS), "questionnaires = 1\neach = { id = 1 }\nbackground = true")
+    plan = read_plan(folder)
+    files = []
+    for page, (years, profession, appreciation) in zip(plan.pages, BACKGROUNDS, strict=True):
+        tab.open(folder / "pages" / f"{page.name}.html")
+        tab.until(f"{CONTINUE} !== null")
+        tab.ask(f"{CONTINUE}.click()")
+        tab.until("document.querySelector('input[name=years]') !== null")
+        valid = "document.querySelector('#stage form').checkValidity()"
+        for name, value in (("profession", profession), ("appreciation", appreciation)):
+            assert not tab.ask(valid)
+            tab.ask(f"document.querySelector('input[name={name}][value=\"{value}\"]').click()")
+        for typed in ("", "-1", "three", "3,5", years):
+            tab.ask(f"document.querySelector('input[name=years]').value = {json.dumps(typed)}")
+            assert tab.ask(valid) is (typed == years), typed
+        tab.ask(f"{CONTINUE}.click()")
+        label(tab, plan, page, by_system, slice(1, None))
+        files.append(saved(tab, tmp_path, f"mos-{page.name}.json"))
+        assert tab.complaints == []
+    facts = json.loads(
+        CliRunner().invoke(app, ["people", "study", "status", str(folder), *map(str, files), "--json"]).output
+    )
+    assert [one["expert"] for one in facts["pages"]] == [*BACKGROUNDS.values()]
+    assert {(row["annotators"], row["experts"]["annotators"]) for row in facts["mos"]} == {(4, 3)}
