@@ -1,7 +1,7 @@
 """A listening study: its config, the plan of who hears what, and the file that an annotator hands back."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -13,6 +13,34 @@ ANSWERS = "answers"
 PAGES = "pages"
 YEARS = "[0-9]{1,2}([.][0-9]+)?"
 """Form of a number of years, for a browser and for who reads its answers."""
+
+
+class TypedFact(NamedTuple):
+    """A field for a fact about a picture of a score."""
+
+    label: str
+    form: str  # for a browser and for who reads its answers; empty if it is not shown, or nobody can tell
+    hint: str
+
+
+_COUNTED = ("([0-9]{1,3})?", "a number")
+FACTS = {
+    "clef": TypedFact(
+        "Clef at the beginning, of the top staff", "(treble|bass|alto|tenor)?", "treble, bass, alto or tenor"
+    ),
+    "key signature": TypedFact(
+        "Key signature",
+        "(no sharps or flats|1 (sharp|flat)|[2-7] (sharps|flats))?",
+        "2 sharps, 1 flat, no sharps or flats, …",
+    ),
+    "time signature": TypedFact(
+        "Time signature as written", "([1-9][0-9]?/[1-9][0-9]?)?", "3/4, 6/8, …; for C 4/4, for C with a stroke 2/2"
+    ),
+    "staves": TypedFact("Staves of a system", *_COUNTED),
+    "bars": TypedFact("Bars in all", *_COUNTED),
+    **{name: TypedFact(f"{name.capitalize()} in all", *_COUNTED) for name in ("staccato dots", "slurs", "rests")},
+}
+"""What the perception probe asks (`tasks/score_questions/made_music.py`), in its order and words."""
 
 
 class Question(Model):
@@ -165,10 +193,10 @@ class Trial(Model):
     """One screen with questions."""
 
     id: str  # sixteen hexadecimal digits; all that a page knows of it
-    # pair, repeat (a pair of this page in the other order, or a clip again), known, rating, row (of an audit), or
-    # background (what the annotator knows of music)
-    kind: Literal["pair", "repeat", "known", "rating", "row", "background"]
-    prompt_id: str  # the prompt, or an audited row's id; empty for the background
+    # pair, repeat (a pair of this page in the other order, or a clip again), known, rating, row (of an audit), facts
+    # (of a picture), or background (what the annotator knows of music)
+    kind: Literal["pair", "repeat", "known", "rating", "row", "facts", "background"]
+    prompt_id: str  # the prompt, an audited row's id, or a picture's file; empty for the background
     # generations by the letters under which they were heard; a rating has one, `a`
     clips: dict[str, str] = Field(default={})
     # the answers of a known pair, or the labels of an audited row, by question, in the page's letters
@@ -226,7 +254,7 @@ class StudyPlan(Model):
 
     format: Literal["earmark-study/1"] = FORMAT
     study: str
-    kind: Literal["pairs", "ratings", "audit"]
+    kind: Literal["pairs", "ratings", "audit", "facts"]
     questions: tuple[str, ...]
     choices: tuple[str, ...]
     most_failed: float

@@ -16,6 +16,7 @@ from earmark.flows.command.options import (
     option,
     print_json,
 )
+from earmark.flows.command.study_cli import FilesArgument
 
 app = typer.Typer(help="Let people review questions.", no_args_is_help=True, rich_markup_mode="markdown")
 
@@ -28,37 +29,49 @@ def export(
     out: OutOption,
     images_at: Annotated[str | None, option("URL", "Label Studio's address of images. Default: inside tasks.")] = None,
     purpose: Annotated[
-        Literal["questions", "detection"],
-        option("--for questions|detection", "Review questions, or draw boxes for a detector."),
+        Literal["questions", "detection", "facts"],
+        option("--for questions|detection|facts", "Review questions, draw boxes for a detector, or write down facts."),
     ] = "questions",
-    images: Annotated[Path | None, option("DIR", "For detection: this folder's images.")] = None,
+    images: Annotated[Path | None, option("DIR", "For detection and facts: this folder's images.")] = None,
     detector: Annotated[str, option("MODEL", "For detection: the model of first boxes.")] = "staff-lines",
     force: ForceOption = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a version's questions as a table for spreadsheets and as a project of Label Studio; or boxes to draw.
+    """Write a version's questions as a table for spreadsheets and as a project of Label Studio; or boxes to draw; or
+    pages that ask two people what stands in each picture.
 
     **Examples:**
 
     `earmark people review export score-questions --out review`
 
     `earmark people review export score-questions --for detection --images scans --out boxes`
+
+    `earmark people review export score-questions --for facts --images WildScore/images --out facts`
     """
     from earmark.flows.command import console
     from earmark.tasks.score_questions.review_files import CONFIG, SHEET, TASKS, write_review
 
-    if purpose == "detection":
+    if purpose != "questions":
         from earmark.schemas.score_questions import Detector
         from earmark.tasks.score_questions.boxes import folder_images, version_images, write_boxes
+        from earmark.tasks.score_questions.facts import write_pages
 
         found = folder_images(images) if images is not None else version_images(_version(version, store))
-        first = Detector(model=detector)
-        number, refused = write_boxes(found, first, Path.cwd(), out, images_at=images_at, force=force)
+        if purpose == "facts":
+            number, refused = write_pages(found, out)
+        else:
+            first = Detector(model=detector)
+            number, refused = write_boxes(found, first, Path.cwd(), out, images_at=images_at, force=force)
         for line in refused:
             console.tell(f"left out: {line}", place=console.errors)
         if as_json:
             print_json({"images": number, "refused": refused, "folder": str(out)})
+            return
+        if purpose == "facts":
+            console.tell(f"{number:,} pictures on each of two pages in {out / 'pages'}")
+            console.tell(f"send each person one page, or run: earmark people study serve {out}")
+            console.tell(f"then: earmark people review facts {out} FILE… --out DIR")
             return
         console.tell(f"{number:,} images to draw boxes in, in {out}")
         console.tell(f"in Label Studio: {CONFIG} and {TASKS}")
@@ -132,6 +145,37 @@ def boxes(
     number = counts.pop("images")
     console.tell(f"{number:,} images in {out}: {', '.join(f'{many:,} {kind}' for kind, many in counts.items())}")
     console.tell("coco.json for COCO's readers, data.yaml for YOLO's; bring the model as detector.model")
+
+
+@app.command("facts")
+def facts_(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="What `review export --for facts` wrote.")],
+    out: OutOption,
+    files: FilesArgument = None,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Make questions of the facts that both people wrote down alike, in WildScore's layout.
+
+    **Example:** `earmark people review facts facts returned/*.json --out probe`
+    """
+    from earmark.flows.command import console
+    from earmark.tasks.people.answers import read_answers, read_plan
+    from earmark.tasks.score_questions.facts import write_typed_probe
+
+    plan = read_plan(folder)
+    returned, refused = read_answers(plan, folder, files or [])
+    counts = write_typed_probe(plan, returned, folder, out, force=force)
+    if as_json:
+        print_json({**counts, "refused": refused})
+        return
+    console.tell(*(f"refused: {line}" for line in refused), place=console.errors)
+    console.tell(*(f"disputed, and left out: {line}" for line in counts["disputed"]))
+    console.tell(
+        f"{counts['perception']:,} questions about {counts['images']:,} pictures in {out}; both people wrote down "
+        f"{counts['both']:,} facts, {counts['agree']:,} of them alike",
+        f"next: earmark eval run {out} --layout wildscore -a MODEL",
+    )
 
 
 def _version(spec: str, store: str | None) -> Any:

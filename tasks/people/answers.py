@@ -13,14 +13,18 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter, ValidationError
 
 from earmark.schemas.errors import InputError
-from earmark.schemas.study import ANSWERS, PLAN, YEARS, AnnotatorPage, AnswerFile, ScreenAnswer, StudyPlan, Trial
+from earmark.schemas.study import ANSWERS, FACTS, PLAN, YEARS, AnnotatorPage, AnswerFile, ScreenAnswer, StudyPlan, Trial
 from earmark.tasks.evaluation.agreement import alpha
 
 MOST_BYTES = 8 << 20
 TRIAL_BYTES = 32 << 10  # of a trial's answer: its longest feedback takes 12,000, twice quoted 24,000
 MOST_FEEDBACK = 2000  # characters, like the page's limit
 FEWEST_ALIKE = 10  # clips with one rating for all questions, from which an annotator does not listen
-BACKGROUND = {"years": YEARS, "profession": "yes|no", "appreciation": "[1-5]"}
+FORMS = {  # of the fields of screens without clips
+    "background": {"years": YEARS, "profession": "yes|no", "appreciation": "[1-5]"},
+    "facts": {name: fact.form for name, fact in FACTS.items()},
+}
+READERS = {"audit": "earmark people audit read", "facts": "earmark people review facts"}
 _ANSWERS = TypeAdapter(dict[str, ScreenAnswer])
 Row = dict[str, Any]
 
@@ -96,10 +100,10 @@ def parse_answers(plan: StudyPlan, content: bytes, name: str) -> Returned:
 
 def _fault(plan: StudyPlan, page: AnnotatorPage, name: str, answer: ScreenAnswer) -> str | None:
     trial = next(trial for trial in page.trials if trial.id == name)
-    if trial.kind == "background":
-        odd = [field for field, form in BACKGROUND.items() if not re.fullmatch(form, answer.response.get(field, ""))]
-        odd += sorted(answer.response.keys() - BACKGROUND.keys())
-        return f"expected {', '.join(BACKGROUND)}, found another {odd[0][:40]!r}" if odd else None
+    if forms := FORMS.get(trial.kind):
+        odd = [field for field, form in forms.items() if not re.fullmatch(form, answer.response.get(field, ""))]
+        odd += sorted(answer.response.keys() - forms.keys())
+        return f"expected {', '.join(forms)}, found another {odd[0][:40]!r}" if odd else None
     fields = {"feedback", *plan.questions, *(f"confidence_{question}" for question in plan.questions)}
     if unknown := sorted(answer.response.keys() - fields):
         return f"expected answers to {', '.join(plan.questions)}, found a field {unknown[0][:40]!r}"
@@ -221,10 +225,10 @@ def votes_of(plan: StudyPlan, returned: Sequence[Returned]) -> list[Row]:
     Repeats and known pairs are checks, not votes.
 
     Raises:
-        InputError: the plan is an audit's.
+        InputError: the plan is of an audit, or of facts.
     """
-    if plan.kind == "audit":
-        raise InputError(f"{plan.study} is an audit; read it with `earmark people audit read`")
+    if reader := READERS.get(plan.kind):
+        raise InputError(f"{plan.study} is no study; read it with `{reader}`")
     rows = []
     experts = {one.page: one.expert for one in progress_of(plan, returned)}
     for one in returned:

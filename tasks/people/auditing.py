@@ -1,7 +1,6 @@
 """Start audits: people answer a version's rows like a model, without its labels, to check these. Rows, shown columns
 and labels come from the corpus's evaluations: any question for a model suits a person."""
 
-import base64
 import hashlib
 import secrets
 import shutil
@@ -20,7 +19,7 @@ from earmark.tasks.evaluation.templates import write_samples_template
 from earmark.tasks.exports.clips import ClipFile, clip_files
 from earmark.tasks.people.choosing import LETTERS as SIDES
 from earmark.tasks.people.choosing import page_names, shared
-from earmark.tasks.people.page import render, sound_address, write_page, write_plan
+from earmark.tasks.people.page import picture_address, render, sound_address, write_page, write_plan
 from earmark.tasks.store.folder import building
 from earmark.tasks.store.sql import query, quoted
 from earmark.tasks.store.versions import Store, Version
@@ -28,7 +27,6 @@ from earmark.tasks.store.versions import Store, Version
 UNSURE = "unsure"
 QUESTION = "label"
 ASKED = "asked.csv"  # all samples of an exam without answers, as models' files have them
-_MAGIC = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif", b"RIFF": "image/webp"}
 
 
 @dataclass(frozen=True)
@@ -228,7 +226,11 @@ def _screen(evaluation: Evaluation, values: Mapping[str, Any]) -> str:
     return render(
         "screens/row",
         texts={name.replace("_", " "): value for name, value in values.items() if name not in hidden and value},
-        images=[_image(value["bytes"]) for name, value in values.items() if names_image(name) and value.get("bytes")],
+        images=[
+            picture_address(value["bytes"])
+            for name, value in values.items()
+            if names_image(name) and value.get("bytes")
+        ],
         beside={name.removesuffix("_audio").replace("_", " "): clip for name, clip in clips.items()},
         clips=sides,
         question=_asked(evaluation),
@@ -243,8 +245,3 @@ def _asked(evaluation: Evaluation) -> str:
     if evaluation.kind == "preference":
         return f"Which clip is better on {evaluation.dimension}?"
     return "Which option is right?" if evaluation.kind == "choice" else "Does the clip follow the text?"
-
-
-def _image(content: bytes) -> str:
-    kind = next((name for magic, name in _MAGIC.items() if content.startswith(magic)), "image/png")
-    return f"data:{kind};base64,{base64.b64encode(content).decode()}"

@@ -29,6 +29,7 @@ PLAYABLE = {
     ".m4a": "audio/mp4",
     ".webm": "audio/webm",
 }
+_MAGIC = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif", b"RIFF": "image/webp"}
 MOST_INSIDE = 400 << 20  # bytes of sound in a page: browsers fail on texts of half a gigabyte
 CLIPS = "clips"
 
@@ -117,6 +118,12 @@ def sound_address(folder: Path, path: Path, digest: str, *, inside: bool) -> str
         target.parent.mkdir(exist_ok=True)
         place(path, target)
     return f"{CLIPS}/{target.name}"
+
+
+def picture_address(content: bytes) -> str:
+    """Return a page's address of a picture, inside it."""
+    kind = next((name for magic, name in _MAGIC.items() if content.startswith(magic)), "image/png")
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
 
 
 class _Screens:

@@ -5,7 +5,7 @@ sign, by which the tests count what was drawn.
 """
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 from xml.etree import ElementTree
@@ -179,30 +179,34 @@ def engrave(piece: MadePiece) -> tuple[str, bytes]:
 
 def perceived(piece: MadePiece, draw: random.Random) -> list[Fact]:
     """Ask about what is written: no rule of music is needed."""
-    top = " of the top staff" if len(piece.clefs) > 1 else ""
-    fifths = KEYS.index(piece.key) - KEYS.index("C")
-    bars, notes = len(piece.staves[0]), piece.notes
-    counted = {
+    notes = piece.notes
+    values = {
+        "clef": piece.clefs[0],
+        "key signature": _signature(KEYS.index(piece.key) - KEYS.index("C")),
+        "time signature": _meter(piece.meter),
+        "staves": len(piece.clefs),
+        "bars": len(piece.staves[0]),
         "staccato dots": sum(note.staccato for note in notes),
         "slurs": sum(note.slur == "(" for note in notes),
         "rests": sum(note.step is None for note in notes),
     }
+    return facts_of({name: str(value) for name, value in values.items()}, draw)
+
+
+def facts_of(values: Mapping[str, str], draw: random.Random) -> list[Fact]:
+    """Ask for facts about a picture, given by name."""
+    top = "" if values.get("staves") == "1" else " of the top staff"
+    asked: dict[str, tuple[str, Iterable[str]]] = {
+        "clef": (f"Which clef stands at the beginning{top}?", CLEFS),
+        "key signature": ("What does the key signature show?", map(_signature, range(-5, 6))),
+        "time signature": ("Which time signature is written?", map(_meter, METERS)),
+        "staves": ("How many staves does a system have?", "1234"),
+    }
     return [
-        _fact("clef", f"Which clef stands at the beginning{top}?", piece.clefs[0], CLEFS, draw),
-        _fact(
-            "key signature",
-            "What does the key signature show?",
-            _signature(fifths),
-            map(_signature, range(-5, 6)),
-            draw,
-        ),
-        _fact("time signature", "Which time signature is written?", _meter(piece.meter), map(_meter, METERS), draw),
-        _fact("staves", "How many staves does a system have?", str(len(piece.clefs)), "1234", draw),
-        _fact("bars", "How many bars are there in all?", str(bars), map(str, _around(bars)), draw),
-        *(
-            _fact(name, f"How many {name} are there in all?", str(count), map(str, _around(count)), draw)
-            for name, count in counted.items()
-        ),
+        _fact(name, *asked[name], value, draw)
+        if name in asked
+        else _fact(name, f"How many {name} are there in all?", map(str, _around(int(value))), value, draw)
+        for name, value in values.items()
     ]
 
 
@@ -215,28 +219,28 @@ def reasoned(piece: MadePiece, draw: random.Random) -> list[Fact]:
         _fact(
             "key",
             "In which major key is it, by its key signature?",
-            f"{piece.key} major",
             (f"{key} major" for key in KEYS),
+            f"{piece.key} major",
             draw,
         ),
         _fact(
             "interval",
             f"Which interval do the first two notes{top} form?",
-            INTERVALS[abs(first - second)],
             INTERVALS,
+            INTERVALS[abs(first - second)],
             draw,
         ),
         _fact(
             "beats",
             "How many eighth notes fill a bar of this time signature?",
-            str(eighths),
             map(str, _around(eighths)),
+            str(eighths),
             draw,
         ),
     ]
 
 
-def _fact(name: str, question: str, truth: str, answers: Iterable[str], draw: random.Random) -> Fact:
+def _fact(name: str, question: str, answers: Iterable[str], truth: str, draw: random.Random) -> Fact:
     """Draw three wrong answers."""
     return Fact(name, question, truth, tuple(draw.sample([one for one in answers if one != truth], 3)))
 

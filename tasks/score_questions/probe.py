@@ -67,24 +67,24 @@ def write_probe(folder: Path, images: int, seed: int, *, force: bool = False) ->
             piece, name, draw = compose(seed, number), f"{number:04d}", random.Random(f"{seed} {number} options")
             (place / IMAGES / f"{name}.png").write_bytes(engrave(piece)[1])
             (place / ABC / f"{name}.abc").write_text(as_abc(piece), "utf-8")
-            facts[TABLE] += [(name, fact) for fact in perceived(piece, draw)]
-            facts[REASONING] += [(name, fact) for fact in reasoned(piece, draw)]
+            facts[TABLE] += [(f"{name}.png", fact) for fact in perceived(piece, draw)]
+            facts[REASONING] += [(f"{name}.png", fact) for fact in reasoned(piece, draw)]
         for table, kind in ((TABLE, "Perception"), (REASONING, "Reasoning")):
-            rows = [*_rows(facts[table], kind, seed)]
+            rows = [*rows_of_facts(facts[table], kind, seed)]
             write(iter([pa.RecordBatch.from_pylist(rows)]), place / table)
         counts = {"images": images, "perception": len(facts[TABLE]), "reasoning": len(facts[REASONING])}
         write_facts(place, RECORD, {**counts, "seed": seed})
     return counts
 
 
-def _rows(facts: Sequence[tuple[str, Fact]], kind: str, seed: int) -> Iterable[dict[str, str | None]]:
-    """Yield the table's rows, with the right letters in turn."""
-    places = right_places({f"{name} {fact.name}": 1 + len(fact.others) for name, fact in facts}, seed)
-    for name, fact in facts:
-        key = f"{name} {fact.name}"
+def rows_of_facts(facts: Sequence[tuple[str, Fact]], kind: str, seed: int) -> Iterable[dict[str, str | None]]:
+    """Yield the rows of a table of facts about files, with the right letters in turn."""
+    keys = [f"{Path(file).stem} {fact.name}" for file, fact in facts]
+    places = right_places({key: 1 + len(fact.others) for key, (_, fact) in zip(keys, facts, strict=True)}, seed)
+    for key, (file, fact) in zip(keys, facts, strict=True):
         options = in_order(key, fact.truth, fact.others, places[key], seed)
         held = dict(zip(LETTERS, options, strict=False))
-        asked = (f"{name}.png", fact.question, json.dumps(held), LETTERS[places[key]])
+        asked = (file, fact.question, json.dumps(held), LETTERS[places[key]])
         yield {
             **dict(zip(WANTED, asked, strict=True)),
             **dict.fromkeys(OURS),

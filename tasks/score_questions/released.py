@@ -53,7 +53,7 @@ def read(path: Path, _: Path) -> dict[str, list[Row]]:
         named = {"question_id": name if seen[name] == 1 else f"{name}-{seen[name]}", "split": "test"}
         about = {column: row[column] or None for column in OURS}
         rows.append({**named, "question": row["question"], "options": options, "truth_letter": truth, **about})
-        rows[-1] |= _shown(content)
+        rows[-1] |= picture_columns(content)
     return {"questions": rows}
 
 
@@ -85,7 +85,7 @@ def _picture(cell: Any, root: Root) -> tuple[str, bytes | None]:
     return name.stem, next((one.read_bytes() for one in places if one.is_file() and not root.leads_out(one)), None)
 
 
-def _shown(content: bytes | None) -> Row:
+def picture_columns(content: bytes | None) -> Row:
     """Return the columns of a picture, whose bytes stay as published: models see what the paper's saw."""
     try:
         with Image.open(io.BytesIO(content or b""), formats=SHOWN) as picture:
