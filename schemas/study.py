@@ -11,6 +11,7 @@ FORMAT: Literal["earmark-study/1"] = "earmark-study/1"
 PLAN = "plan.json"
 ANSWERS = "answers"
 PAGES = "pages"
+PICTURES = "images"
 YEARS = "[0-9]{1,2}([.][0-9]+)?"
 """Form of a number of years, for a browser and for who reads its answers."""
 

@@ -54,12 +54,15 @@ def export(
 
     if purpose != "questions":
         from earmark.schemas.score_questions import Detector
+        from earmark.tasks.people.typing import write_fact_pages
         from earmark.tasks.score_questions.boxes import folder_images, version_images, write_boxes
-        from earmark.tasks.score_questions.facts import write_pages
+        from earmark.tasks.score_questions.facts import readable
 
         found = folder_images(images) if images is not None else version_images(_version(version, store))
         if purpose == "facts":
-            number, refused = write_pages(found, out)
+            files, refused = readable(found)
+            write_fact_pages(files, out)
+            number = len(files)
         else:
             first = Detector(model=detector)
             number, refused = write_boxes(found, first, Path.cwd(), out, images_at=images_at, force=force)
@@ -160,12 +163,14 @@ def facts_(
     **Example:** `earmark people review facts facts returned/*.json --out probe`
     """
     from earmark.flows.command import console
+    from earmark.schemas.study import PICTURES
     from earmark.tasks.people.answers import read_answers, read_plan
+    from earmark.tasks.people.typing import typed_facts
     from earmark.tasks.score_questions.facts import write_typed_probe
 
     plan = read_plan(folder)
     returned, refused = read_answers(plan, folder, files or [])
-    counts = write_typed_probe(plan, returned, folder, out, force=force)
+    counts = write_typed_probe(typed_facts(plan, returned), folder / PICTURES, out, force=force)
     if as_json:
         print_json({**counts, "refused": refused})
         return

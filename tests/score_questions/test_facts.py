@@ -14,7 +14,8 @@ from earmark.flows.command.cli import app
 from earmark.schemas.errors import InputError, StoreError
 from earmark.schemas.study import ANSWERS, FACTS, AnnotatorPage, StudyPlan
 from earmark.tasks.people.answers import parse_answers, read_plan, votes_of
-from earmark.tasks.score_questions.facts import write_pages, write_typed_probe
+from earmark.tasks.people.typing import typed_facts
+from earmark.tasks.score_questions.facts import readable, write_typed_probe
 from earmark.tasks.score_questions.released import read
 from tests.browser import chromium
 from tests.people.test_answers import returned
@@ -116,9 +117,9 @@ def test_facts_are_no_votes_and_empty_pages_no_probe(pages: Path, tmp_path: Path
     with pytest.raises(InputError, match="read it with `earmark people review facts`"):
         votes_of(plan, [empty])
     with pytest.raises(InputError, match="no fact is typed"):
-        write_typed_probe(plan, [empty], pages, tmp_path / "probe", force=False)
+        write_typed_probe(typed_facts(plan, [empty]), pages, tmp_path / "probe", force=False)
     with pytest.raises(StoreError, match="expected pictures to write facts of"):
-        write_pages([("a.png", b"")], tmp_path / "none")
+        readable([("a.png", b"")])
 
 
 @pytest.mark.slow
