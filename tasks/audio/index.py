@@ -108,7 +108,7 @@ class MediaIndex:
         stamps: list[Stamp | None] = []
         for start in range(0, len(paths), ASKED_AT_ONCE):
             batch = paths[start : start + ASKED_AT_ONCE]
-            stamps += [_stamp(path) for path in batch]
+            stamps += [file_stamp(path) for path in batch]
             known: list[Probe | AudioFault | None] = [*self._known(batch, stamps[start:])]
             for place, path in enumerate(batch):
                 if isinstance(path, AudioFault):
@@ -130,7 +130,7 @@ class MediaIndex:
         found: list[Probe | None] = []
         for start in range(0, len(paths), ASKED_AT_ONCE):
             batch = paths[start : start + ASKED_AT_ONCE]
-            found += self._known(batch, [_stamp(path) for path in batch])
+            found += self._known(batch, [file_stamp(path) for path in batch])
         return found
 
     def places(self, sha256s: Collection[str]) -> dict[str, list[Path]]:
@@ -222,7 +222,8 @@ class MediaIndex:
             connection.executemany(_KEEP, rows)
 
 
-def _stamp(path: Path | AudioFault) -> Stamp | None:
+def file_stamp(path: Path | AudioFault) -> Stamp | None:
+    """Return a file's size in bytes and time of change in ns; None without a file."""
     if isinstance(path, AudioFault):
         return None
     try:

@@ -6,7 +6,7 @@ import os
 import pickle
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,17 +15,17 @@ from typing import Any, Literal, Self
 from earmark.schemas.errors import InputError, Interrupted
 from earmark.schemas.instrumentals import Instrumentals, Separation
 from earmark.schemas.machine import memory_bytes
+from earmark.tasks.audio.index import MediaIndex, Stamp, file_stamp
 from earmark.tasks.audio.probe import Probe
 from earmark.tasks.audio.separation import choice
 from earmark.tasks.audio.separation.choice import Described, cuda_devices
 from earmark.tasks.audio.separation.jobs import FailedTrack, Output, SeparatedTrack, SeparationJob, Separator
-from earmark.tasks.audio.separation.pipeline import separate
+from earmark.tasks.audio.separation.pipeline import part_path, separate
 from earmark.tasks.pipeline.media import media_index
 from earmark.tasks.pipeline.progress import Work, working
 from earmark.tasks.pipeline.rows import Rows, Shard, read_shard, shards_of
 from earmark.tasks.pipeline.step import Done, Enough, step
 from earmark.tasks.pipeline.tracks import PooledTrack, audio_file
-from earmark.tasks.store.files import sha256_file, write_text
 from earmark.tasks.store.manifest import digest_of
 from earmark.tasks.store.parquet import row_schema, write_rows
 from earmark.tasks.store.staging import Stage
@@ -193,15 +193,11 @@ class SeparatedFiles:
 
     def keep(self, clip_sha256: str, written: SeparatedTrack) -> dict[str, Any]:
         """Record a clip's instrumental as written."""
+        measures = {name: getattr(written, name) for name in ("sha256", "bytes", *MEASURED)}
         path = self.path(clip_sha256)
-        measures = {"sha256": sha256_file(path), "bytes": path.stat().st_size} | {
-            name: getattr(written, name) for name in MEASURED
-        }
-        note = path.with_suffix(".json")
-        for name in os.listdir(path.parent):  # noqa: PTH208  # a glob of a full folder takes longer
-            if name.startswith(f".{note.name}.") and name.endswith(".tmp"):
-                path.with_name(name).unlink()  # of a build killed at this point
-        write_text(note, json.dumps(measures, indent=1) + "\n")
+        temporary = part_path(path)  # not synced: of a record lost with the power, the clip is separated again
+        temporary.write_text(json.dumps(measures, indent=1) + "\n")
+        temporary.replace(path.with_suffix(".json"))
         return measures
 
 
@@ -242,7 +238,7 @@ def separate_shard(
     with separators.one() as separator:
         output = Output(form.codec, BITS, form.crop_s, form.bitrate_kbps if form.codec == "mp3" else 320)
         cache = SeparatedFiles(stage.store, separator.digest, output)
-        jobs = []
+        jobs: list[SeparationJob] = []
         for name, track in tracks.items():
             measures = cache.find(track["clip_sha256"])
             length_s = min(track["duration_s"], form.crop_s or math.inf)
@@ -252,13 +248,14 @@ def separate_shard(
             else:
                 source = audio_file(config, track["audio"])
                 jobs.append(SeparationJob(name, source, cache.path(track["clip_sha256"])))
+        unchanged = _stamps(index, jobs, tracks)
         for result in separate(jobs, separator, output, longest_s=config.tracks.longest_s):
             track = tracks[result.job.track]
             if isinstance(result, FailedTrack):
                 rows.append((track["row"], None, None, *[None] * len(MEASURED), result.reason, result.detail))
             else:
-                (probe,) = index.look([result.job.source], threads=1)
-                if not isinstance(probe, Probe) or probe.clip_sha256 != track["clip_sha256"]:
+                same = unchanged.get(result.job.source, 0) == file_stamp(result.job.source)
+                if not same and not _stamps(index, [result.job], tracks):
                     result.job.target.unlink()
                     raise InputError(f"{track['audio']} changed during the build; leave inputs alone, and build again")
                 rows.append(_row(cache, track, cache.keep(track["clip_sha256"], result)))
@@ -267,6 +264,19 @@ def separate_shard(
     path = stage.work / "separated" / f"{shard.name}.parquet"
     write_rows(path, SEPARATED, sorted(rows))
     return Done(path)
+
+
+def _stamps(
+    index: MediaIndex, jobs: list[SeparationJob], tracks: Mapping[str, PooledTrack]
+) -> dict[Path, Stamp | None]:
+    """Return size and time of change of the sources that still hold their tracks' clips."""
+    stamps = [file_stamp(job.source) for job in jobs]
+    probes = index.look([job.source for job in jobs], threads=1)
+    return {
+        job.source: stamp
+        for job, stamp, probe in zip(jobs, stamps, probes, strict=True)
+        if isinstance(probe, Probe) and probe.clip_sha256 == tracks[job.track]["clip_sha256"]
+    }
 
 
 def _row(cache: SeparatedFiles, track: PooledTrack, measures: dict[str, Any]) -> tuple[Any, ...]:

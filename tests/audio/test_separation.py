@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from earmark.schemas.errors import StoreError
 from earmark.tasks.audio.separation import track as track_module
-from earmark.tasks.audio.separation.choice import CentreRemoval
+from earmark.tasks.audio.separation.choice import FRAME, HOP, CentreRemoval, band, centre
 from earmark.tasks.audio.separation.jobs import (
     FailedTrack,
     Output,
@@ -51,6 +51,28 @@ def test_centre_removal_takes_the_middle_and_keeps_the_sides(tmp_path: Path) -> 
     assert done.instrumental_db == pytest.approx(10 * np.log10(np.mean(sides**2)), abs=1.0)
     assert abs(done.correlation) < 0.3
     assert done.emptied_share == 0.0
+
+
+@pytest.mark.parametrize("frames", [1, HOP, 47_999, 100_000])
+def test_blocks_of_frames_give_the_bits_of_the_whole_window(frames: int) -> None:
+    """Kept files of a store count for the separator's digest, so its bits may not change with its speed."""
+    window = np.random.default_rng(frames).normal(0, 0.2, (2, frames)).astype(np.float32)
+    padded = np.pad(window, ((0, 0), (FRAME - HOP, FRAME - HOP + -frames % HOP)))
+    shape = np.hanning(FRAME + 1)[:FRAME].astype(np.float32)
+    left, right = (
+        np.stack([np.fft.rfft(side[at : at + FRAME] * shape) for at in range(0, len(side) - FRAME + 1, HOP)])
+        for side in padded
+    )
+    middle, side = (left + right) / 2, (left - right) / 2
+    powers = [part.real**2 + part.imag**2 for part in (middle, side)]
+    gain = np.maximum(0, 1 - powers[1] / np.maximum(powers[0], np.finfo(np.float32).tiny)) * band(44_100)
+    voices = np.fft.irfft(middle * gain, FRAME, axis=1).astype(np.float32) * shape
+    whole = np.zeros(padded.shape[1], np.float32)
+    for turn in range(FRAME // HOP):  # in this order: sums of float32 depend on it
+        for number in range(turn, len(voices), FRAME // HOP):
+            whole[number * HOP : number * HOP + FRAME] += voices[number]
+    expected = whole[FRAME - HOP : FRAME - HOP + frames] / np.float32(1.5)
+    np.testing.assert_array_equal(centre(window, band(44_100)), np.stack([expected, expected]))
 
 
 def test_every_job_gets_one_result_and_bad_files_stop_nothing(tmp_path: Path) -> None:

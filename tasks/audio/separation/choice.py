@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import scipy.fft
 
 from earmark.schemas.errors import ConfigError, MissingExtraError
 from earmark.tasks.audio.separation.checkpoints import Checkpoint, find_checkpoint, load_model
@@ -185,6 +186,9 @@ WINDOW_S = 3.0  # of sound in a window
 FRAME = 4096
 HOP = FRAME // 4
 KEPT_BELOW_HZ, REMOVED_ABOVE_HZ = 90.0, 150.0
+SHAPE = np.hanning(FRAME + 1)[:FRAME].astype(np.float32)
+FRAMES_AT_ONCE = 8  # their spectra stay in the processor's cache: half the time of a whole window's
+HALVED, TINY = np.float32(0.5), np.finfo(np.float32).tiny
 
 
 class CentreRemoval:
@@ -215,12 +219,17 @@ class CentreRemoval:
     def windows(self, frames: int, sample_rate_hz: int) -> Windows:
         """Return windows of about three seconds, half overlapping, Hamming-weighted."""
         length = max(1, round(WINDOW_S * sample_rate_hz / HOP)) * HOP
-        return Windows(length, length // 2 // HOP * HOP or length, np.hamming(length).astype(np.float32))
+        return Windows(length, length // 2 // HOP * HOP or length, _hamming(length))
 
     def start(self, batch: Samples, sample_rate_hz: int) -> Callable[[], Samples]:
         """Remove the centre at once; return a function returning the result."""
         voices = np.stack([centre(window, band(sample_rate_hz)) for window in batch])
         return lambda: voices
+
+
+@lru_cache(8)
+def _hamming(length: int) -> Samples:
+    return np.hamming(length).astype(np.float32)
 
 
 @lru_cache(8)
@@ -245,24 +254,34 @@ def centre(window: Samples, removed: Samples) -> Samples:
     frames = window.shape[1]
     whole = -(-frames // HOP) * HOP
     padded = np.pad(window, ((0, 0), (FRAME - HOP, FRAME - HOP + whole - frames)))
-    shape = np.hanning(FRAME + 1)[:FRAME].astype(np.float32)
-    cut = np.lib.stride_tricks.sliding_window_view(padded, FRAME, axis=1)[:, ::HOP] * shape
-    left, right = np.fft.rfft(cut, axis=2)
-    middle, side = (left + right) / 2, (left - right) / 2
-    power = _power(middle)
-    gain = np.maximum(0.0, 1.0 - _power(side) / np.maximum(power, np.finfo(np.float32).tiny)) * removed
-    voice = np.fft.irfft(middle * gain, FRAME, axis=1).astype(np.float32) * shape
-    summed = np.zeros(padded.shape[1], np.float32)
-    for turn in range(FRAME // HOP):  # frames without overlap lie end to end
-        part = voice[turn :: FRAME // HOP].reshape(-1)
-        summed[turn * HOP : turn * HOP + len(part)] += part
+    cuts = np.lib.stride_tricks.sliding_window_view(padded, FRAME, axis=1)[:, ::HOP]
+    turns = np.zeros((FRAME // HOP, padded.shape[1]), np.float32)  # frames without overlap lie end to end
+    for start in range(0, cuts.shape[1], FRAMES_AT_ONCE):
+        cut = cuts[:, start : start + FRAMES_AT_ONCE] * SHAPE
+        left, right = scipy.fft.rfft(cut.astype(np.float64), axis=2).astype(np.complex64)
+        side = (left - right) * HALVED
+        left += right
+        left *= HALVED  # the middle
+        gain, power = _power(side), _power(left)
+        gain /= np.maximum(power, TINY, out=power)
+        np.subtract(1, gain, out=gain)
+        np.maximum(gain, 0, out=gain)
+        gain *= removed
+        left *= gain
+        voice = scipy.fft.irfft(left, FRAME, axis=1, overwrite_x=True)
+        voice *= SHAPE
+        for number, part in enumerate(voice, start):
+            turns[number % len(turns), number * HOP : number * HOP + FRAME] = part
+    summed = turns[0]
+    for turn in turns[1:]:
+        summed += turn
     voice_sum = summed[FRAME - HOP : FRAME - HOP + frames] / np.float32(1.5)  # the squared windows' sum at this hop
     return np.stack([voice_sum, voice_sum])
 
 
-def _power(spectrum: npt.NDArray[np.complexfloating]) -> npt.NDArray[np.floating]:
-    power: npt.NDArray[np.floating] = spectrum.real**2 + spectrum.imag**2
-    return power
+def _power(spectrum: npt.NDArray[np.complex64]) -> Samples:
+    parts = np.square(spectrum.view(np.float32))
+    return parts[..., 0::2] + parts[..., 1::2]
 
 
 CENTRE_REMOVAL = CentreRemoval.name

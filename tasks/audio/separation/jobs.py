@@ -41,6 +41,8 @@ class SeparatedTrack:
     at the source's own scale, at least -120."""
 
     job: SeparationJob
+    sha256: str  # of the written file
+    bytes: int  # of the written file
     duration_s: float  # length of the separated part
     sample_rate_hz: int  # rate of the source
     channels: int  # channels of the source

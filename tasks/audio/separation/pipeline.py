@@ -4,6 +4,7 @@ Memory: `tracks` spools (see `track.py`, 96 MB each at most) besides the separat
 disk until written. A file is written under a temporary name beside its target and renamed when complete.
 """
 
+import hashlib
 import math
 import os
 from collections import deque
@@ -175,6 +176,11 @@ class _OpenTracks:
             track.close()
 
 
+def part_path(target: Path) -> Path:
+    """Return the temporary path of a target; writing the target again removes those of killed processes."""
+    return target.with_name(f".{target.name}.{os.getpid()}.part")
+
+
 def write_track(track: DecodedTrack, name: str, output: Output) -> SeparatedTrack | FailedTrack:
     """Encode a finished track and rename it into place.
 
@@ -182,7 +188,7 @@ def write_track(track: DecodedTrack, name: str, output: Output) -> SeparatedTrac
         StoreError: the file cannot be written.
     """
     target = track.job.target
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
+    temporary = part_path(target)
     try:
         if not track.finite:
             return FailedTrack(
@@ -196,9 +202,10 @@ def write_track(track: DecodedTrack, name: str, output: Output) -> SeparatedTrac
         _encode(track, temporary, rate, gain, output)
         frames = soundfile.info(temporary).frames
         with temporary.open("rb") as file:
+            sha256, size = hashlib.file_digest(file, "sha256").hexdigest(), file.tell()
             os.fsync(file.fileno())
         temporary.replace(target)
-        return _done(track, rate, frames, float(gain * track.mix_gain))
+        return _done(track, sha256, size, rate, frames, float(gain * track.mix_gain))
     except (OSError, soundfile.LibsndfileError) as error:
         reason = error.error_string if isinstance(error, soundfile.LibsndfileError) else error.strerror
         raise StoreError(f"cannot write {target.name}: {reason or error}") from None
@@ -227,7 +234,7 @@ def _scaled(track: DecodedTrack, gain: np.float32) -> Iterator[Samples]:
         yield block
 
 
-def _done(track: DecodedTrack, rate: int, frames: int, gain: float) -> SeparatedTrack:
+def _done(track: DecodedTrack, sha256: str, size: int, rate: int, frames: int, gain: float) -> SeparatedTrack:
     levels, values = track.levels, 2 * track.frames
     mix_db, kept_db, removed_db = (
         max(FLOOR_DB, 10 * math.log10(max(float(sums.sum()) / values, 1e-13)))
@@ -235,6 +242,8 @@ def _done(track: DecodedTrack, rate: int, frames: int, gain: float) -> Separated
     )
     return SeparatedTrack(
         job=track.job,
+        sha256=sha256,
+        bytes=size,
         duration_s=track.source_frames / track.source_rate_hz,
         sample_rate_hz=track.source_rate_hz,
         channels=track.channels,

@@ -37,11 +37,13 @@ class Levels:
 
     def add(self, start: int, cell: int, mix: Samples, kept: Samples, removed: Samples) -> None:
         """Add a span (frames, 2) starting at a frame; `cell` is the number of frames of a cell."""
-        cells = np.arange(start, start + len(mix)) // cell
+        first = start // cell
+        edges = np.clip(np.arange(first, (start + len(mix) - 1) // cell + 2) * cell, start, start + len(mix))
+        cells = np.repeat(np.arange(len(edges) - 1), np.diff(edges))
         for sums, samples in ((self.mix, mix), (self.kept, kept), (self.removed, removed)):
-            power = np.einsum("ij,ij->i", samples, samples, dtype=np.float64)
-            by_cell = np.bincount(cells - cells[0], weights=power)
-            sums[cells[0] : cells[0] + len(by_cell)] += by_cell
+            power = np.square(samples, dtype=np.float64)
+            by_cell = np.bincount(cells, weights=power[:, 0] + power[:, 1])
+            sums[first : first + len(by_cell)] += by_cell
         self.shared += float(np.einsum("ij,ij->", kept, removed, dtype=np.float64))
 
     def correlation(self) -> float:
