@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from earmark.schemas.annotation import AGAIN_TEMPERATURE
-from earmark.schemas.instruction_rubrics import InstructionRubrics
+from earmark.schemas.instruction_rubrics import InstructionRubrics, Language
 from earmark.schemas.questions import Audio, AudioForm
 from earmark.tasks.instruction_rubrics.checks import items_fault, numbers_fault, perturbation_fault, translation_fault
 from earmark.tasks.pipeline.ask import Ask, Fault, Posed, Row, Values
@@ -41,7 +41,7 @@ def _translated(config: InstructionRubrics) -> list[Row]:
     return [{"into": other} for one in _spoken(config) for other in others(config, one["language"]) if config.bilingual]
 
 
-def others(config: InstructionRubrics, language: str) -> list[str]:
+def others(config: InstructionRubrics, language: str) -> list[Language]:
     """Return the target languages of a text's translations."""
     return [other for other in config.languages if other != language]
 

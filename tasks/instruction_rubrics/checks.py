@@ -7,20 +7,9 @@ from typing import Any
 from earmark.tasks.instruction_rubrics.attributes import DROPPED
 from earmark.tasks.instruction_rubrics.rows import BareItem
 from earmark.tasks.pipeline.ask import Fault
-from earmark.tasks.text.bilingual import HAN, language_of, negates, quotes, straight, without_speech
+from earmark.tasks.text.bilingual import HAN, Language, language_of, negates, quotes, straight, without_speech
+from earmark.tasks.text.numbers import differing
 
-_DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
-_EN_NUMBERS = {
-    word: number
-    for number, word in enumerate(
-        ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"), 2
-    )
-}
-_ZH_DIGITS = {sign: number for number, sign in enumerate("零一二三四五六七八九")} | {"两": 2, "俩": 2}
-_ZH_OTHER = re.compile(  # words with a numeral that count nothing that English counts
-    "十分(?![之钟鐘])|[二三四五六七八九]重[奏唱]|二胡|三角|三弦|五声|四[周处處]|七弦|八度|[四八]分音"
-)
-_ZH_NUMBER = re.compile(r"[一二三四五六七八九]?十[一二三四五六七八九]?|[二两俩三四五六七八九]")
 _NAME = re.compile(r"(?<![.!?。？！:：\"「『]\s)(?<!^)(?<![.!?。？！\"「『])\b([A-Z][\w'-]+)")
 _TITLE = re.compile(r"[\"「『]((?:[^\s\"」』.!?,;:]+\s?){1,4})[\"」』]")
 
@@ -167,19 +156,24 @@ def numbers_fault(count: int, answers: Sequence[Mapping[str, Any]]) -> Fault | N
     return Fault("bad_answer", f"expected answers to items 1 to {count}, found {numbers}")
 
 
-def translation_fault(texts: Sequence[str], into: str, translated: Sequence[str]) -> Fault | None:
-    """Return a fault unless the number of texts is unchanged and each is in the target language."""
+def translation_fault(texts: Sequence[str], into: Language, translated: Sequence[str]) -> Fault | None:
+    """Return a fault unless the number of texts is unchanged and each is in the target language, with its numbers."""
     if len(translated) != len(texts):
         return Fault("bad_answer", f"expected {len(texts)} texts, found {len(translated)}")
     for text in translated:
         if not HAN.search(without_speech(text)) if into == "zh" else language_of(text) == "zh":
             return Fault("not_translated", f"expected the language '{into}', found '{text[:60]}'")
+    for text, other in zip(texts, translated, strict=True):
+        if wrong := differing(text, "en" if into == "zh" else "zh", other, into, digits=True):
+            return Fault(
+                "not_translated", f"expected the same numbers, found {wrong[0]:g} in one alone: '{other[:60]}'"
+            )
     return None
 
 
-def lost(text: str, language: str, translated: str, into: str) -> list[str]:
-    """List a translation's possible losses: `speech` (quoted words that are translated too), `numbers`, `names`,
-    `negations`. A flag, not a proof.
+def lost(text: str, language: Language, translated: str, into: Language) -> list[str]:
+    """List a translation's possible losses: `speech` (quoted words that are translated too), `numbers` (lost or added),
+    `names`, `negations`. A flag, not a proof.
 
     Args:
         language: its language, en or zh.
@@ -194,7 +188,7 @@ def lost(text: str, language: str, translated: str, into: str) -> list[str]:
             own, other = own.replace(quote, ""), other.replace(quote, "")
         elif not _is_title(quote):
             losses = ["speech"]
-    if _numbers(own, language) - _numbers(other, into):
+    if differing(own, language, other, into):
         losses.append("numbers")
     if any(name.casefold() not in translated.casefold() for name in _names(text, language)):
         losses.append("names")
@@ -205,23 +199,6 @@ def lost(text: str, language: str, translated: str, into: str) -> list[str]:
 
 def _plain(text: str) -> str:
     return " ".join(straight(text).split()).casefold()
-
-
-def _numbers(text: str, language: str) -> set[str]:
-    """Return a text's numbers as digits, except one: it too often means an article."""
-    numbers = set(_DIGITS.findall(text))
-    if language == "en":
-        words = re.findall(r"[a-z]+", text.lower())
-        numbers |= {str(_EN_NUMBERS[word]) for word in words if word in _EN_NUMBERS}
-    else:
-        numbers |= {str(_zh_number(sign)) for sign in _ZH_NUMBER.findall(_ZH_OTHER.sub(" ", text))}
-    return numbers - {"1"}
-
-
-def _zh_number(signs: str) -> int:
-    tens, ten, ones = signs.rpartition("十")
-    value = 10 * (_ZH_DIGITS[tens] if tens else 1) if ten else 0
-    return value + (_ZH_DIGITS[ones] if ones else 0)
 
 
 def _names(text: str, language: str) -> set[str]:

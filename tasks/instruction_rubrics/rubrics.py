@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from earmark.schemas.instruction_rubrics import InstructionRubrics
+from earmark.schemas.instruction_rubrics import InstructionRubrics, Language
 from earmark.schemas.rubric_tables import INSTRUCTIONS, ITEMS, LABELS
 from earmark.tasks.instruction_rubrics.asks import (
     DECOMPOSE,
@@ -149,7 +149,7 @@ async def _translate(asker: Asker[InstructionRubrics], row: Row, texts: list[str
     return dict(zip(languages, ends, strict=True))
 
 
-async def _translate_into(asker: Asker[InstructionRubrics], row: Row, texts: list[str], into: str) -> Translation:
+async def _translate_into(asker: Asker[InstructionRubrics], row: Row, texts: list[str], into: Language) -> Translation:
     parts = split(texts, AT_ONCE + 1)  # an instruction and its items
     rows = [{**row, "texts": part, "part": f"{row['part']} {n}" if n > 1 else row["part"], "into": into}
             for n, part in enumerate(parts, 1)]  # fmt: skip

@@ -100,7 +100,9 @@ def rubric_answer(body: dict[str, Any], content: str) -> str:
         return json.dumps({"items": items_of(texts[0])})
     if ask == "translate":
         into = "zh" if body["response_format"]["json_schema"]["name"].endswith("zh") else "en"
-        return json.dumps({"texts": [f"译文：{text}" if into == "zh" else "Translated text." for text in texts]})
+        return json.dumps(
+            {"texts": [f"译文：{text}" if into == "zh" else with_figures("Translated text", text) for text in texts]}
+        )
     count = sum(name == "item" for name, _ in held)
     numbers = range(1, count + 1)
     if ask == "hear":
@@ -119,6 +121,11 @@ def rubric_answer(body: dict[str, Any], content: str) -> str:
             ]
         }
     )
+
+
+def with_figures(words: str, text: str) -> str:
+    """Other words with a text's figures, as a translation keeps them."""
+    return " ".join([words, *re.findall(r"\d+", text)])
 
 
 def changed(text: str) -> dict[str, str]:
@@ -175,7 +182,8 @@ def _whim(facts: dict[str, Any], draw: int) -> Any:
         case "rationales":
             count = len(facts["items"]) + (draw % 9 == 1)
             return {"items": [{"id": number + 1, "rationale": "a whim"} for number in range(count)]}
-    texts = ["译文：别的话" if facts["into"] == "zh" else "Other words." for _ in facts["texts"]]
+    words = "译文：别的话" if facts["into"] == "zh" else "Other words"
+    texts = [with_figures(words, text) for text in facts["texts"]]
     return {"texts": texts if draw % 7 else texts[:-1] or ["x"]}
 
 

@@ -34,6 +34,7 @@ from tests.instruction_rubrics.rubrics import (
     caption,
     config_of,
     rubric_answer,
+    with_figures,
     write_captions,
 )
 from tests.servers.faults import Faults
@@ -137,7 +138,7 @@ def test_a_released_clip_that_is_not_found_is_refused(tmp_path: Path) -> None:
 
 def chinese(text: str) -> str:
     """Words of no other text, in Chinese signs."""
-    return "".join(chr(0x4E00 + byte) for byte in hashlib.sha256(text.encode()).digest())
+    return with_figures("".join(chr(0x4E00 + byte) for byte in hashlib.sha256(text.encode()).digest()), text)
 
 
 @pytest.mark.slow

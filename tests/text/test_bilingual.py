@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from earmark.tasks.instruction_rubrics.checks import lost, perturbation_fault, translation_fault, usable_items
-from earmark.tasks.text.bilingual import is_other_language, language_of, negates
+from earmark.tasks.text.bilingual import Language, is_other_language, language_of, negates
+from earmark.tasks.text.numbers import differing
 
 CHINESE_YES = (
     "没有人声 无人声 不是男声 未使用鼓 非人声音乐 别出声 缺乏低音 几乎听不见 并非爵士 不要鼓 节奏不快 请勿说话"
@@ -60,6 +63,53 @@ def test_english_that_denies_nothing(text: str) -> None:
 def test_a_faithful_translation_has_lost_nothing(chinese: str, english: str) -> None:
     for text, language, other, into in ((chinese, "zh", english, "en"), (english, "en", chinese, "zh")):
         assert (translation_fault([text], into, [other]), lost(text, language, other, into)) == (None, [])
+
+
+FAITHFUL = """
+A song of 1985 at 120 BPM in 3/4 | 1985年的歌曲，每分钟120拍，四三拍
+From the 1980s | 八十年代的
+From the nineteen eighties | 20世纪80年代的
+In the nineteenth century, nineteen eighty-five | 十九世纪，一九八五年
+Twenty-four violins, two hundred and fifty singers | 二十四把小提琴，两百五十名歌手
+10,000 people cheer for half a minute at 44.1 kHz | 一万人欢呼半分钟，44.1千赫
+A pair of guitars and a string quartet in twos and threes | 两把吉他与弦乐四重奏，三三两两
+Three or four dogs, hundreds of birds, a dozen drums | 三四只狗，数百只鸟，十二面鼓
+Beethoven's Fifth: the second voice enters after 2.5 seconds | 贝多芬第五交响曲：第二个声音在2.5秒后进入
+A 12-bar blues in triple metre with eighth notes | 三拍子的十二小节布鲁斯，有八分音符
+"""
+UNFAITHFUL = """
+At 120 BPM | 每分钟一百拍
+A tune of 1985 | 1975年的曲子
+In 6/8 time | 四三拍
+A piano | 1. 钢琴 2. 小提琴
+A chorus | 12人合唱
+"""
+
+
+@pytest.mark.parametrize("pair", FAITHFUL.strip().splitlines())
+def test_numbers_are_the_same_in_digits_and_words_of_both_languages(pair: str) -> None:
+    english, chinese = pair.split(" | ")
+    assert differing(english, "en", chinese, "zh") == differing(chinese, "zh", english, "en") == []
+
+
+@pytest.mark.parametrize("pair", UNFAITHFUL.strip().splitlines())
+def test_a_figure_that_a_translation_loses_or_adds_is_asked_again(pair: str) -> None:
+    english, chinese = pair.split(" | ")
+    for fault in (translation_fault([chinese], "en", [english]), translation_fault([english], "zh", [chinese])):
+        assert fault is not None
+        assert (fault.reason, "numbers" in fault.detail) == ("not_translated", True)
+
+
+def test_a_number_word_that_a_translation_loses_or_adds_is_flagged() -> None:
+    for english, chinese in (("Three guitars", "两把吉他"), ("Guitars", "三把吉他"), ("Twenty drums", "鼓")):
+        assert lost(english, "en", chinese, "zh") == lost(chinese, "zh", english, "en") == ["numbers"]
+        assert translation_fault([english], "zh", [chinese]) is None
+
+
+@given(st.text(alphabet="零一二十百千万年代世纪 0123456789.,", max_size=400), st.sampled_from(["en", "zh"]))
+def test_numbers_of_any_text_are_its_own(text: str, language: Language) -> None:
+    english = "hundred " * len(text)
+    assert differing(text, language, text, language) == differing(english, "en", english, "en") == []
 
 
 def test_speech_that_is_translated_too_is_flagged_in_both_directions() -> None:
