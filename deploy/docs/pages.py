@@ -5,7 +5,9 @@ A hook of MkDocs, run by `make docs`.
 
 import posixpath
 import re
+import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -51,6 +53,8 @@ def on_files(files: Files, config: Any) -> Files:
         files.append(File.generated(config, path, content=text))
     for path in reports():
         files.append(File.generated(config, f"reports/{path.parts[-3]}.html", abs_src_path=str(path)))
+        if picture := picture_of(path):
+            files.append(File.generated(config, f"reports/{path.parts[-3]}.png", content=picture))
     files.append(File.generated(config, "llms.txt", content=index_for_models(config.nav, files)))
     return files
 
@@ -60,6 +64,13 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     if page.file.src_uri.startswith(("CHANGELOG", "reference/", "flows/reference/", "data/")):
         page.meta["search"] = {"boost": 0.2}
     here = posixpath.dirname(page.file.src_uri)
+    report = f"reports/{Path(page.file.src_uri).stem.replace('_', '-')}"
+    if here in ("flows", "flows/tutorials") and files.get_file_from_path(f"{report}.png"):
+        to = posixpath.relpath(report, here)
+        shown = f"[![The report of the demo: counts, and the way from input to rows]({to}.png)]({to}.html)"
+        markdown = markdown.replace(
+            "\n## ", f"\n{shown}\n\nThe report of the whole demo; each build writes one.\n\n## ", 1
+        )
 
     def kept(match: re.Match[str]) -> str:
         target = match["target"]
@@ -96,6 +107,19 @@ def reports() -> list[Path]:
     """Return the demo's reports, the newest of each corpus; they hold all that they show."""
     found = sorted((ROOT / "data/store").glob("*/v*/report.html"), key=lambda path: int(path.parent.name[1:]))
     return list({path.parts[-3]: path for path in found}.values())
+
+
+def picture_of(report: Path) -> bytes | None:
+    """Return a picture of a report's beginning as Chromium shows it; None without a Chromium."""
+    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if browser is None:
+        return None
+    flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1200,900"]
+    with tempfile.TemporaryDirectory() as folder:
+        picture = Path(folder) / "report.png"
+        command = [browser, *flags, f"--user-data-dir={folder}", f"--screenshot={picture}", report.as_uri()]
+        subprocess.run(command, check=True, capture_output=True, timeout=120)
+        return picture.read_bytes()
 
 
 def gallery() -> str:

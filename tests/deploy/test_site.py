@@ -28,7 +28,14 @@ def test_axe_finds_nothing_on_the_site_in_light_or_dark(tmp_path: Path) -> None:
     for scheme in ("light", "dark"):
         with chromium(tmp_path / scheme) as tab:  # the theme remembers its scheme
             tab.show(1200, 900, scheme)
-            for page in ("index", "flows/mos_preferences", "reference/commands", "reference/python", "gallery"):
+            for page in (
+                "index",
+                "flows/tutorials/captions",
+                "flows/command/build",
+                "reference/commands",
+                "reference/python",
+                "gallery",
+            ):
                 tab.open(tmp_path / f"site/{page}.html")
                 found = [one for one in tab.access_faults(axe) if not one.startswith(OF_THE_THEME)]
                 assert found == [], (scheme, page)
