@@ -47,8 +47,6 @@ from earmark.schemas.annotation import AnnotatorConfig, Hearing
 from earmark.schemas.config import ChosenPrompts, Declaring, OwnPrompts, placed_prompts, respelled_asks
 from earmark.schemas.toml import Model
 
-Kind = Literal["yes_no", "preference", "scalar", "choice"]
-Answer = Literal["yes_no", "preference", "scalar", "scores", "choice"]
 Blind = Literal["audio", "text"]
 
 
@@ -198,7 +196,7 @@ class Mode:
     #   `schemas/critiques.py` says); the higher is preferred.
     # - `scalar`: a number, of the scale's digits by their log-probabilities, or in JSON.
     # - `choice`: a letter of `options`.
-    answer: Answer | None = None
+    answer: str | None = None
     json_field: str | None = None  # of a JSON object, the field that holds the answer; without it, a word is asked for
     # a column of lists (VARCHAR[], or STRUCT(id VARCHAR, text VARCHAR)[]); each member is asked in a request of its
     # own, which the prompt gets as `item`. A sample is yes if every item is (`schemas/rubric_rewards.py`); its score is
@@ -235,7 +233,7 @@ class Evaluation:
     """Samples with known answers."""
 
     name: str  # as in `--evaluation NAME`
-    kind: Kind  # what is asked of a sample; decides `target` and the metrics
+    kind: str  # what is asked of a sample (`tasks/evaluation/kinds.py`); decides `target` and the metrics
     sql: str  # the query, `tasks/<sql>.sql`
     says: str  # one sentence for the list of evaluations and the head of the table
     # ways to ask a model; the first is the default. None where only files of scores are read.
@@ -261,13 +259,6 @@ class Evaluation:
     def dimension(self) -> str:
         """Return the rated dimension: its column in a file with several scores a clip."""
         return str(self.params.get("dimension", self.name))
-
-    @property
-    def clip_columns(self) -> tuple[str, ...]:
-        """The query's columns with the clips' ids; none where scores of clips say nothing."""
-        if self.clips is None:
-            return ()
-        return ("a_clip", "b_clip") if self.kind == "preference" else ("clip",)
 
 
 @dataclass(frozen=True)

@@ -445,6 +445,7 @@ def rollouts(
 def _list_evaluations(version: Version, corpus: Corpus, as_json: bool) -> None:
     """Print a version's evaluations and their modes."""
     from earmark.flows.command.console import print_table, tell
+    from earmark.tasks.evaluation.kinds import find_kind
 
     facts = [
         {
@@ -453,7 +454,7 @@ def _list_evaluations(version: Version, corpus: Corpus, as_json: bool) -> None:
             "says": one.says,
             "modes": [mode.name for mode in one.modes],
             "groups": list(one.groups),
-            "sides": list(one.sides) if one.kind == "preference" else None,
+            "sides": list(one.sides) if find_kind(one.kind).compares else None,
             "order": one.order or None,
         }
         for one in corpus.evaluations

@@ -2,40 +2,30 @@
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from earmark.schemas.corpus import names_clip
-from earmark.schemas.critiques import FORM, read_scores
 from earmark.schemas.errors import ConfigError, StoreError
-from earmark.schemas.evaluations import Answer as AnswerKind
 from earmark.schemas.evaluations import Blind, Evaluation, Examinee, Mode, names_image
 from earmark.schemas.questions import (
     Ask,
     Audio,
     AudioForm,
-    Choice,
-    FreeText,
     Image,
     Json,
     Message,
-    ScaleRating,
     Text,
-    YesNo,
 )
 from earmark.tasks.annotation.backend import question
-from earmark.tasks.annotation.errors import PromptError, one_line
+from earmark.tasks.annotation.errors import PromptError
 from earmark.tasks.annotation.prompts import Prompt, prompt_named
 from earmark.tasks.annotation.request import Outcome, Request, Unanswered
-from earmark.tasks.evaluation.samples import LETTERS
+from earmark.tasks.evaluation.kinds import Prediction, Unreadable, find_kind
 from earmark.tasks.exports.clips import ClipFile
 
-YES_NO = ("Yes", "No")
-SIDES = ("A", "B", "tie")
-INCONSISTENT = "inconsistent"
 NO_AUDIO = "(no audio is given; answer by the words alone)"
 NO_TEXT = "(not given)"
 
@@ -52,28 +42,6 @@ class SampleRequest:
     swapped: bool
     request: Request
     members: tuple[str, ...] = ()
-
-
-@dataclass
-class Prediction:
-    """Prediction for a sample, by a model or a file of scores."""
-
-    id: str
-    score: float | None = None  # the score; None for choices and without an answer
-    choice: str | None = None  # the choice
-    reason: str | None = None  # reason for a missing answer; else None
-    detail: str | None = None  # details of the reason
-    items: list[dict[str, Any]] = field(default_factory=list)  # the score of each item, if the mode has items
-    requests: list[str] = field(default_factory=list)
-
-    @property
-    def answered(self) -> bool:
-        """Return whether the prediction has a score or choice."""
-        return self.score is not None or self.choice is not None
-
-
-class Unreadable(ValueError):
-    """Answer of the right form without the requested content."""
 
 
 class NoMedia(StoreError):
@@ -107,9 +75,8 @@ class Questioner:
     ) -> None:
         self._evaluation, self._mode, self._config = evaluation, mode, config
         self._clips, self._folder, self._drawn = clips, folder, drawn
-        self.answer: AnswerKind = mode.answer or evaluation.kind
-        self._compares = self.answer in ("preference", "scores")
-        if both and not self._compares:
+        self._kind, self._answer = find_kind(evaluation.kind), find_kind(mode.answer or evaluation.kind)
+        if both and not self._answer.compares:
             raise ConfigError(f"mode '{mode.name}' compares no clips: it has no second order to ask in")
         if draws > 1 and config.temperature == 0:
             raise ConfigError("--draws above 1 needs a temperature above 0 in --settings: at 0 all draws are the same")
@@ -122,8 +89,8 @@ class Questioner:
     @property
     def columns(self) -> tuple[str, ...]:
         """Return the columns to read of a sample."""
-        extra = [self._mode.options] if self.answer == "choice" else []
-        extra += ["swapped"] if self._drawn and self._compares else []
+        extra = [name for name in [self._answer.parts(self._mode)] if name]
+        extra += ["swapped"] if self._drawn and self._answer.compares else []
         extra += ["language"] if "{language}" in self._mode.prompt else []
         return tuple(dict.fromkeys(["id", *self._mode.columns, *extra]))
 
@@ -139,7 +106,7 @@ class Questioner:
         questions = []
         for name, more, members in self._questions(row):
             for order, turned in self._orders.items():
-                swapped = turned != (self._compares and bool(row.get("swapped")))
+                swapped = turned != (self._answer.compares and bool(row.get("swapped")))
                 placed = swapped_sides({**shown, **more}) if swapped else {**shown, **more}
                 facts = {k: v for k, v in placed.items() if not isinstance(v, Audio | Image)}
                 messages = self._rendered(prompt, row, placed)
@@ -185,30 +152,8 @@ class Questioner:
             reason, detail = faults[lacking]
             prediction.reason, prediction.detail = reason, f"{lacking[0] or lacking[1]}: {detail}"
             return prediction
-        self._decide(prediction, values, questions[0].members)
+        self._kind.decide(prediction, self._evaluation, self._mode, values, questions[0].members)
         return prediction
-
-    def _decide(
-        self, found: Prediction, values: Mapping[tuple[str, str], Sequence[Any]], members: Sequence[str]
-    ) -> None:
-        """Fill in a prediction from the readable draws of each item or side, in each order."""
-        if self.answer == "choice":
-            found.choice = _commonest(next(iter(values.values())))
-        elif self.answer == "preference":
-            chosen = {_commonest(draws) for draws in values.values()}
-            found.choice = chosen.pop() if len(chosen) == 1 else INCONSISTENT
-        elif self._evaluation.kind == "preference":
-            means = [_mean(draws) for draws in values.values()]
-            leads = [means[0] - means[1]] if self._mode.each is not None else means
-            chosen = {leader(self._evaluation, lead) for lead in leads}
-            found.score = _mean(leads)
-            found.choice = chosen.pop() if len(chosen) == 1 else INCONSISTENT
-        else:
-            parts = list(zip(*next(iter(values.values())), strict=True)) if members else list(values.values())
-            scores, names = [_mean(draws) for draws in parts], members or [item for item, _ in values]
-            if self._mode.items is not None:
-                found.items = [{"item": name, "score": score} for name, score in zip(names, scores, strict=True)]
-            found.score = _mean(scores)
 
     def _check_blind(self) -> None:
         """Refuse a control that would leave nothing to ask about, or withhold nothing."""
@@ -249,40 +194,15 @@ class Questioner:
             ask = prompt.ask(**placed)
             return _as_long(ask, members) if self._mode.together else ask
         words = self._config.yes_no == "words" or self._config.annotator.startswith("builtin:")
-        match self.answer:
-            case "yes_no":
-                return Choice(YES_NO) if words else YesNo(*YES_NO)
-            case "scalar":
-                digits = ScaleRating(*self._mode.scale)
-                return Choice(digits.words) if words else digits
-            case "preference":
-                return Choice(SIDES if self._mode.ties else SIDES[:2])
-            case "scores":
-                return FreeText()
-            case "choice":
-                return Choice(tuple(LETTERS[: len(row[self._mode.options])]))
-        raise ConfigError(f"mode '{self._mode.name}': no answer '{self.answer}'")
+        return self._answer.ask(self._mode, row)[words]
 
     def _value(self, value: Any, one: SampleRequest) -> Any:
-        """Return an answer as a number, a number per member, the first side's lead, a side, or a letter."""
+        """Return an answer in the form of its kind, or a number per member."""
         if one.members:
             return _answers(value, len(one.members))
-        if self.answer == "scores":
-            scores = read_scores(value)
-            if scores is None:
-                last = str(value).strip().rpartition("\n")[2]
-                raise Unreadable(f"expected the last line {FORM}, found {one_line(last, 80)!r}")
-            return float(scores[1] - scores[0] if one.swapped else scores[0] - scores[1])
         if self._mode.json_field is not None:
             value = value[self._mode.json_field]
-        if self.answer == "yes_no":
-            return float(value["p_yes"]) if isinstance(value, dict) else float(str(value).casefold() == "yes")
-        if self.answer == "scalar":
-            return float(value["score"] if isinstance(value, dict) else value)
-        if self.answer == "preference":  # in the evaluation's own words: if swapped, A of the prompt is the second side
-            sides = reversed(self._evaluation.sides) if one.swapped else self._evaluation.sides
-            return dict(zip("AB", sides, strict=True)).get(str(value), str(value))
-        return str(value)
+        return self._answer.value(value, self._evaluation, one.swapped)
 
     def _part(self, name: str, value: Any) -> Any:
         if value is None:
@@ -332,22 +252,6 @@ def _answers(rows: Sequence[Mapping[str, Any]], members: int) -> list[float]:
         listed = ", ".join(str(row["id"]) for row in rows)
         raise Unreadable(f"expected each of the items 1 to {members} once, found {listed}")
     return [found[number] for number in range(1, members + 1)]
-
-
-def _commonest(chosen: Sequence[str]) -> str:
-    """Return the most common choice; a tie without a single most common choice."""
-    (first, count), *others = Counter(chosen).most_common(2)
-    return "tie" if others and others[0][1] == count else first
-
-
-def leader(evaluation: Evaluation, lead: float) -> str:
-    """Return the side with the higher score, by the first side's lead."""
-    first, second = evaluation.sides
-    return first if lead > 0 else second if lead < 0 else "tie"
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
 
 
 def swapped_sides(values: Mapping[str, Any]) -> dict[str, Any]:

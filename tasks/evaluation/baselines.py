@@ -7,8 +7,7 @@ from typing import Any
 
 from earmark.schemas.evaluations import Evaluation
 from earmark.tasks.audio.probe import Probe
-from earmark.tasks.evaluation.asking import Prediction, leader
-from earmark.tasks.evaluation.samples import LETTERS
+from earmark.tasks.evaluation.kinds import Prediction, find_kind, leader
 
 MEASURES = {"longest": "duration_s", "loudest": "level_dbfs"}
 
@@ -29,19 +28,16 @@ def baselines(
         Predictions by baseline; and a sentence for each missing baseline.
     """
     rules: dict[str, Callable[[Row], Any]] = {"oracle": lambda row: row["target"]}
-    if evaluation.kind == "preference":
-        rules["always first"] = lambda row: evaluation.sides[bool(row.get("swapped"))]
-    if evaluation.kind == "choice":
-        rules["always first"] = lambda row: LETTERS[0]
+    kind = find_kind(evaluation.kind)
+    if rows and kind.first(evaluation, rows[0]) is not None:
+        rules["always first"] = lambda row: kind.first(evaluation, row)
     measured, without = _measured(evaluation, rows, clips)
     rules |= measured
-    if evaluation.kind != "scalar" and len({row["target"] for row in rows}) > 1:  # else it is the truth again
+    if kind.credited and len({row["target"] for row in rows}) > 1:  # else it is the truth again
         common = sorted(Counter(row["target"] for row in rows).items(), key=lambda one: (-one[1], str(one[0])))[0][0]
         rules["majority"] = lambda row: common
-    rules["coin"] = lambda row: _coin(evaluation, row)
-    made = {
-        name: {row["id"]: _prediction(evaluation, row["id"], rule(row)) for row in rows} for name, rule in rules.items()
-    }
+    rules["coin"] = lambda row: kind.coin(evaluation, row, _drawn(row))
+    made = {name: {row["id"]: kind.predict(row["id"], rule(row)) for row in rows} for name, rule in rules.items()}
     return made, without
 
 
@@ -49,7 +45,7 @@ def _measured(
     evaluation: Evaluation, rows: Sequence[Row], clips: Mapping[str, Probe]
 ) -> tuple[dict[str, Callable[[Row], Any]], list[str]]:
     """Return the rules of clips' measures, if every clip was measured."""
-    columns = {"preference": ("a_audio", "b_audio"), "scalar": ("audio",)}.get(evaluation.kind, ())
+    columns = [f"{side}audio" for side in find_kind(evaluation.kind).clips]
     if not columns or not set(columns) <= rows[0].keys():
         return {}, []
     lacking = sum(any(row[name] not in clips for name in columns) for row in rows)
@@ -60,27 +56,13 @@ def _measured(
     def rule(measure: str) -> Callable[[Row], Any]:
         def decide(row: Row) -> Any:
             values = [getattr(clips[row[name]], measure) for name in columns]
-            if evaluation.kind == "scalar":
-                return values[0]
-            return leader(evaluation, values[0] - values[1])
+            return values[0] if len(values) == 1 else leader(evaluation, values[0] - values[1])
 
         return decide
 
     return {name: rule(measure) for name, measure in MEASURES.items()}, []
 
 
-def _coin(evaluation: Evaluation, row: Row) -> Any:
-    """Draw a prediction by hash of the id, so that tables are reproducible."""
-    drawn = int.from_bytes(hashlib.sha256(f"coin {row['id']}".encode()).digest()[:6], "big") / 2**48
-    match evaluation.kind:
-        case "preference":
-            return evaluation.sides[drawn < 0.5]
-        case "choice":
-            return LETTERS[int(drawn * (row.get("options") or 4))]
-    return drawn
-
-
-def _prediction(evaluation: Evaluation, sample: str, value: Any) -> Prediction:
-    if evaluation.kind in ("yes_no", "scalar"):
-        return Prediction(sample, score=float(value))
-    return Prediction(sample, choice=str(value))
+def _drawn(row: Row) -> float:
+    """Draw a number from 0 to 1 by hash of the id, so that tables are reproducible."""
+    return int.from_bytes(hashlib.sha256(f"coin {row['id']}".encode()).digest()[:6], "big") / 2**48

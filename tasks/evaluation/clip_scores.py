@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.evaluations import Evaluation
-from earmark.tasks.evaluation.asking import Prediction
+from earmark.tasks.evaluation.kinds import Prediction, clip_columns, empty, number, preferred
 from earmark.tasks.evaluation.reachable import Reachable, reachable
 from earmark.tasks.evaluation.samples import Samples
-from earmark.tasks.evaluation.scores import NotCovered, empty, number, preferred, read_table
+from earmark.tasks.evaluation.scores import NotCovered, read_table
 
 ANY = "score"
 OVERALL = "overall"
@@ -104,7 +104,7 @@ def clip_predictions(scores: ClipScores, samples: Samples, overall: Sequence[str
     """
     evaluation = samples.evaluation
     assert evaluation.clips is not None
-    clips, names = _clips(samples), evaluation.clip_columns
+    clips, names = _clips(samples), clip_columns(evaluation)
     rows = [row for batch in samples.batches(10_000, ["id", *names]) for row in batch]
     wanted = {row[name] for row in rows for name in names}
     columns = columns_for(evaluation, scores.scores, overall)
@@ -183,10 +183,10 @@ def _result_predictions(
     """
     evaluation, clips = samples.evaluation, _clips(samples)
     columns = columns_for(evaluation, RESULTS, overall or ("musicality",))
-    rows = [row for batch in samples.batches(10_000, ["id", *evaluation.clip_columns]) for row in batch]
+    rows = [row for batch in samples.batches(10_000, ["id", *clip_columns(evaluation)]) for row in batch]
     found = {}
     for row in rows if columns else ():
-        files = tuple(str(clips[row[name]]["file"]) for name in evaluation.clip_columns)
+        files = tuple(str(clips[row[name]]["file"]) for name in clip_columns(evaluation))
         for names, step in ((files, 1), (files[::-1], -1)):
             if names in results:
                 held = [results[names][column][::step] for column in columns or ()]
@@ -205,7 +205,7 @@ def _result_predictions(
 
 def predicted(name: str, scores: Sequence[float], evaluation: Evaluation) -> Prediction:
     """Return a sample's prediction from the score of its clip, or of its two clips."""
-    if evaluation.kind == "scalar":
+    if len(scores) == 1:
         return Prediction(name, score=scores[0])
     return preferred(name, scores[0] - scores[1], evaluation)
 
@@ -223,7 +223,7 @@ def most_met(samples: Samples) -> Reachable:
     """Bound the number of an evaluation's preferences that any clip scores could meet."""
     evaluation = samples.evaluation
     content = {name: clip["clip_sha256"] or name for name, clip in _clips(samples).items()}
-    columns = ["id", "target", *evaluation.clip_columns]
+    columns = ["id", "target", *clip_columns(evaluation)]
     return reachable(_vote(row, evaluation, content) for batch in samples.batches(10_000, columns) for row in batch)
 
 
@@ -236,7 +236,7 @@ def _clips(samples: Samples) -> dict[str, dict[str, Any]]:
 
 
 def _vote(row: Mapping[str, Any], evaluation: Evaluation, content: Mapping[str, str]) -> tuple[str, str, bool]:
-    first, second = (content[row[name]] for name in evaluation.clip_columns)
+    first, second = (content[row[name]] for name in clip_columns(evaluation))
     if row["target"] == evaluation.sides[1]:
         return second, first, False
     if row["target"] == "tie":

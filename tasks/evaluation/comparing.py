@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import InputError
 from earmark.schemas.evaluations import Evaluation
-from earmark.tasks.evaluation.asking import Prediction
 from earmark.tasks.evaluation.clip_scores import clip_reader
 from earmark.tasks.evaluation.comparison import PLOT, TEST, as_prediction, as_svg, compare, comparison_page, ranking
 from earmark.tasks.evaluation.judging import examinee, judge
+from earmark.tasks.evaluation.kinds import Prediction
 from earmark.tasks.evaluation.reading import SCORER, measure_file
 from earmark.tasks.evaluation.recording import RECORD as EVALUATION
 from earmark.tasks.evaluation.results import LEVEL, Threshold, source_of

@@ -9,8 +9,8 @@ from scipy.stats import rankdata
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.evaluations import Evaluation
-from earmark.tasks.evaluation.asking import Prediction
 from earmark.tasks.evaluation.influence import mean, pair_differences
+from earmark.tasks.evaluation.kinds import Prediction, find_kind
 from earmark.tasks.evaluation.results import (
     INTERVALS,
     LABELS,
@@ -27,8 +27,6 @@ from earmark.tasks.store.result_table import ResultColumn, ResultPage, ResultTab
 
 TEST = "Student's test of what was sampled, paired on the same samples; p (Holm) is adjusted over the pairs"
 PLOT = "intervals.svg"
-HEADLINE = {"yes_no": "accuracy", "preference": "accuracy", "choice": "accuracy", "scalar": "srcc"}
-"""Metric for ranking models."""
 
 Rows = Mapping[str, Mapping[str, Any]]  # rows of an evaluation's `predictions.parquet`, by id
 
@@ -65,7 +63,8 @@ def compare(
     predictions = {name: {one: as_prediction(row) for one, row in rows.items()} for name, rows in runs.items()}
     ids = [one for one in first if all(rows[one]["reason"] not in NOT_MEASURED for rows in runs.values())]
     answered = [one for one in ids if all(by_id[one].answered for by_id in predictions.values())]
-    used = answered if evaluation.kind == "scalar" else ids
+    kind = find_kind(evaluation.kind)
+    used = ids if kind.credited else answered
     if not used:
         raise InputError(f"expected samples of '{evaluation.name}' that every model answered, found none")
     truth = [samples[one] for one in used]
@@ -77,12 +76,12 @@ def compare(
     facts: dict[str, Any] = {
         "evaluation": evaluation.name,
         "kind": evaluation.kind,
-        "headline": HEADLINE[evaluation.kind],
+        "headline": kind.headline,
         "left_out": len(first) - len(ids),
         "unanswered": len(ids) - len(answered),
     }
     tables = [{**facts, **_side_by_side(measured, np.flatnonzero(np.isin(used, answered)))}]
-    if evaluation.kind == "scalar" and any(row.get(LEVEL) for row in truth):
+    if not kind.credited and any(row.get(LEVEL) for row in truth):
         means = {name: one.means_by([row[LEVEL] for row in truth]) for name, one in measured.items()}
         facts |= {"evaluation": f"{evaluation.name}, {MEANS_BY} {LEVEL}", "level": LEVEL}
         tables.append({**facts, "left_out": 0, "unanswered": 0, **_side_by_side(means)})
@@ -163,7 +162,7 @@ def notes(facts: Mapping[str, Any]) -> list[str]:
                 f"{table['evaluation']}: {table['left_out']:,} samples left the evaluation of a model, and so of all"
             )
         if table["unanswered"]:
-            what = "are in no metric" if table["kind"] == "scalar" else "count as wrong for that model"
+            what = "count as wrong for that model" if find_kind(table["kind"]).credited else "are in no metric"
             lines.append(f"{table['evaluation']}: {table['unanswered']:,} samples lack an answer of a model and {what}")
     if facts["without"]:
         lines.append(f"not compared, because not every model was measured on it: {', '.join(facts['without'])}")
@@ -198,8 +197,6 @@ def comparison_page(facts: Mapping[str, Any]) -> ResultPage:
 
 
 WIDTH, NAMES, STEP = 760, 260, 22
-CHANCE = {"accuracy": 0.5, "auroc": 0.5, "lcc": 0.0, "srcc": 0.0, "ktau": 0.0}
-"""Chance level by metric; the accuracy of choices depends on the number of options."""
 
 
 def as_svg(facts: Mapping[str, Any]) -> str:
@@ -223,7 +220,7 @@ def as_svg(facts: Mapping[str, Any]) -> str:
         of = f", n = {counts.copy().pop():,}" if len(counts) == 1 else ""
         name = escape(f"{table['evaluation']}, {LABELS.get(headline, headline)}{of}")
         shapes.append(f'<text x="8" y="{y}" class="b">{name}</text>')
-        chance = None if table.get("kind", "choice") == "choice" else CHANCE.get(headline)
+        chance = find_kind(table["kind"]).chance if "kind" in table else None
         if chance is not None and low <= chance <= high:
             at, foot = across(chance), y + STEP * len(table["rows"]) + 4
             shapes.append(f'<text x="{at:.1f}" y="{y}" text-anchor="middle" class="c">chance</text>')

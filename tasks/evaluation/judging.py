@@ -10,7 +10,8 @@ from earmark.schemas.corpus import Corpus
 from earmark.schemas.evaluations import Evaluation, Examinee, Mode
 from earmark.schemas.toml import checked, read_toml
 from earmark.tasks.annotation.prompts import own_words
-from earmark.tasks.evaluation.asking import NoMedia, Prediction, Questioner, SampleRequest
+from earmark.tasks.evaluation.asking import NoMedia, Questioner, SampleRequest
+from earmark.tasks.evaluation.kinds import Prediction
 from earmark.tasks.evaluation.recording import choose_threshold, record
 from earmark.tasks.evaluation.samples import MeasurementOptions, Samples, find_evaluation, find_mode, select_samples
 from earmark.tasks.exports.clips import ClipFile, clip_files

@@ -10,8 +10,8 @@ from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import InputError
 from earmark.schemas.evaluations import Evaluation
 from earmark.tasks.annotation.scorer import identity
-from earmark.tasks.evaluation.asking import Prediction
 from earmark.tasks.evaluation.clip_scores import clip_predictions, clip_reader, most_met, read_clip_scores
+from earmark.tasks.evaluation.kinds import Prediction, find_kind, order_of
 from earmark.tasks.evaluation.recording import choose_threshold, record
 from earmark.tasks.evaluation.samples import MeasurementOptions, NoSamples, Samples, find_evaluation, select_samples
 from earmark.tasks.evaluation.scorers import (
@@ -21,7 +21,7 @@ from earmark.tasks.evaluation.scorers import (
     scorer_predictions,
     scores_for,
 )
-from earmark.tasks.evaluation.scores import NotCovered, order_of, read_scores, require_form
+from earmark.tasks.evaluation.scores import NotCovered, read_scores, require_form
 from earmark.tasks.evaluation.templates import clips_of, write_clips_template, write_samples_template
 from earmark.tasks.pipeline.scoring import read_scorers
 from earmark.tasks.store.files import sha256_file
@@ -82,7 +82,7 @@ def read_clips(
     def predict(samples: Samples) -> tuple[dict[str, Prediction], dict[str, Any]]:
         predictions = predictions_of(samples, ())
         facts = {**_file(path, samples.evaluation), "per_clip": True}
-        if samples.evaluation.kind == "preference":
+        if find_kind(samples.evaluation.kind).compares:
             most = most_met(samples)
             facts["reachable"] = {"accuracy": most.met / samples.count, "exact": most.exact}
         return predictions, facts
@@ -190,4 +190,4 @@ def _of_clips(corpus: Corpus, wish: MeasurementOptions) -> list[Evaluation]:
 def _file(path: Path, evaluation: Evaluation) -> dict[str, Any]:
     """Return the facts of a file of scores."""
     facts = {"mode": None, "annotator": None, "scores": path.name, "scores_sha256": sha256_file(path)}
-    return facts | ({"order": order_of(evaluation)} if evaluation.kind == "preference" else {})
+    return facts | ({"order": order_of(evaluation)} if find_kind(evaluation.kind).compares else {})

@@ -9,11 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from earmark.schemas.errors import ConfigError, EarmarkError, StoreError
-from earmark.schemas.evaluations import Evaluation
-from earmark.tasks.evaluation.asking import Prediction
 from earmark.tasks.evaluation.baselines import baselines
-from earmark.tasks.evaluation.results import LEVEL, NOT_MEASURED, Threshold, count, credits_of, evaluation_page
-from earmark.tasks.evaluation.samples import EVERY, HELD_OUT, LETTERS, MeasurementOptions, Samples, select_samples
+from earmark.tasks.evaluation.kinds import Prediction, SampleKind, find_kind
+from earmark.tasks.evaluation.results import LEVEL, NOT_MEASURED, Threshold, count, evaluation_page
+from earmark.tasks.evaluation.samples import EVERY, HELD_OUT, MeasurementOptions, Samples, select_samples
 from earmark.tasks.evaluation.statistics import best_threshold
 from earmark.tasks.evaluation.units import unit_columns
 from earmark.tasks.pipeline.media import media_index
@@ -48,7 +47,7 @@ def choose_threshold(
     if wish.threshold is None and split is None:
         return None
     evaluation = samples.evaluation
-    if evaluation.kind != "yes_no":
+    if not find_kind(evaluation.kind).thresholds:
         raise ConfigError(f"evaluation '{evaluation.name}' asks for no yes or no: leave --threshold and --tune-on out")
     if split is None:
         assert wish.threshold is not None
@@ -82,8 +81,8 @@ def record(
     held = [*unit_columns(evaluation, samples.columns), *(name for name in extra if name in samples.columns)]
     columns = ["id", "split", "target", *grouped, *held]
     rows = [row for batch in samples.batches(10_000, [*dict.fromkeys(columns)]) for row in batch]
-    if evaluation.kind == "choice":
-        rows = _with_options(rows, samples.sizes(), predictions)
+    kind = find_kind(evaluation.kind)
+    add_sizes(kind, rows, samples.sizes(), predictions)
     if not any(one.answered for one in predictions.values()):
         commonest = Counter(one.reason for one in predictions.values()).most_common(1)[0][0]
         detail = next(one.detail for one in predictions.values() if one.reason == commonest)
@@ -107,31 +106,26 @@ def record(
         "without": without,
     }
     folder, pages = out or records_of(store, version) / _name(facts), evaluation_page(facts).files()
-    kept = (PREDICTIONS, _written(evaluation, rows, predictions))
+    kept = (PREDICTIONS, _written(kind, rows, predictions))
     return facts, write_record(folder, RECORD, facts, pages, predictions=kept)
 
 
-def _with_options(
-    rows: list[dict[str, Any]], sizes: dict[str, int], predictions: dict[str, Prediction]
-) -> list[dict[str, Any]]:
+def add_sizes(
+    kind: SampleKind, rows: list[dict[str, Any]], sizes: dict[str, int], predictions: dict[str, Prediction]
+) -> None:
     """Add the number of options to rows; drop the answer of a sample whose right letter names no option."""
     for row in rows:
         row["options"] = sizes.get(row["id"])
-        if row["options"] is not None and LETTERS.index(row["target"]) >= row["options"]:
-            detail = f"the right letter is {row['target']} of {row['options']} options"
-            predictions[row["id"]] = Prediction(row["id"], reason="no_such_option", detail=detail)
-    return rows
+        if fault := kind.impossible(row["target"], row["options"]):
+            predictions[row["id"]] = Prediction(row["id"], reason="no_such_option", detail=fault)
 
 
-def _written(
-    evaluation: Evaluation, rows: list[dict[str, Any]], predictions: dict[str, Prediction]
-) -> list[tuple[Any, ...]]:
+def _written(kind: SampleKind, rows: list[dict[str, Any]], predictions: dict[str, Prediction]) -> list[tuple[Any, ...]]:
     written = []
     for row in rows:
         one = predictions[row["id"]]
-        right = bool(credits_of(evaluation, row["target"], one, None).get("accuracy")) if one.answered else None
-        right = None if evaluation.kind == "scalar" else right
-        target = {True: "yes", False: "no"}[row["target"]] if evaluation.kind == "yes_no" else str(row["target"])
+        right = bool(kind.credits(row["target"], one, None)["accuracy"]) if one.answered and kind.credited else None
+        target = {"True": "yes", "False": "no"}.get(str(row["target"]), str(row["target"]))
         held = (one.score, one.choice, right, one.reason, one.detail, one.items, one.requests)
         cluster = None if row.get("cluster") is None else str(row["cluster"])
         written.append((row["id"], row["split"], target, cluster, *held))

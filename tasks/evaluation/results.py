@@ -13,9 +13,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from earmark.schemas.evaluations import Evaluation
-from earmark.schemas.rubric_rewards import SHARE, YES, decide
-from earmark.tasks.evaluation.asking import INCONSISTENT, Prediction
+from earmark.schemas.rubric_rewards import SHARE
 from earmark.tasks.evaluation.influence import SMALL, Influence, estimates, mean, measure
+from earmark.tasks.evaluation.kinds import INCONSISTENT, Prediction, clip_columns, find_kind
 from earmark.tasks.evaluation.statistics import Floats, Places
 from earmark.tasks.evaluation.units import Units, sampled_words, unit_labels
 from earmark.tasks.store.result_table import ResultColumn, ResultPage, ResultTable, Value, interval
@@ -30,7 +30,6 @@ LABELS = {
     "ccs": "CCS", "clap": "CLAP", "fad": "FAD",
 }  # fmt: skip
 LOWER = ("eer", "fad", "mse", "error", "cycles")  # metrics of which less is better
-SCORED = {"scalar": ("lcc", "srcc", "ktau", "mse"), "yes_no": ("auroc", "eer")}  # metrics of scores, by kind
 LEVEL = "system"  # the column whose means scalars are measured on too
 MEANS_BY = "means by"
 INTERVALS = f"in brackets: intervals of 95 %; {sampled_words()}"
@@ -44,32 +43,6 @@ class Threshold:
 
     value: float
     source: str
-
-
-def credits_of(
-    evaluation: Evaluation, target: Any, prediction: Prediction, threshold: Threshold | None
-) -> dict[str, float]:
-    """Return the correctness of a prediction, 0 to 1, by each rule of its kind; a missing answer is wrong.
-
-    The first, `accuracy`, is strict: a tie is right only if a tie is true; a sample with items is yes only if every
-    item is. Empty for scalars, which only correlate.
-    """
-    if evaluation.kind == "scalar":
-        return {}
-    if evaluation.kind != "yes_no":
-        right = float(prediction.choice is not None and prediction.choice == target)
-        if evaluation.kind == "choice":
-            return {"accuracy": right}
-        return {"accuracy": right, "accuracy_tie_half": 0.5 if prediction.choice == "tie" != target else right}
-    score = prediction.score
-    items = [one["score"] for one in prediction.items] or [score]
-    found = {
-        "accuracy": score is not None and decide(items) == target,
-        "accuracy_share": score is not None and decide(items, SHARE) == target,
-    }
-    if threshold is not None:
-        found["accuracy_threshold"] = score is not None and (score >= threshold.value) == target
-    return {name: float(right) for name, right in found.items()}
 
 
 @dataclass(frozen=True)
@@ -93,12 +66,11 @@ class Measured:
         units: Units,
     ) -> Measured:
         """Return the columns of these rows."""
+        kind, least = find_kind(evaluation.kind), threshold.value if threshold else None
         answered = np.array([one.answered for one in predictions], bool)
-        by_row = [
-            credits_of(evaluation, row["target"], one, threshold) for row, one in zip(rows, predictions, strict=True)
-        ]
+        by_row = [kind.credits(row["target"], one, least) for row, one in zip(rows, predictions, strict=True)]
         credits = {name: np.array([one[name] for one in by_row]) for name in (by_row[0] if by_row else ())}
-        if evaluation.kind not in SCORED:
+        if not kind.scored:
             return cls(evaluation.kind, units, answered, credits)
         if not any(one.items for one in predictions):
             credits.pop("accuracy_share", None)
@@ -116,7 +88,7 @@ class Measured:
     def influences(self, answered: Places) -> dict[str, Influence]:
         """Return the metrics of scores at these answered places."""
         x, y = (values[answered] if len(values) else values for values in (self.scores, self.targets))
-        return {name: measure(name, x, y) for name in SCORED.get(self.kind, ())}
+        return {name: measure(name, x, y) for name in find_kind(self.kind).scored}
 
     def row(self, group: str | None, value: str, places: Any = None) -> dict[str, Any]:
         """Return a row of the table, for the samples at these places, by default all."""
@@ -166,7 +138,8 @@ def count(
         table += blocks
         if group == evaluation.groups[0] and len(blocks) > 1:
             table.append(_mean(group, blocks))
-    if evaluation.kind == "scalar" and any(row.get(LEVEL) for row in rows):
+    credited = find_kind(evaluation.kind).credited
+    if not credited and any(row.get(LEVEL) for row in rows):
         table.append(measured.means_by([row[LEVEL] for row in rows]).row(MEANS_BY, LEVEL))
     for name, said in (baselines or {}).items():
         control = Measured.of(evaluation, rows, [said[row["id"]] for row in rows], None, units)
@@ -183,7 +156,7 @@ def count(
     }
     if evaluation.triplets:
         facts["cycles"] = cycles(evaluation, rows, found)
-    if evaluation.kind != "scalar" and facts["answered"]:
+    if credited and facts["answered"]:
         facts["accuracy_answered"] = float(measured.credits["accuracy"][measured.answered].mean())
     return facts
 
@@ -198,7 +171,7 @@ def cycles(
         triplet = row[evaluation.triplets or ""]
         clips[triplet], won = held, winners.setdefault(triplet, [])
         if one.choice in evaluation.sides:
-            won.append(row[evaluation.clip_columns[evaluation.sides.index(one.choice)]])
+            won.append(row[clip_columns(evaluation)[evaluation.sides.index(one.choice)]])
     strict = {triplet: len(set(won)) == 3 for triplet, won in winners.items() if len(won) == 3}
     units = Units.of([[clips[triplet] for triplet in strict]])
     share = estimates({"cycles": mean(np.array([*strict.values()], float))}, units)["cycles"]
@@ -269,8 +242,7 @@ def notes(facts: Mapping[str, Any]) -> list[str]:
         said.append(f"{facts['inconsistent']:,} samples were answered differently in the two orders: counted as wrong")
     if facts["ties"]:
         said.append(f"{facts['ties']:,} ties were predicted: wrong in the accuracy unless a tie is true, ½ beside it")
-    if facts["kind"] == "yes_no":
-        said.append(f"accuracy: yes where every item is above {YES}; without items, where the score is")
+    said += filter(None, [find_kind(facts["kind"]).note])
     if facts["threshold"] is not None:
         said.append(f"threshold of the score: {facts['threshold']['value']:.4g}, from {facts['threshold']['source']}")
     if turns := facts.get("cycles"):

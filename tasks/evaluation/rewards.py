@@ -20,6 +20,7 @@ from earmark.tasks.annotation.prompts import own_words
 from earmark.tasks.annotation.scorer import ScorerInput
 from earmark.tasks.annotation.session import Session
 from earmark.tasks.evaluation.asking import Questioner
+from earmark.tasks.evaluation.kinds import find_kind
 from earmark.tasks.evaluation.samples import MeasurementOptions, find_evaluation, find_mode
 from earmark.tasks.evaluation.scorers import scored
 from earmark.tasks.exports.clips import ClipFile
@@ -82,12 +83,13 @@ class JudgeRewarder:
 
     def __init__(self, corpus: Corpus, wish: MeasurementOptions, config: Examinee, session: Session) -> None:
         evaluation = find_evaluation(corpus, wish.evaluation)
-        alone = next((one.name for one in evaluation.modes if evaluation.kind != "preference" or one.each), None)
+        compares = find_kind(evaluation.kind).compares
+        alone = next((one.name for one in evaluation.modes if not compares or one.each), None)
         mode = find_mode(evaluation, wish.mode or alone)
         if mode.each is not None:  # rates each clip of a pair by itself
             evaluation = replace(evaluation, kind="scalar")
             mode = replace(mode, each=None, shows=(*mode.shows, f"{mode.each}=audio"))
-        if evaluation.kind not in ("yes_no", "scalar"):
+        if not find_kind(evaluation.kind).scored:
             raise ConfigError(
                 f"mode '{mode.name}' of '{evaluation.name}' rates no clip by itself: choose another --mode"
             )

@@ -12,13 +12,12 @@ import duckdb
 from earmark.schemas.corpus import Corpus, names_clip
 from earmark.schemas.errors import ConfigError, StoreError
 from earmark.schemas.evaluations import Blind, Evaluation, Mode
+from earmark.tasks.evaluation.kinds import clip_columns, find_kind
 from earmark.tasks.exports.rows import opened
 from earmark.tasks.store.sql import literal, query
 from earmark.tasks.store.versions import Version
 
-TARGETS = {"yes_no": ("BOOLEAN",), "preference": ("VARCHAR",), "scalar": ("DOUBLE", "FLOAT"), "choice": ("VARCHAR",)}
 HELD_OUT, EVERY = ("test", "ood"), "all"
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 class NoSamples(StoreError):
@@ -74,10 +73,9 @@ class Samples:
 
     def sizes(self) -> dict[str, int]:
         """Return the number of options, or items, of each selected sample, by id; empty without such a column."""
-        kind, modes = self.evaluation.kind, self.evaluation.modes
-        named = [mode.options if kind == "choice" else mode.items for mode in modes]
+        named = map(find_kind(self.evaluation.kind).parts, self.evaluation.modes)
         column = next((name for name in named if name in self.columns), None)
-        if column is None or kind not in ("choice", "yes_no"):
+        if column is None:
             return {}
         return dict(self.connection.execute(f'SELECT id, len("{column}") FROM judged.samples').fetchall())
 
@@ -157,11 +155,11 @@ def _check_columns(evaluation: Evaluation, columns: dict[str, str]) -> None:
     grouped = [name for group in evaluation.groups for name in group.split("+")]
     shown = [name for mode in evaluation.modes for name in mode.columns]
     triplets = [evaluation.triplets] if evaluation.triplets else []
-    for name in ("id", "split", "target", *grouped, *shown, *evaluation.clip_columns, *triplets):
+    for name in ("id", "split", "target", *grouped, *shown, *clip_columns(evaluation), *triplets):
         if name not in columns:
             raise StoreError(f"{where}: expected a column '{name}', found {', '.join(columns)}")
-    if columns["target"] not in TARGETS[evaluation.kind]:
-        raise StoreError(f"{where}: expected target as {TARGETS[evaluation.kind][0]}, found {columns['target']}")
+    if columns["target"] not in (known := find_kind(evaluation.kind).targets):
+        raise StoreError(f"{where}: expected target as {known[0]}, found {columns['target']}")
 
 
 def _check_rows(connection: duckdb.DuckDBPyConnection, evaluation: Evaluation) -> None:
@@ -170,10 +168,9 @@ def _check_rows(connection: duckdb.DuckDBPyConnection, evaluation: Evaluation) -
     if twice:
         raise StoreError(f"{where}: expected one row an id, found '{twice[0][0]}' twice")
     sides = ", ".join(map(literal, (*evaluation.sides, "tie")))
-    good = {"preference": f"target IN ({sides})", "scalar": "isfinite(target)", "choice": "target ~ '[A-Z]'"}
+    good = find_kind(evaluation.kind).truth.replace("$sides", sides)
     odd = connection.execute(
-        f"SELECT id, target FROM judged.everything WHERE id IS NULL OR target IS NULL OR NOT "
-        f"({good.get(evaluation.kind, 'true')}) LIMIT 1"
+        f"SELECT id, target FROM judged.everything WHERE id IS NULL OR target IS NULL OR NOT ({good}) LIMIT 1"
     ).fetchall()
     if odd:
         raise StoreError(f"{where}: sample '{odd[0][0]}' has a target that is none: {odd[0][1]!r}")

@@ -12,8 +12,8 @@ from earmark.schemas.evaluations import Scorer
 from earmark.schemas.questions import Audio
 from earmark.tasks.annotation.request import Outcome, Unanswered
 from earmark.tasks.annotation.scorer import ScorerInput, identity
-from earmark.tasks.evaluation.asking import Prediction
 from earmark.tasks.evaluation.clip_scores import columns_for, predicted
+from earmark.tasks.evaluation.kinds import Prediction, find_kind
 from earmark.tasks.evaluation.samples import Samples
 from earmark.tasks.evaluation.scores import NotCovered
 from earmark.tasks.exports.clips import clip_files
@@ -123,7 +123,7 @@ def scores_for(scorer: Scorer, samples: Samples, overall: Sequence[str] = ()) ->
         NotCovered: there are none.
     """
     evaluation = samples.evaluation
-    if evaluation.kind not in ("scalar", "preference") or not {*sides_of(samples)} <= {*samples.columns}:
+    if not {*(sides := sides_of(samples))} <= {*samples.columns} or not sides:
         raise NotCovered(f"{evaluation.name}, which asks for more than numbers of clips")
     if wished := scorer.dimensions.get(evaluation.dimension):
         return (wished,)
@@ -139,7 +139,7 @@ def scores_for(scorer: Scorer, samples: Samples, overall: Sequence[str] = ()) ->
 
 def sides_of(samples: Samples) -> tuple[str, ...]:
     """Return the columns of the rated clips."""
-    return ("a_audio", "b_audio") if samples.evaluation.kind == "preference" else ("audio",)
+    return tuple(f"{side}audio" for side in find_kind(samples.evaluation.kind).clips)
 
 
 def scorer_inputs(samples: Samples, store: Store, roots: Sequence[Path]) -> dict[str, ScorerInput | None]:

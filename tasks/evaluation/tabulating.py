@@ -17,12 +17,11 @@ import pandas as pd
 
 from earmark.schemas.errors import ConfigError, InputError, StoreError
 from earmark.schemas.evaluations import Evaluation
-from earmark.tasks.evaluation.asking import Prediction
 from earmark.tasks.evaluation.comparing import Measure, name_of, predictions_of
-from earmark.tasks.evaluation.comparison import HEADLINE
 from earmark.tasks.evaluation.influence import SCALES, bounds, gap, mean, measure, scale_of
+from earmark.tasks.evaluation.kinds import Prediction, clip_columns, find_kind
 from earmark.tasks.evaluation.layouts import LayoutColumn, TableLayout, TableRules
-from earmark.tasks.evaluation.results import LABELS, LOWER, NOT_MEASURED, credits_of, members
+from earmark.tasks.evaluation.results import LABELS, LOWER, NOT_MEASURED, members
 from earmark.tasks.evaluation.samples import NoSamples, Samples, find_evaluation, select_samples
 from earmark.tasks.evaluation.scores import NotCovered
 from earmark.tasks.evaluation.statistics import Floats, Places, holm
@@ -31,7 +30,6 @@ from earmark.tasks.store.folder import file_word, records_of, version_facts, wri
 from earmark.tasks.store.result_table import SURE, Interval, ResultColumn, ResultPage, ResultTable, Value
 
 RECORD = "table.json"
-OF_CHOICES = ("accuracy", "error", "cycles")
 
 Row = Mapping[str, Any]
 BOUND = re.compile(r"(<=|>=|<|>)\s*(-?[\d.]+)\s*")
@@ -60,12 +58,12 @@ class MeasuredPool:
     def credits(self) -> dict[str, Floats]:
         """Return each model's correctness by sample; NaN for a sample to leave out."""
         name = "accuracy_tie_half" if self.rules.ties == "half" else "accuracy"
-        found = {}
+        found, kind = {}, find_kind(self.evaluation.kind)
         for model, predictions in self.predictions.items():
             values = np.full(len(self.rows), np.nan)
             for place, (row, one) in enumerate(zip(self.rows, predictions or (), strict=False)):
                 if one.answered or self.rules.unanswered == "wrong":
-                    credit = credits_of(self.evaluation, row["target"], one, None)
+                    credit = kind.credits(row["target"], one, None)
                     values[place] = credit.get(name, credit["accuracy"])
             found[model] = values
         return found
@@ -92,7 +90,7 @@ class MeasuredPool:
         if metric == "cycles":
             places, values = self._cycles(predictions, places)
             found = mean(values)
-        elif metric in OF_CHOICES:
+        elif metric in ("accuracy", "error"):
             places = places[~np.isnan(self.credits[model][places])]
             if not len(places):
                 return None
@@ -118,7 +116,7 @@ class MeasuredPool:
             triplet = row[evaluation.triplets or ""]
             first.setdefault(triplet, place)
             if choice in evaluation.sides:
-                won.setdefault(triplet, []).append(row[evaluation.clip_columns[evaluation.sides.index(choice)]])
+                won.setdefault(triplet, []).append(row[clip_columns(evaluation)[evaluation.sides.index(choice)]])
         turns = [float(len(won.get(one, ())) == 3 == len({*won[one]})) for one in first]
         return np.array([*first.values()]), np.array(turns)
 
@@ -246,7 +244,7 @@ def _pools(
         kept = [row for row in rows if all(one[row["id"]].reason not in NOT_MEASURED for one in known)]
         if lost := len(rows) - len(kept):
             notes.append(f"{name}: {lost:,} samples left the evaluation of a model, and so of all")
-        if layout.rules.true_ties == "left-out" and samples.evaluation.kind == "preference":
+        if layout.rules.true_ties == "left-out":  # only preferences have ties
             kept = [row for row in kept if row["target"] != "tie"]
         aligned = {model: None if held is None else [held[row["id"]] for row in kept] for model, held in given.items()}
         for model, predictions in aligned.items():
@@ -288,7 +286,7 @@ def _columns(
     """Yield the column of a form, or with `by` one for each group."""
     names = _listed(form.evaluation or layout.evaluation) or [*wanted]
     chosen = [pools[name] for name in names if name in pools]
-    metric = form.metric or layout.metric or HEADLINE[wanted[names[0]].kind]
+    metric = form.metric or layout.metric or find_kind(wanted[names[0]].kind).headline
     for name in names:
         _require(metric, wanted[name])
     where = {**layout.where, **form.where}
@@ -315,11 +313,10 @@ def _columns(
 
 
 def _require(metric: str, evaluation: Evaluation) -> None:
-    kind = evaluation.kind
-    fits = {"auroc": kind == "yes_no", "eer": kind == "yes_no"}
-    fits |= {"cycles": evaluation.triplets is not None, "samples": True}
-    if not fits.get(metric, (kind == "scalar") != (metric in OF_CHOICES)):
-        raise StoreError(f"evaluation '{evaluation.name}' ({kind}) has no metric '{metric}'")
+    kind = find_kind(evaluation.kind)
+    known = ["samples", *kind.scored, *(("accuracy", "error") if kind.credited else ())]
+    if metric not in known + (["cycles"] if evaluation.triplets else []):
+        raise StoreError(f"evaluation '{evaluation.name}' ({kind.name}) has no metric '{metric}'")
 
 
 def _meets(value: Any, want: Any) -> bool:
@@ -441,9 +438,9 @@ def _method(columns: Sequence[TableColumn], options: TableOptions) -> list[str]:
 
 
 def _rules(rules: TableRules, pools: Mapping[str, MeasuredPool]) -> list[str]:
-    kinds = {pool.evaluation.kind for pool in pools.values()}
+    compares = any(find_kind(pool.evaluation.kind).compares for pool in pools.values())
     overall = any(pool.evaluation.dimension == "overall" for pool in pools.values())
-    wanted = {"ties": "preference" in kinds, "true_ties": "preference" in kinds, "arena": overall}
+    wanted = {"ties": compares, "true_ties": compares, "arena": overall}
     return [line for name, line in rules.said().items() if wanted.get(name, True)]
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 from earmark.schemas.errors import InputError
 from earmark.schemas.evaluations import Evaluation
 from earmark.tasks.evaluation.clip_scores import ANY
+from earmark.tasks.evaluation.kinds import clip_columns, find_kind
 from earmark.tasks.evaluation.samples import Samples
 from earmark.tasks.evaluation.scores import format_of
 from earmark.tasks.store.files import replacing
@@ -19,7 +20,7 @@ def clips_of(samples: Samples) -> pa.Table:
     """Return the clips of an evaluation's samples: `clip`, `file`, `clip_sha256`."""
     assert samples.evaluation.clips is not None
     table, key = samples.evaluation.clips
-    columns = samples.evaluation.clip_columns
+    columns = clip_columns(samples.evaluation)
     wanted = " UNION ".join(f'SELECT "{name}" AS clip FROM judged.samples' for name in columns)
     return (
         samples.connection.cursor()
@@ -40,18 +41,8 @@ def write_clips_template(path: Path, clips: Sequence[tuple[Evaluation, pa.Table]
 def write_samples_template(path: Path, samples: Samples) -> int:
     """Write a row per sample, with the empty columns, and the clips of preferences."""
     evaluation = samples.evaluation
-    clips = "".join(f', "{name}"' for name in evaluation.clip_columns)
-    items = next((mode.items for mode in evaluation.modes if mode.items), None)
-    match evaluation.kind:
-        case "preference":
-            empty = ", ".join(f"NULL::DOUBLE AS score_{side}" for side in evaluation.sides)
-        case "choice":
-            empty = "NULL::VARCHAR AS choice"
-        case "yes_no" if items:
-            empty = f'list_transform("{items}", lambda one: NULL::DOUBLE)'
-            empty = (f"to_json({empty})::VARCHAR" if path.suffix.lower() in (".csv", ".tsv") else empty) + " AS items"
-        case _:
-            empty = "NULL::DOUBLE AS score"
+    clips = "".join(f', "{name}"' for name in clip_columns(evaluation))
+    empty = find_kind(evaluation.kind).empty_columns(evaluation, path.suffix.lower() in (".csv", ".tsv"))
     query = f"SELECT id{clips}, {empty} FROM judged.samples ORDER BY id"
     return _write(path, samples.connection.cursor(), query)
 

@@ -14,7 +14,8 @@ from earmark.schemas.errors import StoreError
 from earmark.schemas.evaluations import Evaluation, Mode, names_image
 from earmark.schemas.study import PAGES, PLAN, AnnotatorPage, Audited, StudyPlan, Trial
 from earmark.tasks.evaluation.asking import swapped_sides
-from earmark.tasks.evaluation.samples import LETTERS, SamplePart, Samples, find_evaluation, select_samples
+from earmark.tasks.evaluation.kinds import find_kind
+from earmark.tasks.evaluation.samples import SamplePart, Samples, find_evaluation, select_samples
 from earmark.tasks.evaluation.templates import write_samples_template
 from earmark.tasks.exports.clips import ClipFile, clip_files
 from earmark.tasks.people.choosing import LETTERS as SIDES
@@ -25,6 +26,7 @@ from earmark.tasks.store.sql import query, quoted
 from earmark.tasks.store.versions import Store, Version
 
 UNSURE = "unsure"
+CANNOT_TELL = (UNSURE, "I cannot tell")
 QUESTION = "label"
 ASKED = "asked.csv"  # all samples of an exam without answers, as models' files have them
 
@@ -58,7 +60,7 @@ def start_audit(version: Version, corpus: Corpus, store: Store, wish: AuditOptio
     if wish.stratify is not None and wish.stratify not in evaluation.groups:
         raise StoreError(f"--stratify {wish.stratify}: expected one of {', '.join(evaluation.groups) or 'none'}")
     with select_samples(version, corpus, evaluation, SamplePart(wish.split, wish.language)) as samples:
-        if evaluation.kind == "choice":
+        if find_kind(evaluation.kind).exam:
             write_samples_template(samples.folder / ASKED, samples)
         totals = _draw_rows(samples, mode, wish)
         rows = [row for batch in samples.batches(1000, [*samples.columns, "stratum"]) for row in batch]
@@ -78,7 +80,7 @@ def start_audit(version: Version, corpus: Corpus, store: Store, wish: AuditOptio
             study=f"{version.corpus}-{version.name}-{evaluation.name}",
             kind="audit",
             questions=(QUESTION,),
-            choices=tuple(value for value, _ in _answers(evaluation)),
+            choices=tuple(value for value, _ in [*find_kind(evaluation.kind).answers(()), CANNOT_TELL]),
             most_failed=1.0,
             prompts={},
             generations={},
@@ -88,7 +90,7 @@ def start_audit(version: Version, corpus: Corpus, store: Store, wish: AuditOptio
         with building(folder, force=None, record=PLAN) as place:
             _write_pages(plan, evaluation, mode, {row["id"]: row for row in rows}, clips, wish, place / PAGES)
             write_plan(plan, place)
-            if evaluation.kind == "choice":
+            if find_kind(evaluation.kind).exam:
                 shutil.copyfile(samples.folder / ASKED, place / ASKED)
     return plan
 
@@ -96,21 +98,9 @@ def start_audit(version: Version, corpus: Corpus, store: Store, wish: AuditOptio
 def _mode(evaluation: Evaluation) -> Mode:
     """Return the first of the evaluation's modes that shows a whole sample."""
     for mode in evaluation.modes:
-        if mode.items is None and mode.each is None and evaluation.kind != "scalar":
+        if mode.items is None and mode.each is None and find_kind(evaluation.kind).question:
             return mode
     raise StoreError(f"evaluation '{evaluation.name}' has no question that a person answers about a whole row")
-
-
-def _answers(evaluation: Evaluation, options: Sequence[str] = LETTERS) -> list[tuple[str, str]]:
-    """Return the possible answers with their words on the page."""
-    match evaluation.kind:
-        case "preference":
-            words = [("a", "Clip A"), ("b", "Clip B"), ("tie", "Equal")]
-        case "choice":
-            words = [(letter, f"{letter}. {text}") for letter, text in zip(LETTERS, options, strict=False)]
-        case _:
-            words = [("yes", "Yes"), ("no", "No")]
-    return [*words, (UNSURE, "I cannot tell")]
 
 
 def _draw_rows(samples: Samples, mode: Mode, wish: AuditOptions) -> dict[str, int]:
@@ -136,7 +126,7 @@ def _draw_rows(samples: Samples, mode: Mode, wish: AuditOptions) -> dict[str, in
     ).fetchall()
     if not counted:
         raise StoreError("no row of this version has the clips or pictures that it is about: nothing to audit")
-    drawn = query("people/proportional_rows" if samples.evaluation.kind == "choice" else "people/audited_rows")
+    drawn = query("people/proportional_rows" if find_kind(samples.evaluation.kind).exam else "people/audited_rows")
     samples.connection.execute(
         f"CREATE OR REPLACE TABLE judged.samples AS {drawn}", {"rows": wish.rows, "seed": str(wish.seed)}
     )
@@ -160,9 +150,10 @@ def _pages(evaluation: Evaluation, rows: Sequence[Mapping[str, Any]], wish: Audi
 
 
 def _trial(evaluation: Evaluation, row: Mapping[str, Any], wish: AuditOptions, name: str) -> Trial:
-    swapped = evaluation.kind == "preference" and _digits(wish, "letters", name, row["id"]) < "8"
+    compares = find_kind(evaluation.kind).compares
+    swapped = compares and _digits(wish, "letters", name, row["id"]) < "8"
     label = _label(row["target"])
-    if evaluation.kind == "preference":
+    if compares:
         letters = dict(zip(evaluation.sides, reversed(SIDES) if swapped else SIDES, strict=True))
         label = letters.get(label, label)
     return Trial(
@@ -218,6 +209,7 @@ def _clips_of(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _screen(evaluation: Evaluation, values: Mapping[str, Any]) -> str:
+    kind = find_kind(evaluation.kind)
     clips = {name: value[:16] for name, value in _clips_of(values).items()}
     sides = {letter: clips.pop(f"{letter}_audio") for letter in SIDES if f"{letter}_audio" in clips}
     if not sides and clips:
@@ -233,15 +225,7 @@ def _screen(evaluation: Evaluation, values: Mapping[str, Any]) -> str:
         ],
         beside={name.removesuffix("_audio").replace("_", " "): clip for name, clip in clips.items()},
         clips=sides,
-        question=_asked(evaluation),
-        choices=_answers(evaluation, values.get("options") or ()),
-        options=evaluation.kind == "choice",
+        question=evaluation.asks or kind.question.format(dimension=evaluation.dimension),
+        choices=[*kind.answers(values.get("options") or ()), CANNOT_TELL],
+        options=kind.exam,
     )
-
-
-def _asked(evaluation: Evaluation) -> str:
-    if evaluation.asks:
-        return evaluation.asks
-    if evaluation.kind == "preference":
-        return f"Which clip is better on {evaluation.dimension}?"
-    return "Which option is right?" if evaluation.kind == "choice" else "Does the clip follow the text?"

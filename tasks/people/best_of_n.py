@@ -22,7 +22,8 @@ from earmark.schemas.errors import InputError
 from earmark.schemas.places import clips_folder
 from earmark.schemas.reasons import Reject
 from earmark.tasks.evaluation.influence import gap, mean, mean_of
-from earmark.tasks.evaluation.scores import number, read_table
+from earmark.tasks.evaluation.kinds import number
+from earmark.tasks.evaluation.scores import read_table
 from earmark.tasks.evaluation.statistics import holm
 from earmark.tasks.importers.music import ListedGeneration, read_generations
 from earmark.tasks.store.files import write_text

@@ -23,10 +23,10 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from earmark.schemas.evaluations import Evaluation, Kind
-from earmark.tasks.evaluation.asking import Prediction
+from earmark.schemas.evaluations import Evaluation
 from earmark.tasks.evaluation.baselines import baselines
 from earmark.tasks.evaluation.comparing import Measure
+from earmark.tasks.evaluation.kinds import Prediction
 from earmark.tasks.evaluation.layouts import choose_layout
 from earmark.tasks.evaluation.released import as_version
 from earmark.tasks.evaluation.results import count
@@ -36,18 +36,18 @@ from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.versions import Store
 
 SAMPLES, GROUPS = 100_000, 10
-KINDS: tuple[Kind, ...] = ("preference", "yes_no", "scalar")
+KINDS: tuple[str, ...] = ("preference", "yes_no", "scalar")
 DRAWS = 2000
 LIMIT_S = 4.0
 """About how long scipy's own may take."""
 
 
-def drawn(kind: Kind, samples: int) -> tuple[list[dict[str, Any]], dict[str, Prediction]]:
+def drawn(kind: str, samples: int) -> tuple[list[dict[str, Any]], dict[str, Prediction]]:
     """Samples with mean opinion scores in steps of 0.05, and a model that is right more often than not."""
     source = np.random.default_rng(1)
     truth = np.round(source.normal(3, 1, samples) * 20) / 20
     scores = truth + source.normal(size=samples)
-    targets: dict[Kind, Callable[[float], Any]] = {
+    targets: dict[str, Callable[[float], Any]] = {
         "preference": lambda value: "a" if value > 3 else "b",
         "yes_no": lambda value: bool(value > 3),
         "scalar": float,
@@ -65,7 +65,7 @@ def drawn(kind: Kind, samples: int) -> tuple[list[dict[str, Any]], dict[str, Pre
     return rows, predictions
 
 
-def ours(kind: Kind, samples: int, results: Any) -> None:
+def ours(kind: str, samples: int, results: Any) -> None:
     """Seconds, processor seconds and peak memory of a table."""
     rows, predictions = drawn(kind, samples)
     evaluation = Evaluation("bench", kind, "", "", groups=("group",))
@@ -77,7 +77,7 @@ def ours(kind: Kind, samples: int, results: Any) -> None:
     results.put((*spent, peak, {name: tuple(m.values()) for name, m in facts["rows"][0]["metrics"].items()}))
 
 
-def theirs(kind: Kind, samples: int) -> tuple[float, int, tuple[float, float]]:
+def theirs(kind: str, samples: int) -> tuple[float, int, tuple[float, float]]:
     """Seconds for all resamples, how many were drawn, and the interval, of one metric over all by scipy."""
     rows, predictions = drawn(kind, samples)
     if kind == "preference":
@@ -86,7 +86,7 @@ def theirs(kind: Kind, samples: int) -> tuple[float, int, tuple[float, float]]:
     else:
         scores = np.array([predictions[row["id"]].score for row in rows])
         data = (scores, np.array([row["target"] for row in rows], float))
-    metrics: dict[Kind, Callable[..., float]] = {
+    metrics: dict[str, Callable[..., float]] = {
         "preference": lambda one: float(np.mean(one)),
         "yes_no": lambda one, other: float(
             stats.mannwhitneyu(one[other > 0], one[other == 0]).statistic / (other > 0).sum() / (other == 0).sum()

@@ -22,8 +22,8 @@ from earmark.schemas.evaluations import Evaluation
 from earmark.tasks.evaluation import reachable as reaching
 from earmark.tasks.evaluation import reading, recording
 from earmark.tasks.evaluation import samples as choosing
-from earmark.tasks.evaluation.asking import Prediction
 from earmark.tasks.evaluation.baselines import baselines
+from earmark.tasks.evaluation.kinds import CHOICE, Prediction
 from earmark.tasks.evaluation.reachable import reachable
 from earmark.tasks.evaluation.results import count
 from earmark.tasks.evaluation.samples import MeasurementOptions, SamplePart
@@ -280,7 +280,7 @@ def test_the_commonest_answer_is_no_baseline_where_it_is_always_right() -> None:
 def test_a_question_without_its_right_option_leaves(tmp_path: Path) -> None:
     rows = [{"id": "1", "target": "C", "options": 2}, {"id": "2", "target": "B", "options": 2}]
     predictions = {row["id"]: Prediction(str(row["id"]), choice="B") for row in rows}
-    recording._with_options(rows, {"1": 2, "2": 2}, predictions)
+    recording.add_sizes(CHOICE, rows, {"1": 2, "2": 2}, predictions)
     facts = count(Evaluation("e", "choice", "x", ""), rows, predictions)
     assert facts["left_out"] == {"no_such_option": 1}
     assert metrics_of(facts)["accuracy"] == 1.0

@@ -21,7 +21,7 @@ from earmark.schemas.errors import ConfigError, EarmarkError, InputError, StoreE
 from earmark.schemas.evaluations import Evaluation, Examinee, Mode
 from earmark.tasks.annotation.prompts import load_prompt
 from earmark.tasks.evaluation import asking, judging, reading, samples
-from earmark.tasks.evaluation.asking import Prediction
+from earmark.tasks.evaluation.kinds import Prediction
 from earmark.tasks.evaluation.results import count
 from earmark.tasks.evaluation.samples import MeasurementOptions, SamplePart
 from earmark.tasks.exports.clips import ClipFile

@@ -27,6 +27,7 @@ NOTES = "id,text,bpm\n" + "".join(f"n{i},a note {i},{60 + i}\n" for i in range(9
 ADDS = {
     "corpora": {"tempos": "earmark_tempos.corpus:CORPUS"},
     "importers": {"ratings.tempo-scores": "earmark_tempos.ratings:LAYOUT"},
+    "evaluations": {"tempo": "earmark_tempos.kinds:TEMPO"},
     "exports": {"ids": "earmark_tempos.exports:IDS"},
     "backends": {"tempos": "earmark_tempos.backend:BACKEND"},
     "builtins": {"steady-1": "earmark_tempos.backend:steady"},
@@ -145,6 +146,16 @@ def test_it_is_built_explained_exported_judged_and_compared(house: House) -> Non
     assert "1.000" in house.run(
         "eval", "run", "tempos", "--evaluation", "bpm", "--split", "train", "--scores", "scores.csv"
     )
+    of_tempo = ("tempos", "--evaluation", "tempo", "--split", "train")
+    house.run("eval", "template", *of_tempo, "--out", "tempi.csv")
+    empty = (house.folder / "tempi.csv").read_text()
+    assert empty.startswith("id,score\nn0,")
+    guesses = "".join(f"n{i},{(60 + i) * (1 + i % 2)}\n" for i in range(9))  # every second is twice as fast
+    (house.folder / "tempi.csv").write_text(f"id,score\n{guesses}")
+    ran = house.run("eval", "run", *of_tempo, "--scores", "tempi.csv")
+    assert "accuracy_octave" in ran
+    assert "0.556" in ran
+    assert "0.556" in house.run("eval", "tables", *of_tempo, "--models", "ours=tempi.csv", "--by", "split")
 
     sql = house.site / "earmark_tempos/notes.sql"
     sql.write_text(sql.read_text().replace("-- Grain: a row a note.", "-- Grain: one row a note."))

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from earmark.tasks.annotation.prompts import Untrusted as Untrusted
     from earmark.tasks.annotation.prompts import parse_prompt as parse_prompt
     from earmark.tasks.annotation.request import Request as Request
+    from earmark.tasks.evaluation.kinds import Prediction as Prediction
+    from earmark.tasks.evaluation.kinds import SampleKind as SampleKind
     from earmark.tasks.exports.formats import Format as Format
     from earmark.tasks.exports.shapes import plain as plain
     from earmark.tasks.importers.caption_sets import CaptionLayout as CaptionLayout

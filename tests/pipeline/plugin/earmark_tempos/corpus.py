@@ -81,5 +81,8 @@ CORPUS = Corpus(
     flow="earmark_tempos.flow:build",
     start=Start(("notes",), "\nnotes = {file}\n", ("judge",)),
     views=(View("notes", "rows", "earmark_tempos/notes", "The notes as they are."),),
-    evaluations=(Evaluation("bpm", "scalar", "earmark_tempos/tempos", "How fast is the piece?"),),
+    evaluations=(
+        Evaluation("bpm", "scalar", "earmark_tempos/tempos", "How fast is the piece?"),
+        Evaluation("tempo", "tempo", "earmark_tempos/tempos", "Is the tempo right?"),
+    ),
 )
