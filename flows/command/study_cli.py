@@ -140,7 +140,7 @@ def status(
         "refused": refused,
     }
     if record is not None:
-        from earmark.tasks.people.opinions import record_opinions
+        from earmark.tasks.people.answers import record_opinions
         from earmark.tasks.pipeline.registry import find_corpus
 
         place = open_store(store)

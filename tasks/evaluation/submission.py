@@ -35,9 +35,8 @@ from earmark.tasks.audio.similarity import ClipText, Similarity
 from earmark.tasks.evaluation import scorers
 from earmark.tasks.evaluation.asking import Questioner, SampleRequest
 from earmark.tasks.evaluation.entries import concept_shares
-from earmark.tasks.evaluation.frechet import Gaussian, fad
+from earmark.tasks.evaluation.frechet import Gaussian, KernelReference, fad, kad
 from earmark.tasks.evaluation.influence import mean_of
-from earmark.tasks.evaluation.kernel_distance import KernelReference, kad
 from earmark.tasks.evaluation.kinds import Prediction
 from earmark.tasks.exports.clips import ClipFile, clip_files
 from earmark.tasks.pipeline.media import media_index, similarity_of

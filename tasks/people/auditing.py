@@ -15,8 +15,8 @@ from earmark.schemas.evaluations import Evaluation, Mode, names_image
 from earmark.schemas.study import PAGES, PLAN, AnnotatorPage, Audited, StudyPlan, Trial
 from earmark.tasks.evaluation.asking import swapped_sides
 from earmark.tasks.evaluation.kinds import find_kind
+from earmark.tasks.evaluation.reading import write_samples_template
 from earmark.tasks.evaluation.samples import SamplePart, Samples, find_evaluation, select_samples
-from earmark.tasks.evaluation.templates import write_samples_template
 from earmark.tasks.exports.clips import ClipFile, clip_files
 from earmark.tasks.people.choosing import LETTERS as SIDES
 from earmark.tasks.people.choosing import page_names, shared

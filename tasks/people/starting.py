@@ -12,12 +12,12 @@ from earmark.schemas.errors import InputError
 from earmark.schemas.reasons import AudioFault, Note, Reject, shown
 from earmark.schemas.study import PAGES, PLAN, Heard, Study, StudyPlan, Wanted
 from earmark.tasks.audio.probe import QUIET_DB, Probe, probe
+from earmark.tasks.evaluation.finalists import scored_clips
 from earmark.tasks.importers.cells import given
 from earmark.tasks.importers.music import ListedGeneration, MusicPrompt, read_generations, read_prompts
 from earmark.tasks.importers.table import named_rows, table_file
 from earmark.tasks.people.choosing import OTHER, Known, Pair, TrialMaterial, pages_of
 from earmark.tasks.people.page import clip_path, write_pages, write_plan
-from earmark.tasks.people.scored import scored_material
 from earmark.tasks.store.folder import building
 from earmark.tasks.store.sql import query, view_parquet
 from earmark.tasks.store.versions import Store
@@ -165,3 +165,24 @@ def _uncertain(store: Store, written: str) -> set[frozenset[str]]:
         for table in ("pairs", "judgments"):
             view_parquet(connection, table, sorted((version.folder / table).glob("*.parquet")))
         return {frozenset(row) for row in connection.execute(query("people/uncertain_pairs")).fetchall()}
+
+
+def scored_material(study: Study, spec: str, store: Store) -> TrialMaterial:
+    """Return the prompts of a version, grouped as its scores are, and the clips of the chosen systems.
+
+    Raises:
+        InputError: as `scored_clips`.
+    """
+    clips = scored_clips(store.find(spec), store, study.systems, study.finalists)
+    names = {f"{one.system}/{one.prompt_id}": one for one in clips}
+    return TrialMaterial(
+        prompts={one.prompt_id: MusicPrompt(one.prompt_id, one.text, None, None, spec, 0) for one in clips},
+        generations={
+            name: ListedGeneration(name, one.prompt_id, one.system, str(one.path), spec, 0)
+            for name, one in names.items()
+        },
+        digests={name: one.clip_sha256 for name, one in names.items()},
+        groups={one.prompt_id: one.group for one in clips},
+        uncertain=(),
+        known=(),
+    )

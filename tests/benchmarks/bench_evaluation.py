@@ -24,10 +24,10 @@ import pandas as pd
 from scipy import stats
 
 from earmark.schemas.evaluations import Evaluation
-from earmark.tasks.evaluation.baselines import baselines
 from earmark.tasks.evaluation.comparing import Measure
 from earmark.tasks.evaluation.kinds import Prediction
 from earmark.tasks.evaluation.layouts import choose_layout
+from earmark.tasks.evaluation.recording import baselines
 from earmark.tasks.evaluation.released import as_version
 from earmark.tasks.evaluation.results import count
 from earmark.tasks.evaluation.samples import MeasurementOptions

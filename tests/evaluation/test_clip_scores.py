@@ -19,12 +19,11 @@ from typer.testing import CliRunner
 from earmark.flows.command.cli import app
 from earmark.schemas.errors import ConfigError, EarmarkError, InputError, StoreError
 from earmark.schemas.evaluations import Evaluation
-from earmark.tasks.evaluation import reachable as reaching
 from earmark.tasks.evaluation import reading, recording
 from earmark.tasks.evaluation import samples as choosing
-from earmark.tasks.evaluation.baselines import baselines
+from earmark.tasks.evaluation.clip_scores import Reachable, reachable
 from earmark.tasks.evaluation.kinds import CHOICE, Prediction
-from earmark.tasks.evaluation.reachable import reachable
+from earmark.tasks.evaluation.recording import baselines
 from earmark.tasks.evaluation.results import count
 from earmark.tasks.evaluation.samples import MeasurementOptions, SamplePart
 from earmark.tasks.pipeline.registry import find_corpus
@@ -235,14 +234,14 @@ def test_no_scores_reach_more_and_some_reach_it(votes: list[tuple[str, str, bool
         return sum(scores[a] == scores[b] if tie else scores[a] > scores[b] for a, b, tie in votes)
 
     most = max(met(dict(zip("abcde", levels, strict=True))) for levels in itertools.product(range(5), repeat=5))
-    assert reachable(votes) == reaching.Reachable(most, True)
+    assert reachable(votes) == Reachable(most, True)
 
 
 def test_a_cycle_costs_its_weakest_vote() -> None:
     cycle = [("a", "b", False)] * 5 + [("b", "c", False)] * 4 + [("c", "a", False)] * 2
-    assert reachable(cycle) == reaching.Reachable(9, True)
+    assert reachable(cycle) == Reachable(9, True)
     chain = [(str(place), str(place + 1), False) for place in range(3000)]
-    assert reachable(chain) == reaching.Reachable(3000, True)
+    assert reachable(chain) == Reachable(3000, True)
 
 
 @pytest.mark.parametrize("kind", ["preference", "yes_no", "scalar", "choice"])

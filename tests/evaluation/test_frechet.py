@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import sqrtm
 
-from earmark.tasks.evaluation.frechet import Gaussian, fad, frechet
-from earmark.tasks.evaluation.kernel_distance import KernelReference, kad
+from earmark.tasks.evaluation.frechet import Gaussian, KernelReference, fad, frechet, kad
 
 DIMENSIONS = 12
 

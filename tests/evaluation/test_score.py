@@ -36,8 +36,7 @@ from earmark.tasks.annotation.prompts import PACKAGED, own_words
 from earmark.tasks.annotation.request import Request
 from earmark.tasks.audio.probe import Probe
 from earmark.tasks.evaluation.entries import Entry
-from earmark.tasks.evaluation.frechet import Gaussian, frechet
-from earmark.tasks.evaluation.kernel_distance import KernelReference, kad
+from earmark.tasks.evaluation.frechet import Gaussian, KernelReference, frechet, kad
 from earmark.tasks.evaluation.leaderboard import _check_alike, rank_submissions, ranking
 from earmark.tasks.evaluation.submission import (
     PromptClip,
