@@ -1,8 +1,8 @@
 """Build `music-prompts`: text-to-music prompts in and out of the distribution of real tags, by ATTM's method."""
 
 from earmark.schemas.music_prompts import CORPUS, MusicPrompts
-from earmark.tasks.music_prompts.card import sections
 from earmark.tasks.music_prompts.drawing import draw_triplets
+from earmark.tasks.music_prompts.report import card_sections
 from earmark.tasks.music_prompts.sources import import_lists
 from earmark.tasks.music_prompts.tags import choose_questions, choose_tags, count_recalls, verify_tag
 from earmark.tasks.music_prompts.writing import keep_prompts, write_prompts
@@ -24,4 +24,4 @@ def build(stage: Stage, config: MusicPrompts) -> dict[str, str]:
     drawn = draw_triplets(stage, config, lists)
     rounds = write_prompts(stage, config, drawn)
     keep_prompts(stage, config, drawn, rounds)
-    return sections(stage)
+    return card_sections(stage)

@@ -372,7 +372,7 @@ CORPUS = Corpus(
         Workload("143 tags verified", 143, requests=200, heard_s=30, text_in=150, text_out=1, part="tags"),
         Workload("100 prompts, three draws", 100, requests=3, text_in=900, text_out=80),
     ),
-    card="earmark.tasks.music_prompts.card:sections",
+    card="earmark.tasks.music_prompts.report:card_sections",
     report="earmark.tasks.music_prompts.report:sections",
     views=VIEWS,
     evaluations=(EVALUATION,),

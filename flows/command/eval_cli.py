@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from earmark.flows.command.calibrate_cli import calibrate
 from earmark.flows.command.clips_cli import best_of, rubric
 from earmark.flows.command.options import (
     AnnotatorOption,
@@ -36,7 +35,7 @@ from earmark.flows.command.options import (
 )
 from earmark.flows.command.probe_cli import abc, causes, probe
 from earmark.flows.command.reward_cli import reward_server
-from earmark.flows.command.score_cli import score
+from earmark.flows.command.score_cli import calibrate, score
 
 if TYPE_CHECKING:
     from earmark.schemas.corpus import Corpus
@@ -443,7 +442,6 @@ def rollouts(
 
 
 def _list_evaluations(version: Version, corpus: Corpus, as_json: bool) -> None:
-    """Print a version's evaluations and their modes."""
     from earmark.flows.command.console import print_table, tell
     from earmark.tasks.evaluation.kinds import find_kind
 

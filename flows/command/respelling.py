@@ -123,7 +123,6 @@ def new_text(model: type[Model], text: str) -> str:
 
 
 def _tables(model: type[Model], table: Any) -> Iterator[tuple[type[Model], dict[str, Any]]]:
-    """Yield each table of a config with its model."""
     if not isinstance(table, dict):
         return
     yield model, table

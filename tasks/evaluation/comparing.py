@@ -153,7 +153,6 @@ def name_of(entrant: str) -> str:
 
 
 def _records(folder: Path) -> list[Path]:
-    """Return the records of a run, or of the runs in a folder."""
     found = [folder / EVALUATION] if (folder / EVALUATION).is_file() else sorted(folder.glob(f"*/{EVALUATION}"))
     if not found:
         raise InputError(f"{folder}: expected the folder of an earlier run, with {EVALUATION}; found none")

@@ -60,7 +60,6 @@ def write_page(
 
 
 def _label(system: str, clip: Mapping[str, Any]) -> str:
-    """Return a system's name with the measures of its clip."""
     measured = {"CLAP": clip["clap"], "CCS": clip["coverage"]}
     figures = [f"{name} {value:.2f}" for name, value in measured.items() if value is not None]
     return ", ".join([system, *figures, *clip["faults"]])

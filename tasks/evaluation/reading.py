@@ -182,7 +182,6 @@ def write_template(version: Version, corpus: Corpus, path: Path, wish: Measureme
 
 
 def _of_clips(corpus: Corpus, wish: MeasurementOptions) -> list[Evaluation]:
-    """Return the named evaluation, or all evaluations by clip scores."""
     if wish.evaluation is not None or not any(one.clips for one in corpus.evaluations):
         only = find_evaluation(corpus, wish.evaluation)
         require_form(only)
@@ -191,7 +190,6 @@ def _of_clips(corpus: Corpus, wish: MeasurementOptions) -> list[Evaluation]:
 
 
 def _file(path: Path, evaluation: Evaluation) -> dict[str, Any]:
-    """Return the facts of a file of scores."""
     facts = {"mode": None, "annotator": None, "scores": path.name, "scores_sha256": sha256_file(path)}
     return facts | ({"order": order_of(evaluation)} if find_kind(evaluation.kind).compares else {})
 

@@ -201,7 +201,6 @@ def _choose(
 
 
 def _wanted(where: str, known: list[str], split: str | None) -> list[str]:
-    """Return the splits to measure."""
     if split in (None, EVERY):
         return [name for name in known if name in HELD_OUT and split is None] or known
     if split not in known:

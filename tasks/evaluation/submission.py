@@ -232,7 +232,6 @@ def prompts_of(version: Version, generation: Generation) -> list[dict[str, Any]]
 
 
 def _audio(made: Sequence[PromptClip], generation: Generation) -> dict[str, ScorerInput]:
-    """Return the clips with their prompts, by the prompts' ids."""
     return {
         one.row[generation.key]: ScorerInput(
             Audio(one.probe.clip_sha256, str(one.path), duration_s=one.probe.duration_s), one.row[generation.text]
@@ -382,7 +381,6 @@ def _rows(
     answers: Sequence[Sequence[tuple[str, Prediction]]],
     scores: Mapping[str, Sequence[scorers.Scored]],
 ) -> list[dict[str, Any]]:
-    """Return the measures of each clip."""
     coverage = concept_shares([one.score for _, one in concepts] for concepts in answers)
     rows = []
     for one, fit, concepts, share in zip(made, fits, answers, coverage, strict=True):

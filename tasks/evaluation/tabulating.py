@@ -201,7 +201,6 @@ def make_table(
 
 
 def _evaluations(measure: Measure, layout: TableLayout) -> dict[str, Evaluation]:
-    """Return the evaluations of the layout's columns, by name."""
     if layout.corpus and not {one.name for one in measure.corpus.evaluations} >= {*_names(layout)}:
         raise StoreError(f"'{layout.title}' is a table of {layout.corpus}; {measure.corpus.name} has other evaluations")
     found = [find_evaluation(measure.corpus, name) for name in _names(layout)]
@@ -283,7 +282,6 @@ def _rows(layout: TableLayout, options: TableOptions, samples: Samples) -> list[
 def _columns(
     form: LayoutColumn, layout: TableLayout, wanted: Mapping[str, Evaluation], pools: Mapping[str, MeasuredPool]
 ) -> Iterable[TableColumn]:
-    """Yield the column of a form, or with `by` one for each group."""
     names = _listed(form.evaluation or layout.evaluation) or [*wanted]
     chosen = [pools[name] for name in names if name in pools]
     metric = form.metric or layout.metric or find_kind(wanted[names[0]].kind).headline
@@ -354,7 +352,6 @@ def _column_facts(column: TableColumn, layout: TableLayout) -> dict[str, Any]:
 def _cells(
     columns: Sequence[TableColumn], models: Sequence[str], pools: Mapping[str, MeasuredPool], options: TableOptions
 ) -> dict[str, list[dict[str, Any] | None]]:
-    """Return each model's cells, in the order of the columns."""
     total = sum(len(pool.rows) for pool in pools.values())
     units: dict[str, Units] = {}
     found: dict[str, list[dict[str, Any] | None]] = {name: [] for name in models}
@@ -415,7 +412,6 @@ def _baseline(options: TableOptions, model: str) -> str | None:
 
 
 def _units(pools: Iterable[MeasuredPool], sampled: str) -> Units:
-    """Return the units behind the samples of all evaluations."""
     kinds = zip(*(unit_labels(pool.evaluation, pool.rows, sampled) for pool in pools), strict=True)
     return Units.of([[label for labels in kind for label in labels] for kind in kinds])
 

@@ -182,7 +182,6 @@ def _summary(source: Source, facts: SourceFacts) -> list[str]:
 
 
 def _bars(rows: list[ValueCount]) -> list[str]:
-    """Draw a bar for each value, or range of values, by its count."""
     most = max(row["ratings"] for row in rows)
     names = [f"{row['low']:.4g}" + ("" if row["high"] is None else f" to {row['high']:.4g}") for row in rows]
     wide, right = max(map(len, names)), len(f"{most:,}")

@@ -168,7 +168,6 @@ def keep_consistent(stage: Stage, config: PseudoPreferences, judged: dict[str, W
 
 
 def _view_draws(connection: duckdb.DuckDBPyConnection, judged: dict[str, Walked]) -> None:
-    """Create `draws`, the draws of all judges, each with its `judge`."""
     for number, walked in enumerate(judged.values()):
         view_parquet(connection, f"draws_{number}", walked.draws(), pa.schema([*DRAW, *judge_pairs.columns]))
     parts = (f"SELECT {literal(judge)} AS judge, * FROM draws_{number}" for number, judge in enumerate(judged))

@@ -165,7 +165,6 @@ def measure_clips(stage: Stage, config: PseudoPreferences, tables: Pool) -> Done
 
 
 def _without_prompt(row: ListedGeneration | Reject | Note, kept_out: Set[str]) -> ListedGeneration | Reject | Note:
-    """Replace a generation of an excluded prompt by a reject."""
     if not isinstance(row, ListedGeneration) or row.prompt_id not in kept_out:
         return row
     return Reject(

@@ -151,7 +151,6 @@ def _with_views(manifest: Manifest, folder: Path, views: Sequence[PublishedView]
 
 
 def _with_card(manifest: Manifest, folder: Path, card: str) -> Manifest:
-    """Write a card; return the manifest with it."""
     write_text(folder / CARD, card)
     entry = file_entry(folder / CARD, folder)
     files = tuple(entry if file.path == CARD else file for file in manifest.files)
