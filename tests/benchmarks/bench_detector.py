@@ -2,6 +2,7 @@
 
 .venv/bin/python -m tests.benchmarks.bench_detector [--drawings 100] [--model staff-lines] [--base FOLDER]
     [--least 0.5]
+.venv/bin/python -m tests.benchmarks.bench_detector --training FOLDER   # 215 pages for flows/command/detector.md
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import time
 from pathlib import Path
 
 from earmark.schemas.score_questions import Detector
-from tests.benchmarks.detector import measure_detector
+from tests.benchmarks.detector import measure_detector, write_drawn_training
 
 
 def main() -> None:
@@ -21,7 +22,11 @@ def main() -> None:
     parser.add_argument("--model", default="staff-lines")
     parser.add_argument("--base", type=Path, default=Path(), help="the folder that a path in --model is relative to")
     parser.add_argument("--least", type=float, default=0.5)
+    parser.add_argument("--training", type=Path, help="draw 215 pages there, as training data, and end")
     given = vars(parser.parse_args())
+    if (training := given.pop("training")) is not None:
+        print(write_drawn_training(training, 215))
+        return
     if given["drawings"] < 1:
         parser.error(f"--drawings: expected at least 1, found {given['drawings']}")
     base, drawings = given.pop("base"), given.pop("drawings")

@@ -1,7 +1,8 @@
-"""Measure a detector of scores on drawings that the repository makes itself."""
+"""Measure a detector of scores on drawings that the repository makes itself, and draw pages to train one."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from scipy.special import betaincinv
 from earmark.schemas.places import without_place
 from earmark.schemas.score_questions import Detector
 from earmark.tasks.pipeline.progress import working
+from earmark.tasks.score_questions.boxes import folder_images, write_boxes, write_training_data
 from earmark.tasks.score_questions.forum.detection import open_detector
 from tests.score_questions.drawings import NON_SCORES, SCORES, score
 
@@ -78,3 +80,24 @@ def measure_detector(config: Detector, base: Path, drawings: int) -> Measure:
             work.advance(drawings)
     hits, false_alarms = ({kind: called[kind] for kind in kinds} for kinds in (SCORES, NON_SCORES))
     return Measure(without_place(config.model), config.least, drawings, hits, false_alarms)
+
+
+TRAINED_ON = ("clean", "clean", "clean", None, "skewed", "noisy", "photographed", None)
+"""The kinds of drawn pages that a detector learns from, in turn; None for something else."""
+
+
+def write_drawn_training(folder: Path, pages: int) -> dict[str, int]:
+    """Draw pages, take the staff-line detector's boxes as a person's, and write `training/`; return its counts."""
+    scans, boxes, returned = folder / "scans", folder / "boxes", folder / "label-studio.json"
+    scans.mkdir(parents=True)
+    others = list(NON_SCORES.values())
+    for seed in range(pages):
+        kind = TRAINED_ON[seed % len(TRAINED_ON)]
+        page = SCORES[kind](score(seed), seed) if kind else others[seed // 4 % len(others)](seed)
+        page.save(scans / f"{seed:04}.png")
+    write_boxes(folder_images(scans), Detector(), folder, boxes, images_at=None, force=False)
+    tasks = json.loads((boxes / "label-studio-tasks.json").read_text("utf-8"))
+    for task in tasks:
+        task["annotations"] = [{"result": task.pop("predictions")[0]["result"], "updated_at": "2026-01-01"}]
+    returned.write_text(json.dumps(tasks), "utf-8")
+    return write_training_data(boxes, returned, folder / "training", force=False)
