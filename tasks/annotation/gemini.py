@@ -43,7 +43,8 @@ class Gemini(HttpBackend):
 
     async def send(self, request: Request) -> str:
         """Ask once; upload large media first, each once for the upload's life."""
-        media = await asyncio.to_thread(self._load, request) if _has_media(request) else {}
+        heard = any(not isinstance(part, Text) for part in request.parts())
+        media = await asyncio.to_thread(self._load, request) if heard else {}
         if self.login is None and sum(map(len, media.values())) > self._config.files_api_bytes:
             from earmark.tasks.annotation.google_files import GoogleFiles
 
@@ -183,7 +184,3 @@ def _file_part(uri: str, media_type: str) -> dict[str, Any]:
 
 def _media_type(part: Part) -> str:
     return part.media_type if isinstance(part, Image) else f"audio/{part.form.codec}" if isinstance(part, Audio) else ""
-
-
-def _has_media(request: Request) -> bool:
-    return any(not isinstance(part, Text) for part in request.parts())

@@ -320,7 +320,7 @@ class PostgresDriver:
             self._connection.execute("SET synchronous_commit = on")
             self._migrate()
         except psycopg.Error as error:
-            raise LedgerError(f"ledger {shown(url)}: cannot be opened: {_line(error)}") from None
+            raise LedgerError(f"ledger {shown(url)}: cannot be opened: {' '.join(str(error).split())}") from None
         self._open = ExitStack()
 
     def begin(self) -> None:
@@ -395,7 +395,3 @@ class PostgresDriver:
 
 def _dialect(sql: str) -> bytes:
     return sql.replace("?", "%s").encode()
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())

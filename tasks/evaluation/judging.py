@@ -14,7 +14,7 @@ from earmark.tasks.evaluation.asking import NoMedia, Questioner, SampleRequest
 from earmark.tasks.evaluation.kinds import Prediction
 from earmark.tasks.evaluation.recording import choose_threshold, record
 from earmark.tasks.evaluation.samples import MeasurementOptions, Samples, find_evaluation, find_mode, select_samples
-from earmark.tasks.exports.clips import ClipFile, clip_files
+from earmark.tasks.exports.clips import ClipFile
 from earmark.tasks.pipeline.progress import working
 from earmark.tasks.pipeline.rows import words_of
 from earmark.tasks.pipeline.sessions import open_session
@@ -142,7 +142,7 @@ def forecast(
 
 def _questioner(samples: Samples, store: Store, config: Examinee, mode: Mode, wish: MeasurementOptions) -> Questioner:
     shown = () if wish.blind == "audio" else mode.columns
-    clips = clip_files(samples.clips(shown), samples.version, store, samples.folder / "clips", wish.roots)
+    clips = samples.files(shown, store, wish.roots)
     drawn, images = "swapped" in samples.columns, samples.folder / "images"
     return Questioner(samples.evaluation, mode, config, clips, images, drawn, wish.both_orders, wish.draws, wish.blind)
 

@@ -133,7 +133,8 @@ def awarded(
     """
     tracks = {one["system"]: one["track"] for one in ranks if one["team"]}
     if unknown := sorted(awards.keys() - {*tracks.values()}):
-        raise InputError(f"--award {unknown[0]}: no system entered this track; tracks: {', '.join(_tracks(tracks))}")
+        known = ", ".join(sorted({track for track in tracks.values() if track})) or "none"
+        raise InputError(f"--award {unknown[0]}: no system entered this track; tracks: {known}")
     question = OVERALL if any(row["question"] == OVERALL for row in rows) else rows[0]["question"]
     mos = {row["system"]: row["mos"] for row in rows if row["question"] == question}
     found = {}
@@ -142,10 +143,6 @@ def awarded(
         for place, system in enumerate(sorted(entered, key=lambda name: -mos[name])[:count], 1):
             found[system] = f"{track} {place}{ORDINALS.get(place, 'th')}"
     return found
-
-
-def _tracks(tracks: Mapping[str, str | None]) -> list[str]:
-    return sorted({track for track in tracks.values() if track}) or ["none"]
 
 
 def _check_alike(records: Sequence[Mapping[str, Any]]) -> None:

@@ -13,9 +13,10 @@ from earmark.schemas.corpus import Corpus, names_clip
 from earmark.schemas.errors import ConfigError, StoreError
 from earmark.schemas.evaluations import Blind, Evaluation, Mode
 from earmark.tasks.evaluation.kinds import clip_columns, find_kind
+from earmark.tasks.exports.clips import ClipFile, clip_files
 from earmark.tasks.exports.rows import opened
 from earmark.tasks.store.sql import literal, query
-from earmark.tasks.store.versions import Version
+from earmark.tasks.store.versions import Store, Version
 
 HELD_OUT, EVERY = ("test", "ood"), "all"
 
@@ -85,6 +86,10 @@ class Samples:
                  and name in self.columns]  # fmt: skip
         rows = self.connection.execute(" UNION ".join(["SELECT NULL::VARCHAR AS clip", *named])).fetchall()
         return {clip for (clip,) in rows if clip is not None}
+
+    def files(self, columns: Sequence[str], store: Store, roots: Sequence[Path]) -> dict[str, ClipFile]:
+        """Return the files of these columns' clips, by SHA-256."""
+        return clip_files(self.clips(columns), self.version, store, self.folder / "clips", roots)
 
 
 def find_evaluation(corpus: Corpus, name: str | None) -> Evaluation:

@@ -16,7 +16,6 @@ from earmark.tasks.evaluation.clip_scores import columns_for, predicted
 from earmark.tasks.evaluation.kinds import Prediction, find_kind
 from earmark.tasks.evaluation.samples import Samples
 from earmark.tasks.evaluation.scores import NotCovered
-from earmark.tasks.exports.clips import clip_files
 from earmark.tasks.pipeline.scoring import scorer_requests
 from earmark.tasks.pipeline.sessions import open_session
 from earmark.tasks.store.versions import Store
@@ -147,7 +146,7 @@ def scorer_inputs(samples: Samples, store: Store, roots: Sequence[Path]) -> dict
     sides = sides_of(samples)
     words = [name for name in ("text", "lyrics") if name in samples.columns]
     heard = [name for name in (*sides, "reference_audio") if name in samples.columns]
-    files = clip_files(samples.clips(heard), samples.version, store, samples.folder / "clips", roots)
+    files = samples.files(heard, store, roots)
     clips = {sha256: Audio(sha256, str(one.path), duration_s=one.duration_s) for sha256, one in files.items()}
     inputs: dict[str, ScorerInput | None] = {}
     for row in (row for batch in samples.batches(10_000, ["id", *words, *heard]) for row in batch):

@@ -359,7 +359,8 @@ def _may_hold(what: str, table: _Table, name: str) -> bool:
         return name in table.numbers and all(map(str.strip, cells))
     if what == "content" and table.names[name].file is not None and name in table.audio:
         return table.names[name].is_reference
-    return all(map(_is_id, cells))  # rows without an id would be rejects
+    # rows without an id would be rejects
+    return all(0 < len(cell.strip()) <= LONGEST_ID and cell.strip().isprintable() for cell in cells)
 
 
 def _questions(table: _Table, columns: Held) -> list[str]:
@@ -434,10 +435,6 @@ def _same_groups(one: Sequence[str], other: Sequence[str]) -> bool:
 
 def _own(cells: Sequence[str]) -> bool:
     return len({*cells}) > 0.9 * len(cells)
-
-
-def _is_id(cell: str) -> bool:
-    return 0 < len(cell.strip()) <= LONGEST_ID and cell.strip().isprintable()
 
 
 def _pattern(files: Sequence[str]) -> str | None:

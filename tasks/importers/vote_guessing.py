@@ -38,7 +38,7 @@ def guess_votes(path: Path) -> GuessedVotes | None:
     sample = read_sample(path)
     cells = {name: [row[at] for row in sample.rows] for at, name in enumerate(sample.names) if name}
     names = {name: read_name(name) for name in cells}
-    pair = _pair([name for name in cells if _share(cells[name]) > 0.5], names) or _pair(
+    pair = _pair([name for name in cells if sum(map(is_audio, cells[name])) > len(cells[name]) / 2], names) or _pair(
         [name for name in cells if names[name].file is not None], names
     )
     if "choice_reference" in cells and "choice_non_reference" in cells:  # webMUSHRA's paired_comparison.csv
@@ -75,10 +75,6 @@ def guess_votes(path: Path) -> GuessedVotes | None:
         columns |= {field: fit[0]} if len(fit) == 1 and all(map(str.strip, cells[fit[0]])) else {}
     unused = tuple(name for name in cells if name not in columns.values())
     return GuessedVotes(len(sample.rows), columns, unused, signed, tuple(doubts))
-
-
-def _share(cells: Sequence[str]) -> float:
-    return sum(map(is_audio, cells)) / max(1, len(cells))
 
 
 def _pair(fit: Sequence[str], names: Mapping[str, ColumnName]) -> dict[str, str]:

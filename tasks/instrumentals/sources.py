@@ -97,9 +97,7 @@ def index_audio(stage: Stage, config: Instrumentals, tracks: Path) -> Done[Rows]
     measured = measure_apart(stage, config, "index audio", files, config.tracks.longest_s)
     write_rows(media, MEDIA, [(row, *each) for row, each in enumerate(measured)])
     pool, account = choose_pool(stage, config, tracks, media, TRACKS.name)
-    note = f"{_length(sum(pool['duration_s'].to_pylist()))} of audio can be separated"
+    length_s = sum(pool["duration_s"].to_pylist())
+    length = f"{length_s / 3600:,.1f} h" if length_s >= 3600 else f"{length_s:.0f} s"
+    note = f"{length} of audio can be separated"
     return Done(keep_rows(stage, "pool", pool, TRACKS_A_SHARD), replace(account, notes=(note,)))
-
-
-def _length(duration_s: float) -> str:
-    return f"{duration_s / 3600:,.1f} h" if duration_s >= 3600 else f"{duration_s:.0f} s"

@@ -17,7 +17,6 @@ from earmark.tasks.evaluation.asking import swapped_sides
 from earmark.tasks.evaluation.kinds import find_kind
 from earmark.tasks.evaluation.reading import write_samples_template
 from earmark.tasks.evaluation.samples import SamplePart, Samples, find_evaluation, select_samples
-from earmark.tasks.exports.clips import ClipFile, clip_files
 from earmark.tasks.people.choosing import LETTERS as SIDES
 from earmark.tasks.people.choosing import page_names, shared
 from earmark.tasks.people.page import picture_address, render, sound_address, write_page, write_plan
@@ -64,7 +63,7 @@ def start_audit(version: Version, corpus: Corpus, store: Store, wish: AuditOptio
             write_samples_template(samples.folder / ASKED, samples)
         totals = _draw_rows(samples, mode, wish)
         rows = [row for batch in samples.batches(1000, [*samples.columns, "stratum"]) for row in batch]
-        clips = clip_files(samples.clips(mode.columns), version, store, samples.folder, wish.roots)
+        clips = {sha256: one.path for sha256, one in samples.files(mode.columns, store, wish.roots).items()}
         pages = _pages(evaluation, rows, wish)
         audited = Audited(
             corpus=version.corpus,
@@ -174,7 +173,7 @@ def _write_pages(
     evaluation: Evaluation,
     mode: Mode,
     rows: Mapping[str, Mapping[str, Any]],
-    clips: Mapping[str, ClipFile],
+    clips: Mapping[str, Path],
     wish: AuditOptions,
     folder: Path,
 ) -> None:
@@ -187,7 +186,7 @@ def _write_pages(
             values = _shown(mode, rows[trial.prompt_id], swapped=trial.swapped)
             for sha256 in _clips_of(values).values():
                 if sha256[:16] not in used:
-                    used[sha256[:16]] = sound_address(folder, clips[sha256].path, sha256, inside=wish.inside)
+                    used[sha256[:16]] = sound_address(folder, clips[sha256], sha256, inside=wish.inside)
             trials.append((trial.id, _screen(evaluation, values)))
         write_page(folder, plan.study, page, 0.95, [intro], trials, used)
 

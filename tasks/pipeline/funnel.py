@@ -336,17 +336,13 @@ def _reasons(losses: Sequence[Loss], config: type[BuildConfig], dropped: Counter
     long = max((len(reason) for reason, _ in shown), default=0)
     lines = []
     for reason, count in shown:
-        example = _example(examples[reason]) if reason in examples else ""
+        example = example_line(loss.file, loss.examples[0]) if (loss := examples.get(reason)) else ""
         lines.append(_line(f"  {count:>{wide},}  {reason:<{long}}  {example}").rstrip())
         options = options_of(reason, config) if reason in examples else []
         lines += [_line(f"  {'':>{wide + long + 2}}  option {key}: {text}") for key, text in options]
     if (more := len(counts) - len(shown)) > 0:
         lines.append(f"  {'':>{wide}}  and {more} more {'reason' if more == 1 else 'reasons'}")
     return lines
-
-
-def _example(one: Loss) -> str:
-    return example_line(one.file, one.examples[0])
 
 
 def example_line(file: str | None, example: Mapping[str, Any]) -> str:

@@ -190,7 +190,7 @@ def names_in(path: Path) -> set[str]:
 
 def _is_name(word: str) -> bool:
     ends = _ENDING.fullmatch(word[max(word.rfind(".") - 1, 0) :])
-    return bool(ends) and len(word) < _LONGEST and not _climbs(word)
+    return bool(ends) and len(word) < _LONGEST and not word.startswith(("/", "~")) and ".." not in Path(word).parts
 
 
 def _texts(path: Path) -> Iterator[str]:
@@ -208,10 +208,6 @@ def _is_json(word: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _climbs(word: str) -> bool:
-    return word.startswith(("/", "~")) or ".." in Path(word).parts
 
 
 def _lies(path: Path) -> bool:

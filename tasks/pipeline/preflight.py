@@ -30,7 +30,6 @@ from earmark.tasks.pipeline.funnel import check_inputs, check_main_table, losses
 from earmark.tasks.pipeline.inputs import Input, checked_inputs
 from earmark.tasks.pipeline.mirror import bring
 from earmark.tasks.pipeline.sessions import clip_media
-from earmark.tasks.store.manifest import Step
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store
 
@@ -151,7 +150,11 @@ def preview(corpus: Corpus, story: Story, config: BuildConfig, store: Store, led
         return {
             "asks": asks,
             "steps": [
-                {**{key: getattr(one, key) for key in FACTS}, "sure": _is_sure(one, counting)} for one in stage.steps()
+                {
+                    **{key: getattr(one, key) for key in FACTS},
+                    "sure": counting.sure is None or one.name in counting.sure,
+                }
+                for one in stage.steps()
             ],
             "rejects": [one for one in _rejects(stage) if counting.sure is None or one["step"] in counting.sure],
             "clips": store.looked.counts(),
@@ -161,10 +164,6 @@ def preview(corpus: Corpus, story: Story, config: BuildConfig, store: Store, led
             "about": load(corpus.preview)(stage, config) if corpus.preview else [],
             "would_stop": _stop(stage, config, corpus, asks),
         }
-
-
-def _is_sure(step: Step, counting: ImaginedSessions) -> bool:
-    return counting.sure is None or step.name in counting.sure
 
 
 def _rejects(stage: Stage) -> list[dict[str, Any]]:

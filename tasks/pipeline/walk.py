@@ -372,7 +372,7 @@ def walk_shard(
 ) -> None:
     """Lead one shard's rows through the asks; skip a finished shard unless it lacks answers that may still come."""
     paths = _paths(folder, item)
-    if all(path.is_file() for path in paths) and not _lacks_answers(paths[0]):
+    if all(path.is_file() for path in paths) and all(pq.read_table(paths[0], columns=["final"])["final"].to_pylist()):
         return
     first = None if config.most_rejected is None else _FIRST.setdefault(folder, FirstRows(stage))
     stopped = [folder / "stopped" / f"{path.parent.name}-{path.name}" for path in paths]
@@ -392,10 +392,6 @@ def walk_shard(
 
 def _paths(folder: Path, item: Shard) -> list[Path]:
     return [folder / part / f"{item.name}.parquet" for part in ("draws", "results")]
-
-
-def _lacks_answers(path: Path) -> bool:
-    return not all(pq.read_table(path, columns=["final"])["final"].to_pylist())
 
 
 async def _exchange(
