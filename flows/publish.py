@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from prefect import flow
 
 from earmark.tasks.exports.playable import view_writer
-from earmark.tasks.pipeline.artifacts import announce
+from earmark.tasks.pipeline.flow import announce
 from earmark.tasks.pipeline.logs import tell_plainly
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.release.publishing import (

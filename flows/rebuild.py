@@ -19,7 +19,7 @@ from earmark.flows.command.running import first_line, run_build
 from earmark.flows.publish import publish
 from earmark.schemas.errors import EarmarkError
 from earmark.schemas.rebuild import Publication, Rebuild
-from earmark.tasks.pipeline.artifacts import run_name
+from earmark.tasks.pipeline.flow import run_name
 from earmark.tasks.release.rebuilding import CorpusPlace, Ending, RebuildFailed, skip_reason
 from earmark.tasks.store.runs import list_runs
 from earmark.tasks.store.versions import Store, open_store

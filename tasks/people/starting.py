@@ -12,7 +12,7 @@ from earmark.schemas.errors import InputError
 from earmark.schemas.reasons import AudioFault, Note, Reject, shown
 from earmark.schemas.study import PAGES, PLAN, Heard, Study, StudyPlan, Wanted
 from earmark.tasks.audio.probe import QUIET_DB, Probe, probe
-from earmark.tasks.evaluation.finalists import scored_clips
+from earmark.tasks.evaluation.listening import scored_clips
 from earmark.tasks.importers.cells import given
 from earmark.tasks.importers.music import ListedGeneration, MusicPrompt, read_generations, read_prompts
 from earmark.tasks.importers.table import named_rows, table_file
