@@ -65,7 +65,8 @@ class View:
     - `rows`: anything; for plain JSON lines, WebDataset, and formats that the corpus adds.
 
     `prompt` is a VARCHAR, or a VARCHAR[] of the pieces of text between which the clips of `audios` stand: one piece
-    more than there are clips. `audios` (VARCHAR[], optional) are the clips that the prompt lets the model hear; where
+    more than there are clips; of a `preference` of clips two more, if each stands in its own prompt, before the last
+    piece. `audios` (VARCHAR[], optional) are the clips that the prompt lets the model hear; where
     `prompt` is one VARCHAR, they come before it. `images` (VARCHAR[], optional) are the images that it shows, before
     all else. `wording` (STRUCT, optional) names the `prompt` file that asks a judge the same, its `clips` in the order
     of `audios`, and its other values. Own words of the version or the settings for that file become the row's prompt,
@@ -79,7 +80,7 @@ class View:
     kind: Kind  # what a row is; decides which formats can hold it
     sql: str  # the query, `tasks/<sql>.sql`
     says: str  # one sentence for the list of views and for the export's README
-    params: Mapping[str, str | int | float] = field(default_factory=dict)  # values of the query's `$name`
+    params: Mapping[str, str | int | float | list[str]] = field(default_factory=dict)  # values of the query's `$name`
     writers: tuple[Writer, ...] = ()  # further formats
     # of a completion and its row, the reward and whether it is right; what `earmark eval rollouts` draws by
     reward: Callable[[str, Mapping[str, Any]], tuple[float, bool]] | None = None

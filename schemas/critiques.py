@@ -304,6 +304,14 @@ CRITIQUE_VIEWS = (
         reward=_reward,
     ),
     View(
+        "scored-clips",
+        "preference",
+        "mos_preferences/preferred_clips",
+        "Two clips, each in a user's turn of its own, the one with the higher MOS chosen, for a scalar reward "
+        "(Bradley-Terry); needs a build with `audio`.",
+        {"question": [f"{_DESCRIBE}\nClip: ", ""]},
+    ),
+    View(
         "rated-clips",
         "grpo",
         "mos_preferences/rated_clips",

@@ -102,8 +102,13 @@ def trl_grpo(row: Row) -> dict[str, Any]:
 
 def swift_preference(row: Row) -> dict[str, Any]:
     """Return ms-swift's preference. Two texts become answer and `rejected_response`; two clips become two conversations
-    with clips of their own, in the user's turn if a critique answers it."""
-    ask, audios = asked(row, AUDIO), list(row.get("audios") or [])
+    with clips of their own, in the user's turn if the prompt has a place for one, or a critique answers it."""
+    audios = list(row.get("audios") or [])
+    if not isinstance(row["prompt"], str) and len(row["prompt"]) == len(audios) + 2:
+        clips = {"audios": [*audios, row["chosen_audio"]], "rejected_audios": [*audios, row["rejected_audio"]]}
+        scored = asked({**row, "audios": clips["audios"]}, AUDIO)
+        return {"id": row["id"], "messages": scored, "rejected_messages": scored, **clips}
+    ask = asked(row, AUDIO)
     if row.get("chosen") is not None:
         answered = {"messages": ask + turn("assistant", defuse(row["chosen"])), "audios": audios}
         return {"id": row["id"], **answered, "rejected_response": defuse(row["rejected"])}

@@ -55,6 +55,7 @@ def possible() -> list[tuple[str, str, str]]:
     clips = ["ms-swift", "jsonl", "webdataset"]
     held = {
         ("mos-preferences@v2", "preferred-clips"): clips,
+        ("mos-preferences@v2", "scored-clips"): ["ms-swift"],
         (MUSIC, "musicality-clips"): clips,
         (MUSIC, "musicality-choice"): texts + clips,
     }
@@ -96,6 +97,20 @@ def test_ms_swift_compares_two_clips(demo_store: Store, tmp_path: Path) -> None:
             last = Path(row[clips][-1])
             assert last.stem == sha[label[f"generation_{side}"]]
             assert (folder / last).read_bytes() == audio[last.name]
+
+
+def test_a_scalar_reward_hears_each_clip_in_the_users_turn(demo_store: Store, tmp_path: Path) -> None:
+    folder = exported(demo_store, tmp_path / "out", "mos-preferences@v2", "ms-swift", view="scored-clips")
+    version = demo_store.find("mos-preferences@v2")
+    sha = {row["sample_id"]: row["clip_sha256"] for row in rows_of(version, "ratings")}
+    pairs = {row["pair_id"]: row for row in rows_of(version, "pairs")}
+    for row in lines(folder):
+        assert row["messages"] == row["rejected_messages"]
+        (turn,) = row["messages"]
+        assert (turn["role"], turn["content"].count("<audio>")) == ("user", 1)
+        assert turn["content"].endswith("\nClip: <audio>")
+        for clips, side in (("audios", "chosen"), ("rejected_audios", "rejected")):
+            assert [Path(clip).stem for clip in row[clips]] == [sha[pairs[row["id"]][f"{side}_id"]]]
 
 
 def test_clips_of_a_prompt_that_no_table_holds_come_from_their_files(demo_store: Store, tmp_path: Path) -> None:

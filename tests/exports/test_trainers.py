@@ -203,6 +203,7 @@ def test_ms_swift_loads_what_is_made_for_it(demo_store: Store, tmp_path: Path) -
         pytest.fail("no .venv-swift: run `make test-trainers`, which makes it")
     folders = {
         "clips": exported(demo_store, tmp_path / "clips", "ms-swift", "musicality-clips"),
+        "scored": exported(demo_store, tmp_path / "scored", "ms-swift", "scored-clips", spec="mos-preferences@v2"),
         "choice": exported(demo_store, tmp_path / "choice", "ms-swift", VIEW),
         "grpo": exported(demo_store, tmp_path / "grpo", "ms-swift-grpo", VIEW),
     }
@@ -219,7 +220,9 @@ def test_ms_swift_loads_what_is_made_for_it(demo_store: Store, tmp_path: Path) -
             assert marks == len(side["audios"]) >= 1
             assert side["there"]
         assert set(loaded["first"]) == ({"chosen"} if name == "grpo" else {"chosen", "rejected"})
-    clips, choice, grpo = said
-    assert clips["first"]["chosen"]["audios"][-1] != clips["first"]["rejected"]["audios"][-1]
+    clips, scored, choice, grpo = said
+    for one in (clips, scored):
+        assert one["first"]["chosen"]["audios"][-1] != one["first"]["rejected"]["audios"][-1]
+    assert [message["role"] for message in scored["first"]["rejected"]["messages"]] == ["user"]
     assert {choice["first"][side]["messages"][-1]["content"] for side in ("chosen", "rejected")} == {"A", "B"}
     assert {"chosen", "rejected", "modality"} <= set(grpo["columns"])
