@@ -6,13 +6,16 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from os.path import normpath
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from prefect.events.schemas.automations import AutomationCore
 from prefect.server.schemas.actions import validate_base_job_template
+from prefect.utilities.templating import apply_values
 
 from earmark.flows.command.serving import HEARTBEAT_S
 from tests.conftest import ROOT
@@ -137,6 +140,47 @@ def test_kubernetes_template_is_what_prefect_takes() -> None:
     assert {mount["name"] for mount in container["volumeMounts"]} == {
         volume["name"] for volume in manifest["spec"]["template"]["spec"]["volumes"]
     }
+
+
+def complaint(folder: Path, package: str, code: str, value: Any) -> str:
+    """What a package, fetched for this test alone, says of a value; skips the test where no index has it."""
+    uv = shutil.which("uv", path=Path(sys.executable).parent) or shutil.which("uv")
+    if uv is None:
+        pytest.skip("no uv; `make setup` installs it")
+    command = [uv, "pip", "install", "--quiet", "--python", sys.executable, "--target", str(folder), package]
+    fetched = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    if fetched.returncode:
+        pytest.skip(f"uv could not fetch {package}: {fetched.stderr.strip().splitlines()[-1]}")
+    words, given = [sys.executable, "-c", code], json.dumps(value)
+    path = {"PYTHONPATH": str(folder)}
+    return subprocess.run(words, input=given, capture_output=True, text=True, timeout=60, env=path).stderr
+
+
+@pytest.mark.slow
+def test_compose_keeps_to_its_specification(tmp_path: Path) -> None:
+    """By `compose-spec` (MIT or Apache-2.0): a parser that knows every key, newer than the schemas in packages."""
+    text = (DEPLOY / "compose.yaml").read_text("utf-8")
+    filled = re.sub(r"\$\{\w+(?::-([^}]*)|:\?[^}]*)?\}", lambda variable: variable[1] or "x", text)
+    compose = yaml.safe_load(filled)
+    check = (tmp_path, "compose-spec==0.2.1", "import sys, compose_spec as c; c.PyCompose.from_json(sys.stdin.read())")
+    assert complaint(*check, compose) == ""
+    compose["services"]["worker"]["restarts"] = "no"
+    assert "restarts" in complaint(*check, compose)
+
+
+@pytest.mark.slow
+def test_the_kubernetes_job_keeps_to_the_schema_of_kubernetes(tmp_path: Path) -> None:
+    """As Prefect's worker fills the template, by the strict schemas of `kubernetes-validate` (Apache-2.0)."""
+    template = json.loads((DEPLOY / "kubernetes.json").read_text("utf-8"))
+    variables = template["variables"]["properties"]
+    values = {name: one["default"] for name, one in variables.items() if "default" in one}
+    values |= {"command": ["prefect", "flow-run", "execute"], "env": [{"name": "EARMARK_ROOTS", "value": "/earmark"}]}
+    job = apply_values(template["job_configuration"]["job_manifest"], values)
+    code = "import json, sys, kubernetes_validate as k; k.validate(json.load(sys.stdin), '1.37', strict=True)"
+    check = (tmp_path, "kubernetes-validate==1.37.0", code)
+    assert complaint(*check, job) == ""
+    job["spec"]["backofLimit"] = 0
+    assert "backofLimit" in complaint(*check, job)
 
 
 def test_automations_fit_prefects_schema_and_the_heartbeat() -> None:
