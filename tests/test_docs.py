@@ -116,6 +116,11 @@ def test_readme_is_short() -> None:
     assert len(README.splitlines()) <= 250
 
 
+@pytest.mark.parametrize("page", [one for one in DOCS if re.match(r"flows/(README|command/|tutorials/)", one)])
+def test_pages_have_one_subject(page: str) -> None:
+    assert len(re.sub(r"^```.*?^```$", "", DOCS[page], flags=re.DOTALL | re.MULTILINE).split()) <= 1000
+
+
 def test_guides_say_what_the_declarations_say() -> None:
     files = generated()
     stale = [path.name for path, text in files.items() if not path.is_file() or path.read_text("utf-8") != text]

@@ -1,4 +1,4 @@
-"""The recipes of `flows/command/scorers.md`: real weights where a package has them, else stand-ins of its interface."""
+"""The recipes of `flows/command/recipes.md`: real weights where a package has them, else stand-ins of its interface."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from earmark.tasks.store.versions import Store
 from tests.conftest import ROOT
 from tests.evaluation.test_score import sha256
 
-GUIDE = (ROOT / "flows/command/scorers.md").read_text("utf-8")
+GUIDE = (ROOT / "flows/command/recipes.md").read_text("utf-8")
 (DNSMOS,) = (text for text in re.findall(r"```toml\n(.*?)```", GUIDE, re.DOTALL) if "speechmos.dnsmos" in text)
 QUALITY, CMI_RM, VERSA = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
 RATE = 16_000
