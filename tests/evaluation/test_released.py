@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ from earmark.tasks.evaluation.samples import SamplePart, find_evaluation, select
 from earmark.tasks.instruction_rubrics.released import read as read_bench
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.versions import Store, Version
-from tests.conftest import real_path
+from tests.conftest import ROOT, real_path
 from tests.evaluation.test_score_files import rubric
 from tests.evaluation.test_vote_scores import REAL
 from tests.human_preferences.votes import SALT, build_votes, cmi, config_of, vote, write_jsonl
@@ -267,6 +268,33 @@ def test_a_benchmark_file_reaches_no_clip_outside_its_folders(tmp_path: Path) ->
     with released(file, "anyaudio-judge-bench", Store(tmp_path / "store"), [tmp_path / "bench"]) as (version, _):
         samples = pq.read_table(version.folder / "samples.parquet", columns=["sample_id", "clip_sha256"]).to_pylist()
     assert [one["sample_id"] for one in samples if one["clip_sha256"]] == ["u0"]
+
+
+def test_scores_of_the_benchs_own_script_are_measured_by_the_guides_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of three are right in English by the script's bound, one in Chinese; one sample has no score."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EARMARK_STORE", str(tmp_path / "store"))
+    guide = (ROOT / "flows/instruction_rubrics.md").read_text("utf-8")
+    commands = guide.partition("`evaluate_benchmark.py`")[2].split("```")[1].strip().splitlines()
+    (tmp_path / "eval_outputs").mkdir()
+    about = {"audio": None, "caption": "a dog", "type": "pos", "subset": "mix", "rubric": []}
+    labels, scores = ("yes", "no", "yes"), {"en": (0.9, 0.7, 0.7), "zh": (0.7, 0.2, float("nan"))}
+    for language, given in scores.items():
+        folder = tmp_path / "AnyAudio-Judge-Bench" / language
+        folder.mkdir(parents=True)
+        write_jsonl(folder / "test.jsonl", [{"uuid": f"u{n}", "label": one, **about} for n, one in enumerate(labels)])
+        rows = [{"uuid": f"u{n}", "label": labels[n], "score": one, "n_rubric": 2} for n, one in enumerate(given)]
+        (tmp_path / f"eval_outputs/records_{language}.jsonl").write_text("".join(f"{json.dumps(r)}\n" for r in rows))
+    for command in commands:
+        said = CliRunner().invoke(app, [*shlex.split(command)[1:], *(["--json"] if "eval run" in command else [])])
+        assert said.exit_code == 0, said.output
+    facts = json.loads(said.stdout)
+    assert (facts["samples"], facts["answered"]) == (6, 5)
+    by = {row["value"]: row["metrics"] for row in facts["rows"] if row["group"] == "language"}
+    found = {language: one["accuracy_threshold"]["value"] for language, one in by.items()}
+    assert found == pytest.approx({"en": 2 / 3, "zh": 1 / 3})
 
 
 def faulty() -> Iterator[tuple[str, Row, str]]:
