@@ -287,7 +287,6 @@ def _names(field: FieldInfo) -> str:
 
 
 def _kind(annotation: Any) -> str:
-    """Describe a type in words."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _kind(arguments[0])

@@ -280,7 +280,6 @@ _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def _last_line(folder: Path) -> str:
-    """Return a server log's last error, or its last line."""
     text = (folder / f"{FILES}.log").read_text("utf-8", "replace")
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     errors = [line for line in lines if re.match(r"[\w.]+(Error|Exception)\b", line)]

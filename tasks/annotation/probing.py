@@ -292,7 +292,6 @@ def _refused(kind: QuestionKind, error: Exception) -> str:
 
 
 def _tone(part: Audio) -> bytes:
-    """Return a second of a quiet tone in a part's form."""
     rate = part.form.sample_rate_hz or 16_000
     wave = 0.1 * np.sin(2 * np.pi * 440 * np.arange(int(CLIP_S * rate)) / rate)
     held = io.BytesIO()

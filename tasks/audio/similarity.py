@@ -284,7 +284,6 @@ def _embedded(embed: Callable[..., Any], inputs: Any) -> list[Vector]:
 
 
 def _sounds(rate: int) -> list[npt.NDArray[np.floating]]:
-    """Return ten different sounds of a second."""
     time, noise = np.arange(rate) / rate, np.random.default_rng(0).standard_normal(rate)
     tones = [np.sin(2 * np.pi * hertz * time) for hertz in (55, 220, 880, 3520)]
     others = (

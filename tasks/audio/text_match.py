@@ -54,7 +54,6 @@ TAG_WORDS: tuple[tuple[frozenset[str], str, str, float, float], ...] = (
 
 
 def _like(fit: TextMatch, clip: Measured, reference: Measured) -> None:
-    """Match tempo and brightness with a reference."""
     if clip["tempo_bpm"] and reference["tempo_bpm"]:
         near = abs(clip["tempo_bpm"] / reference["tempo_bpm"] - 1) < 0.08
         fit.see("the reference's tempo", fits=near, measured=f"{clip['tempo_bpm']:.0f} bpm")

@@ -242,7 +242,6 @@ def most_met(samples: Samples) -> Reachable:
 
 
 def _clips(samples: Samples) -> dict[str, dict[str, Any]]:
-    """Return the clips of the evaluation's table, by id."""
     assert samples.evaluation.clips is not None
     table, key = samples.evaluation.clips
     relation = samples.connection.cursor().sql(f'SELECT "{key}" AS id, clip_sha256, file FROM "{table}"')

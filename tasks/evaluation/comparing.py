@@ -135,7 +135,6 @@ def predictions_of(measure: Measure, entrant: str, samples: Samples, overall: Se
 
 
 def _predictions(folder: Path) -> list[dict[str, Any]]:
-    """Return the rows of an earlier run's predictions."""
     rows: list[dict[str, Any]] = pq.read_table(folder / "predictions.parquet").to_pylist()
     return rows
 

@@ -181,7 +181,6 @@ def baselines(
 def _measured(
     evaluation: Evaluation, rows: Sequence[Row], clips: Mapping[str, Probe]
 ) -> tuple[dict[str, Callable[[Row], Any]], list[str]]:
-    """Return the rules of clips' measures, if every clip was measured."""
     columns = [f"{side}audio" for side in find_kind(evaluation.kind).clips]
     if not columns or not set(columns) <= rows[0].keys():
         return {}, []

@@ -355,7 +355,6 @@ def _questions(
 def _judged(
     version: Version, made: Sequence[PromptClip], generation: Generation, judge: Examinee | None, store: Store
 ) -> tuple[list[list[tuple[str, Prediction]]], dict[str, Any]]:
-    """Return the judge's answers for each clip and concept, and the judge's identity."""
     if judge is None:
         return [[] for _ in made], {"judge": None}
     with _questions(version, made, generation, judge) as questions, open_session(store, judge) as session:
@@ -432,7 +431,6 @@ def faults_of(probe: Probe, clipped: float, length_s: float | None) -> list[str]
 
 
 def _groups(rows: Sequence[Mapping[str, Any]], vectors: Any, reference: Reference | None) -> list[dict[str, Any]]:
-    """Return the figures over all clips, and over each group."""
     names = [ALL, *sorted({name for row in rows for name in row["groups"]})]
     found = []
     for name in names:

@@ -126,7 +126,6 @@ def _write_split(place: Path, split: str, target: Target, batches: Iterator[pa.R
 
 
 def _with_files(batches: Iterable[pa.RecordBatch], clips: ClipFolder) -> Iterator[pa.RecordBatch]:
-    """Yield batches with clips replaced by the paths of their files."""
     for batch in batches:
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         for name in columns:

@@ -94,7 +94,6 @@ class PlayableRows:
         self.schema = pa.schema(fields)
 
     def _cells(self, column: str) -> dict[str, Cell]:
-        """Return the columns of files made from a column of a view."""
         if names_file(column):
             kind = "audio" if names_clip(column) else "image"
             side = column.removesuffix(kind).removesuffix("_")

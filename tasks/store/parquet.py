@@ -149,7 +149,6 @@ def _in_groups(table: Table, batches: Iterable[pa.RecordBatch | pa.Table]) -> It
 
 
 def _embedded_bytes(table: Table, part: pa.Table) -> np.ndarray:
-    """Return the bytes of embedded files in each row."""
     sizes = np.zeros(part.num_rows, np.int64)
     for name in table.embedded:
         lengths = pc.binary_length(pc.struct_field(part[name], "bytes"))
