@@ -6,6 +6,7 @@ ends.
 """
 
 import asyncio
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 from earmark.schemas.errors import MissingExtraError
 from earmark.tasks.annotation.errors import LedgerError
 from earmark.tasks.annotation.ledger_rows import (
+    ALIVE_S,
     OPEN_HERE,
     Attempt,
     Driver,
@@ -58,6 +60,8 @@ class Ledger:
         self.address = address
         self._reading = reading
         self.owner = uuid.uuid4().hex
+        self.lease = 0  # raised when this process was taken for dead: claims of an earlier lease have ended
+        self._beat_at = 0.0
         self._pending: list[tuple[Change, asyncio.Future[Any] | None]] = []
         self._wake = asyncio.Event()
         self._soon: asyncio.TimerHandle | None = None
@@ -71,7 +75,7 @@ class Ledger:
         OPEN_HERE.add(self.owner)
         self._writer = asyncio.create_task(self._write())
         try:
-            await self.change(partial(enlist, owner=self.owner))
+            await self.beat()
             await self.free_the_dead()
         except BaseException:
             await self._close()
@@ -146,10 +150,13 @@ class Ledger:
         """
 
         def enlisted(driver: Driver) -> dict[str, Held]:
-            enlist(driver, self.owner)  # a claim of an unlisted owner would never end
+            self._enlist(driver)  # a claim of an unlisted owner would never end
             return claim(driver, self.owner, wanted, texts, parser)
 
         return await self.change(enlisted)
+
+    def _enlist(self, driver: Driver) -> None:
+        self.lease += enlist(driver, self.owner)
 
     async def record(self, attempt: Attempt) -> None:
         """Keep an attempt; return when it is durable."""
@@ -169,7 +176,7 @@ class Ledger:
 
     def release_soon(self, request_ids: Sequence[int]) -> None:
         """Release claims without settling them."""
-        self._put(partial(release, request_ids=request_ids))
+        self._put(partial(release, owner=self.owner, request_ids=request_ids))
 
     def change_soon(self, change: Change) -> None:
         """Run a change within the next transaction, without waiting."""
@@ -177,7 +184,14 @@ class Ledger:
 
     async def beat(self) -> None:
         """Record a heartbeat of this process."""
-        await self.change(partial(enlist, owner=self.owner))
+        now = time.time()  # goes on while a machine sleeps
+        await self.change(self._enlist)
+        self._beat_at = now
+
+    async def keep_alive(self) -> None:
+        """Record a heartbeat if the last was long ago, as after a machine's sleep or a time without network."""
+        if abs(time.time() - self._beat_at) > ALIVE_S / 2:
+            await self.beat()
 
     async def free_the_dead(self) -> int:
         """End the claims of dead processes.

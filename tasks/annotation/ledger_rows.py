@@ -232,10 +232,12 @@ def settle(driver: Driver, request_id: int, finished: Finished) -> None:
     driver.run(SETTLE, (state, *finished, driver.now(), request_id))
 
 
-def release(driver: Driver, request_ids: Sequence[int]) -> None:
-    """Release claims without settling them."""
+def release(driver: Driver, owner: str, request_ids: Sequence[int]) -> None:
+    """Release an owner's claims without settling them."""
     for request_id in request_ids:
-        driver.run("UPDATE requests SET owner = NULL WHERE id = ? AND state = 'open'", (request_id,))
+        driver.run(
+            "UPDATE requests SET owner = NULL WHERE id = ? AND state = 'open' AND owner = ?", (request_id, owner)
+        )
 
 
 def reopen(driver: Driver, request_id: int) -> None:
@@ -285,11 +287,13 @@ def _running(pid: int) -> bool:
     return True
 
 
-def enlist(driver: Driver, owner: str) -> None:
-    """Record a heartbeat of the process behind an owner."""
+def enlist(driver: Driver, owner: str) -> bool:
+    """Record a heartbeat of the process behind an owner; return whether it was not listed: its claims had ended."""
     now = driver.now()
+    if driver.rows("UPDATE runs SET seen_at = ? WHERE owner = ? RETURNING owner", (now, owner)):
+        return False
     driver.run(
-        "INSERT INTO runs (owner, host, pid, started_at, seen_at) VALUES (?, ?, ?, ?, ?)"
-        " ON CONFLICT (owner) DO UPDATE SET seen_at = excluded.seen_at",
+        "INSERT INTO runs (owner, host, pid, started_at, seen_at) VALUES (?, ?, ?, ?, ?)",
         (owner, this_host(), os.getpid(), now, now),
     )
+    return True

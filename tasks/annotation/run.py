@@ -43,6 +43,7 @@ class Job:
     request: Request
     notes: tuple[str, ...] = ()
     held: Held = NOT_HELD
+    lease: int = 0  # the ledger's at its claim
     attempts: int = 0  # number of its last attempt, over all runs
     failures: int = 0  # failed exchanges in this run
     unusable: int = 0  # unusable answers, over all runs: they were paid for
@@ -187,7 +188,7 @@ class WorkerPool:
         held = await self.ledger.claim(wanted, texts, PARSER)
         ours = [job for job in jobs if job.key in held]
         for job in ours:
-            job.held = held[job.key]
+            job.held, job.lease = held[job.key], self.ledger.lease
             job.attempts = job.held.attempts
             job.unusable, job.misread = 0, None  # `replay` counts and reads the unusable answers again
             self._claimed[job.key] = job
@@ -259,13 +260,23 @@ class WorkerPool:
         try:
             await annotator.pace.enter(self._weight(request), annotator.quota)
             try:
-                raw = None if self._stop else await self._send(job, request)
+                raw = await self._send(job, request) if not self._stop and await self._holds(job) else None
             finally:
                 annotator.pace.leave()
             if raw is not None:
                 self.take_raw(job, job.attempts, raw)  # this counts its cost
         finally:
             annotator.budget.settle(worst, 0.0)
+
+    async def _holds(self, job: Job) -> bool:
+        """Return whether the job's claim holds; queue it for a new claim if this process was taken for dead."""
+        await self.ledger.keep_alive()
+        if job.lease == self.ledger.lease:
+            return True
+        await self.let_go([job])
+        self._unclaimed.append(job)
+        self._hungry.set()
+        return False
 
     def to_send(self, job: Job) -> Request:
         """Return the question in its present form: after an unusable answer, another draw."""

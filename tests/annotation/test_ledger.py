@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from earmark.tasks.annotation.engine import Annotator
 from earmark.tasks.annotation.errors import LedgerError
 from earmark.tasks.annotation.ledger import connect, open_ledger
 from earmark.tasks.annotation.ledger_reports import count_old, export, prune, show, stats, vacuum
-from earmark.tasks.annotation.ledger_rows import Attempt, Finished, migrations, shown
+from earmark.tasks.annotation.ledger_rows import Attempt, Finished, free, migrations, shown
 from tests.annotation.conftest import Bench, config_for, requests_for, serving
 from tests.servers.faults import Faults
 
@@ -35,9 +36,14 @@ def postgres_binaries() -> Path | None:
     return found[-1].parent if found else Path(on_path).resolve().parent if on_path else None
 
 
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[str]:
-    """A PostgreSQL server of our own; its URL."""
+@contextmanager
+def postgres_server(*inside: str, address: str = "127.0.0.1") -> Iterator[str]:
+    """A PostgreSQL server of our own; its URL.
+
+    Args:
+        inside: what its commands begin with, such as `ip netns exec NAME`.
+        address: where it listens.
+    """
     binaries = postgres_binaries()
     if binaries is None:
         pytest.skip("PostgreSQL's programs are not installed")
@@ -50,21 +56,30 @@ def postgres() -> Iterator[str]:
     as_user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
     if as_user:
         shutil.chown(folder, "postgres")
-    data = str(folder / "data")
+    data = folder / "data"
 
     def call(*command: str) -> None:
-        subprocess.run([*as_user, *command], check=True, capture_output=True, cwd=folder)
+        subprocess.run([*inside, *as_user, *command], check=True, capture_output=True, cwd=folder)
 
-    options = f"-p {port} -c listen_addresses=127.0.0.1 -k {folder}"
+    options = f"-p {port} -c listen_addresses={address} -k {folder}"
     control = str(binaries / "pg_ctl")
     try:
-        call(str(binaries / "initdb"), "-D", data, "-A", "trust", "-U", "earmark")
-        call(control, "-D", data, "-w", "-l", str(folder / "log"), "-o", options, "start")
-        yield f"postgresql://earmark@127.0.0.1:{port}/postgres"
+        call(str(binaries / "initdb"), "-D", str(data), "-A", "trust", "-U", "earmark")
+        with (data / "pg_hba.conf").open("a") as rules:
+            rules.write("host all all 10.0.0.0/8 trust\n")
+        call(control, "-D", str(data), "-w", "-l", str(folder / "log"), "-o", options, "start")
+        yield f"postgresql://earmark@{address}:{port}/postgres"
     finally:
-        if (folder / "data" / "postmaster.pid").exists():
-            call(control, "-D", data, "-m", "immediate", "stop")
+        if (data / "postmaster.pid").exists():
+            call(control, "-D", str(data), "-m", "immediate", "stop")
         shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """A PostgreSQL server of our own; its URL."""
+    with postgres_server() as url:
+        yield url
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.system)])
@@ -187,6 +202,31 @@ def test_a_claim_holds_while_its_process_lives_and_not_longer(
                 monkeypatch.setattr("earmark.tasks.annotation.ledger_rows.OPEN_HERE", {two.owner})
                 assert await two.free_the_dead() == 1
                 assert len(await two.claim(wanted, {}, 1)) == 1
+
+    run(story)
+
+
+def test_a_process_taken_for_dead_sends_none_of_its_former_claims(ledger: str, run: Any) -> None:
+    """As after a machine's sleep or a minute without network: another one has freed the claims, and asks them."""
+
+    async def story() -> None:
+        server = await serving(Faults(latency_s=0.2))
+        config = config_for(server, max_concurrency=2, read_timeout_s=30.0, total_timeout_s=60.0)
+        requests = requests_for(config, 16)
+        async with open_ledger(ledger) as opened, Annotator(config, ledger=opened) as sleeper:
+            asleep = asyncio.create_task(sleeper.ask(requests))
+            while server.faults.numbers()["asked"] < 4:
+                await asyncio.sleep(0.01)
+            other = connect(ledger)
+            other.begin()
+            free(other, opened.owner)
+            other.commit()
+            other.close()
+            opened._beat_at = 0.0
+            awake = await Bench(ledger, server).ask(config, requests)
+            assert (awake.answered, (await asleep).answered) == (16, 16)
+        assert server.faults.numbers()["asked"] <= 16 + config.max_concurrency
+        await server.stop()
 
     run(story)
 

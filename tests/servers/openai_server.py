@@ -142,10 +142,10 @@ class OpenAIServer:
         app.router.add_get("/work", self.work)
         return app
 
-    async def start(self, port: int = 0) -> OpenAIServer:
+    async def start(self, port: int = 0, host: str = "127.0.0.1") -> OpenAIServer:
         self._runner = web.AppRunner(self.app(), access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", port, backlog=2048)
+        site = web.TCPSite(self._runner, host, port, backlog=2048)
         await site.start()
         self.port = self._runner.addresses[0][1]
         return self
