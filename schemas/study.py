@@ -24,7 +24,7 @@ class TypedFact(NamedTuple):
     hint: str
 
 
-_COUNTED = ("([0-9]{1,3})?", "a number")
+_COUNTED = ("(0|[1-9][0-9]{0,2})?", "a number")
 FACTS = {
     "clef": TypedFact(
         "Clef at the beginning, of the top staff", "(treble|bass|alto|tenor)?", "treble, bass, alto or tenor"

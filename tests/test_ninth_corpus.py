@@ -55,11 +55,6 @@ notes = "tempos.csv"
 model = "openai:m"
 ```
 
-## Options
-
-<!-- options -->
-<!-- end -->
-
 ## Tables
 
 <!-- tables -->

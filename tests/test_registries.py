@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from earmark.flows.command.cli import app
 from earmark.schemas.registry import Registry, registered
 from earmark.tasks.annotation.backend import BACKENDS
+from earmark.tasks.evaluation.kinds import KINDS
 from earmark.tasks.exports.formats import FORMATS
 from earmark.tasks.importers.caption_sets import CAPTION_LAYOUTS
 from earmark.tasks.importers.lists import RATING_LAYOUTS
@@ -63,6 +64,7 @@ def test_every_registration_is_read_from_the_text() -> None:
         ("*/builtin", "register"),
         ("annotation/*", "backend"),
         ("exports/*", "Format"),
+        ("evaluation/*", "register"),
     ):
         trees = [ast.parse(path.read_text("utf-8")) for path in (ROOT / "tasks").glob(f"{files}.py")]
         calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
@@ -72,7 +74,7 @@ def test_every_registration_is_read_from_the_text() -> None:
         assert sorted(found) == sorted(called) == sorted({*found}) != []
 
 
-REGISTRIES = (RATING_LAYOUTS, TRACK_LAYOUTS, VOTE_LAYOUTS, CAPTION_LAYOUTS, BACKENDS, FORMATS)
+REGISTRIES = (RATING_LAYOUTS, TRACK_LAYOUTS, VOTE_LAYOUTS, CAPTION_LAYOUTS, BACKENDS, FORMATS, KINDS)
 
 
 @pytest.mark.parametrize("registry", REGISTRIES, ids=lambda registry: registry.what)

@@ -7,6 +7,7 @@ import posixpath
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -118,8 +119,12 @@ def picture_of(report: Path) -> bytes | None:
     with tempfile.TemporaryDirectory() as folder:
         picture = Path(folder) / "report.png"
         command = [browser, *flags, f"--user-data-dir={folder}", f"--screenshot={picture}", report.as_uri()]
-        subprocess.run(command, check=True, capture_output=True, timeout=120)
-        return picture.read_bytes()
+        try:
+            subprocess.run(command, check=True, capture_output=True, timeout=120)
+            return picture.read_bytes()
+        except (OSError, subprocess.SubprocessError) as error:  # a browser confined to its own folders, for one
+            print(f"no picture of {report}: {error}", file=sys.stderr)
+            return None
 
 
 def gallery() -> str:

@@ -158,7 +158,7 @@ def facts_(
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Make questions of the facts that both people wrote down alike, in WildScore's layout.
+    """Make questions of facts that one person, or both alike, wrote down, in WildScore's layout.
 
     **Example:** `earmark people review facts facts returned/*.json --out probe`
     """

@@ -134,6 +134,8 @@ class Batches:
             LOG.warning("%s: a batch waits for those before it: %s", self._model, full)
             await self._room()
             await self._close(batch, "failed", full)
+            if not (part := await self._run.claim(part)):
+                return
             lines = [await asyncio.to_thread(self._provider.line, job.key, self._run.to_send(job)) for job in part]
             batch = await self._submit(part, lines)
 
@@ -176,6 +178,10 @@ class Batches:
         run = self._run
         worst = sum(run.annotator.budget.worst_usd(run.to_send(job)) for job in jobs)
         await run.annotator.budget.reserve(worst)
+        await run.ledger.keep_alive()
+        if any(job.lease != run.ledger.lease for job in jobs):  # taken for dead while it waited: to be claimed anew
+            run.annotator.budget.settle(worst, 0.0)
+            return None
         batch = Open(uuid.uuid4().hex, {job.key: job.row for job in jobs}, worst_usd=worst)
         await run.ledger.change(partial(_intend, batch=batch, model=self._model, owner=run.ledger.owner))
         run.hand_over(jobs)
@@ -342,7 +348,9 @@ def _intend(driver: Driver, batch: Open, model: str, owner: str) -> None:
     driver.run(INTEND, (batch.intent, provider, model, owner, len(batch.members), now, now))
     for request_id in batch.members.values():
         driver.run("INSERT INTO batch_requests (batch_id, request_id) VALUES (?, ?)", (batch.intent, request_id))
-        driver.run("UPDATE requests SET owner = ? WHERE id = ?", (f"batch:{batch.intent}", request_id))
+        driver.run(
+            "UPDATE requests SET owner = ? WHERE id = ? AND owner = ?", (f"batch:{batch.intent}", request_id, owner)
+        )
 
 
 def _move(driver: Driver, batch: Open, state: str, detail: str | None) -> None:

@@ -317,7 +317,7 @@ class SharedBudget(Budget):
             while not (standing := await self._ledger.change(change)).granted:
                 if standing.closed:
                     raise BudgetExhausted(f"budget_usd = {self.cap_usd:g}: the build that it was given to has ended")
-                if standing.reserved_usd <= NOTHING_USD:
+                if max(standing.reserved_usd, self.reserved_usd) <= NOTHING_USD:
                     raise self.exhausted(standing.spent_usd, standing.doubtful_usd, worst_usd)
                 self._freed.clear()
                 with suppress(TimeoutError):

@@ -35,7 +35,7 @@ from jinja2 import Template, TemplateError, TemplateSyntaxError, meta, nodes, pa
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from earmark.schemas.config import PROMPTS
+from earmark.schemas.config import PROMPTS, ChosenPrompts
 from earmark.schemas.files import read_regular
 from earmark.schemas.questions import Audio, Image, Json, Message, Part, Role, Text
 from earmark.schemas.toml import nearest
@@ -259,6 +259,12 @@ def paper_structured() -> dict[str, str]:
     known = prompt_names()
     papers = {name: re.sub(r"(-en|-zh)?$", r"-paper\1", name, count=1) for name in known}
     return {name: paper for name, paper in papers.items() if paper in known}
+
+
+def overriding(words: ChosenPrompts, chosen: ChosenPrompts) -> ChosenPrompts:
+    """Return prompts by name; the chosen ones take precedence, and a chosen set replaces what it has prompts for."""
+    replaced = paper_structured() if PROMPTS in chosen else {}
+    return {**{name: one for name, one in words.items() if name not in replaced}, **chosen}
 
 
 @contextmanager

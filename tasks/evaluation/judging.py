@@ -9,7 +9,7 @@ from earmark.schemas.config import ChosenPrompts, placed_prompts
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.evaluations import Evaluation, Examinee, Mode
 from earmark.schemas.toml import checked, read_toml
-from earmark.tasks.annotation.prompts import own_words
+from earmark.tasks.annotation.prompts import overriding, own_words
 from earmark.tasks.evaluation.asking import NoMedia, Questioner, SampleRequest
 from earmark.tasks.evaluation.kinds import Prediction
 from earmark.tasks.evaluation.recording import choose_threshold, record
@@ -112,7 +112,7 @@ def ask_rows(
     """
     files = {sha256: ClipFile(path, duration_s) for sha256, path, duration_s in clips}
     questioner = Questioner(evaluation, mode, config, files, Path())
-    with open_session(store, config) as session, own_words({**words, **config.own_prompts()}):
+    with open_session(store, config) as session, own_words(overriding(words, config.own_prompts())):
         groups = [questioner.requests(row) for row in rows]
         outcomes = iter(session.ask([one.request for group in groups for one in group]).outcomes)
     own = [[next(outcomes) for _ in group] for group in groups]

@@ -314,7 +314,9 @@ CHOICE = register("choice")(
         exam=True,
         parts=lambda mode: mode.options,
         impossible=lambda target, size: (
-            f"the right letter is {target} of {size} options" if size and LETTERS.index(target) >= size else None
+            f"the right letter is {target} of {size} options"
+            if size is not None and LETTERS.index(target) >= size
+            else None
         ),
         scored=(),
         headline="accuracy",
@@ -331,9 +333,7 @@ CHOICE = register("choice")(
         coin=lambda evaluation, row, drawn: LETTERS[int(drawn * (row.get("options") or 4))],
         chosen=True,
         question="Which option is right?",
-        answers=lambda options: [
-            (one, f"{one}. {text}") for one, text in zip(LETTERS, options or LETTERS, strict=False)
-        ],
+        answers=lambda options: [(one, f"{one}. {text}") for one, text in zip(LETTERS, options, strict=False)],
     )
 )
 

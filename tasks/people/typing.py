@@ -35,8 +35,8 @@ def write_fact_pages(files: Mapping[str, bytes], folder: Path) -> None:
         trials = tuple(Trial(id=one, kind="facts", prompt_id=ids[one]) for one in sorted(ids))
         pages.append(AnnotatorPage(name=name, key=key, trials=trials))
     plan = StudyPlan(
-        study=folder.name, kind="facts", questions=(), choices=(), most_failed=1.0, prompts={}, generations={},
-        pages=tuple(pages),
+        study=folder.absolute().name, kind="facts", questions=(), choices=(), most_failed=1.0, prompts={},
+        generations={}, pages=tuple(pages),
     )  # fmt: skip
     intro = [render("screens/intro", kind="text", html=f"<h1>Facts about scores</h1><p>{INTRO}</p>")]
     with building(folder.absolute(), force=None, record=PLAN) as place:

@@ -14,7 +14,7 @@ from earmark.schemas.config import PROMPTS, ChosenPrompts
 from earmark.schemas.errors import StoreError
 from earmark.schemas.questions import Audio, Message, Text
 from earmark.schemas.tables import R
-from earmark.tasks.annotation.prompts import own_words, prompt_named, prompt_names, versions_of
+from earmark.tasks.annotation.prompts import overriding, own_words, prompt_named, prompt_names, versions_of
 from earmark.tasks.store.files import replacing, sha256_file
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Version
@@ -129,7 +129,7 @@ def words_of(version: Version, chosen: ChosenPrompts | None = None) -> ChosenPro
                 raise StoreError(f"{version.corpus} {version.name}: prompts/{one}.md is not the file of the manifest")
         elif which.isdecimal() and int(which) in versions_of(name)[:-1]:
             words[name] = int(which)
-    return {**words, **(chosen or {})}
+    return overriding(words, chosen or {})
 
 
 def word(connection: duckdb.DuckDBPyConnection, view: str, words: ChosenPrompts) -> None:

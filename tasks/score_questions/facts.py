@@ -1,5 +1,6 @@
 """Facts about real pictures, typed by people, as questions of the perception probe (WildScore, section 4.4)."""
 
+import hashlib
 import random
 import shutil
 from collections.abc import Iterable, Mapping
@@ -28,8 +29,12 @@ def readable(images: Iterable[tuple[str, bytes]]) -> tuple[dict[str, bytes], lis
     for name, content in images:
         if (image := picture_columns(content)["image"]) is None:
             refused.append(f"{name}: expected a picture (PNG, JPEG, GIF, WEBP), found none that can be decoded")
-        else:
-            files[f"{Path(name).stem}{Path(image['path']).suffix}"] = content
+            continue
+        suffix = Path(image["path"]).suffix
+        file = f"{Path(name).stem}{suffix}"
+        if files.get(file, content) != content:  # a.jpg and a.jpeg
+            file = f"{hashlib.sha256(content).hexdigest()[:16]}{suffix}"
+        files[file] = content
     if not files:
         raise StoreError("expected pictures to write facts of, found none that can be read")
     return files, refused
@@ -39,6 +44,8 @@ def write_typed_probe(
     typed: Mapping[str, Mapping[str, Mapping[str, str]]], images: Path, folder: Path, *, force: bool
 ) -> dict[str, Any]:
     """Write typed facts as questions in WildScore's layout, except those on which people differ.
+
+    A fact that one person alone typed is taken.
 
     Args:
         typed: values by picture, fact and person.

@@ -7,7 +7,7 @@ from earmark.tasks.text.bilingual import Language
 
 _SCALES = {"hundred": 100, "thousand": 1_000, "million": 1_000_000, "百": 100, "千": 1_000, "万": 10_000, "萬": 10_000}
 _DIGITS = re.compile(
-    r"(\d+(?:,\d{3})*(?:\.\d+)?)(?: ?(hundred|thousand|million)\b|([百千万萬])(?![赫瓦克]))?", re.IGNORECASE
+    r"(\d+(?:,\d{3})*(?:\.\d+)?)(?: ?(hundred|thousand|million)\b|([百万萬]|千(?![赫瓦克])))?", re.IGNORECASE
 )
 _TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 _UNITS = (
@@ -23,6 +23,9 @@ _EN_MAYBE = {  # words that Chinese often has with a numeral
     "third": 3, "triple": 3, "trio": 3, "triplet": 3, "triad": 3, "quarter": 4, "quartet": 4, "fifth": 5, "quintet": 5,
     "eighth": 8, "octave": 8, "ninth": 9, "twelfth": 12, "dozen": 12,
 }  # fmt: skip
+_ORDINALS = ["zeroth", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth"]
+_COMPOUND = re.compile(rf"\b({'|'.join(_TENS)})[\s-]?({'|'.join(_ORDINALS[1:])})\b")  # twenty-first
+_UNITS_OF_THOUSAND = re.compile("[赫瓦克米]|hz\\b|watt|gram|met(?:er|re)|\\bk[wgm]\\b")
 _EN_MAYBE |= {f"{word}th": number for word, number in _EN.items() if word in _UNITS}
 _EN_MAYBE |= {f"{word[:-1]}ieth": _EN[word] for word in _TENS}
 _ZH = {sign: number for number, sign in enumerate("零一二三四五六七八九")} | {"〇": 0, "两": 2, "兩": 2, "俩": 2}
@@ -55,21 +58,38 @@ def numbers_of(text: str, language: Language) -> Numbers:
         _read_chinese(text, spelt, maybe)
     plain = digits | spelt
     maybe |= plain
+    maybe |= _related(text.lower(), maybe)
     if re.search("年代|0s|ties", text):
         maybe |= {century + decade for century in (1900, 2000) for decade in maybe if decade in range(10, 100, 10)}
     years = {number for number in maybe if number % 1 == 0 and 1000 <= number < 2100}
     maybe |= {part for year in years for part in (year % 100, year // 100, year // 100 + 1)}
     maybe |= {
-        100 * (century - 1) + decade for century in maybe for decade in maybe if 10 < century < 22 and decade < 100
+        100 * (century - 1) + decade
+        for century in maybe
+        for decade in {0.0, *maybe}
+        if 10 < century < 22 and decade < 100
     }
     none = {0.0, 1.0}
     return Numbers(frozenset(plain - none), frozenset(digits - none), frozenset(maybe))
 
 
+def _related(text: str, numbers: set[float]) -> set[float]:
+    """Return further numbers by which a translation may say the same: halves, hours after noon, thousands of a unit."""
+    found = {float(int(number)) for number in numbers if number % 1 == 0.5}
+    if re.search(r"\bhalf\b|半", text):
+        found |= {number + 0.5 for number in {0.0, 1.0, *numbers}} | {30.0}
+    if re.search(r"\bp\.?m\b|[点點]", text):
+        found |= {number + shift for number in numbers for shift in (-12, 12) if 0 < number + shift <= 24}
+    if _UNITS_OF_THOUSAND.search(text):
+        found |= {number * factor for number in numbers for factor in (1000, 1 / 1000)}
+    return found
+
+
 def _read_english(text: str, plain: set[float], maybe: set[float]) -> None:
     words = {*re.findall("[a-z]+", text)}
     maybe |= {float(number) for word, number in _EN_MAYBE.items() if {word, f"{word}s"} & words}
-    text = _DIGITS.sub(" # ", text)
+    maybe |= {_EN[tens] + float(_ORDINALS.index(unit)) for tens, unit in _COMPOUND.findall(text)}
+    text = _DIGITS.sub(" # ", _COMPOUND.sub(" # ", text))
     run: list[int] = []
     end = 0
     for found in re.finditer(rf"{_EN_WORDS.pattern}|\b(?:hundred|thousand|million)\b", text):

@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 
 from earmark.schemas.annotation import Prices
+from earmark.tasks.annotation.engine import Annotator
 from earmark.tasks.annotation.errors import BudgetExhausted
-from earmark.tasks.annotation.ledger import connect
+from earmark.tasks.annotation.ledger import connect, open_ledger
 from earmark.tasks.annotation.ledger_reports import stats
+from earmark.tasks.annotation.ledger_rows import free
 from tests.annotation.conftest import Bench, config_for, requests_for, serving
 from tests.annotation.test_kills import Server, asking, finish, serve
 from tests.conftest import kill_count
@@ -77,6 +79,35 @@ def test_the_budget_holds_for_batches(tmp_path: Path, run: Any) -> None:
         with pytest.raises(BudgetExhausted):
             await bench.ask(config, requests_for(config, 1000))
         assert 0 < server.faults.numbers()["asked"] * 0.00015 <= 0.05
+        await server.stop()
+
+    run(story)
+
+
+def test_a_process_taken_for_dead_submits_none_of_its_former_claims(tmp_path: Path, run: Any) -> None:
+    """As after a machine's sleep before a submission: another process has asked the requests meanwhile."""
+
+    async def story() -> None:
+        server = await serving()
+        config, path = config_for(server, **BATCH), tmp_path / "l.sqlite"
+        live, requests = config_for(server), requests_for(config, 30)
+        async with open_ledger(path) as opened, Annotator(config, opened) as sleeper:
+            reserve = sleeper.budget.reserve
+
+            async def asleep(worst_usd: float) -> None:
+                await reserve(worst_usd)
+                other = connect(path)
+                other.begin()
+                free(other, opened.owner)
+                other.commit()
+                other.close()
+                opened._beat_at = 0.0
+                await Bench(path, server).ask(live, requests)
+
+            sleeper.budget.reserve = asleep  # type: ignore[method-assign]
+            report = await sleeper.ask(requests)
+        assert report.answered == 30
+        assert (server.faults.numbers()["asked"], len(server.batches)) == (30, 0)
         await server.stop()
 
     run(story)

@@ -277,9 +277,9 @@ def test_the_commonest_answer_is_no_baseline_where_it_is_always_right() -> None:
 
 
 def test_a_question_without_its_right_option_leaves(tmp_path: Path) -> None:
-    rows = [{"id": "1", "target": "C", "options": 2}, {"id": "2", "target": "B", "options": 2}]
+    rows = [{"id": str(number), "target": target} for number, target in enumerate("CBA", 1)]
     predictions = {row["id"]: Prediction(str(row["id"]), choice="B") for row in rows}
-    recording.add_sizes(CHOICE, rows, {"1": 2, "2": 2}, predictions)
+    recording.add_sizes(CHOICE, rows, {"1": 2, "2": 2, "3": 0}, predictions)
     facts = count(Evaluation("e", "choice", "x", ""), rows, predictions)
-    assert facts["left_out"] == {"no_such_option": 1}
+    assert facts["left_out"] == {"no_such_option": 2}
     assert metrics_of(facts)["accuracy"] == 1.0

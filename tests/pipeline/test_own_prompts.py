@@ -13,8 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
+from earmark.schemas.config import ChosenPrompts
 from earmark.schemas.errors import ConfigError, EarmarkError
 from earmark.tasks.annotation.prompts import (
+    overriding,
     own_prompt,
     own_words,
     packaged,
@@ -129,11 +131,18 @@ def test_a_guide_s_files_precede_the_set_that_it_shows(corpus: str, tmp_path: Pa
 
 
 def test_a_set_that_no_question_is_of_is_named(pool: Path, tmp_path: Path) -> None:
-    asked = config_of(pool, "http://x/v1", asks={"prompts": "paper-structure"})
-    with pytest.raises(ConfigError, match=r"asks\.prompts: this build asks nothing by this set; it asks by music-pair"):
-        plan_build(find_corpus("pseudo-preferences"), asked, Store(tmp_path / "store"))
+    for beside in ({}, {"music-pair": 1}):  # a prompt named beside the set is none of it
+        asked = config_of(pool, "http://x/v1", asks={"prompts": "paper-structure", **beside})
+        with pytest.raises(ConfigError, match=r"asks\.prompts: this build asks nothing by this set; it asks by music-"):
+            plan_build(find_corpus("pseudo-preferences"), asked, Store(tmp_path / "store"))
     with pytest.raises(ConfigError, match="expected prompts = 'paper-structure', found 'paper'"):
         config_of(pool, "http://x/v1", asks={"prompts": "paper"})
+
+
+def test_a_set_chosen_later_replaces_what_it_has_prompts_for() -> None:
+    built: ChosenPrompts = {"score-question-tie": 1, "music-pair": 1}
+    assert overriding(built, {"prompts": "paper-structure"}) == {"music-pair": 1, "prompts": "paper-structure"}
+    assert overriding(built, {"score-question-tie": 1}) == built
 
 
 def test_bounds_descriptions_and_a_schema_that_is_left_out_may_differ(tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -148,3 +150,18 @@ def test_a_picture_in_a_browser(pages: Path, tmp_path: Path) -> None:
     answers = parse_answers(plan, file.read_bytes(), file.name).answers
     found = {trial.prompt_id: {k: v for k, v in answers[trial.id].response.items() if v} for trial in page.trials}
     assert found == TYPED
+
+
+@pytest.mark.parametrize("number", ["0", "8", "120", ""])
+def test_a_count_has_one_way_to_be_written(number: str) -> None:
+    assert re.fullmatch(FACTS["bars"].form, number)
+    assert not number or not re.fullmatch(FACTS["bars"].form, f"0{number}")
+
+
+def test_pictures_of_one_name_are_all_kept() -> None:
+    jpegs = [io.BytesIO() for _ in range(2)]
+    for seed, file in enumerate(jpegs):
+        drawings.score(seed, staves=1).convert("RGB").save(file, "JPEG")
+    contents = [file.getvalue() for file in jpegs]
+    files, refused = readable(zip(("a.jpg", "a.jpeg"), contents, strict=True))
+    assert (sorted(files.values()), refused) == (sorted(contents), [])

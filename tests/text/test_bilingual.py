@@ -75,6 +75,12 @@ Twenty-four violins, two hundred and fifty singers | 二十四把小提琴，两
 A pair of guitars and a string quartet in twos and threes | 两把吉他与弦乐四重奏，三三两两
 Three or four dogs, hundreds of birds, a dozen drums | 三四只狗，数百只鸟，十二面鼓
 Beethoven's Fifth: the second voice enters after 2.5 seconds | 贝多芬第五交响曲：第二个声音在2.5秒后进入
+Electronic music of the twenty-first century, the twenty-fifth symphony | 21世纪的电子音乐，第25交响曲
+Three and a half minutes, two and a half beats | 3.5分钟，2.5拍
+One and a half times the speed for 30 seconds | 1.5倍速，半分钟
+In the early 2000s and the 1800s | 21世纪初和19世纪
+At 8 PM | 20点
+Noise at 20,000 Hz and a tone of 5000 Hz | 2万赫兹的噪声和5千赫的纯音
 A 12-bar blues in triple metre with eighth notes | 三拍子的十二小节布鲁斯，有八分音符
 """
 UNFAITHFUL = """

@@ -11,7 +11,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import scipy.fft
 
 from earmark.schemas.errors import ConfigError, MissingExtraError
 from earmark.tasks.audio.separation.checkpoints import Checkpoint, find_checkpoint, load_model
@@ -251,6 +250,8 @@ def centre(window: Samples, removed: Samples) -> Samples:
     Returns:
         (2, frames): the same in both channels.
     """
+    import scipy.fft  # here, as plans of other corpora read this module and have no use for it
+
     frames = window.shape[1]
     whole = -(-frames // HOP) * HOP
     padded = np.pad(window, ((0, 0), (FRAME - HOP, FRAME - HOP + whole - frames)))
