@@ -16,6 +16,7 @@ from earmark.tasks.release.publishing import (
     gathered,
     keep_receipt,
     open_repo,
+    read_gate,
     read_reviewed,
 )
 from earmark.tasks.store.hub import Repo
@@ -37,6 +38,7 @@ def publish(
     collection: str | None = None,
     branch: str | None = None,
     views: Sequence[str] = (),
+    gate: str | None = None,
 ) -> dict[str, object]:
     """Publish a version, or find it already published. A killed run can be repeated.
 
@@ -52,6 +54,7 @@ def publish(
         collection: title of the owner's collection for the repository.
         branch: a branch beside main, created if missing and made equal to the version; main and tags stay.
         views: exports' views to publish as further configs, with their clips.
+        gate: a YAML file with `extra_gated_…` facts of the card: readers must ask the owner for access.
 
     Returns:
         The receipt, and the number of files sent.
@@ -61,9 +64,10 @@ def publish(
     known = find_corpus(version.corpus)
     check_fit(version, allow_builtin)
     check_audited(place, version, audited)
-    with gathered(version, known, place, audio, view_writer(views, version, known, place)) as bundle:
+    facts, writer = read_gate(gate), view_writer(views, version, known, place)
+    with gathered(version, known, place, audio, writer, facts) as bundle:
         check_clean(bundle, known, reviewed)
-        state = open_repo(target, bundle, private)
+        state = open_repo(target, bundle, private, bool(facts))
         commit, uploaded = bring(target, bundle, state)
         receipt = keep_receipt(place, target, bundle, state, commit, reviewed)
     announce("published", version.corpus, receipt.model_dump(mode="json", include={"version", "repo", "tag", "commit"}))

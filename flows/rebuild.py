@@ -113,9 +113,10 @@ def show_endings(endings: Sequence[Ending]) -> None:
 
 
 def _publish(spec: str, publication: Publication, base: Path, store: Store) -> str:
-    values: dict[str, Any] = publication.model_dump(exclude={"allow_findings"})
-    if publication.allow_findings is not None:
-        values["allow_findings"] = str((base / publication.allow_findings).absolute())
+    values: dict[str, Any] = publication.model_dump(exclude={"allow_findings", "gate"})
+    for name in ("allow_findings", "gate"):
+        if (path := getattr(publication, name)) is not None:
+            values[name] = str((base / path).absolute())
     return str(publish(spec, store=str(store.root.absolute()), **values)["url"])
 
 

@@ -17,6 +17,7 @@ class Publication(Model):
     allow_builtin: bool = Field(default=False, description="Whether labels of a `builtin:` annotator may leave.")
     allow_findings: Path | None = Field(default=None, description="A reviewed list of findings that may leave.")
     views: tuple[str, ...] = Field(default=(), description="Views of exports to add as configs, with their clips.")
+    gate: Path | None = Field(default=None, description="YAML of `extra_gated_…` facts: access is asked for.")
     collection: str | None = Field(
         default=None, description="Title of the owner's collection on the Hub that it is added to; made if new."
     )

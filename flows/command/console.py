@@ -186,7 +186,7 @@ def show_publication_plan(facts: Mapping[str, Any]) -> None:
     if facts["published"]:
         tell(f"{name}: already published to {facts['url']}, commit {facts['published'][:12]}; nothing would be sent")
     else:
-        kind = "private" if facts["private"] else "public"
+        kind = ("private" if facts["private"] else "public") + (", gated" if facts["gated"] else "")
         there = f"{facts['there']:,} files are there" if facts["exists"] else "it would be made"
         if facts["unreachable"]:
             there = "what is there is not known"

@@ -33,6 +33,7 @@ def publish(
     view: Annotated[
         list[str] | None, option("NAME", "Add an export's view with its clips as a config; repeatable.")
     ] = None,
+    gate: Annotated[Path | None, option("FILE", "Gate access; YAML with the card's extra_gated_… facts.")] = None,
     collection: Annotated[str | None, option("TITLE", "Add the repository to this collection of its owner.")] = None,
     branch: Annotated[str | None, option("NAME", "Publish to a branch for others to check; make no tag.")] = None,
     store: StoreOption = None,
@@ -67,6 +68,7 @@ def publish(
         "collection": collection,
         "branch": branch,
         "views": view or [],
+        "gate": str(gate) if gate else None,
     }
     with stoppable("what was uploaded is kept, and unseen until all is there; run the same command again"), shown():
         facts = (_forecast if dry_run else send)(corpus, repo, str(place.root), options)
@@ -91,7 +93,7 @@ def send(corpus: str, repo: str, store: str, options: dict[str, Any]) -> dict[st
 def _forecast(corpus: str, repo: str, store: str, options: dict[str, Any]) -> dict[str, Any]:
     from earmark.tasks.exports.playable import view_writer
     from earmark.tasks.pipeline.registry import find_corpus
-    from earmark.tasks.release.publishing import check_audited, check_fit, forecast, gathered, read_reviewed
+    from earmark.tasks.release.publishing import check_audited, check_fit, forecast, gathered, read_gate, read_reviewed
     from earmark.tasks.store.hub import Repo
 
     place, target = open_store(store), Repo(repo, options["branch"])
@@ -100,9 +102,9 @@ def _forecast(corpus: str, repo: str, store: str, options: dict[str, Any]) -> di
     known = find_corpus(version.corpus)
     check_fit(version, options["allow_builtin"])
     check_audited(place, version, options["audited"])
-    views = view_writer(options["views"], version, known, place)
-    with gathered(version, known, place, options["audio"], views) as bundle:
-        return forecast(target, bundle, known, reviewed, options["private"])
+    views, gate = view_writer(options["views"], version, known, place), read_gate(options["gate"])
+    with gathered(version, known, place, options["audio"], views, gate) as bundle:
+        return {**forecast(target, bundle, known, reviewed, options["private"]), "gated": bool(gate)}
 
 
 def withdraw(

@@ -6,10 +6,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import yaml
 from huggingface_hub import constants
 
 from earmark.schemas.corpus import Corpus
-from earmark.schemas.errors import HubError, HubUnreachableError, StoreError
+from earmark.schemas.errors import ConfigError, HubError, HubUnreachableError, StoreError
 from earmark.schemas.places import require_below_roots
 from earmark.tasks.pipeline.progress import say, working
 from earmark.tasks.release.evaluated import audit_section, evaluations_of, newest_audits, section
@@ -24,6 +25,9 @@ from earmark.tasks.store.withdrawals import marks_for, withdrawal_against, withd
 from earmark.tasks.text.personal import Scanner, own_secrets
 
 MOST_SHOWN = 20
+
+FIELDS = "extra_gated_fields"
+GATE = (FIELDS, *(f"extra_gated_{name}" for name in ("prompt", "heading", "description", "button_content")))
 
 
 def check_fit(version: Version, allow_builtin: bool) -> None:
@@ -70,7 +74,12 @@ def check_audited(store: Store, version: Version, least: float | None) -> None:
 
 @contextmanager
 def gathered(
-    version: Version, corpus: Corpus, store: Store, audio: bool, views: MakeViews | None = None
+    version: Version,
+    corpus: Corpus,
+    store: Store,
+    audio: bool,
+    views: MakeViews | None = None,
+    gate: Mapping[str, Any] | None = None,
 ) -> Iterator[Bundle]:
     """Yield the bundle of a version's publishable parts and views, and report the parts held back.
 
@@ -90,7 +99,9 @@ def gathered(
         raise StoreError(f"{told}, and publish that version")
     records = [section(evaluations_of(store, version)), *map(audit_section, newest_audits(store, version))]
     evaluations = "\n".join(part for part in records if part)
-    with bundled(version, corpus.tables, store, audio=audio, say=say, evaluations=evaluations, views=views) as bundle:
+    with bundled(
+        version, corpus.tables, store, audio=audio, say=say, evaluations=evaluations, views=views, gate=gate
+    ) as bundle:
         for warning in warnings_of(bundle.model_terms):
             say(warning)
         for what, counts in (("rows", bundle.held_rows), ("clips", bundle.held_audio)):
@@ -134,8 +145,34 @@ def read_reviewed(path: str | None) -> dict[str, str]:
     return read_allowed(Path(path))
 
 
-def open_repo(repo: Repo, bundle: Bundle, private: bool) -> State:
+def read_gate(path: str | None) -> dict[str, Any]:
+    """Read the facts of a gated card: YAML whose keys begin with `extra_gated_`, as the Hub names them.
+
+    Raises:
+        ConfigError: the file lies outside `EARMARK_ROOTS`, cannot be read, or has other content.
+    """
+    if path is None:
+        return {}
+    require_below_roots("gate", path)
+    try:
+        facts = yaml.safe_load(Path(path).read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
+    keys = ", ".join(GATE)
+    if not isinstance(facts, dict) or not facts or set(facts) - set(GATE):
+        odd = sorted(map(str, set(facts) - set(GATE))) if isinstance(facts, dict) else []
+        raise ConfigError(f"{path}: expected some of {keys}; found {odd[0] if odd else 'none of them'}")
+    for name, value in facts.items():
+        if not isinstance(value, dict if name == FIELDS else str) or not value:
+            expected = "fields with their kinds" if name == FIELDS else "a text"
+            raise ConfigError(f"{path}: {name}: expected {expected}, found {value!r}")
+    return facts
+
+
+def open_repo(repo: Repo, bundle: Bundle, private: bool, gated: bool = False) -> State:
     """Create the repository and its branch if missing; check before and after that it is the right one.
+
+    With `gated`, readers must ask before they see files; this is set before anything is sent.
 
     Raises:
         HubError: it holds something else, or is public instead of private.
@@ -143,6 +180,8 @@ def open_repo(repo: Repo, bundle: Bundle, private: bool) -> State:
     if (state := repo.look()) is not None:
         _check_state(repo, bundle, state, private)
     repo.create(private)
+    if gated:
+        repo.gate()
     state = repo.look()
     if state is None:
         raise HubError(f"{repo.name}: created, but this token may not read it; check the token's rights")

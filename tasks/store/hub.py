@@ -208,6 +208,12 @@ class Repo:
             if self.branch is not None:
                 self.api.create_branch(self.name, branch=self.branch, repo_type=KIND, exist_ok=True)
 
+    def gate(self) -> None:
+        """Have readers ask for access, which the owner grants, unless it is gated already."""
+        with _spoken(self.name):
+            if not self.api.repo_info(self.name, repo_type=KIND).gated:
+                self.api.update_repo_settings(self.name, gated="manual", repo_type=KIND)
+
     def files(self, revision: str) -> tuple[HubFile, ...]:
         """Return the files of a revision."""
         with _spoken(self.name):

@@ -71,6 +71,7 @@ def bundled(
     say: Callable[[str], None],
     evaluations: str = "",
     views: MakeViews | None = None,
+    gate: Mapping[str, Any] | None = None,
 ) -> Iterator[Bundle]:
     """Yield the files to publish; copy only changed ones, and remove the copies after the block.
 
@@ -78,6 +79,7 @@ def bundled(
         say: called once if another publication of the corpus must end first.
         evaluations: a further section of the card, absent from the version's own.
         views: writes views beside the publishable part of a version, from the clips free to leave.
+        gate: facts of the card about what readers must agree to or say, `extra_gated_…`.
 
     Raises:
         HubError: nothing is left to publish.
@@ -108,6 +110,10 @@ def bundled(
             made = views(_separate(version, manifest, folder), redaction.free_clips()) if views else ()
             if made:
                 manifest = _with_views(manifest, folder, made)
+            if gate:
+                head = yaml.safe_dump(dict(gate), sort_keys=False, allow_unicode=True)
+                card = _place(version, folder, CARD).read_text("utf-8").removeprefix("---\n")
+                manifest = _with_card(manifest, folder, f"---\n{head}{card}")
             manifest = manifest.model_copy(update={"applied_withdrawals": ()})  # they stay in the store
             if manifest != version.manifest:
                 write_text(folder / MANIFEST, manifest.to_json())

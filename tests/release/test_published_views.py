@@ -14,13 +14,15 @@ from pathlib import Path
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from huggingface_hub import DatasetCard
 
 from earmark.schemas.config import Licence
+from earmark.schemas.errors import ConfigError
 from earmark.schemas.human_preferences import HumanPreferences
 from earmark.tasks.exports.playable import view_writer
 from earmark.tasks.pipeline.registry import find_corpus
-from earmark.tasks.release.publishing import gathered
-from earmark.tasks.store.versions import Store
+from earmark.tasks.release.publishing import gathered, read_gate
+from earmark.tasks.store.versions import Store, verify
 from tests.builds import build_version, contents_of, read_config
 from tests.conftest import ROOT
 from tests.human_preferences.votes import build_votes
@@ -70,6 +72,32 @@ def earmark(store: Path, *words: str) -> str:
     )
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
+
+
+def test_a_gated_repository_is_gated_before_its_files_come(hub: HubServer, store: Store, tmp_path: Path) -> None:
+    guide = (ROOT / "flows/command/publish.md").read_text("utf-8")
+    gate = tmp_path / "gate.yaml"
+    gate.write_text(guide.partition("```yaml\n")[2].partition("```")[0])
+    told: list[object] = []
+    hub.harm = lambda kind, when, n: told.append(hub.repos["lab/gated"].get("gated")) if kind == "commit" else None
+    words = ("publish", f"{CORPUS}@v1", "--repo", "lab/gated", "--gate", str(gate))
+    assert "(public, gated;" in " ".join(earmark(store.root, *words, "--dry-run").split())
+    assert "lab/gated" not in hub.repos
+    try:
+        earmark(store.root, *words)
+        assert "all was there already" in earmark(store.root, *words)
+    finally:
+        hub.harm = lambda kind, when, n: None
+    assert told == ["manual", "manual"]  # before and after the one commit
+    other = Store(tmp_path / "other")
+    earmark(other.root, "pull", "lab/gated@v1")
+    assert verify(other.find(CORPUS)) == []
+    card = DatasetCard.load(other.find(CORPUS).folder / "README.md").data
+    assert card["extra_gated_fields"] == {"Affiliation": "text", "I use the clips for research alone": "checkbox"}
+    assert card["extra_gated_prompt"].startswith("You agree")
+    gate.write_text("extra_gated_field: {}")
+    with pytest.raises(ConfigError, match=r"expected some of extra_gated_fields, .*; found extra_gated_field$"):
+        read_gate(str(gate))
 
 
 HEARD = """

@@ -112,6 +112,7 @@ class HubServer:
             ("POST", f"{api}/preupload/{{rev}}", "preupload", self.preupload, True),
             ("POST", f"{api}/commit/{{rev}}", "commit", self.commit, True),
             ("POST", f"{api}/tag/{{rev}}", "tag", self.tag, True),
+            ("PUT", f"{api}/settings", "settings", self.settings, True),
             ("POST", f"{api}/branch/{{rev}}", "branch", self.branch, True),
             ("GET", f"{api}/revision/{{rev}}", "info", self.info, False),
             ("GET", api, "info", self.info, False),
@@ -261,6 +262,11 @@ class HubServer:
         errors = [] if content.startswith("---\n") else [{"message": "expected YAML between two lines of ---"}]
         return web.json_response({"errors": errors, "warnings": []}, status=400 if errors else 200)
 
+    async def settings(self, request: web.Request) -> web.Response:
+        """Whether readers must ask for access."""
+        self._repo(request).update(await request.json())
+        return web.json_response({})
+
     async def refs(self, request: web.Request) -> web.Response:
         """Branches and tags."""
         repo = self._repo(request)
@@ -275,7 +281,13 @@ class HubServer:
         name = request.match_info["repo"]
         listed = [{"rfilename": path} for path in sorted(commit["tree"])]
         facts = {"_id": name, "id": name, "author": name.split("/")[0], "sha": commit["oid"], "siblings": listed}
-        state = {"private": repo["private"], "gated": False, "disabled": False, "tags": [], "downloads": 0}
+        state = {
+            "private": repo["private"],
+            "gated": repo.get("gated", False),
+            "disabled": False,
+            "tags": [],
+            "downloads": 0,
+        }
         return web.json_response(facts | state | {"likes": 0, "lastModified": commit["date"]})
 
     async def tree(self, request: web.Request) -> web.Response:
