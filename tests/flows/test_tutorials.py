@@ -38,7 +38,7 @@ def test_a_tutorial_does_what_it_shows(page: Path, tmp_path: Path) -> None:
         assert ended.returncode == 0, f"{words}\n{ended.stdout}{ended.stderr}"
         return plain(ended.stdout + ended.stderr)
 
-    inputs = [path for path in tmp_path.rglob("*.*") if path.suffix in (".csv", ".tsv", ".jsonl")]
+    inputs = [path for path in tmp_path.rglob("*.*") if path.suffix in (".csv", ".tsv", ".jsonl", ".ndjson")]
     printed = plain("".join(path.read_text("utf-8", "replace") for path in inputs))
     for language, text in re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text("utf-8"), re.DOTALL | re.MULTILINE):
         if language == "toml":
