@@ -14,7 +14,7 @@ from earmark.schemas.errors import StoreError
 from earmark.schemas.evaluations import Evaluation, Mode, names_image
 from earmark.schemas.study import PAGES, PLAN, AnnotatorPage, Audited, StudyPlan, Trial
 from earmark.tasks.evaluation.asking import swapped_sides
-from earmark.tasks.evaluation.kinds import find_kind
+from earmark.tasks.evaluation.kinds import LETTERS, find_kind
 from earmark.tasks.evaluation.reading import write_samples_template
 from earmark.tasks.evaluation.samples import SamplePart, Samples, find_evaluation, select_samples
 from earmark.tasks.people.choosing import LETTERS as SIDES
@@ -79,7 +79,7 @@ def start_audit(version: Version, corpus: Corpus, store: Store, wish: AuditOptio
             study=f"{version.corpus}-{version.name}-{evaluation.name}",
             kind="audit",
             questions=(QUESTION,),
-            choices=tuple(value for value, _ in [*find_kind(evaluation.kind).answers(()), CANNOT_TELL]),
+            choices=tuple(value for value, _ in [*find_kind(evaluation.kind).answers(LETTERS), CANNOT_TELL]),
             most_failed=1.0,
             prompts={},
             generations={},

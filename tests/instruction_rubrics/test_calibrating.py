@@ -108,7 +108,7 @@ def test_an_audit_gives_its_versions_scores_and_the_card_says_what_set_them(tmp_
     refuted = verdicts[0]._replace(verdict="refuted", instead={"yes": "no", "no": "yes"}[verdicts[0].label])
     unsure = verdicts[1]._replace(verdict="unsure")
     facts = {"corpus": version.corpus, "version": version.name, "evaluation": "alignment"}
-    write_record(tmp_path / "audit", facts, [refuted, unsure, *verdicts[2:]])
+    write_record(tmp_path / "audit", facts, [refuted, unsure, *verdicts[2:]], tmp_path / "none.csv")
     pairs = scored_pairs(tmp_path / "audit", None, store)
     told = [(row["similarity"], row["follows"] != (at == 0)) for at, row in enumerate(samples) if at != 1]
     assert sorted([(one, True) for one in pairs.fitting] + [(one, False) for one in pairs.wrong]) == sorted(told)
@@ -118,7 +118,7 @@ def test_an_audit_gives_its_versions_scores_and_the_card_says_what_set_them(tmp_
     assert re.search(r"\| list \| 0(\.0+)? \| 0\.45", card), card
     with pytest.raises(ConfigError, match="an audited version holds its model's scores"):
         scored_pairs(tmp_path / "audit", "clap", store)
-    write_record(tmp_path / "audit", {**facts, "evaluation": "items"}, [])
+    write_record(tmp_path / "audit", {**facts, "evaluation": "items"}, [], tmp_path / "none.csv")
     with pytest.raises(InputError, match="expected an audit of 'alignment'"):
         scored_pairs(tmp_path / "audit", None, store)
 

@@ -115,6 +115,7 @@ def test_a_build_is_stale_after_a_rule_and_not_after_words(tmp_path: Path) -> No
         shutil.copytree(ROOT / room, house / room, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("__init__.py", "__main__.py"):
         shutil.copy(ROOT / "deploy/import/earmark" / name, house)
+    shutil.copy(ROOT / "CITATION.cff", house)
     (house / "import").mkdir()
     (house / "import" / "earmark").symlink_to(house)
     environment = {**os.environ, "PYTHONPATH": str(house / "import")}  # before the code that is being tested
