@@ -60,14 +60,15 @@ def publish(
         The receipt, and the number of files sent.
     """
     place, target, reviewed = open_store(store), Repo(repo, branch), read_reviewed(allow_findings)
+    asked_of_readers = read_gate(gate)
     version = place.find(corpus)
     known = find_corpus(version.corpus)
     check_fit(version, allow_builtin)
     check_audited(place, version, audited)
-    facts, writer = read_gate(gate), view_writer(views, version, known, place)
-    with gathered(version, known, place, audio, writer, facts) as bundle:
+    writer = view_writer(views, version, known, place)
+    with gathered(version, known, place, audio, writer, asked_of_readers) as bundle:
         check_clean(bundle, known, reviewed)
-        state = open_repo(target, bundle, private, bool(facts))
+        state = open_repo(target, bundle, private, bool(asked_of_readers))
         commit, uploaded = bring(target, bundle, state)
         receipt = keep_receipt(place, target, bundle, state, commit, reviewed)
     announce("published", version.corpus, receipt.model_dump(mode="json", include={"version", "repo", "tag", "commit"}))

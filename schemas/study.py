@@ -41,7 +41,7 @@ FACTS = {
     "bars": TypedFact("Bars in all", *_COUNTED),
     **{name: TypedFact(f"{name.capitalize()} in all", *_COUNTED) for name in ("staccato dots", "slurs", "rests")},
 }
-"""What the perception probe asks (`tasks/score_questions/made_music.py`), in its order and words."""
+"""Questions of the perception probe (`tasks/score_questions/made_music.py`), in its order and words."""
 
 
 class Question(Model):

@@ -97,12 +97,12 @@ def _forecast(corpus: str, repo: str, store: str, options: dict[str, Any]) -> di
     from earmark.tasks.store.hub import Repo
 
     place, target = open_store(store), Repo(repo, options["branch"])
-    reviewed = read_reviewed(options["allow_findings"])
+    reviewed, gate = read_reviewed(options["allow_findings"]), read_gate(options["gate"])
     version = place.find(corpus)
     known = find_corpus(version.corpus)
     check_fit(version, options["allow_builtin"])
     check_audited(place, version, options["audited"])
-    views, gate = view_writer(options["views"], version, known, place), read_gate(options["gate"])
+    views = view_writer(options["views"], version, known, place)
     with gathered(version, known, place, options["audio"], views, gate) as bundle:
         return {**forecast(target, bundle, known, reviewed, options["private"]), "gated": bool(gate)}
 

@@ -166,8 +166,10 @@ def plan_build(corpus: Corpus, config: BuildConfig, store: Store, inputs: dict[s
     with own_words(config.own_prompts()) as own:
         plan: Plan = load(corpus.plan)(config, store, inputs)
     for name in config.asks:
-        which = paper_structured().items() if name == PROMPTS else ()
-        named = [own[one] for one, paper in which if own[one].name == paper] if name == PROMPTS else [own[name]]
+        if name == PROMPTS:
+            named = [own[one] for one, paper in paper_structured().items() if own[one].name == paper]
+        else:
+            named = [own[name]]
         what = "this set" if name == PROMPTS else "this prompt"
         if not any(one.id in plan.made.prompts for one in named):
             used = sorted(one.partition("@")[0] for one in plan.made.prompts)

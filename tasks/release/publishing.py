@@ -157,15 +157,16 @@ def read_gate(path: str | None) -> dict[str, Any]:
     try:
         facts = yaml.safe_load(Path(path).read_text("utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
+        why = getattr(error, "strerror", None) or " ".join(str(error).split())
+        raise ConfigError(f"--gate {path}: cannot be read: {why}") from None
     keys = ", ".join(GATE)
     if not isinstance(facts, dict) or not facts or set(facts) - set(GATE):
         odd = sorted(map(str, set(facts) - set(GATE))) if isinstance(facts, dict) else []
-        raise ConfigError(f"{path}: expected some of {keys}; found {odd[0] if odd else 'none of them'}")
+        raise ConfigError(f"--gate {path}: expected some of {keys}; found {odd[0] if odd else 'none of them'}")
     for name, value in facts.items():
         if not isinstance(value, dict if name == FIELDS else str) or not value:
             expected = "fields with their kinds" if name == FIELDS else "a text"
-            raise ConfigError(f"{path}: {name}: expected {expected}, found {value!r}")
+            raise ConfigError(f"--gate {path}: {name}: expected {expected}, found {value!r}")
     return facts
 
 

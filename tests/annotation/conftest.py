@@ -14,7 +14,8 @@ from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.questions import Json, Message
 from earmark.tasks.annotation.backend import Media, question
 from earmark.tasks.annotation.engine import Annotator
-from earmark.tasks.annotation.ledger import open_ledger
+from earmark.tasks.annotation.ledger import Ledger, connect, open_ledger
+from earmark.tasks.annotation.ledger_rows import free
 from earmark.tasks.annotation.request import Report, Request
 from earmark.tasks.annotation.session import Session
 from tests.servers.faults import Faults
@@ -77,6 +78,16 @@ class Bench:
         """One process's run: open the ledger, ask, close."""
         async with open_ledger(self.ledger) as ledger, Annotator(config, ledger, media=media) as annotator:
             return await annotator.ask(requests)
+
+
+def take_for_dead(opened: Ledger, address: Path | str) -> None:
+    """End the claims of an open ledger, as another process does a minute after its last heartbeat."""
+    other = connect(address)
+    other.begin()
+    free(other, opened.owner)
+    other.commit()
+    other.close()
+    opened._beat_at = 0.0
 
 
 async def serving(faults: Faults | None = None, **options: Any) -> OpenAIServer:

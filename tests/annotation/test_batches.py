@@ -17,8 +17,7 @@ from earmark.tasks.annotation.engine import Annotator
 from earmark.tasks.annotation.errors import BudgetExhausted
 from earmark.tasks.annotation.ledger import connect, open_ledger
 from earmark.tasks.annotation.ledger_reports import stats
-from earmark.tasks.annotation.ledger_rows import free
-from tests.annotation.conftest import Bench, config_for, requests_for, serving
+from tests.annotation.conftest import Bench, config_for, requests_for, serving, take_for_dead
 from tests.annotation.test_kills import Server, asking, finish, serve
 from tests.conftest import kill_count
 from tests.servers.faults import Faults
@@ -96,12 +95,7 @@ def test_a_process_taken_for_dead_submits_none_of_its_former_claims(tmp_path: Pa
 
             async def asleep(worst_usd: float) -> None:
                 await reserve(worst_usd)
-                other = connect(path)
-                other.begin()
-                free(other, opened.owner)
-                other.commit()
-                other.close()
-                opened._beat_at = 0.0
+                take_for_dead(opened, path)
                 await Bench(path, server).ask(live, requests)
 
             sleeper.budget.reserve = asleep  # type: ignore[method-assign]

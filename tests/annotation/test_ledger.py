@@ -24,8 +24,8 @@ from earmark.tasks.annotation.engine import Annotator
 from earmark.tasks.annotation.errors import LedgerError
 from earmark.tasks.annotation.ledger import connect, open_ledger
 from earmark.tasks.annotation.ledger_reports import count_old, export, prune, show, stats, vacuum
-from earmark.tasks.annotation.ledger_rows import Attempt, Finished, free, migrations, shown
-from tests.annotation.conftest import Bench, config_for, requests_for, serving
+from earmark.tasks.annotation.ledger_rows import Attempt, Finished, migrations, shown
+from tests.annotation.conftest import Bench, config_for, requests_for, serving, take_for_dead
 from tests.servers.faults import Faults
 
 
@@ -217,12 +217,7 @@ def test_a_process_taken_for_dead_sends_none_of_its_former_claims(ledger: str, r
             asleep = asyncio.create_task(sleeper.ask(requests))
             while server.faults.numbers()["asked"] < 4:
                 await asyncio.sleep(0.01)
-            other = connect(ledger)
-            other.begin()
-            free(other, opened.owner)
-            other.commit()
-            other.close()
-            opened._beat_at = 0.0
+            take_for_dead(opened, ledger)
             awake = await Bench(ledger, server).ask(config, requests)
             assert (awake.answered, (await asleep).answered) == (16, 16)
         assert server.faults.numbers()["asked"] <= 16 + config.max_concurrency

@@ -91,7 +91,7 @@ def hosts(tmp_path: Path) -> Iterator[list[Host]]:
 
 
 def counts(services: Host, port: int) -> dict[str, int]:
-    """What the server was asked."""
+    """Return the server's counts of requests."""
     code = f"import urllib.request as u; print(u.urlopen('http://{SERVICES}:{port}/counts').read().decode())"
     told = subprocess.run([*services.inside, sys.executable, "-c", code], check=True, capture_output=True, text=True)
     numbers: dict[str, int] = json.loads(told.stdout)

@@ -143,7 +143,7 @@ def test_kubernetes_template_is_what_prefect_takes() -> None:
 
 
 def complaint(folder: Path, package: str, code: str, value: Any) -> str:
-    """What a package, fetched for this test alone, says of a value; skips the test where no index has it."""
+    """Return a package's complaint about a value; fetch it for this test, which an index without it skips."""
     uv = shutil.which("uv", path=Path(sys.executable).parent) or shutil.which("uv")
     if uv is None:
         pytest.skip("no uv; `make setup` installs it")

@@ -36,7 +36,7 @@ EXPORT, _, READ, _ = GUIDE.partition("Facts about real pictures")[2].split("```"
 
 
 def run(command: str) -> str:
-    """What a command of the guide prints."""
+    """Run a command of the guide; return its output."""
     said = CliRunner().invoke(app, command.split()[1:])
     assert said.exit_code == 0, said.output
     return " ".join(said.output.split())

@@ -263,7 +263,7 @@ class HubServer:
         return web.json_response({"errors": errors, "warnings": []}, status=400 if errors else 200)
 
     async def settings(self, request: web.Request) -> web.Response:
-        """Whether readers must ask for access."""
+        """Change who may read."""
         self._repo(request).update(await request.json())
         return web.json_response({})
 

@@ -37,7 +37,7 @@ def recipe() -> ModuleType:
 
 @pytest.fixture
 def training(tmp_path: Path) -> Path:
-    """What `review boxes` writes of drawn pages, some of them no scores."""
+    """Write drawn pages, some of them no scores, as `review boxes` does."""
     assert write_drawn_training(tmp_path, 12)["images"] == 12
     return tmp_path / "training"
 
