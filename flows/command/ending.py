@@ -27,6 +27,7 @@ from earmark.schemas.unseen import on_terminal
 
 END_S = 5.0  # time for a stopped command to end before it is killed; its kept data survives any kill
 SAME_S = 0.5  # signals within this time count as one: a wrapper forwards signals already sent by the terminal
+AGAIN_S = 0.02  # until a stop dropped by Python is raised again: soon enough to count as the same one
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 _received: list[int] = []
 _ways_on = ["run the same command again"]
@@ -68,9 +69,24 @@ def end_in_order() -> None:
         signal.signal(signal.SIGTERM, lambda *_: None)  # a second one would cut the first one's work short
         raise Terminated
 
+    before = sys.unraisablehook
+
+    def again(dropped: "sys.UnraisableHookArgs") -> None:
+        error = dropped.exc_value
+        term = isinstance(error, Terminated) or _of_prefect(error)
+        if not term and not isinstance(error, KeyboardInterrupt):
+            before(dropped)
+            return
+        if isinstance(error, Terminated):
+            signal.signal(signal.SIGTERM, end)
+        timer = threading.Timer(AGAIN_S, os.kill, (os.getpid(), signal.SIGTERM if term else signal.SIGINT))
+        timer.daemon = True
+        timer.start()
+
     signal.signal(signal.SIGTERM, end)
     if signal.getsignal(signal.SIGINT) is end_at_once:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.unraisablehook = again  # Python drops what is raised within a `__del__`, and prints a traceback
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
@@ -118,12 +134,16 @@ def stop_behind(error: BaseException | None) -> KeyboardInterrupt | None:
     while error is not None:
         if isinstance(error, KeyboardInterrupt):
             return error
-        if (type(error).__module__, type(error).__name__) == PREFECTS_STOP:
+        if _of_prefect(error):
             return Terminated()
         error = error.__cause__ or error.__context__
     if _received:
         return Terminated() if _received[0] == signal.SIGTERM else KeyboardInterrupt()
     return None
+
+
+def _of_prefect(error: BaseException | None) -> bool:
+    return (type(error).__module__, type(error).__name__) == PREFECTS_STOP
 
 
 @contextmanager

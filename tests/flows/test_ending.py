@@ -27,6 +27,26 @@ with stoppable("all is kept; run it again"):
         except KeyboardInterrupt:
             pass
 """
+DROPPED = """
+import signal, time
+from earmark.flows.command.ending import end_in_order, stoppable
+from earmark.schemas.errors import Interrupted
+signal.signal(signal.SIGINT, signal.default_int_handler)
+end_in_order()
+
+class Slow:
+    def __del__(self):
+        print("up", flush=True)
+        time.sleep(600)
+
+try:
+    with stoppable("all is kept; run it again"):
+        Slow()
+        time.sleep(600)
+except Interrupted as stop:
+    print(stop, flush=True)
+    raise SystemExit(stop.code)
+"""
 STOPPED = """
 from earmark.flows.command import cli
 
@@ -86,6 +106,18 @@ def test_a_command_that_does_not_hear_is_ended_in_time(sent: signal.Signals, cod
     _, said = command.communicate(timeout=1 + SLACK_S)
     assert time.monotonic() - begun > 0.9, "it had no time to end in order"
     assert (command.returncode, said) == (code, "interrupted; all is kept; run it again\n")
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_stop_within_a_destructor_is_not_lost(sent: signal.Signals, code: int) -> None:
+    command = subprocess.Popen(
+        [sys.executable, "-c", DROPPED], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert command.stdout is not None
+    assert command.stdout.readline() == "up\n"
+    command.send_signal(sent)
+    out, said = command.communicate(timeout=SLACK_S)
+    assert (command.returncode, out, said) == (code, "interrupted; all is kept; run it again\n", "")
 
 
 def test_a_second_signal_ends_at_once_unless_it_is_the_first_one_passed_on() -> None:
