@@ -30,7 +30,7 @@ PLAYABLE = {
     ".webm": "audio/webm",
 }
 _MAGIC = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif", b"RIFF": "image/webp"}
-MOST_INSIDE = 400 << 20  # bytes of sound in a page: browsers fail on texts of half a gigabyte
+MOST_INSIDE = 400 << 20  # bytes of sound and pictures in a page: browsers fail on texts of half a gigabyte
 CLIPS = "clips"
 
 
@@ -73,10 +73,10 @@ def write_page(
     Raises:
         InputError: its clips are too large for a page.
     """
-    if (size := sum(map(len, clips.values()))) > MOST_INSIDE:
+    if (size := sum(map(len, [*clips.values(), *(html for _, html in trials)]))) > MOST_INSIDE:
         raise InputError(
-            f"page {page.name}: its clips are {size >> 20} MB, most a page holds is {MOST_INSIDE >> 20}; "
-            "put clips beside the pages, or fewer trials on a page"
+            f"page {page.name}: its clips and pictures are {size >> 20} MB, most a page holds is {MOST_INSIDE >> 20}; "
+            "put clips beside the pages, or fewer trials or pictures on a page"
         )
     content = {
         "format": FORMAT,

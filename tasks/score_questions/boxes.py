@@ -87,9 +87,12 @@ def write_boxes(
 
 
 def version_images(version: Version) -> Iterator[tuple[str, bytes]]:
-    """Yield the images of a version's questions with the questions' ids."""
+    """Yield each image of a version once, with the id of its first question."""
+    seen = set[bytes]()
     for row in questions_of(version, ["question_id", "image"]):
-        yield row["question_id"], row["image"]["bytes"]
+        if (mark := hashlib.sha256(row["image"]["bytes"]).digest()) not in seen:
+            seen.add(mark)
+            yield row["question_id"], row["image"]["bytes"]
 
 
 def folder_images(folder: Path) -> Iterator[tuple[str, bytes]]:

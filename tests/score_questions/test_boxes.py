@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image, ImageDraw
 from typer.testing import CliRunner
@@ -15,7 +18,8 @@ from typer.testing import CliRunner
 from earmark.flows.command.cli import app
 from earmark.schemas.errors import InputError
 from earmark.schemas.score_questions import Detector
-from earmark.tasks.score_questions.boxes import folder_images, write_boxes, write_training_data
+from earmark.tasks.score_questions.boxes import folder_images, version_images, write_boxes, write_training_data
+from earmark.tasks.store.versions import Version
 from tests.score_questions import drawings
 
 SIDES = (400, 200)
@@ -171,3 +175,10 @@ def test_the_command(exported: Path, tmp_path: Path) -> None:
     assert "20 score" in made.output
     with pytest.raises(InputError, match="expected images with boxes, found none"):
         write_training_data(exported, returned(tmp_path / "none.json", []), tmp_path / "out", force=False)
+
+
+def test_an_image_of_several_questions_is_drawn_on_once(tmp_path: Path) -> None:
+    rows = [{"question_id": f"q{at}", "image": {"bytes": content}} for at, content in enumerate((b"a", b"b", b"a"))]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "questions.parquet")
+    version = SimpleNamespace(files=lambda name: [tmp_path / f"{name}.parquet"])
+    assert [*version_images(cast(Version, version))] == [("q0", b"a"), ("q1", b"b")]

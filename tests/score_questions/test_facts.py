@@ -16,7 +16,7 @@ from earmark.flows.command.cli import app
 from earmark.schemas.errors import InputError, StoreError
 from earmark.schemas.study import ANSWERS, FACTS, AnnotatorPage, StudyPlan
 from earmark.tasks.people.answers import parse_answers, read_plan, votes_of
-from earmark.tasks.people.typing import typed_facts
+from earmark.tasks.people.typing import typed_facts, write_fact_pages
 from earmark.tasks.score_questions.facts import readable, write_typed_probe
 from earmark.tasks.score_questions.released import read
 from tests.browser import chromium
@@ -165,3 +165,10 @@ def test_pictures_of_one_name_are_all_kept() -> None:
     contents = [file.getvalue() for file in jpegs]
     files, refused = readable(zip(("a.jpg", "a.jpeg"), contents, strict=True))
     assert (sorted(files.values()), refused) == (sorted(contents), [])
+
+
+def test_a_page_of_too_many_pictures_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("earmark.tasks.people.page.MOST_INSIDE", 1 << 20)
+    with pytest.raises(InputError, match="its clips and pictures are 2 MB, most a page holds is 1"):
+        write_fact_pages({"a.png": bytes(900 << 10), "b.png": bytes(900 << 10)}, tmp_path / "facts")
+    assert not (tmp_path / "facts").exists()
