@@ -106,7 +106,7 @@ setup: $(VENV)/.dev ## Install the core and what tests need.
 setup-all: $(VENV)/.dev ## Install every extra (gigabytes: torch).
 	$(UV) pip install -q -p $(VENV) -c constraints.txt -e '.[audio,scale,ray,litellm,scores]' --group dev
 
-extras: $(VENV)/.dev ## Resolve each extra with uv and with plain pip into deploy/README.md; ARGS=--check leaves the table.
+extras: $(VENV)/.dev ## Resolve each extra with uv and with plain pip into deploy/INSTALL.md; ARGS=--check leaves the table.
 	$(PYTHON) -m venv --clear --without-pip $(RESOLVED)
 	$(UV) pip install -q -p $(RESOLVED) 'pip>=25.1'
 	$(BIN)/python -m tests.extras $(ARGS)

@@ -1,10 +1,10 @@
 """Whether each extra installs: resolved by uv and by plain pip, nothing of it installed.
 
-    make extras                        # writes the table of deploy/README.md; fails where what should resolve does not
+    make extras                        # writes the table of deploy/INSTALL.md; fails where what should resolve does not
     make extras ARGS=--check           # only fails
 
-uv resolves as `make setup-all` does, pip as README's lines for people without uv; both without the links to wheels that
-this machine may have, so that torch is the one that most people get.
+uv resolves as `make setup-all` does, pip as the lines of that page; both without the links to wheels that this machine may
+have, so that torch is the one that most people get.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from earmark.schemas.errors import NO_RESOLVER
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-TABLE = ROOT / "deploy/README.md"
+TABLE = ROOT / "deploy/INSTALL.md"
 BEGIN, END = "<!-- make extras -->\n", "<!-- end of make extras -->\n"
 WITH_SEPARATOR = {"separation", "audio"}
 SUMS = (("models", "scale", "ray"), tuple(PROJECT["optional-dependencies"]))

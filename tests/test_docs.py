@@ -32,8 +32,8 @@ COMMAND = (ROOT / "flows/command/README.md").read_text("utf-8")
 PAGES = [
     ROOT / "README.md",
     *sorted((ROOT / "flows").rglob("*.md")),
-    *(ROOT / room / "README.md" for room in ("deploy", "tests")),
-    ROOT / "deploy/ENVIRONMENT.md",
+    *sorted((ROOT / "deploy").glob("*.md")),
+    ROOT / "tests/README.md",
 ]
 DOCS = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in PAGES}
 MAKEFILE = (ROOT / "Makefile").read_text("utf-8")

@@ -19,11 +19,11 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 PROJECT = PYPROJECT["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 OF_OTHERS = {"audio", "cuda", "gs", "az", "view"}  # names that hold no package of their own
-README = (ROOT / "README.md").read_text("utf-8")
+GUIDE = (ROOT / "deploy/INSTALL.md").read_text("utf-8")
 
 
-def test_every_extra_is_known_to_readme_and_doctor() -> None:
-    install = README.partition("## Install\n")[2].partition("\n## ")[0]
+def test_every_extra_is_known_to_the_guide_and_doctor() -> None:
+    install = GUIDE.partition("## Extras\n")[2].partition("\n## ")[0]
     rows = [row.split("|")[1] for row in install.splitlines() if row.startswith("| `")]
     assert {name for row in rows for name in re.findall("`(.*?)`", row)} == EXTRAS.keys()
     assert doctor.EXTRAS.keys() == EXTRAS.keys() - OF_OTHERS
@@ -38,7 +38,7 @@ def test_the_reason_why_pip_cannot_is_one_line_everywhere(monkeypatch: pytest.Mo
     assert "\n" not in said
     assert NO_RESOLVER in how_to_install("audio")
     assert how_to_install("models") == f"pip install -c constraints.txt -e '.[models]' in {ROOT}"
-    assert "pins beartype below 0.19" in " ".join(README.split())
+    assert "pins beartype below 0.19" in " ".join(GUIDE.split())
     monkeypatch.setattr("earmark.schemas.errors.__file__", str(tmp_path / "earmark/schemas/errors.py"))
     assert how_to_install("models") == "pip install 'earmark[models]'"
     assert NO_RESOLVER in how_to_install("separation")
@@ -60,7 +60,7 @@ def test_vllm_has_an_environment_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp
         assert "earmark doctor --vllm" in detail
     assert found("") == ("off", "EARMARK_VLLM not set; for vllm: annotators; run: earmark doctor --vllm")
     assert len(doctor.VLLM_SETUP) == 2
-    assert "earmark doctor --vllm" in " ".join(README.split())
+    assert "earmark doctor --vllm" in " ".join(GUIDE.split())
     assert not any("vllm" in one for names in EXTRAS.values() for one in names)
 
 
@@ -82,7 +82,7 @@ def test_nothing_that_is_committed_names_an_index_but_the_public_default() -> No
 
 
 def test_the_table_names_every_extra() -> None:
-    held = (ROOT / "deploy/README.md").read_text("utf-8").partition(BEGIN)[2].partition(END)[0]
+    held = GUIDE.partition(BEGIN)[2].partition(END)[0]
     for name in EXTRAS:
         assert f"| `{name}` | uv | " in held
     assert NO_RESOLVER in held

@@ -45,7 +45,7 @@ _REBUILD = """\
 _DEPLOYMENTS = """\
 # Deployments of every corpus with the demo's config, of the rebuild and of publishing; written by
 # `python -m earmark.flows.command.guides`. From the repository's root, with a server and a work pool named `local`
-# (see README.md):
+# (see SERVER.md):
 #
 #     prefect --no-prompt deploy --all --prefect-file deploy/prefect.yaml
 #

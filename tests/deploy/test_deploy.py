@@ -1,4 +1,4 @@
-"""The deployment: README's commands against a real Prefect server, and one run that a worker carries out."""
+"""The deployment: the commands of deploy/SERVER.md on a real Prefect server, and a run that a worker carries out."""
 
 from __future__ import annotations
 
