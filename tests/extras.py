@@ -3,8 +3,8 @@
     make extras                        # writes the table of deploy/INSTALL.md; fails where what should resolve does not
     make extras ARGS=--check           # only fails
 
-uv resolves as `make setup-all` does, pip as the lines of that page; both without the links to wheels that this machine may
-have, so that torch is the one that most people get.
+uv resolves as `make setup-all` does, pip as the lines of that page; both without the links to wheels that this machine
+may have, so that torch is the one that most people get.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def on_config(config: Any) -> Any:
     """Put the corpora's guides and references into the navigation."""
     lists = {title: inner for entry in config.nav for title, inner in entry.items()}
     own = [find_corpus(name) for name, one in corpora().items() if one.package is None]
-    lists["Corpora"][:0] = [{_heading(guide(one)): guide(one)} for one in own]
+    lists["Corpora"][:0] = [{_heading(guide(one)): _pages(guide(one))} for one in own]
     lists["Reference"][:0] = [{one.name: reference(one)} for one in own]
     return config
 
@@ -150,6 +150,14 @@ def index_for_models(nav: list[Any], files: Files) -> str:
 
     add(nav)
     return "\n".join(lines) + "\n"
+
+
+def _pages(page: str) -> str | list[dict[str, str]]:
+    topics = [
+        path.relative_to(ROOT).as_posix()
+        for path in sorted((ROOT / page).parent.glob(f"topics/{Path(page).stem}/*.md"))
+    ]
+    return [{_heading(one): one} for one in (page, *topics)] if topics else page
 
 
 def _heading(page: str) -> str:

@@ -276,7 +276,7 @@ def test_scores_of_the_benchs_own_script_are_measured_by_the_guides_commands(
     """Two of three are right in English by the script's bound, one in Chinese; one sample has no score."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EARMARK_STORE", str(tmp_path / "store"))
-    guide = (ROOT / "flows/instruction_rubrics.md").read_text("utf-8")
+    guide = (ROOT / "flows/topics/instruction_rubrics/use.md").read_text("utf-8")
     commands = guide.partition("`evaluate_benchmark.py`")[2].split("```")[1].strip().splitlines()
     (tmp_path / "eval_outputs").mkdir()
     about = {"audio": None, "caption": "a dog", "type": "pos", "subset": "mix", "rubric": []}

@@ -124,5 +124,5 @@ def test_an_audit_gives_its_versions_scores_and_the_card_says_what_set_them(tmp_
 
 
 def test_the_guide_shows_the_command() -> None:
-    guide = (ROOT / "flows/instruction_rubrics.md").read_text("utf-8")
+    guide = (ROOT / "flows/topics/instruction_rubrics/verification.md").read_text("utf-8")
     assert "earmark eval calibrate pairs.csv --model laion/clap-htsat-unfused" in guide

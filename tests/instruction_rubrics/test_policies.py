@@ -47,7 +47,7 @@ def asks(server: OpenAIServer) -> Counter[str]:
 
 def guided() -> Iterator[tuple[str, bool, list[str]]]:
     """Domain, origin and the three policies of each subset, as the guide's table has them."""
-    lines = (ROOT / "flows/instruction_rubrics.md").read_text("utf-8").splitlines()
+    lines = (ROOT / "flows/topics/instruction_rubrics/verification.md").read_text("utf-8").splitlines()
     rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| `verify`: "))
     for first, *policies in rows:
         subset = first.removeprefix("`verify`: ")
