@@ -33,7 +33,8 @@ PAGES = [
     ROOT / "README.md",
     *sorted((ROOT / "flows").rglob("*.md")),
     *sorted((ROOT / "deploy").glob("*.md")),
-    ROOT / "tests/README.md",
+    *(ROOT / f"{room}/README.md" for room in ("data/demo", "deploy/label-studio", "prompts", "tests")),
+    *(ROOT / name for name in ("CONTRIBUTING.md", ".github/SECURITY.md")),
 ]
 DOCS = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in PAGES}
 MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
@@ -116,9 +117,11 @@ def test_readme_is_short() -> None:
     assert len(README.splitlines()) <= 250
 
 
-@pytest.mark.parametrize("page", [one for one in DOCS if re.match(r"flows/(README|command/|tutorials/)", one)])
+@pytest.mark.parametrize("page", [one for one in DOCS if one != "README.md" and "/reference/" not in one])
 def test_pages_have_one_subject(page: str) -> None:
-    assert len(re.sub(r"^```.*?^```$", "", DOCS[page], flags=re.DOTALL | re.MULTILINE).split()) <= 1000
+    """At most 800 words, without code and generated tables; README is held by its lines."""
+    written = re.sub(r"^```.*?^```$|^<!-- .*?^<!-- .*?end.*?-->$", "", DOCS[page], flags=re.DOTALL | re.MULTILINE)
+    assert len(written.split()) <= 800
 
 
 def test_guides_say_what_the_declarations_say() -> None:

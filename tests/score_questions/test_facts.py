@@ -31,7 +31,7 @@ TYPED = {
 }
 
 
-GUIDE = (Path(__file__).resolve().parents[2] / "flows/score_questions.md").read_text("utf-8")
+GUIDE = (Path(__file__).resolve().parents[2] / "flows/topics/score_questions/evaluation.md").read_text("utf-8")
 EXPORT, _, READ, _ = GUIDE.partition("Facts about real pictures")[2].split("```")[1].strip().splitlines()
 
 

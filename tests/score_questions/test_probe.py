@@ -293,7 +293,7 @@ def test_the_guides_commands_run(tmp_path: Path, server: OpenAIServer, monkeypat
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EARMARK_STORE", str(tmp_path / "store"))
     server.answer = lambda body, content: "B" if "its letter alone" in json.dumps(body) else TUNE
-    guide = (ROOT / "flows/score_questions.md").read_text("utf-8")
+    guide = (ROOT / "flows/topics/score_questions/evaluation.md").read_text("utf-8")
     of_tables, of_probe = (
         guide.partition(part)[2].split("```")[1].strip().splitlines()
         for part in ("The paper's tables, on the released set", "## What a model reads in scores")
