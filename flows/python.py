@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from datasets import Dataset
 
+    from earmark.schemas.results import EvaluationFacts
     from earmark.tasks.store.diff import Change
     from earmark.tasks.store.explain import RowFacts
 
@@ -109,7 +110,7 @@ class Opened:
         base_url: str | None = None,
         settings: Path | str | None = None,
         progress: bool = False,
-    ) -> dict[str, Any]:
+    ) -> EvaluationFacts:
         """Measure a model on the version's samples; return the facts of the record. Answers are kept in the ledger.
 
         Args:

@@ -15,8 +15,18 @@ import pyarrow.parquet as pq
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import InputError
 from earmark.schemas.evaluations import Evaluation
+from earmark.schemas.results import ComparedEvaluation, ComparisonFacts, EvaluationFacts
 from earmark.tasks.evaluation.clip_scores import clip_reader
-from earmark.tasks.evaluation.comparison import PLOT, TEST, as_prediction, as_svg, compare, comparison_page, ranking
+from earmark.tasks.evaluation.comparison import (
+    PLOT,
+    TEST,
+    as_prediction,
+    as_svg,
+    compare,
+    comparison_page,
+    plot_block,
+    ranking,
+)
 from earmark.tasks.evaluation.judging import examinee, judge
 from earmark.tasks.evaluation.kinds import Prediction
 from earmark.tasks.evaluation.reading import SCORER, measure_file
@@ -53,7 +63,7 @@ class Measure:
     settings: Path | None = None
 
 
-def compare_models(measure: Measure, entrants: Sequence[str], out: Path | None) -> tuple[dict[str, Any], Path]:
+def compare_models(measure: Measure, entrants: Sequence[str], out: Path | None) -> tuple[ComparisonFacts, Path]:
     """Measure all entrants without an earlier run, and write the comparison: tables, tests, ranks and a plot.
 
     Return the facts of `comparison.json`, and the folder.
@@ -85,7 +95,7 @@ def compare_models(measure: Measure, entrants: Sequence[str], out: Path | None) 
         for one in shared
         for table in _compared(measure, one, {name: folders[one.name] for name, folders in runs.items()})
     ]
-    facts = {
+    facts: ComparisonFacts = {
         **version_facts(measure.version),
         "models": listed,
         "runs": {name: {one.name: str(folders[one.name]) for one in shared} for name, folders in runs.items()},
@@ -95,7 +105,8 @@ def compare_models(measure: Measure, entrants: Sequence[str], out: Path | None) 
         "without": [one.name for one in known if one not in shared],
     }
     folder = out or records_of(measure.store, measure.version) / _folder(facts)
-    return facts, write_record(folder, RECORD, facts, {**comparison_page(facts).files(), PLOT: as_svg(facts)})
+    plot = as_svg(f"{facts['corpus']} {facts['version']}", [*map(plot_block, tables)])
+    return facts, write_record(folder, RECORD, facts, {**comparison_page(facts).files(), PLOT: plot})
 
 
 def predictions_of(measure: Measure, entrant: str, samples: Samples, overall: Sequence[str]) -> dict[str, Prediction]:
@@ -145,10 +156,8 @@ def name_of(entrant: str) -> str:
     if not path.is_dir():
         return path.stem if path.is_file() else entrant
     records = _records(path)
-    facts = json.loads(records[0].read_bytes())
-    if facts["annotator"] is None:
-        return Path(facts["scores"]).stem
-    return source_of(facts)
+    facts: EvaluationFacts = json.loads(records[0].read_bytes())
+    return Path(facts["scores"] or "").stem if facts["annotator"] is None else source_of(facts)
 
 
 def _records(folder: Path) -> list[Path]:
@@ -165,7 +174,7 @@ def _runs(measure: Measure, entrant: str) -> dict[str, Path]:
     if path.is_dir():
         folders = {}
         for record in _records(path):
-            facts = json.loads(record.read_bytes())
+            facts: EvaluationFacts = json.loads(record.read_bytes())
             if facts["manifest_sha256"] != measure.version.manifest.digest():
                 raise InputError(
                     f"{path}: measured on {facts['corpus']}@{facts['version']} with other content than "
@@ -175,7 +184,7 @@ def _runs(measure: Measure, entrant: str) -> dict[str, Path]:
                 folders[facts["evaluation"]] = record.parent
         return folders
     if path.is_file():
-        return {facts["evaluation"]: folder for facts, folder in measure_file(*place, path, wish, None)[0]}
+        return {one["evaluation"]: folder for one, folder in measure_file(*place, path, wish, None)[0]}
     if ":" not in entrant:
         raise InputError(
             f"{entrant}: expected backend:model, a file of scores or the folder of an earlier run; no such "
@@ -191,7 +200,7 @@ def _runs(measure: Measure, entrant: str) -> dict[str, Path]:
     return folders
 
 
-def _compared(measure: Measure, evaluation: Evaluation, folders: dict[str, Path]) -> list[dict[str, Any]]:
+def _compared(measure: Measure, evaluation: Evaluation, folders: dict[str, Path]) -> list[ComparedEvaluation]:
     runs, thresholds = {}, {}
     for name, folder in folders.items():
         runs[name] = {row["id"]: row for row in _predictions(folder)}
@@ -203,7 +212,7 @@ def _compared(measure: Measure, evaluation: Evaluation, folders: dict[str, Path]
     return compare(evaluation, rows, runs, thresholds)
 
 
-def _folder(facts: dict[str, Any]) -> str:
+def _folder(facts: ComparisonFacts) -> str:
     key = json.dumps([facts["models"], facts["runs"]], sort_keys=True)
     words = file_word("-vs-".join(facts["models"]))[:80].strip("-.")
     return f"compare-{words}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import rankdata
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.evaluations import Evaluation
+from earmark.schemas.results import ComparedEvaluation, ComparisonFacts, MetricFacts, ModelRank, PairGap
 from earmark.tasks.evaluation.influence import mean, pair_differences
 from earmark.tasks.evaluation.kinds import Prediction, find_kind
 from earmark.tasks.evaluation.results import (
@@ -36,7 +37,7 @@ def compare(
     samples: Mapping[str, Mapping[str, Any]],
     runs: Mapping[str, Rows],
     thresholds: Mapping[str, Threshold | None],
-) -> list[dict[str, Any]]:
+) -> list[ComparedEvaluation]:
     """Compare models on an evaluation's samples, and on the means by system where scalars name systems.
 
     A sample left out for one model is left out for all. Correlations and AUROC use the samples answered by every model.
@@ -73,26 +74,23 @@ def compare(
         name: Measured.of(evaluation, truth, [by_id[one] for one in used], thresholds[name], units)
         for name, by_id in predictions.items()
     }
-    facts: dict[str, Any] = {
-        "evaluation": evaluation.name,
-        "kind": evaluation.kind,
-        "headline": kind.headline,
-        "left_out": len(first) - len(ids),
-        "unanswered": len(ids) - len(answered),
-    }
-    tables = [{**facts, **_side_by_side(measured, np.flatnonzero(np.isin(used, answered)))}]
+    tables = [_side_by_side(evaluation, measured, np.flatnonzero(np.isin(used, answered)))]
+    tables[0]["left_out"], tables[0]["unanswered"] = len(first) - len(ids), len(ids) - len(answered)
     if not kind.credited and any(row.get(LEVEL) for row in truth):
         means = {name: one.means_by([row[LEVEL] for row in truth]) for name, one in measured.items()}
-        facts |= {"evaluation": f"{evaluation.name}, {MEANS_BY} {LEVEL}", "level": LEVEL}
-        tables.append({**facts, "left_out": 0, "unanswered": 0, **_side_by_side(means)})
+        tables.append(_side_by_side(evaluation, means))
+        tables[1]["evaluation"] += f", {MEANS_BY} {LEVEL}"
+        tables[1]["level"] = LEVEL
     return tables
 
 
-def _side_by_side(measured: Mapping[str, Measured], everyone: Places | None = None) -> dict[str, Any]:
+def _side_by_side(
+    evaluation: Evaluation, measured: Mapping[str, Measured], everyone: Places | None = None
+) -> ComparedEvaluation:
     """Return a row for each model, and the differences of their metrics; `everyone` are places that all answered."""
     first = next(iter(measured.values()))
     places = np.arange(len(first.answered)) if everyone is None else everyone
-    differences = []
+    differences: list[PairGap] = []
     if first.credits:
         right = {name: mean(one.credits["accuracy"]) for name, one in measured.items()}
         differences += pair_differences("accuracy", right, first.units)
@@ -101,7 +99,16 @@ def _side_by_side(measured: Mapping[str, Measured], everyone: Places | None = No
         of_metric = {name: held[metric] for name, held in found.items()}
         differences += pair_differences(metric, of_metric, first.units, places)
     rows = [one.row(None, name) for name, one in measured.items()]
-    return {"samples": len(first.answered), "rows": rows, "differences": differences}
+    return {
+        "evaluation": evaluation.name,
+        "kind": evaluation.kind,
+        "headline": find_kind(evaluation.kind).headline,
+        "left_out": 0,
+        "unanswered": 0,
+        "samples": len(first.answered),
+        "rows": rows,
+        "differences": differences,
+    }
 
 
 def as_prediction(row: Mapping[str, Any]) -> Prediction:
@@ -109,7 +116,7 @@ def as_prediction(row: Mapping[str, Any]) -> Prediction:
     return Prediction(row["id"], row["score"], row["choice"], row["reason"], row["detail"], row["items"] or [])
 
 
-def ranking(names: Sequence[str], tables: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def ranking(names: Sequence[str], tables: Sequence[ComparedEvaluation]) -> list[ModelRank]:
     """Rank models by the mean of their ranks over the evaluations, 1 being best; equal values share their mean rank.
 
     Borda's count adds up, over the evaluations, the number of worse models, equal models counting one half. An
@@ -119,7 +126,7 @@ def ranking(names: Sequence[str], tables: Sequence[Mapping[str, Any]]) -> list[d
     for table in tables:
         values = [row["metrics"][table["headline"]]["value"] for row in table["rows"]]
         ranks.append(rankdata([np.inf if value is None else -value for value in values]))
-    rows = [
+    rows: list[ModelRank] = [
         {
             "model": name,
             "mean_rank": float(np.mean([one[place] for one in ranks])),
@@ -134,7 +141,7 @@ def ranking(names: Sequence[str], tables: Sequence[Mapping[str, Any]]) -> list[d
 # -- for a reader -------------------------------------------------------------------------------------------------
 
 
-def difference_table(title: str, differences: Sequence[Mapping[str, Any]]) -> ResultTable:
+def difference_table(title: str, differences: Sequence[PairGap]) -> ResultTable:
     """Tabulate differences of pairs."""
     return ResultTable(
         f"{title}: differences",
@@ -153,7 +160,7 @@ def difference_table(title: str, differences: Sequence[Mapping[str, Any]]) -> Re
     )
 
 
-def notes(facts: Mapping[str, Any]) -> list[str]:
+def notes(facts: ComparisonFacts) -> list[str]:
     """Return notes for readers of the tables, a sentence each."""
     lines = []
     for table in facts["evaluations"]:
@@ -169,7 +176,7 @@ def notes(facts: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def comparison_page(facts: Mapping[str, Any]) -> ResultPage:
+def comparison_page(facts: ComparisonFacts) -> ResultPage:
     """Return the page of a comparison: the models and their differences by evaluation, then the ranks."""
     names = [table["evaluation"] for table in facts["evaluations"] if "level" not in table]
     ranks = ResultTable(
@@ -184,7 +191,7 @@ def comparison_page(facts: Mapping[str, Any]) -> ResultPage:
         made
         for table in facts["evaluations"]
         for made in (
-            result_table(table, table["evaluation"], "model"),
+            result_table(table["rows"], table["evaluation"], "model"),
             difference_table(table["evaluation"], table["differences"]),
         )
     ]
@@ -199,44 +206,58 @@ def comparison_page(facts: Mapping[str, Any]) -> ResultPage:
 WIDTH, NAMES, STEP = 760, 260, 22
 
 
-def as_svg(facts: Mapping[str, Any]) -> str:
-    """Draw each model's headline value and interval, a block per evaluation, on one axis: 0 to 1, or wider if needed.
+class PlotBlock(NamedTuple):
+    """Values of models in a metric, below a heading."""
 
-    A dashed line below each evaluation's name and sample count marks the chance level.
+    heading: str
+    metric: str
+    chance: float | None
+    rows: list[tuple[str, int, MetricFacts]]  # name, number of samples, value
+
+
+def plot_block(table: ComparedEvaluation) -> PlotBlock:
+    """Return the headline values of an evaluation."""
+    metric = table["headline"]
+    rows = [(row["value"], row["samples"], row["metrics"][metric]) for row in table["rows"]]
+    return PlotBlock(table["evaluation"], metric, find_kind(table["kind"]).chance, rows)
+
+
+def as_svg(version: str, blocks: Sequence[PlotBlock]) -> str:
+    """Draw each model's value and interval, a block after the other, on one axis: 0 to 1, or wider if needed.
+
+    A dashed line below each block's name and sample count marks the chance level.
     """
-    metrics = [row["metrics"][table["headline"]] for table in facts["evaluations"] for row in table["rows"]]
-    ends: list[float] = [one[name] for one in metrics for name in ("value", "low", "high") if one[name] is not None]
-    low = -1.0 if any(table["headline"] == "srcc" for table in facts["evaluations"]) else min([0.0, *ends])
+    drawn = [metric for block in blocks for *_, metric in block.rows]
+    ends = [end for one in drawn for end in (one["value"], one["low"], one["high"]) if end is not None]
+    low = -1.0 if any(block.metric == "srcc" for block in blocks) else min([0.0, *ends])
     high = max([1.0, *ends])
 
     def across(value: float) -> float:
         return NAMES + (WIDTH - NAMES - 20) * (value - low) / (high - low)
 
-    title = escape(f"{facts['corpus']} {facts['version']}: values with intervals of 95 %")
+    title = escape(f"{version}: values with intervals of 95 %")
     shapes, y = [f'<text x="8" y="20" class="h">{title}</text>'], 24
-    for table in facts["evaluations"]:
+    for block in blocks:
         y += STEP
-        headline, counts = table["headline"], {row["samples"] for row in table["rows"]}
+        counts = {samples for _, samples, _ in block.rows}
         of = f", n = {counts.copy().pop():,}" if len(counts) == 1 else ""
-        name = escape(f"{table['evaluation']}, {LABELS.get(headline, headline)}{of}")
+        name = escape(f"{block.heading}, {LABELS.get(block.metric, block.metric)}{of}")
         shapes.append(f'<text x="8" y="{y}" class="b">{name}</text>')
-        chance = find_kind(table["kind"]).chance if "kind" in table else None
-        if chance is not None and low <= chance <= high:
-            at, foot = across(chance), y + STEP * len(table["rows"]) + 4
+        if block.chance is not None and low <= block.chance <= high:
+            at, foot = across(block.chance), y + STEP * len(block.rows) + 4
             shapes.append(f'<text x="{at:.1f}" y="{y}" text-anchor="middle" class="c">chance</text>')
             shapes.append(f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{y + 4}" y2="{foot}" class="g"/>')
-        for row in table["rows"]:
+        for model, samples, metric in block.rows:
             y += STEP
-            metric = row["metrics"][headline]
-            of = "" if len(counts) == 1 else f", n = {row['samples']:,}"
-            shapes.append(f'<text x="20" y="{y}">{escape(row["value"] + of)}</text>')
-            if metric["low"] is not None:
+            of = "" if len(counts) == 1 else f", n = {samples:,}"
+            shapes.append(f'<text x="20" y="{y}">{escape(model + of)}</text>')
+            if metric["low"] is not None and metric["high"] is not None:
                 span = f'x1="{across(metric["low"]):.1f}" x2="{across(metric["high"]):.1f}"'
                 shapes.append(f'<line {span} y1="{y - 4}" y2="{y - 4}" class="i"/>')
             if metric["value"] is not None:
                 shapes.append(
                     f'<circle cx="{across(metric["value"]):.1f}" cy="{y - 4}" r="4">'
-                    f"<title>{escape(row['value'])}: {metric['value']:.3f}</title></circle>"
+                    f"<title>{escape(model)}: {metric['value']:.3f}</title></circle>"
                 )
     for tick in np.linspace(low, high, 5):
         shapes.append(f'<line x1="{across(tick):.1f}" x2="{across(tick):.1f}" y1="32" y2="{y + 10}" class="t"/>')

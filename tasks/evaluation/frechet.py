@@ -9,33 +9,18 @@ of a line through the distances of subsets (Chong and Forsyth 2020, CVPR; for au
 fewer samples than dimensions the line bends: FAD∞ is then nearer to the truth than FAD, but still too large.
 """
 
-from dataclasses import dataclass
 from typing import Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 from scipy.spatial.distance import cdist, pdist, squareform
 
+from earmark.schemas.results import FadFacts, MetricFacts
+
 Floats = npt.NDArray[np.float64]
 
 SIZES, SUBSETS = 6, 4  # sizes of subsets, from a half to all, at even steps of 1/n, and draws of each size
 PARTS = 30  # most parts that the jackknife leaves out in turn
-
-
-@dataclass(frozen=True)
-class Fad:
-    """Fréchet distance with its error."""
-
-    value: float  # the distance, from 0; lower is better
-    # low, high: 95 % by the jackknife, for the expectation at this number of samples, without its bias. None for fewer
-    # than 3 samples.
-    low: float | None
-    high: float | None
-    # extrapolated to infinitely many samples; may be below 0. None for fewer than 20 samples.
-    infinity: float | None
-    samples: int  # number of embeddings
-    reference: int | None  # number of the reference's embeddings; None if only its statistics are known
-    dimensions: int  # of an embedding
 
 
 class Gaussian:
@@ -87,7 +72,7 @@ def frechet(reference: Gaussian, embeddings: npt.ArrayLike) -> float:
     return _Against(reference, embeddings).distance()
 
 
-def fad(reference: Gaussian, embeddings: npt.ArrayLike) -> Fad:
+def fad(reference: Gaussian, embeddings: npt.ArrayLike) -> FadFacts:
     """Return the distance of embeddings (samples, dimensions), its interval and its extrapolation.
 
     Raises:
@@ -95,15 +80,15 @@ def fad(reference: Gaussian, embeddings: npt.ArrayLike) -> Fad:
     """
     against = _Against(reference, embeddings)
     count, value, margin = against.count, against.distance(), margin_of(against)
-    return Fad(
-        value,
-        None if margin is None else value - margin,
-        None if margin is None else value + margin,
-        None if count < 20 else _extrapolated(against),
-        count,
-        reference.samples,
-        reference.mean.size,
-    )
+    return {
+        "value": value,
+        "low": None if margin is None else value - margin,
+        "high": None if margin is None else value + margin,
+        "infinity": None if count < 20 else _extrapolated(against),
+        "samples": count,
+        "reference": reference.samples,
+        "dimensions": reference.mean.size,
+    }
 
 
 class _Against:
@@ -215,7 +200,7 @@ class _Kernel:
         return float(FACTOR * (self._own + within - 2 * self._across[places].mean()))
 
 
-def kad(reference: KernelReference, embeddings: npt.ArrayLike) -> dict[str, float | None]:
+def kad(reference: KernelReference, embeddings: npt.ArrayLike) -> MetricFacts:
     """Return the distance of embeddings (samples, dimensions) with its interval: `value`, `low`, `high`.
 
     Raises:

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from scipy import stats
 
+from earmark.schemas.results import ClipMean, GapFacts, MetricFacts, PairGap
 from earmark.tasks.evaluation.statistics import COVERS, Floats, Places, concordance, holm
 from earmark.tasks.evaluation.units import Units
 
@@ -78,7 +79,7 @@ class Estimate(NamedTuple):
         """Return whether there are too few units for a reliable interval."""
         return self.units < SMALL
 
-    def facts(self) -> dict[str, float | None]:
+    def facts(self) -> MetricFacts:
         """Return the value and the interval."""
         return {"value": self.value, "low": self.low, "high": self.high}
 
@@ -118,7 +119,7 @@ def share(right: Iterable[Any], shared: Iterable[Hashable] | None = None) -> Est
     return estimates({"share": mean(values)}, units)["share"]
 
 
-def mean_of(values: Sequence[float | None]) -> dict[str, Any] | None:
+def mean_of(values: Sequence[float | None]) -> ClipMean | None:
     """Return the mean of the known values, with Student's 95 % interval; None without any."""
     known = np.array([value for value in values if value is not None], float)
     if not len(known):
@@ -136,6 +137,10 @@ class Gap(NamedTuple):
     high: float | None
     p: float | None
 
+    def facts(self) -> GapFacts:
+        """Return the difference, the interval and p."""
+        return {"value": self.value, "low": self.low, "high": self.high, "p": self.p}
+
 
 def gap(value: float | None, variance: float, units: float) -> Gap:
     """Return a difference by Student's test; p is at least the least of a test that changes the units' signs."""
@@ -149,7 +154,7 @@ def gap(value: float | None, variance: float, units: float) -> Gap:
 
 def pair_differences(
     metric: str, found: Mapping[str, Influence], units: Units, places: Places | None = None
-) -> list[dict[str, Any]]:
+) -> list[PairGap]:
     """Return the difference of each pair of models, first minus second, with p adjusted by Holm over the pairs.
 
     Args:
@@ -164,7 +169,7 @@ def pair_differences(
         first, second = found[a].value, found[b].value
         gaps.append(gap(None if first is None or second is None else first - second, variance, independent))
     return [
-        {"metric": metric, "first": a, "second": b, **one._asdict(), "p_holm": p}
+        {"metric": metric, "first": a, "second": b, **one.facts(), "p_holm": p}
         for (a, b), one, p in zip(pairs, gaps, holm([one.p for one in gaps]), strict=True)
     ]
 

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias, TypeVar
 from earmark.schemas.config import ChosenPrompts, placed_prompts
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.evaluations import Evaluation, Examinee, Mode
+from earmark.schemas.results import AskedFacts, EvaluationFacts
 from earmark.schemas.toml import checked, read_toml
 from earmark.tasks.annotation.prompts import overriding, own_words
 from earmark.tasks.evaluation.asking import NoMedia, Questioner, SampleRequest
@@ -54,7 +55,7 @@ def asked_of(kind: type[One], annotator: str | None, base_url: str | None, setti
 
 def judge(
     version: Version, corpus: Corpus, store: Store, config: Examinee, wish: MeasurementOptions, out: Path | None
-) -> tuple[dict[str, Any], Path]:
+) -> tuple[EvaluationFacts, Path]:
     """Ask a model about the samples, and write the results; return the facts of `evaluation.json`, and the folder.
 
     Run it again after a crash: the ledger holds the answers.
@@ -90,9 +91,16 @@ def judge(
 
         threshold = choose_threshold(samples, wish, predict)
         predictions = predict(samples)
-        facts: dict[str, Any] = {"mode": mode.name, "annotator": config.annotator, "scores": None}
-        facts |= {"prompts": prompts, "both_orders": wish.both_orders, "draws": wish.draws, "blind": wish.blind}
-        facts["spent_usd"] = session.spent_usd
+        facts: AskedFacts = {
+            "mode": mode.name,
+            "annotator": config.annotator,
+            "scores": None,
+            "prompts": prompts,
+            "both_orders": wish.both_orders,
+            "draws": wish.draws,
+            "blind": wish.blind,
+            "spent_usd": session.spent_usd,
+        }
         return record(store, samples, wish, predictions, facts, out, threshold)
 
 

@@ -14,7 +14,23 @@ import pyarrow.parquet as pq
 
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import InputError
-from earmark.tasks.evaluation.comparison import PLOT, TEST, as_svg, difference_table
+from earmark.schemas.results import (
+    BoardFacts,
+    BoardGroup,
+    BoardRow,
+    FadFacts,
+    GroupFigures,
+    LackingScore,
+    ListeningFacts,
+    MetricFacts,
+    Opinion,
+    PairGap,
+    ScoreFacts,
+    ScoreGroup,
+    SystemOpinion,
+    SystemRank,
+)
+from earmark.tasks.evaluation.comparison import PLOT, TEST, PlotBlock, as_svg, difference_table
 from earmark.tasks.evaluation.entries import MEASURES, Entry, borda_points, borda_ranks, two_stage_ranks
 from earmark.tasks.evaluation.influence import mean, pair_differences
 from earmark.tasks.evaluation.results import metric_column
@@ -40,7 +56,7 @@ def rank_submissions(
     finalists: int | None,
     out: Path | None,
     awards: Mapping[str, int] | None = None,
-) -> tuple[dict[str, Any], Path]:
+) -> tuple[BoardFacts, Path]:
     """Compare the records of systems, and write the board: tables, tests, ranks and a plot. Measures nothing.
 
     Return the facts of `leaderboard.json`, and the folder.
@@ -56,7 +72,7 @@ def rank_submissions(
     records = scored(version, store, systems)
     ranked_on = ranked_group(find_corpus(version.corpus), records[0][0])
     ranks = ranking([one for one, _ in records], finalists, ranked_on)
-    facts = {
+    facts: BoardFacts = {
         **version_facts(version),
         "systems": [one["system"] for one, _ in records],
         "measured_by": records[0][0]["measured_by"],
@@ -69,27 +85,26 @@ def rank_submissions(
         "listening": _opinions(version, store, ranks, awards or {}),
         "checks": {one["system"]: one["checks"] for one, _ in records if one["checks"]},
         "unanswered": {one["system"]: sum(one["unanswered"].values()) for one, _ in records if one["unanswered"]},
-        "unscored": {one["system"]: one["unscored"] for one, _ in records if one.get("unscored")},
+        "unscored": {one["system"]: lacking for one, _ in records if (lacking := one.get("unscored"))},
     }
     key = hashlib.sha256(json.dumps(facts["systems"]).encode()).hexdigest()[:8]
     folder = out or records_of(store, version) / f"leaderboard-{key}"
-    plots = {plot: as_svg(_plotted(facts, kinds)) for plot, kinds in _plots(facts).items()}
-    return facts, write_record(folder, BOARD, facts, {**board_page(facts).files(), **plots})
+    return facts, write_record(folder, BOARD, facts, {**board_page(facts).files(), **_plots(facts)})
 
 
-def ranked_group(corpus: Corpus, record: Mapping[str, Any]) -> str:
+def ranked_group(corpus: Corpus, record: ScoreFacts) -> str:
     """Return the group of prompts whose figures rank systems."""
     wanted = generation_of(corpus).ranked
     return wanted if wanted in [one["group"] for one in record["groups"]] else ALL
 
 
-def scored(version: Version, store: Store, systems: Sequence[str]) -> list[tuple[dict[str, Any], Path]]:
+def scored(version: Version, store: Store, systems: Sequence[str]) -> list[tuple[ScoreFacts, Path]]:
     """Return the comparable records of systems, each with its folder; raise as `rank_submissions`."""
-    known: dict[str, tuple[dict[str, Any], Path]] = {}
+    known: dict[str, tuple[ScoreFacts, Path]] = {}
     every = [*systems] == [EVERY]
     paths = [path / RECORD for path in map(Path, systems) if (path / RECORD).is_file()]
     for path in [*sorted(records_of(store, version).glob(f"*/{RECORD}")), *paths]:
-        facts = json.loads(path.read_bytes())
+        facts: ScoreFacts = json.loads(path.read_bytes())
         if facts["manifest_sha256"] == version.manifest.digest():
             known[facts["system"] if path not in paths else str(path.parent)] = facts, path.parent
         elif path in paths:
@@ -105,27 +120,27 @@ def scored(version: Version, store: Store, systems: Sequence[str]) -> list[tuple
             f"Records: {listed}"
         )
     records = [known.get(name) or known[str(Path(name))] for name in names]
-    titles = [facts["system"] for facts, _ in records]
+    titles = [one["system"] for one, _ in records]
     if len(set(titles)) < 2 or len(set(titles)) < len(titles):
         raise InputError(f"expected two systems or more of different names, found {', '.join(titles)}")
-    _check_alike([facts for facts, _ in records])
+    _check_alike([one for one, _ in records])
     return records
 
 
 def _opinions(
-    version: Version, store: Store, ranks: Sequence[Mapping[str, Any]], awards: Mapping[str, int]
-) -> list[dict[str, Any]]:
+    version: Version, store: Store, ranks: Sequence[SystemRank], awards: Mapping[str, int]
+) -> list[ListeningFacts]:
     """Return opinions on these systems from listening tests on this very content (`study status --record`)."""
-    tests = [json.loads(path.read_bytes()) for path in sorted(records_of(store, version).glob(f"*/{OPINIONS}"))]
-    current = [one for one in tests if one["manifest_sha256"] == version.manifest.digest()]
-    systems = {one["system"] for one in ranks}
-    kept = [{**one, "mos": [row for row in one["mos"] if row["system"] in systems]} for one in current]
-    return [{**one, "awards": awarded(one["mos"], ranks, awards)} for one in kept if one["mos"]]
+    systems, found = {one["system"] for one in ranks}, list[ListeningFacts]()
+    for path in sorted(records_of(store, version).glob(f"*/{OPINIONS}")):
+        test: ListeningFacts = json.loads(path.read_bytes())
+        rows = [row for row in test["mos"] if row["system"] in systems]
+        if rows and test["manifest_sha256"] == version.manifest.digest():
+            found.append({**test, "mos": rows, "awards": awarded(rows, ranks, awards)})
+    return found
 
 
-def awarded(
-    rows: Sequence[Mapping[str, Any]], ranks: Sequence[Mapping[str, Any]], awards: Mapping[str, int]
-) -> dict[str, str]:
+def awarded(rows: Sequence[SystemOpinion], ranks: Sequence[SystemRank], awards: Mapping[str, int]) -> dict[str, str]:
     """Return the award of each system: of a track's systems, the first by MOS on `overall`, or on the first question.
 
     Raises:
@@ -145,7 +160,7 @@ def awarded(
     return found
 
 
-def _check_alike(records: Sequence[Mapping[str, Any]]) -> None:
+def _check_alike(records: Sequence[ScoreFacts]) -> None:
     """Refuse records measured by other models, with another reference or on other prompts."""
     for one in records:
         unanswered, asked = sum(one["unanswered"].values()), one["concepts_asked"]
@@ -189,25 +204,25 @@ def _content(who: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     return (who or None) and {name: value for name, value in who.items() if "sha256" not in who or name == "sha256"}
 
 
-def _tables(records: Sequence[Mapping[str, Any]], ranked_on: str) -> list[dict[str, Any]]:
+def _tables(records: Sequence[ScoreFacts], ranked_on: str) -> list[BoardGroup]:
     """Return each group's figures of each system, from the ranked group on."""
-    groups = sorted((one["group"] for one in records[0]["groups"]), key=lambda name: name != ranked_on)
-    by_system = {one["system"]: {held["group"]: held for held in one["groups"]} for one in records}
-    return [
-        {"group": group, "clips": by_system[records[0]["system"]][group]["clips"],
-         "rows": [{"system": name, **{kind: held[group][kind] for kind in MEASURES},
-                   "kad": held[group].get("kad"),
-                   "scores": held[group].get("scores", {})} for name, held in by_system.items()]}
-        for group in groups
-    ]  # fmt: skip
+    tables: list[BoardGroup] = []
+    for group in sorted(records[0]["groups"], key=lambda one: one["group"] != ranked_on):
+        tables.append({"group": group["group"], "clips": group["clips"], "rows": []})
+        for one in records:
+            held = next(held for held in one["groups"] if held["group"] == group["group"])
+            figures = BoardRow(system=one["system"], fad=held["fad"], clap=held["clap"], ccs=held["ccs"],
+                               kad=held.get("kad"), scores=held.get("scores", {}))  # fmt: skip
+            tables[-1]["rows"].append(figures)
+    return tables
 
 
-def _differences(folders: Mapping[str, Path], group: str) -> list[dict[str, Any]]:
+def _differences(folders: Mapping[str, Path], group: str) -> list[PairGap]:
     """Compare each pair of systems on the same prompts: only for means over clips, so not FAD."""
     tables = {name: pq.read_table(path / CLIPS).to_pylist() for name, path in folders.items()}
     rows = {name: {row["id"]: row for row in table if group == ALL or group in row["groups"]}
             for name, table in tables.items()}  # fmt: skip
-    differences = []
+    differences: list[PairGap] = []
     first = next(iter(rows.values()))
     for measure in (*MEANS, *names_of(next(iter(first.values())))):
         values = {name: {key: _of_clip(row, measure) for key, row in by_id.items()} for name, by_id in rows.items()}
@@ -223,7 +238,7 @@ def _of_clip(row: Mapping[str, Any], measure: str) -> Any:
     return row[MEANS[measure]] if measure in MEANS else score_in(row, measure)
 
 
-def ranking(records: Sequence[Mapping[str, Any]], finalists: int | None, group: str = ALL) -> list[dict[str, Any]]:
+def ranking(records: Sequence[ScoreFacts], finalists: int | None, group: str = ALL) -> list[SystemRank]:
     """Rank systems by Borda points over FAD, CLAP score, CCS and the ranked scores, in two stages if there are teams.
 
     A topline has no rank, nor has a team's entry if another entry of the team in the same track beats it. Finalists are
@@ -236,7 +251,9 @@ def ranking(records: Sequence[Mapping[str, Any]], finalists: int | None, group: 
             name=one["system"],
             team=one["team"],
             track=one["track"],
-            **{kind: _value(figures[one["system"]][kind]) for kind in MEASURES},
+            fad=_value(figures[one["system"]]["fad"]),
+            clap=_value(figures[one["system"]]["clap"]),
+            ccs=_value(figures[one["system"]]["ccs"]),
             more=_ranked_scores(one, figures[one["system"]]),
         )
         for one in records
@@ -249,7 +266,7 @@ def ranking(records: Sequence[Mapping[str, Any]], finalists: int | None, group: 
     best = min((ranks[name] for name in baselines), default=len(records) + 1)
     able = sorted((name for name in ranks if ranks[name] < best), key=lambda name: (ranks[name], *_tie(entries[name])))
     chosen = {*able[: finalists or 0]}
-    rows = [
+    rows: list[SystemRank] = [
         {
             "system": one["system"],
             "team": one["team"],
@@ -270,22 +287,22 @@ def _tie(entry: Entry) -> tuple[float, float, float, str]:
     return -(entry.clap or 0), -(entry.ccs or 0), entry.fad or 0, entry.name
 
 
-def _ranked_scores(record: Mapping[str, Any], figures: Mapping[str, Any]) -> dict[str, float | None]:
+def _ranked_scores(record: ScoreFacts, figures: ScoreGroup) -> dict[str, float | None]:
     """Return the ranked scores, with signs so that higher is better."""
-    counted = {name: who for name, who in record.get("measured_by", {}).get("scores", {}).items() if who["ranked"]}
+    counted = {name: who for name, who in record["measured_by"].get("scores", {}).items() if who["ranked"]}
     values = {name: _value(figures["scores"][name]) for name in counted}
     return {name: -value if value is not None and counted[name]["lower_is_better"] else value
             for name, value in values.items()}  # fmt: skip
 
 
-def _value(measure: Mapping[str, Any] | None) -> float | None:
+def _value(measure: MetricFacts | None) -> float | None:
     return None if measure is None else measure["value"]
 
 
 # -- for a reader -------------------------------------------------------------------------------------------------
 
 
-def board_page(facts: Mapping[str, Any]) -> ResultPage:
+def board_page(facts: BoardFacts) -> ResultPage:
     """Return the page of a board: ranks, listening tests, the figures of each group, differences."""
     ranks = ResultTable(
         f"ranks on {_titled(facts['groups'][0])}",
@@ -293,7 +310,7 @@ def board_page(facts: Mapping[str, Any]) -> ResultPage:
         tuple(
             (
                 *(one["rank"], one["system"], one["team"] or "", one["track"] or "", one["points"]),
-                next((role for role in ("finalist", "baseline", "topline") if one[role]), ""),
+                "finalist" * one["finalist"] or "baseline" * one["baseline"] or "topline" * one["topline"],
             )
             for one in facts["ranking"]
         ),
@@ -302,7 +319,7 @@ def board_page(facts: Mapping[str, Any]) -> ResultPage:
     heard = [
         table
         for test in facts["listening"]
-        for table in opinion_tables(test["mos"], f"listening test {test['study']}, ", test["awards"])
+        for table in opinion_tables(test["mos"], f"listening test {test['study']}, ", test.get("awards"))
     ]
     scores = facts["measured_by"].get("scores") or {}
     toplines = {one["system"] for one in facts["ranking"] if one["topline"]}
@@ -316,19 +333,29 @@ def board_page(facts: Mapping[str, Any]) -> ResultPage:
         )
         for table in facts["groups"]
     ]
+    notes = ["in brackets: 95 %"]
+    notes += _notes(facts["groups"][0]["rows"][0]["fad"], facts["unanswered"], facts["unscored"], facts["checks"])
+    if wanted := facts["finalists"]:
+        found = sum(one["finalist"] for one in facts["ranking"])
+        notes.append(f"finalists beat the baseline ({found} of {wanted} asked); CLAP, CCS and FAD part equal points")
+    notes += [
+        f"listening test {test['study']}: {', '.join(failed)} fail the checks and are in no figure"
+        for test in facts["listening"]
+        if (failed := test.get("left_out"))
+    ]
     return ResultPage(
         f"{facts['corpus']} {facts['version']}: {len(facts['systems'])} systems side by side",
         (ranks, *heard, *groups, difference_table("clips", facts["differences"])),
-        ("in brackets: 95 %", *notes(facts)),
+        tuple(notes),
         plots=tuple(_plots(facts)),
     )
 
 
-def _titled(table: Mapping[str, Any]) -> str:
+def _titled(table: BoardGroup) -> str:
     return f"{table['group']} ({table['clips']:,} clips)"
 
 
-def score_page(facts: Mapping[str, Any]) -> ResultPage:
+def score_page(facts: ScoreFacts) -> ResultPage:
     """Return the page of a submission's record: its figures by group."""
     columns = [replace(one, best=None) for one in _columns(facts["groups"][0], {})]
     rows = tuple((one["group"], one["clips"], *_figures(one)) for one in facts["groups"])
@@ -336,12 +363,20 @@ def score_page(facts: Mapping[str, Any]) -> ResultPage:
     return ResultPage(
         f"{facts['corpus']} {facts['version']}, {facts['system']}",
         (ResultTable("", ("group", "clips", *columns), rows, drop=("KAD", "FAD∞")),),
-        (*lacking, *notes(facts)),
+        (
+            *lacking,
+            *_notes(
+                facts["groups"][0]["fad"],
+                facts["unanswered"],
+                {facts["system"]: facts["unscored"]},
+                {"checks": facts["checks"]},
+            ),
+        ),
     )
 
 
 def opinion_tables(
-    rows: Sequence[Mapping[str, Any]], title: str = "", awards: Mapping[str, str] | None = None
+    rows: Sequence[SystemOpinion], title: str = "", awards: Mapping[str, str] | None = None
 ) -> list[ResultTable]:
     """Tabulate mean opinions of a listening test for each question, best system first; experts beside all."""
     listeners = ["all", *(["experts"] if any(row.get("experts") for row in rows) else [])]
@@ -353,7 +388,7 @@ def opinion_tables(
         cells = [
             (
                 row["system"],
-                *(cell for name in listeners for cell in _opinion(row if name == "all" else row["experts"])),
+                *(cell for name in listeners for cell in _opinion(row if name == "all" else row.get("experts"))),
                 *([awards.get(row["system"], "")] if awards else []),
             )
             for row in asked
@@ -369,7 +404,7 @@ def _opinion_columns(listeners: str) -> list[ResultColumn]:
     return [mos, sd, *(ResultColumn(name, over=listeners) for name in ("ratings", "annotators"))]
 
 
-def _opinion(row: Mapping[str, Any] | None) -> list[Value]:
+def _opinion(row: Opinion | None) -> list[Value]:
     if row is None:
         return [None] * 4
     half = row["half_width"]
@@ -377,7 +412,7 @@ def _opinion(row: Mapping[str, Any] | None) -> list[Value]:
     return [Interval(row["mos"], *ends), row.get("sd"), row["ratings"], row["annotators"]]
 
 
-def _columns(row: Mapping[str, Any], scores: Mapping[str, Any]) -> list[ResultColumn]:
+def _columns(row: GroupFigures, scores: Mapping[str, Any]) -> list[ResultColumn]:
     """Return the columns of FAD, FAD∞, CLAP score, CCS and scorers' scores, by their descriptions."""
     names = [(name, scores.get(name, {}).get("lower_is_better", False)) for name in row["scores"]]
     return [
@@ -388,65 +423,57 @@ def _columns(row: Mapping[str, Any], scores: Mapping[str, Any]) -> list[ResultCo
     ]
 
 
-def _figures(row: Mapping[str, Any]) -> list[Value]:
-    measures = (row[name] for name in MEASURES[1:])
+def _figures(row: GroupFigures) -> list[Value]:
     return [
         *(interval(row["fad"]), row["fad"] and row["fad"]["infinity"], interval(row.get("kad"))),
-        *map(interval, (*measures, *row["scores"].values())),
+        *map(interval, (row["clap"], row["ccs"], *row["scores"].values())),
     ]
 
 
-def notes(facts: Mapping[str, Any]) -> list[str]:
+def _notes(
+    distance: FadFacts | None,
+    unanswered: Mapping[str, int],
+    unscored: Mapping[str, Mapping[str, LackingScore]],
+    checks: Mapping[str, Mapping[str, int]],
+) -> list[str]:
     """Return notes for readers of a board or of a submission's record, a sentence each."""
     lines = []
-    first = facts["groups"][0]
-    distance = first["fad"] if "fad" in first else first["rows"][0]["fad"]
     if distance is not None:
         lines.append(
             f"FAD of {distance['samples']:,} clips in {distance['dimensions']:,} dimensions is too large, the more the "
             "fewer clips: compare systems within a table, never tables; FAD∞ takes out a part of it"
         )
         lines.append("intervals of FAD are for this number of clips; its bias is not in them")
-    if sums := facts["unanswered"]:
-        lines.append(f"concepts without an answer of the judge are in no CCS: {sum(sums.values()):,}")
-    boards = "systems" in facts
-    if boards and (wanted := facts["finalists"]):
-        found = sum(one["finalist"] for one in facts["ranking"])
-        lines.append(f"finalists beat the baseline ({found} of {wanted} asked); CLAP, CCS and FAD part equal points")
-    lines += [
-        f"listening test {test['study']}: {', '.join(test['left_out'])} fail the checks and are in no figure"
-        for test in facts.get("listening", ())
-        if test.get("left_out")
-    ]
-    lacking = facts["unscored"] if boards else {facts["system"]: facts["unscored"]}
+    if unanswered:
+        lines.append(f"concepts without an answer of the judge are in no CCS: {sum(unanswered.values()):,}")
     lines += [
         f"{system}: clips without a score '{name}': {one['clips']:,}, the first is '{one['first']}' ({one['why']})"
-        for system, held in lacking.items()
+        for system, held in unscored.items()
         for name, one in held.items()
     ]
     lines += [
         f"{name}: {', '.join(f'{fault} {count:,}' for fault, count in held.items())}"
-        for name, held in (facts["checks"] if boards else {"checks": facts["checks"]}).items()
+        for name, held in checks.items()
         if held
     ]
     return lines
 
 
-def _plots(facts: Mapping[str, Any]) -> dict[str, Sequence[str]]:
-    """Return the plots by file: the measures on one axis, each score on its own, since their scales differ."""
-    return {PLOT: MEASURES, **{f"score-{name}.svg": [name] for name in facts["groups"][0]["rows"][0]["scores"]}}
+def _plots(facts: BoardFacts) -> dict[str, str]:
+    """Draw the measures on one axis, and each score on its own, since their scales differ; return them by file."""
+    group, name = facts["groups"][0], f"{facts['corpus']} {facts['version']}"
+    rows = group["rows"]
 
+    def drawn(measures: Mapping[str, Sequence[MetricFacts | None]]) -> str:
+        blocks = [
+            PlotBlock(facts["ranked_on"], measure, None, [(row["system"], group["clips"], value)
+                                                          for row, value in zip(rows, values, strict=True) if value])
+            for measure, values in measures.items() if None not in values
+        ]  # fmt: skip
+        return as_svg(name, blocks)
 
-def _plotted(facts: Mapping[str, Any], kinds: Sequence[str]) -> dict[str, Any]:
-    """Return the measures of the ranked group in the form of a comparison's plot."""
-    clips = facts["groups"][0]["clips"]
-    rows = [{**row, **row["scores"]} for row in facts["groups"][0]["rows"]]
-    return {
-        "corpus": facts["corpus"],
-        "version": facts["version"],
-        "evaluations": [
-            {"evaluation": facts["ranked_on"], "headline": kind,
-             "rows": [{"value": row["system"], "samples": clips, "metrics": {kind: row[kind]}} for row in rows]}
-            for kind in kinds if all(row[kind] is not None for row in rows)
-        ]
+    measures: dict[str, list[MetricFacts | None]] = {
+        "fad": [row["fad"] for row in rows], "clap": [row["clap"] for row in rows], "ccs": [row["ccs"] for row in rows]
     }  # fmt: skip
+    scores = {f"score-{one}.svg": drawn({one: [row["scores"][one] for row in rows]}) for one in rows[0]["scores"]}
+    return {PLOT: drawn(measures), **scores}

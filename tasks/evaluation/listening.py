@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import InputError
+from earmark.schemas.results import ScoreFacts
 from earmark.tasks.audio.probe import Probe
 from earmark.tasks.evaluation.leaderboard import EVERY, ranked_group, ranking, scored
 from earmark.tasks.evaluation.submission import CLIPS, generation_of, prompts_of
@@ -24,7 +25,7 @@ MOST_BYTES = 60_000_000  # sound in the page: 100 prompts of eight systems take 
 
 
 def write_page(
-    version: Version, corpus: Corpus, store: Store, records: Sequence[tuple[Mapping[str, Any], Path]], path: Path
+    version: Version, corpus: Corpus, store: Store, records: Sequence[tuple[ScoreFacts, Path]], path: Path
 ) -> int:
     """Write the page, with sound, texts and script in one file; replace an earlier one.
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import InputError
 from earmark.schemas.evaluations import Evaluation
+from earmark.schemas.results import AskedFacts, EvaluationFacts
 from earmark.tasks.annotation.scorer import identity
 from earmark.tasks.evaluation.clip_scores import ANY, clip_predictions, clip_reader, most_met, read_clip_scores
 from earmark.tasks.evaluation.kinds import Prediction, clip_columns, find_kind, order_of
@@ -35,7 +36,7 @@ SCORER = ".toml"  # the ending of a scorer's file
 
 def read(
     version: Version, corpus: Corpus, store: Store, path: Path, wish: MeasurementOptions, out: Path | None
-) -> tuple[dict[str, Any], Path]:
+) -> tuple[EvaluationFacts, Path]:
     """Measure a file of scores, with the table and record of `judge`.
 
     Raises:
@@ -47,13 +48,13 @@ def read(
         return record(store, samples, wish, read_scores(path, samples), _file(path, evaluation), out, threshold)
 
 
-Records = tuple[list[tuple[dict[str, Any], Path]], list[str]]
+Records = tuple[list[tuple[EvaluationFacts, Path]], list[str]]
 """Facts and folder of each evaluation, and a sentence on each evaluation that is not covered."""
 
 
 def measure_file(
     version: Version, corpus: Corpus, store: Store, path: Path, wish: MeasurementOptions, out: Path | None
-) -> tuple[list[tuple[dict[str, Any], Path]], list[str] | None]:
+) -> tuple[list[tuple[EvaluationFacts, Path]], list[str] | None]:
     """Measure a scorer (TOML) as `run_scorer`, scores per clip or `results.jsonl` as `read_clips`, any other as `read`.
 
     Returns:
@@ -82,9 +83,9 @@ def read_clips(
     dimensions = _dimensions(corpus)
     predictions_of = clip_reader(path, dimensions) or partial(clip_predictions, read_clip_scores(path, dimensions))
 
-    def predict(samples: Samples) -> tuple[dict[str, Prediction], dict[str, Any]]:
+    def predict(samples: Samples) -> tuple[dict[str, Prediction], AskedFacts]:
         predictions = predictions_of(samples, ())
-        facts = {**_file(path, samples.evaluation), "per_clip": True}
+        facts: AskedFacts = {**_file(path, samples.evaluation), "per_clip": True}
         if find_kind(samples.evaluation.kind).compares:
             most = most_met(samples)
             facts["reachable"] = {"accuracy": most.met / samples.count, "exact": most.exact}
@@ -104,9 +105,9 @@ def run_scorer(
     """
     (scorer,) = read_scorers([path])
 
-    def predict(samples: Samples) -> tuple[dict[str, Prediction], dict[str, Any]]:
+    def predict(samples: Samples) -> tuple[dict[str, Prediction], AskedFacts]:
         names = scores_for(scorer, samples)
-        facts: dict[str, Any] = {"mode": "+".join(names), "annotator": identity(scorer), "scores": None}
+        facts: AskedFacts = {"mode": "+".join(names), "annotator": identity(scorer), "scores": None}
         facts["measured_by"] = {name: one for name, one in described([scorer]).items() if name in names}
         return scorer_predictions(samples, scorer, store, wish.roots), facts
 
@@ -133,7 +134,7 @@ def _measured(
     store: Store,
     wish: MeasurementOptions,
     out: Path | None,
-    predict: Callable[[Samples], tuple[dict[str, Prediction], dict[str, Any]]],
+    predict: Callable[[Samples], tuple[dict[str, Prediction], AskedFacts]],
 ) -> Records:
     """Record the predictions of each evaluation by clip scores.
 
@@ -189,9 +190,13 @@ def _of_clips(corpus: Corpus, wish: MeasurementOptions) -> list[Evaluation]:
     return [one for one in corpus.evaluations if one.clips and not one.beside]
 
 
-def _file(path: Path, evaluation: Evaluation) -> dict[str, Any]:
-    facts = {"mode": None, "annotator": None, "scores": path.name, "scores_sha256": sha256_file(path)}
-    return facts | ({"order": order_of(evaluation)} if find_kind(evaluation.kind).compares else {})
+def _file(path: Path, evaluation: Evaluation) -> AskedFacts:
+    facts: AskedFacts = {
+        "mode": None, "annotator": None, "scores": path.name, "scores_sha256": sha256_file(path)
+    }  # fmt: skip
+    if find_kind(evaluation.kind).compares:
+        facts["order"] = order_of(evaluation)
+    return facts
 
 
 def clips_of(samples: Samples) -> pa.Table:

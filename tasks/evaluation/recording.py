@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from earmark.schemas.errors import ConfigError, EarmarkError, StoreError
 from earmark.schemas.evaluations import Evaluation
+from earmark.schemas.results import AskedFacts, EvaluationFacts
 from earmark.tasks.audio.probe import Probe
 from earmark.tasks.evaluation.kinds import Prediction, SampleKind, find_kind, leader
 from earmark.tasks.evaluation.results import LEVEL, NOT_MEASURED, Threshold, count, evaluation_page
@@ -72,10 +73,10 @@ def record(
     samples: Samples,
     wish: MeasurementOptions,
     predictions: dict[str, Prediction],
-    asked: dict[str, Any],
+    asked: AskedFacts,
     out: Path | None,
     threshold: Threshold | None = None,
-) -> tuple[dict[str, Any], Path]:
+) -> tuple[EvaluationFacts, Path]:
     """Count the predictions, and write the folder."""
     version, evaluation = samples.version, samples.evaluation
     grouped = [name for group in evaluation.groups for name in group.split("+")]
@@ -95,7 +96,7 @@ def record(
     clips = samples.clips(extra)
     measured = [row for row in rows if predictions[row["id"]].reason not in NOT_MEASURED]
     controls, without = baselines(evaluation, measured, media_index(store).measured(clips) if clips else {})
-    facts = {
+    facts: EvaluationFacts = {
         **version_facts(version),
         "evaluation": evaluation.name,
         "kind": evaluation.kind,
@@ -134,10 +135,10 @@ def _written(kind: SampleKind, rows: list[dict[str, Any]], predictions: dict[str
     return written
 
 
-def _name(facts: dict[str, Any]) -> str:
+def _name(facts: EvaluationFacts) -> str:
     """Return the folder's name for a model, a mode and a part of the samples."""
-    who = facts["annotator"] or Path(facts["scores"]).stem + ("-clips" if facts.get("per_clip") else "")
-    parts = [facts["evaluation"], facts["mode"], who, *facts["splits"], facts["language"]]
+    who = facts["annotator"] or Path(facts["scores"] or "").stem + ("-clips" if facts.get("per_clip") else "")
+    parts = [facts["evaluation"], facts["mode"] or "", who, *facts["splits"], facts["language"] or ""]
     parts += [f"first-{facts['limit']}"] if facts["limit"] else []
     parts += ["both-orders"] if facts.get("both_orders") else []
     parts += [f"{facts['draws']}-draws"] if facts.get("draws", 1) > 1 else []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import product
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from earmark.schemas.evaluations import Evaluation
+from earmark.schemas.results import AskedFacts, CountedFacts, CycleFacts, EvaluationFacts, MetricFacts, ResultRow
 from earmark.schemas.rubric_rewards import SHARE
 from earmark.tasks.evaluation.influence import SMALL, Influence, estimates, mean, measure
 from earmark.tasks.evaluation.kinds import INCONSISTENT, Prediction, clip_columns, find_kind
@@ -90,7 +91,7 @@ class Measured:
         x, y = (values[answered] if len(values) else values for values in (self.scores, self.targets))
         return {name: measure(name, x, y) for name in find_kind(self.kind).scored}
 
-    def row(self, group: str | None, value: str, places: Any = None) -> dict[str, Any]:
+    def row(self, group: str | None, value: str, places: Any = None) -> ResultRow:
         """Return a row of the table, for the samples at these places, by default all."""
         places = np.arange(len(self.answered)) if places is None else np.asarray(places)
         answered = places[self.answered[places]]
@@ -100,8 +101,9 @@ class Measured:
             metrics |= estimates(scored, self.units, answered)
         small = any(one.small for one in metrics.values())
         facts = {name: one.facts() for name, one in metrics.items()}
-        counts = {"samples": len(places), "answered": len(answered)}
-        return {"group": group, "value": value, **counts, "small": small, "metrics": facts}
+        return ResultRow(
+            group=group, value=value, samples=len(places), answered=len(answered), small=small, metrics=facts
+        )
 
 
 def count(
@@ -110,7 +112,7 @@ def count(
     predictions: Mapping[str, Prediction],
     threshold: Threshold | None = None,
     baselines: Mapping[str, Mapping[str, Prediction]] | None = None,
-) -> dict[str, Any]:
+) -> CountedFacts:
     """Make the table of results.
 
     A sample without an answer is wrong; correlations and AUROC are over the samples with a score.
@@ -120,14 +122,8 @@ def count(
         predictions: by id, one for each row.
         threshold: least score of a yes, beside the rules about items.
         baselines: predictions by id, by the baseline's name.
-
-    Returns:
-        `rows`: one for all, then one per group, one over the means by system, and one per baseline; `left_out`: samples
-        in no row, by reason;
-        `unanswered`: samples by reason; `inconsistent`: samples with different answers in the two orders, counted as
-        wrong; `ties`: predicted ties; `accuracy_answered`: accuracy without the unanswered samples.
     """
-    left = Counter(one.reason for one in predictions.values() if one.reason in NOT_MEASURED)
+    left = Counter(str(one.reason) for one in predictions.values() if one.reason in NOT_MEASURED)
     rows = [row for row in rows if predictions[row["id"]].reason not in NOT_MEASURED]
     found = [predictions[row["id"]] for row in rows]
     units = Units.of(unit_labels(evaluation, rows))
@@ -144,14 +140,14 @@ def count(
     for name, said in (baselines or {}).items():
         control = Measured.of(evaluation, rows, [said[row["id"]] for row in rows], None, units)
         table.append(control.row(BASELINE, name))
-    facts: dict[str, Any] = {
+    facts: CountedFacts = {
         "samples": len(rows),
         "answered": int(measured.answered.sum()),
         "left_out": dict(sorted(left.items())),
-        "unanswered": dict(sorted(Counter(one.reason for one in found if not one.answered).items())),
+        "unanswered": dict(sorted(Counter(str(one.reason) for one in found if not one.answered).items())),
         "inconsistent": sum(one.choice == INCONSISTENT for one in found),
         "ties": sum(one.choice == "tie" for one in found),
-        "threshold": None if threshold is None else {"value": threshold.value, "source": threshold.source},
+        "threshold": asdict(threshold) if threshold else None,
         "rows": table,
     }
     if evaluation.triplets:
@@ -161,9 +157,7 @@ def count(
     return facts
 
 
-def cycles(
-    evaluation: Evaluation, rows: Sequence[Mapping[str, Any]], predictions: Sequence[Prediction]
-) -> dict[str, Any]:
+def cycles(evaluation: Evaluation, rows: Sequence[Mapping[str, Any]], predictions: Sequence[Prediction]) -> CycleFacts:
     """Count cycles: triplets with another preferred clip in each pair, per hundred triplets with one in each pair."""
     winners: dict[Any, list[Any]] = {}
     clips: dict[Any, list[Any]] = {}
@@ -175,9 +169,9 @@ def cycles(
     strict = {triplet: len(set(won)) == 3 for triplet, won in winners.items() if len(won) == 3}
     units = Units.of([[clips[triplet] for triplet in strict]])
     share = estimates({"cycles": mean(np.array([*strict.values()], float))}, units)["cycles"]
-    hundred = [None if value is None else 100 * value for value in share.facts().values()]
-    counts = {"triplets": len(winners), "decided": len(strict), "cycles": sum(strict.values())}
-    return counts | dict(zip(("per_100", "low", "high"), hundred, strict=True))
+    per_100, low, high = (None if value is None else 100 * value for value in share[:3])
+    decided, turned = len(strict), sum(strict.values())
+    return CycleFacts(triplets=len(winners), decided=decided, cycles=turned, per_100=per_100, low=low, high=high)
 
 
 def members(group: str, rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[int]]]:
@@ -194,15 +188,16 @@ def members(group: str, rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, li
     return [(" / ".join(name), places[values]) for name, values in zip(named, ordered, strict=True)]
 
 
-def _mean(group: str, blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _mean(group: str, blocks: Sequence[ResultRow]) -> ResultRow:
     """Return the unweighted mean over groups; None if a group has no value."""
-    metrics = {}
+    metrics: dict[str, MetricFacts] = {}
     for name in blocks[0]["metrics"]:
         values = [block["metrics"][name]["value"] for block in blocks]
-        mean = None if None in values else sum(values) / len(values)
+        known = [value for value in values if value is not None]
+        mean = sum(known) / len(known) if len(known) == len(values) else None
         metrics[name] = {"value": mean, "low": None, "high": None}
-    summed = {key: sum(block[key] for block in blocks) for key in ("samples", "answered")}
-    return {"group": group, "value": MEAN, **summed, "small": False, "metrics": metrics}
+    samples, answered = sum(block["samples"] for block in blocks), sum(block["answered"] for block in blocks)
+    return ResultRow(group=group, value=MEAN, samples=samples, answered=answered, small=False, metrics=metrics)
 
 
 def metric_column(name: str, *, ranked: bool = False) -> ResultColumn:
@@ -213,12 +208,12 @@ def metric_column(name: str, *, ranked: bool = False) -> ResultColumn:
     return ResultColumn(LABELS.get(name, name), decimals=3, best=best)
 
 
-def result_table(facts: Mapping[str, Any], title: str = "", first: str = "group") -> ResultTable:
+def result_table(results: Sequence[ResultRow], title: str = "", first: str = "group") -> ResultTable:
     """Tabulate rows of results: groups of samples with baselines below, or models; ° marks groups too small for their
     interval."""
-    names = list(facts["rows"][0]["metrics"])
+    names = list(results[0]["metrics"])
     rows, footings = list[tuple[Value, ...]](), list[tuple[Value, ...]]()
-    for row in facts["rows"]:
+    for row in results:
         name = row["value"] if row["group"] is None else f"{row['group']}: {row['value']}"
         found = (interval(row["metrics"][one]) if one in row["metrics"] else "" for one in names)
         cells = (name + (" °" if row["small"] else ""), row["samples"], row["answered"], *found)
@@ -228,7 +223,7 @@ def result_table(facts: Mapping[str, Any], title: str = "", first: str = "group"
     return ResultTable(title, columns, tuple(rows), footings=tuple(footings), drop=("answered",))
 
 
-def notes(facts: Mapping[str, Any]) -> list[str]:
+def notes(facts: EvaluationFacts) -> list[str]:
     """Return notes for readers of the table, a sentence each."""
     said = []
     if facts["left_out"]:
@@ -243,19 +238,17 @@ def notes(facts: Mapping[str, Any]) -> list[str]:
     if facts["ties"]:
         said.append(f"{facts['ties']:,} ties were predicted: wrong in the accuracy unless a tie is true, ½ beside it")
     said += filter(None, [find_kind(facts["kind"]).note])
-    if facts["threshold"] is not None:
-        said.append(f"threshold of the score: {facts['threshold']['value']:.4g}, from {facts['threshold']['source']}")
+    if least := facts["threshold"]:
+        said.append(f"threshold of the score: {least['value']:.4g}, from {least['source']}")
     if turns := facts.get("cycles"):
         said.append(
             f"cycles: {turns['cycles']:,} in {turns['decided']:,} of {turns['triplets']:,} triplets, those without ties"
             + (f": {turns['per_100']:.2f} in a hundred" if turns["decided"] else "")
             + (f" [{turns['low']:.2f}, {turns['high']:.2f}]" if turns["low"] is not None else "")
         )
-    if facts.get("reachable"):
-        most = "at most " if not facts["reachable"]["exact"] else ""
-        said.append(
-            f"highest accuracy that one score a clip can reach here: {most}{facts['reachable']['accuracy']:.3f}"
-        )
+    if most := facts.get("reachable"):
+        bound = "" if most["exact"] else "at most "
+        said.append(f"highest accuracy that one score a clip can reach here: {bound}{most['accuracy']:.3f}")
     said += facts.get("without", [])
     if any(row["small"] for row in facts["rows"]):
         said.append(f"° fewer than {SMALL} independent samples: the interval tells little")
@@ -266,7 +259,7 @@ def _reasons(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{reason} {number:,}" for reason, number in counts.items())
 
 
-def source_of(facts: Mapping[str, Any]) -> str:
+def source_of(facts: AskedFacts) -> str:
     """Return the name of the measured model or file."""
     if facts["annotator"]:
         how = ", both orders" if facts.get("both_orders") else ""
@@ -276,12 +269,12 @@ def source_of(facts: Mapping[str, Any]) -> str:
     return f"scores of {facts['scores']}" + (" a clip" if facts.get("per_clip") else "")
 
 
-def evaluation_page(facts: Mapping[str, Any]) -> ResultPage:
+def evaluation_page(facts: EvaluationFacts) -> ResultPage:
     """Return the page of an evaluation."""
     asked = source_of(facts) + (f" ({facts['order']})" if facts.get("order") else "")
     return ResultPage(
         f"{facts['corpus']} {facts['version']}: {facts['evaluation']}",
-        (result_table(facts),),
+        (result_table(facts["rows"]),),
         (INTERVALS, *notes(facts)),
         f"{facts['says']} Measured: {asked}.",
     )

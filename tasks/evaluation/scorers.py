@@ -10,6 +10,7 @@ import pyarrow as pa
 from earmark.schemas.errors import EarmarkError
 from earmark.schemas.evaluations import Scorer
 from earmark.schemas.questions import Audio
+from earmark.schemas.results import LackingScore
 from earmark.tasks.annotation.request import Outcome, Unanswered
 from earmark.tasks.annotation.scorer import ScorerInput, identity
 from earmark.tasks.evaluation.clip_scores import columns_for, predicted
@@ -168,7 +169,7 @@ def names_of(row: Mapping[str, Any]) -> list[str]:
     return [one["name"] for one in row.get("scores") or ()]
 
 
-def unscored(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+def unscored(rows: Sequence[Mapping[str, Any]]) -> dict[str, LackingScore]:
     """Count the clips without each score, with the first such clip and its reason; skip complete scores."""
     lacking: dict[str, list[tuple[str, str]]] = {}
     for row in rows:

@@ -26,6 +26,7 @@ from earmark.schemas.evaluations import Evaluation, Examinee, Generation, Scorer
 from earmark.schemas.questions import Audio, says_yes
 from earmark.schemas.reasons import AudioFault
 from earmark.schemas.registry import load
+from earmark.schemas.results import ScoreFacts, ScoreGroup
 from earmark.tasks.annotation.prompts import own_words
 from earmark.tasks.annotation.scorer import ScorerInput
 from earmark.tasks.audio.decode import decode
@@ -102,7 +103,7 @@ class PromptClip(NamedTuple):
 
 def score(
     version: Version, corpus: Corpus, store: Store, judge: Examinee | None, wish: ScoreOptions, out: Path | None
-) -> tuple[dict[str, Any], Path]:
+) -> tuple[ScoreFacts, Path]:
     """Measure a submission and write its record; return its facts (`score.json`), and the folder.
 
     Args:
@@ -128,7 +129,7 @@ def score(
     answers, asked = _judged(version, made, generation, judge, store)
     system = wish.system or wish.generations.resolve().name
     rows = _rows(made, generation, wish, fits, answers, scores)
-    facts = {
+    facts: ScoreFacts = {
         **version_facts(version),
         "system": system,
         "team": wish.team,
@@ -430,23 +431,25 @@ def faults_of(probe: Probe, clipped: float, length_s: float | None) -> list[str]
     return [name for name, is_so in wrong.items() if is_so]
 
 
-def _groups(rows: Sequence[Mapping[str, Any]], vectors: Any, reference: Reference | None) -> list[dict[str, Any]]:
+def _groups(rows: Sequence[Mapping[str, Any]], vectors: Any, reference: Reference | None) -> list[ScoreGroup]:
     names = [ALL, *sorted({name for row in rows for name in row["groups"]})]
-    found = []
+    found: list[ScoreGroup] = []
     for name in names:
         places = [at for at, row in enumerate(rows) if name == ALL or name in row["groups"]]
         distance = kernel = None
         if reference is not None and len(places) > 1:
             try:
-                distance = asdict(fad(reference.gaussian, vectors[places]))
+                distance = fad(reference.gaussian, vectors[places])
             except ValueError as error:
                 raise InputError(f"--reference: {error}; it is of another model than --clap") from None
-            kernel = reference.kernel and kad(reference.kernel, vectors[places])
-        means = {kind: mean_of([rows[at][column] for at in places]) for kind, column in MEANS.items()}
+            kernel = kad(reference.kernel, vectors[places]) if reference.kernel else None
+        ccs, clap = (mean_of([rows[at][column] for at in places]) for column in MEANS.values())
         scores = {
             kind: mean_of([scorers.score_in(rows[at], kind) for at in places]) for kind in scorers.names_of(rows[0])
         }
-        found.append({"group": name, "clips": len(places), **means, "fad": distance, "kad": kernel, "scores": scores})
+        found.append(
+            ScoreGroup(group=name, clips=len(places), ccs=ccs, clap=clap, fad=distance, kad=kernel, scores=scores)
+        )
     return found
 
 

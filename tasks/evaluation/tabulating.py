@@ -17,6 +17,7 @@ import pandas as pd
 
 from earmark.schemas.errors import ConfigError, InputError, StoreError
 from earmark.schemas.evaluations import Evaluation
+from earmark.schemas.results import CellFacts, ColumnFacts, TableFacts
 from earmark.tasks.evaluation.comparing import Measure, name_of, predictions_of
 from earmark.tasks.evaluation.influence import SCALES, bounds, gap, mean, measure, scale_of
 from earmark.tasks.evaluation.kinds import Prediction, clip_columns, find_kind
@@ -148,7 +149,7 @@ def named_models(entrants: Sequence[str]) -> dict[str, list[str]]:
 
 def make_table(
     measure: Measure, models: Mapping[str, Sequence[str]], layout: TableLayout, options: TableOptions, out: Path | None
-) -> tuple[dict[str, Any], Path]:
+) -> tuple[TableFacts, Path]:
     """Measure models on the evaluations of a layout, and write the table.
 
     Return the facts of `table.json`, and the folder.
@@ -180,7 +181,7 @@ def make_table(
         pools, notes = _pools(measure, models, layout, options, opened)
     columns = [made for form in layout.columns for made in _columns(form, layout, wanted, pools)]
     cells = _cells(columns, [*models], pools, options)
-    facts = {
+    facts: TableFacts = {
         **version_facts(measure.version),
         "title": layout.title,
         "first": layout.first,
@@ -331,7 +332,7 @@ def _meets(value: Any, want: Any) -> bool:
     return value is not None and bool(value == want)
 
 
-def _column_facts(column: TableColumn, layout: TableLayout) -> dict[str, Any]:
+def _column_facts(column: TableColumn, layout: TableLayout) -> ColumnFacts:
     form, samples = column.form, sum(len(at) for _, at in column.parts)
     percent = layout.percent if form.percent is None else form.percent
     decimals = layout.decimals if form.decimals is None else form.decimals
@@ -351,10 +352,10 @@ def _column_facts(column: TableColumn, layout: TableLayout) -> dict[str, Any]:
 
 def _cells(
     columns: Sequence[TableColumn], models: Sequence[str], pools: Mapping[str, MeasuredPool], options: TableOptions
-) -> dict[str, list[dict[str, Any] | None]]:
+) -> dict[str, list[CellFacts | None]]:
     total = sum(len(pool.rows) for pool in pools.values())
     units: dict[str, Units] = {}
-    found: dict[str, list[dict[str, Any] | None]] = {name: [] for name in models}
+    found: dict[str, list[CellFacts | None]] = {name: [] for name in models}
     for column in columns:
         key = column.form.level or options.sampled
         if key not in units:
@@ -366,7 +367,7 @@ def _cells(
 
 def _column_cells(
     column: TableColumn, models: Sequence[str], units: Units, total: int, options: TableOptions
-) -> list[dict[str, Any] | None]:
+) -> list[CellFacts | None]:
     parts, values = np.zeros((total, len(models))), list[float | None]()
     counts = []
     for at, model in enumerate(models):
@@ -388,17 +389,17 @@ def _column_cells(
     others = [None if base is None else models.index(base) for base in pairs]
     gaps = np.stack([parts[:, at] - (0 if of is None else parts[:, of]) for at, of in enumerate(others)], axis=1)
     spreads = units.variance(gaps)
-    cells: list[dict[str, Any] | None] = []
+    cells: list[CellFacts | None] = []
     for at, value in enumerate(values):
         if value is None:
             cells.append(None)
             continue
         low, high = bounds(value, float(variances[at]), independent, scale_of(column.metric))
-        cell: dict[str, Any] = {"value": value, "low": low, "high": high, "samples": counts[at]}
+        cell: CellFacts = {"value": value, "low": low, "high": high, "samples": counts[at]}
         of = others[at]
         base = None if of is None else values[of]
         if base is not None:
-            cell["difference"] = {"to": pairs[at], **gap(value - base, float(spreads[at]), independent)._asdict()}
+            cell["difference"] = {"to": pairs[at], **gap(value - base, float(spreads[at]), independent).facts()}
         cells.append(cell)
     compared = [cell["difference"] for cell in cells if cell and "difference" in cell]
     for one, adjusted in zip(compared, holm([one["p"] for one in compared]), strict=True):
@@ -440,7 +441,7 @@ def _rules(rules: TableRules, pools: Mapping[str, MeasuredPool]) -> list[str]:
     return [line for name, line in rules.said().items() if wanted.get(name, True)]
 
 
-def table_page(facts: Mapping[str, Any]) -> ResultPage:
+def table_page(facts: TableFacts) -> ResultPage:
     """Return the page of a table."""
     columns: list[ResultColumn | str] = [*facts["first"]]
     for one in facts["columns"]:
@@ -450,7 +451,7 @@ def table_page(facts: Mapping[str, Any]) -> ResultPage:
     rows = [
         (
             *_named(row["model"], len(facts["first"])),
-            *(_cell(cell, of, facts) for cell, of in zip(row["cells"], facts["columns"], strict=True)),
+            *(_cell(cell, of, facts["intervals"]) for cell, of in zip(row["cells"], facts["columns"], strict=True)),
         )
         for row in facts["rows"]
     ]
@@ -466,24 +467,24 @@ def _named(model: str, parts: int) -> list[str]:
     return found + [""] * (parts - len(found))
 
 
-def _metric_words(column: Mapping[str, Any]) -> str:
+def _metric_words(column: ColumnFacts) -> str:
     words = {"error": "error rate", "cycles": "cycles of all triplets", "mse": "mean squared error"}
     words |= {"samples": "number of samples"}
-    name: str = words.get(column["metric"], LABELS.get(column["metric"], column["metric"]))
+    name = words.get(column["metric"], LABELS.get(column["metric"], column["metric"]))
     return name + (" in %" if column["scale"] == 100 else "")
 
 
-def _cell(cell: Mapping[str, Any] | None, column: Mapping[str, Any], facts: Mapping[str, Any]) -> Value:
-    if cell is None:
+def _cell(cell: CellFacts | None, column: ColumnFacts, intervals: bool) -> Value:
+    if cell is None or cell["value"] is None:
         return None
     if column["metric"] == "samples":
         return int(cell["value"])
     scale, gained = column["scale"], cell.get("difference")
-    ends = [None if not facts["intervals"] or cell[end] is None else scale * cell[end] for end in ("low", "high")]
-    gain = (scale * gained["value"], gained["p_holm"]) if gained else ()
-    return Interval(scale * cell["value"], *ends, *gain)
+    ends = (cell["low"], cell["high"]) if intervals else (None, None)
+    low, high, gain = (one and scale * one for one in (*ends, gained and gained["value"]))
+    return Interval(scale * cell["value"], low, high, gain, gained and gained["p_holm"])
 
 
-def _folder(facts: Mapping[str, Any]) -> str:
+def _folder(facts: TableFacts) -> str:
     key = json.dumps([facts["models"], facts["baselines"], facts["columns"], facts["notes"]], sort_keys=True)
     return f"table-{file_word(facts['title'])[:60].strip('-.')}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"

@@ -14,13 +14,14 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.places import clips_folder
 from earmark.schemas.reasons import Reject
+from earmark.schemas.results import ClipMean
 from earmark.tasks.evaluation.influence import gap, mean, mean_of
 from earmark.tasks.evaluation.kinds import number
 from earmark.tasks.evaluation.scores import read_table
@@ -33,6 +34,36 @@ from earmark.tasks.store.result_table import SURE, Interval, ResultColumn, Resul
 RECORD = "best-of-n.json"
 PICKED = ("generation_id", "prompt_id", "model", "audio", "conditioned_on")
 Scores = Mapping[str, Mapping[str, float | None]]
+
+
+class PickRow(TypedDict):
+    """Mean measures of a model's picks, and their gains over its smallest N."""
+
+    label: str
+    prompts: int
+    cells: dict[str, ClipMean | None]
+
+
+class SamePick(TypedDict):
+    """Number of prompts with one pick of two N."""
+
+    model: str
+    n: list[int]
+    same: int
+    prompts: int
+
+
+class PickFacts(TypedDict):
+    """`best-of-n.json`."""
+
+    generations: str
+    scores: str
+    by: list[str]
+    sizes: list[int]
+    columns: list[str]
+    rows: list[PickRow]
+    same_pick: list[SamePick]
+    notes: list[str]
 
 
 class Candidates(NamedTuple):
@@ -55,7 +86,7 @@ class Candidates(NamedTuple):
 
 def best_of_n(
     generations: Path, scores: Path, sizes: Sequence[int], by: Sequence[str], picks: Path | None, out: Path
-) -> tuple[dict[str, Any], Path]:
+) -> tuple[PickFacts, Path]:
     """Pick generations, and write the record: the table of measures, and a ranked list a prompt (`listwise.jsonl`).
 
     Return the facts of `best-of-n.json`, and the folder.
@@ -88,7 +119,7 @@ def best_of_n(
     groups = _candidates(listed, measured, by)
     sizes = sorted({*sizes})
     labelled = _picked(groups, sizes)
-    facts: dict[str, Any] = {
+    facts: PickFacts = {
         "generations": generations.name,
         "scores": scores.name,
         "by": [*by],
@@ -167,21 +198,21 @@ def _picked(groups: Sequence[Candidates], sizes: Sequence[int]) -> dict[str, lis
 
 def _rows(
     labelled: Mapping[str, Sequence[ListedGeneration]], measured: Scores, columns: Sequence[str]
-) -> list[dict[str, Any]]:
+) -> list[PickRow]:
     """Return the means of each label, and their differences to the model's smallest N on the same prompts."""
-    rows: list[dict[str, Any]] = []
+    rows: list[PickRow] = []
     first: dict[str, Sequence[ListedGeneration]] = {}
     for label, made in labelled.items():
         base = first.setdefault(made[0].model, made)
-        cells: dict[str, Any] = {}
+        cells: dict[str, ClipMean | None] = {}
         for name in columns:
             cells[name] = mean_of([measured[one.generation_id][name] for one in made])
             both = [(measured[a.generation_id][name], measured[b.generation_id][name])
                     for a, b in zip(made, base, strict=True)]  # fmt: skip
             lead = np.array([a - b for a, b in both if a is not None and b is not None])
-            if base is not made and len(lead):
+            if base is not made and len(lead) and (cell := cells[name]):
                 value, parts = mean(lead)
-                cells[name]["difference"] = gap(value, float((parts**2).sum()), len(lead))._asdict()
+                cell["difference"] = gap(value, float((parts**2).sum()), len(lead)).facts()
         rows.append({"label": label, "prompts": len(made), "cells": cells})
     gained = [cell["difference"] for row in rows for cell in row["cells"].values() if cell and "difference" in cell]
     for one, adjusted in zip(gained, holm([one["p"] for one in gained]), strict=True):
@@ -189,9 +220,9 @@ def _rows(
     return rows
 
 
-def _same(groups: Sequence[Candidates], sizes: Sequence[int]) -> list[dict[str, Any]]:
+def _same(groups: Sequence[Candidates], sizes: Sequence[int]) -> list[SamePick]:
     """Count the prompts of which two N have one pick: nobody can prefer either."""
-    found = []
+    found: list[SamePick] = []
     for model in dict.fromkeys(one.model for one in groups):
         held = [one for one in groups if one.model == model and len(one.made) > 1]
         for few, many in combinations(sizes, 2) if held else ():
@@ -225,7 +256,7 @@ def _table(labelled: Mapping[str, Sequence[ListedGeneration]]) -> str:
     return text.getvalue()
 
 
-def best_of_page(facts: Mapping[str, Any]) -> ResultPage:
+def best_of_page(facts: PickFacts) -> ResultPage:
     """Return the page of the picks: Table 5's form."""
     columns: tuple[str | ResultColumn, ...] = (
         "model",
@@ -246,8 +277,8 @@ def best_of_page(facts: Mapping[str, Any]) -> ResultPage:
     return ResultPage("Best of N", (ResultTable("", columns, rows),), (method, *same, *facts["notes"]), says)
 
 
-def _cell(cell: Mapping[str, Any] | None) -> Value:
-    if cell is None:
+def _cell(cell: ClipMean | None) -> Value:
+    if cell is None or cell["value"] is None:
         return None
     gained = cell.get("difference")
     gain = (gained["value"], gained["p_holm"]) if gained else ()

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from earmark.schemas.results import EvaluationFacts
 from earmark.tasks.release.known_faults import facts_of, wrong_evaluations
 from earmark.tasks.store.card import markdown_cell
 from earmark.tasks.store.result_table import Interval, ResultColumn, ResultTable, interval
@@ -12,16 +13,16 @@ HEADLINES = {"accuracy": "accuracy", "srcc": "SRCC"}
 MOST = 30
 
 
-def evaluations_of(store: Store, version: Version) -> list[dict[str, Any]]:
+def evaluations_of(store: Store, version: Version) -> list[EvaluationFacts]:
     """Return the newest complete records, at most `MOST`, of this very content from the store's `evaluations/`.
 
     A repeated measurement of a model replaces its earlier record. Records of a part (`--limit`) or with a possible
     known fault are left out.
     """
     digest, wrong = version.manifest.digest(), set(wrong_evaluations(store, version.corpus))
-    found: list[tuple[int, str, dict[str, Any]]] = []
+    found: list[tuple[int, str, EvaluationFacts]] = []
     for path in sorted((store.root / "evaluations" / version.corpus).rglob("evaluation.json")):
-        facts = facts_of(path)
+        facts: Any = facts_of(path)
         if facts.get("manifest_sha256") == digest and facts.get("limit") is None and path.parent not in wrong:
             found.append((path.stat().st_mtime_ns, str(path), facts))
     newest = [facts for *_, facts in sorted(found, key=lambda one: one[:2], reverse=True)[:MOST]]
@@ -86,7 +87,7 @@ def _precision(share: Mapping[str, Any]) -> Interval | None:
     return interval({"value": share["precision"], "low": share["low"], "high": share["high"]})
 
 
-def section(records: list[dict[str, Any]]) -> str:
+def section(records: list[EvaluationFacts]) -> str:
     """Render the records as a section of a card; empty without records."""
     if not records:
         return ""
@@ -99,7 +100,7 @@ def section(records: list[dict[str, Any]]) -> str:
     return f"## Evaluations\n\n{ResultTable('', columns, rows, says).markdown()}\n"
 
 
-def _who(facts: Mapping[str, Any]) -> str:
+def _who(facts: EvaluationFacts) -> str:
     if not facts["annotator"]:
         return f"scores of {facts['scores']}" + (" a clip" if facts.get("per_clip") else "")
     ways = [facts["mode"], "both orders" if facts.get("both_orders") else None, facts["language"]]
@@ -107,7 +108,7 @@ def _who(facts: Mapping[str, Any]) -> str:
     return ", ".join([facts["annotator"], *(way for way in ways if way)])
 
 
-def _figure(facts: Mapping[str, Any]) -> tuple[str, Interval | None]:
+def _figure(facts: EvaluationFacts) -> tuple[str, Interval | None]:
     metrics = facts["rows"][0]["metrics"]
     name = next(name for name in HEADLINES if name in metrics)
     return HEADLINES[name], interval(metrics[name])

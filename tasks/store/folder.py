@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from earmark.schemas.errors import StoreError
+from earmark.schemas.results import VersionFacts
 from earmark.tasks.store.files import sync
 from earmark.tasks.store.parquet import write_rows
 from earmark.tasks.store.versions import Store, Version
@@ -67,7 +68,7 @@ def write_record(
     return folder.absolute()
 
 
-def version_facts(version: Version) -> dict[str, str]:
+def version_facts(version: Version) -> VersionFacts:
     """Return the facts identifying a record's version."""
     return {"corpus": version.corpus, "version": version.name, "manifest_sha256": version.manifest.digest()}
 

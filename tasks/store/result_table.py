@@ -7,13 +7,14 @@ from outside: each form escapes it.
 import csv
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from math import isfinite
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
+from earmark.schemas.results import MetricFacts
 from earmark.tasks.store.card import markdown_cell
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # beginnings of text that spreadsheets run as a formula
@@ -33,7 +34,7 @@ class Interval(NamedTuple):
 Value: TypeAlias = "str | float | int | Interval | None"  # None is drawn as a dash
 
 
-def interval(metric: Mapping[str, Any] | None) -> Interval | None:
+def interval(metric: MetricFacts | None) -> Interval | None:
     """Return the cell of a record's metric (`value`, `low`, `high`); None if undefined."""
     if metric is None or metric["value"] is None:
         return None

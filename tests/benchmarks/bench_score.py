@@ -84,7 +84,7 @@ def bias(clips: int = 100, draws: int = 10) -> None:
     reference = Gaussian(drawn(20_000, 0))
     found = [fad(reference, drawn(clips, 1)) for _ in range(draws)]
     true = frechet(reference, drawn(20_000, 1))
-    value, infinity = (np.mean(held) for held in zip(*((one.value, one.infinity) for one in found), strict=True))
+    value, infinity = (np.mean(held) for held in zip(*((one["value"], one["infinity"]) for one in found), strict=True))
     print(f"20,000 clips: {true:.3f}; {clips} clips, mean of {draws}: FAD {value:.3f}, FAD∞ {infinity:.3f}")
 
 

@@ -500,7 +500,8 @@ def record_of(entry: Entry, **more: Any) -> dict[str, Any]:
     held = {kind: {"value": getattr(entry, kind)} for kind in ("fad", "clap", "ccs")}
     every = {kind: {"value": 1 - one["value"]} for kind, one in held.items()}
     groups = [{"group": "all", **every}, {"group": "distribution: id", **held}]
-    return {"system": entry.name, "team": entry.team, "track": entry.track, "groups": groups, **more}
+    system = {"system": entry.name, "team": entry.team, "track": entry.track}
+    return {**system, "groups": groups, "measured_by": {}, **more}
 
 
 def test_records_with_the_figures_of_table_ii_get_its_ranks_and_finalists() -> None:
