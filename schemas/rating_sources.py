@@ -38,7 +38,7 @@ def for_re2(pattern: str) -> str:
     try:
         re.compile(pattern)
         translated = _translated(pattern)
-        pc.extract_regex(pa.array([""]), translated)
+        pc.extract_regex(pa.nulls(1, pa.string()), translated)  # an array of values would import pandas
     except (re.error, RecursionError, OverflowError) as error:
         raise ValueError(f"expected a regular expression: {error}") from None
     except pa.ArrowInvalid as error:

@@ -4,6 +4,8 @@ Raise `PARSER` with every change of their results: finished requests are then re
 without asking.
 """
 
+from __future__ import annotations
+
 import json
 import math
 import re
@@ -11,10 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
-from typing import Any
-
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import best_match
+from typing import TYPE_CHECKING, Any
 
 from earmark.schemas.questions import Ask, Choice, FreeText, Json, ScaleRating, Text, YesNo
 from earmark.tasks.annotation.errors import (
@@ -29,6 +28,9 @@ from earmark.tasks.annotation.errors import (
 )
 from earmark.tasks.annotation.prompts import Rendering
 from earmark.tasks.annotation.request import Request
+
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
 
 _BEGINS = r"<think>|<thinking>|<thought>|<seed:think>|◁think▷|\[THINK\]|<\|begin_of_thought\|>|<unused94>"
 _ENDS = r"</think>|</thinking>|</thought>|</seed:think>|◁/think▷|\[/THINK\]|<\|end_of_thought\|>|<unused95>"
@@ -390,6 +392,8 @@ def _json_value(ask: Json, text: str, *, cut: bool) -> Any:
         raise SchemaMismatch(f"expected JSON, found {one_line(text)!r}")
     if fitting:
         raise SchemaMismatch(f"expected one JSON value, found {len(fitting)} different ones")
+    from jsonschema.exceptions import best_match
+
     misfit = best_match(islice(validator.iter_errors(values[0]), 50))  # a list of a million faults is not worth more
     where = one_line(misfit.json_path) if misfit else "$"
     raise SchemaMismatch(f"{where}: {one_line(misfit.message) if misfit else 'does not fit'}")
@@ -482,4 +486,6 @@ def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 @lru_cache(maxsize=256)
 def _validator(schema: str) -> Draft202012Validator:
+    from jsonschema import Draft202012Validator  # imported here, as it takes 60 ms and an up-to-date build reads none
+
     return Draft202012Validator(json.loads(schema))

@@ -27,7 +27,7 @@ SPOKEN = ("say", "telling", "working")  # calls whose first argument is a senten
 SHOWN = {"Field": "description", "step": "label", "walk": "label", "Ask": "about"}
 """Keywords for display only, by their call."""
 APART = ("Start", "Story", "Workload")  # declarations that decide no row
-MOST_REMEMBERED = 5_000
+MOST_REMEMBERED = 1_000
 _PARSING = Lock()  # CPython 3.11 counts one depth for all threads: parsing in two threads may end in SystemError
 _REFERENCE = re.compile(r"\w+(\.\w+)+:\w+")
 _QUERY = re.compile(r"[a-z_]+/[a-z0-9_]+")

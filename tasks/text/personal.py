@@ -13,9 +13,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby
 
-import phonenumbers
-from phonenumbers import NumberParseException, PhoneNumberFormat
-
 from earmark.tasks.text.addresses import HOSTS, IPS, LINKS, MAILS
 from earmark.tasks.text.people import MENTIONS, NAMES, STREETS
 from earmark.tasks.text.rules import DIGITS, FoldedText, Rule, Seen, words_of
@@ -37,15 +34,17 @@ _CARD = re.compile(r"4|5[1-5]|2[2-7]|3[47]|36|38|35|6(?:011|4|5|2)")
 
 def _national(text: str) -> bool:
     """Return whether a number is valid in a country, its digits in the usual groups; American numbers also unbroken."""
+    import phonenumbers  # imported here, as it takes 30 ms and few texts need it
+
     groups = re.findall("[0-9]+", text)
     for country in _COUNTRIES:
         try:
             number = phonenumbers.parse(text, country)
-        except NumberParseException:
+        except phonenumbers.NumberParseException:
             continue
         if not phonenumbers.is_valid_number(number):
             continue
-        usual = re.findall("[0-9]+", phonenumbers.format_number(number, PhoneNumberFormat.NATIONAL))
+        usual = re.findall("[0-9]+", phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.NATIONAL))
         without = [group for group in groups[:1] if group == "1"] if country == "US" else []
         if groups[len(without) :] == usual or (len(groups) == 1 and country == "US"):
             return True
