@@ -30,7 +30,7 @@ def on_config(config: Any) -> Any:
     """Put the corpora's guides and references into the navigation."""
     lists = {title: inner for entry in config.nav for title, inner in entry.items()}
     own = [find_corpus(name) for name, one in corpora().items() if one.package is None]
-    lists["Corpora"][:0] = [{_heading(guide(one)): _pages(guide(one))} for one in own]
+    lists["Corpora"][:0] = [{_heading(guide(one)).partition(":")[0]: _pages(guide(one))} for one in own]
     lists["Reference"][:0] = [{one.name: reference(one)} for one in own]
     return config
 
@@ -136,19 +136,22 @@ def gallery() -> str:
 
 def index_for_models(nav: list[Any], files: Files) -> str:
     """Return `llms.txt`: the site's pages by their headings, for language models."""
-    lines = ["# Earmark", "", "> Versioned Parquet datasets for audio and music reward models."]
+    lines = ["# Earmark", "", "> Versioned Parquet datasets for audio and music reward models.", ""]
 
-    def add(entries: list[Any]) -> None:
+    def add(entries: list[Any], indent: str) -> None:
         for entry in entries:
             ((title, value),) = entry.items()
             if isinstance(value, str):
                 page = files.get_file_from_path(value)
-                lines.append(f"- [{title}]({page.url if page else value})")
-            else:
+                lines.append(f"{indent}- [{title}]({page.url if page else value})")
+            elif entry in nav:
                 lines.extend(["", f"## {title}", ""])
-                add(value)
+                add(value, indent)
+            else:
+                lines.append(f"{indent}- {title}")
+                add(value, indent + "  ")
 
-    add(nav)
+    add(nav, "")
     return "\n".join(lines) + "\n"
 
 
@@ -157,7 +160,7 @@ def _pages(page: str) -> str | list[dict[str, str]]:
         path.relative_to(ROOT).as_posix()
         for path in sorted((ROOT / page).parent.glob(f"topics/{Path(page).stem}/*.md"))
     ]
-    return [{_heading(one): one} for one in (page, *topics)] if topics else page
+    return [{"Guide": page}, *({_heading(one): one} for one in topics)] if topics else page
 
 
 def _heading(page: str) -> str:
