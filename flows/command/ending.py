@@ -30,6 +30,7 @@ SAME_S = 0.5  # signals within this time count as one: a wrapper forwards signal
 AGAIN_S = 0.02  # until a stop dropped by Python is raised again: soon enough to count as the same one
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 _received: list[int] = []
+_raised_again: list[int] = []  # stops that Python had dropped
 _ways_on = ["run the same command again"]
 _patience_s = [END_S]
 _said = threading.Event()
@@ -79,6 +80,7 @@ def end_in_order() -> None:
             return
         if isinstance(error, Terminated):
             signal.signal(signal.SIGTERM, end)
+        _raised_again.append(1)
         timer = threading.Timer(AGAIN_S, os.kill, (os.getpid(), signal.SIGTERM if term else signal.SIGINT))
         timer.daemon = True
         timer.start()
@@ -114,6 +116,8 @@ def _watch(reader: int) -> None:
             _received.append(came[0])
             if asking := sys.modules.get("earmark.tasks.annotation.session"):  # not imported: no requests to stop
                 asking.stop_all()
+        elif came and _raised_again:
+            _raised_again.pop()
         elif signal.SIGINT in came and time.monotonic() - began > SAME_S:  # Prefect sends SIGTERM to itself again
             break
     if not _said.is_set():

@@ -134,7 +134,7 @@ class Batches:
             LOG.warning("%s: a batch waits for those before it: %s", self._model, full)
             await self._room()
             await self._close(batch, "failed", full)
-            if not (part := await self._run.claim(part)):
+            if not (part := [job for job in await self._run.claim(part) if not self._run.replay(job)]):
                 return
             lines = [await asyncio.to_thread(self._provider.line, job.key, self._run.to_send(job)) for job in part]
             batch = await self._submit(part, lines)
@@ -178,15 +178,15 @@ class Batches:
         run = self._run
         worst = sum(run.annotator.budget.worst_usd(run.to_send(job)) for job in jobs)
         await run.annotator.budget.reserve(worst)
-        await run.ledger.keep_alive()
-        if any(job.lease != run.ledger.lease for job in jobs):  # taken for dead while it waited: to be claimed anew
+        lease = min(job.lease for job in jobs)
+        batch = Open(uuid.uuid4().hex, {job.key: job.row for job in jobs}, worst_usd=worst)
+        intend = partial(_intend, batch=batch, model=self._model, owner=run.ledger.owner)
+        if not await run.ledger.change_if_held(lease, intend):  # taken for dead while it waited: to be claimed anew
             run.annotator.budget.settle(worst, 0.0)
             return None
-        batch = Open(uuid.uuid4().hex, {job.key: job.row for job in jobs}, worst_usd=worst)
-        await run.ledger.change(partial(_intend, batch=batch, model=self._model, owner=run.ledger.owner))
         run.hand_over(jobs)
         try:
-            batch.provider_id = await self._submitted(batch, lines)
+            batch.provider_id = await self._submitted(batch, lines, lease)
         except AskError as error:
             await self._close(batch, "failed", str(error))
             run.annotator.budget.settle(worst, 0.0)
@@ -195,13 +195,22 @@ class Batches:
             for job in jobs:
                 run.fail(job, BatchFailed(f"could not be submitted: {error}"))
             return None
+        if batch.provider_id is None:
+            run.annotator.budget.settle(worst, 0.0)
+            return None
         await self._move(batch, "submitted")
         return batch
 
-    async def _submitted(self, batch: Open, lines: list[bytes]) -> str:
-        """Return the provider's id; after a lost reply, look the batch up before sending it again."""
+    async def _submitted(self, batch: Open, lines: list[bytes], lease: int) -> str | None:
+        """Return the provider's id, or None if this process was taken for dead: others look for the batch then.
 
-        async def once() -> str:
+        After a lost reply, the batch is looked up before it is sent again.
+        """
+
+        async def once() -> str | None:
+            await self._run.ledger.keep_alive()
+            if self._run.ledger.lease != lease:
+                return None
             try:
                 return await self._provider.submit(batch.intent, lines)
             except Retriable:

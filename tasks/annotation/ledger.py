@@ -174,9 +174,13 @@ class Ledger:
         """Settle a request with the next commit. Its raw response is durable already, so a crash costs nothing."""
         self._put(partial(settle, request_id=request_id, finished=finished))
 
-    def release_soon(self, request_ids: Sequence[int]) -> None:
-        """Release claims without settling them."""
-        self._put(partial(release, owner=self.owner, request_ids=request_ids))
+    def release_soon(self, claims: Sequence[tuple[int, int]]) -> None:
+        """Release claims, given by row and lease, without settling them; those of an earlier lease have ended."""
+
+        def still_held(driver: Driver) -> None:
+            release(driver, self.owner, [row for row, lease in claims if lease == self.lease])
+
+        self._put(still_held)
 
     def change_soon(self, change: Change) -> None:
         """Run a change within the next transaction, without waiting."""
@@ -192,6 +196,18 @@ class Ledger:
         """Record a heartbeat if the last was long ago, as after a machine's sleep or a time without network."""
         if abs(time.time() - self._beat_at) > ALIVE_S / 2:
             await self.beat()
+
+    async def change_if_held(self, lease: int, change: Change) -> bool:
+        """Run a change unless claims under a lease have ended; return whether it ran."""
+
+        def held(driver: Driver) -> bool:
+            self._enlist(driver)
+            if self.lease != lease:
+                return False
+            change(driver)
+            return True
+
+        return await self.change(held)
 
     async def free_the_dead(self) -> int:
         """End the claims of dead processes.

@@ -138,6 +138,7 @@ settled_at = ? WHERE id = ?
 LOSE_SIGHT = """
 UPDATE budgets SET doubtful_usd = doubtful_usd + reserved_usd, reserved_usd = 0 WHERE owner = ? AND reserved_usd <> 0
 """  # requests in flight at a process's death may have been charged
+STILL_SILENT = "DELETE FROM runs WHERE owner = ? AND seen_at = ? RETURNING owner"  # in PostgreSQL it may beat meanwhile
 FORGET = "DELETE FROM budgets WHERE name IN (SELECT name FROM budgets GROUP BY name HAVING max(used_at) < ?)"
 
 
@@ -265,14 +266,19 @@ def free(driver: Driver, owner: str) -> None:
 
 def free_the_dead(driver: Driver) -> int:
     """End the claims of dead processes, and remove old budgets; return the number of processes."""
-    now, here, freed = driver.now(), this_host(), 0
+    now, here, freed = _latest(driver), this_host(), 0
     driver.run(FORGET, (now - BUDGETS_KEPT_S,))
     for owner, host, pid, seen_at in driver.rows("SELECT owner, host, pid, seen_at FROM runs"):
         lives = owner in OPEN_HERE or (now - seen_at <= ALIVE_S and (host != here or _running(pid)))
-        if not lives:
+        if not lives and driver.rows(STILL_SILENT, (owner, seen_at)):
             free(driver, owner)
             freed += 1
     return freed
+
+
+def _latest(driver: Driver) -> float:
+    """Return the time, or the newest heartbeat if the clock was set back after it: processes share one timeline."""
+    return max(driver.now(), float(driver.rows("SELECT coalesce(max(seen_at), 0) FROM runs")[0][0]))
 
 
 def _running(pid: int) -> bool:
@@ -289,7 +295,7 @@ def _running(pid: int) -> bool:
 
 def enlist(driver: Driver, owner: str) -> bool:
     """Record a heartbeat of the process behind an owner; return whether it was not listed: its claims had ended."""
-    now = driver.now()
+    now = _latest(driver)
     if driver.rows("UPDATE runs SET seen_at = ? WHERE owner = ? RETURNING owner", (now, owner)):
         return False
     driver.run(

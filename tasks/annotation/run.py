@@ -66,6 +66,11 @@ class Job:
         """Return the request's row in the ledger."""
         return self.held.request_id
 
+    @property
+    def claim(self) -> tuple[int, int]:
+        """Return the request's row and the lease of its claim."""
+        return self.row, self.lease
+
 
 def from_ledger(key: str, finished: Finished, notes: tuple[str, ...], least_share: float) -> Outcome:
     """Return the outcome kept in the ledger; an answer with a share below `least_share` is a reject."""
@@ -428,7 +433,7 @@ class WorkerPool:
         if error.final:
             self.ledger.settle_soon(job.row, Finished(None, error.reason, str(error), PARSER, None))
         else:
-            self.ledger.release_soon([job.row])
+            self.ledger.release_soon([job.claim])
             if job.place and (alike := self.annotator.streaks.failed(job.place, error)):
                 self.stop(alike)
                 return False
@@ -486,7 +491,7 @@ class WorkerPool:
 
     async def let_go(self, jobs: Sequence[Job]) -> None:
         """Release claims, so that a new claim reads the records made since."""
-        self.ledger.release_soon([job.row for job in jobs])
+        self.ledger.release_soon([job.claim for job in jobs])
         for job in jobs:
             self._claimed.pop(job.key, None)
         await self.ledger.flush()
@@ -529,7 +534,7 @@ class WorkerPool:
         if self._vanguard:
             self._vanguard.forget(self)
         if self._claimed and not self.ledger.broken:
-            self.ledger.release_soon([job.row for job in self._claimed.values()])
+            self.ledger.release_soon([job.claim for job in self._claimed.values()])
 
     def _waits_for(self) -> str:
         pace, now = self.annotator.pace, time.monotonic()

@@ -103,6 +103,33 @@ def test_every_batch_ends_and_every_request_has_its_answer(
     run(story)
 
 
+def test_a_batch_refused_for_a_full_queue_asks_the_same_again(tmp_path: Path, run: Any) -> None:
+    """Its questions are those after unusable answers; the first ones would be paid for again."""
+    bodies: list[str] = []
+
+    class FullOnce(OpenAIServer):
+        def _shown(self, batch: dict[str, Any]) -> dict[str, Any]:
+            if [*self.batches.values()].index(batch) == 1:
+                errors = {"data": [{"code": "token_limit_exceeded", "message": "Enqueued token limit reached."}]}
+                return batch | {"status": "failed", "errors": errors, "output_file_id": None, "error_file_id": None}
+            return super()._shown(batch)
+
+    def answer(body: dict[str, Any], content: str) -> str:
+        bodies.append(json.dumps(body, sort_keys=True))
+        usable = {"musicality": "A", "alignment": "B", "reason": "as asked"}
+        return "no JSON" if len(bodies) <= 5 else json.dumps(usable)
+
+    async def story() -> None:
+        server = await FullOnce(answer=answer).start()
+        config = config_for(server, **BATCH)
+        report = await Bench(tmp_path / "l.sqlite", server).ask(config, requests_for(config, 5))
+        assert (report.answered, len(server.batches), len(bodies)) == (5, 3, 10)
+        assert len(set(bodies)) == 10
+        await server.stop()
+
+    run(story)
+
+
 def test_the_sentence_of_the_provider_is_in_the_reject_and_in_the_list(tmp_path: Path, run: Any) -> None:
     async def story() -> None:
         server = Provider()

@@ -14,7 +14,7 @@ import pytest
 
 from earmark.schemas.annotation import Prices
 from earmark.tasks.annotation.engine import Annotator
-from earmark.tasks.annotation.errors import BudgetExhausted
+from earmark.tasks.annotation.errors import BudgetExhausted, ServerError
 from earmark.tasks.annotation.ledger import connect, open_ledger
 from earmark.tasks.annotation.ledger_reports import stats
 from tests.annotation.conftest import Bench, config_for, requests_for, serving, take_for_dead
@@ -102,6 +102,36 @@ def test_a_process_taken_for_dead_submits_none_of_its_former_claims(tmp_path: Pa
             report = await sleeper.ask(requests)
         assert report.answered == 30
         assert (server.faults.numbers()["asked"], len(server.batches)) == (30, 0)
+        await server.stop()
+
+    run(story)
+
+
+def test_a_process_taken_for_dead_while_it_submits_submits_nothing_more(tmp_path: Path, run: Any) -> None:
+    """As a network that fails before a submission and comes back after another process has asked the requests."""
+
+    async def story() -> None:
+        server = await serving()
+        config, path = config_for(server, **BATCH), tmp_path / "l.sqlite"
+        live, requests = config_for(server), requests_for(config, 30)
+        async with open_ledger(path) as opened, Annotator(config, opened) as cut_off:
+            await cut_off.open_backend()
+            provider = cut_off.backend.batches()
+            submit, cut_off.backend.batches = provider.submit, lambda: provider
+            tries = []
+
+            async def unreached(intent: str, lines: list[bytes]) -> str:
+                tries.append(intent)
+                if len(tries) > 1:
+                    return await submit(intent, lines)
+                take_for_dead(opened, path)
+                await Bench(path, server).ask(live, requests)
+                raise ServerError("no network")
+
+            provider.submit = unreached
+            report = await cut_off.ask(requests)
+        assert report.answered == 30
+        assert (server.faults.numbers()["asked"], len(server.batches), len(tries)) == (30, 0, 1)
         await server.stop()
 
     run(story)

@@ -24,7 +24,7 @@ from earmark.tasks.annotation.engine import Annotator
 from earmark.tasks.annotation.errors import LedgerError
 from earmark.tasks.annotation.ledger import connect, open_ledger
 from earmark.tasks.annotation.ledger_reports import count_old, export, prune, show, stats, vacuum
-from earmark.tasks.annotation.ledger_rows import Attempt, Finished, migrations, shown
+from earmark.tasks.annotation.ledger_rows import Attempt, Finished, free_the_dead, migrations, shown
 from tests.annotation.conftest import Bench, config_for, requests_for, serving, take_for_dead
 from tests.servers.faults import Faults
 
@@ -222,6 +222,66 @@ def test_a_process_taken_for_dead_sends_none_of_its_former_claims(ledger: str, r
             assert (awake.answered, (await asleep).answered) == (16, 16)
         assert server.faults.numbers()["asked"] <= 16 + config.max_concurrency
         await server.stop()
+
+    run(story)
+
+
+def test_a_claim_of_an_earlier_lease_releases_no_newer_one(ledger: str, run: Any) -> None:
+    async def story() -> None:
+        wanted = [("ab" * 32, "m", "{}")]
+        async with open_ledger(ledger) as one, open_ledger(ledger) as two:
+            (held,) = (await one.claim(wanted, {}, 1)).values()
+            before = (held.request_id, one.lease)
+            take_for_dead(one, ledger)
+            (held,) = (await one.claim(wanted, {}, 1)).values()
+            one.release_soon([before])
+            await one.flush()
+            assert await two.claim(wanted, {}, 1) == {}
+            one.release_soon([(held.request_id, one.lease)])
+            await one.flush()
+            assert len(await two.claim(wanted, {}, 1)) == 1
+
+    run(story)
+
+
+def test_a_heartbeat_between_a_look_and_its_verdict_saves_the_process(
+    ledger: str, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In PostgreSQL both may happen; in SQLite a change excludes others."""
+
+    async def story() -> None:
+        async with open_ledger(ledger) as one:
+            other = connect(ledger)
+            other.run("UPDATE runs SET seen_at = seen_at - 61, host = 'elsewhere'")
+            look = other.rows
+
+            def slow(sql: str, values: Any = ()) -> Any:
+                found = look(sql, values)
+                if sql.startswith("SELECT owner, host"):
+                    look("UPDATE runs SET seen_at = seen_at + 61 RETURNING owner")  # as the heartbeat of the process
+                return found
+
+            monkeypatch.setattr(other, "rows", slow)
+            monkeypatch.setattr("earmark.tasks.annotation.ledger_rows.OPEN_HERE", set())
+            assert free_the_dead(other) == 0
+            monkeypatch.setattr(other, "rows", look)
+            assert other.rows("SELECT owner FROM runs") == [(one.owner,)]
+            other.close()
+
+    run(story)
+
+
+def test_a_clock_that_is_set_back_makes_nobody_dead(ledger: str, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        async with open_ledger(ledger) as before:
+            now = before.driver.now
+            monkeypatch.setattr(before.driver, "now", lambda: now() + 3600)
+            await before.beat()
+            async with open_ledger(ledger) as after:  # begun on the clock that was set back
+                await after.change(lambda driver: driver.run("UPDATE runs SET host = 'elsewhere'"))
+                monkeypatch.setattr("earmark.tasks.annotation.ledger_rows.OPEN_HERE", set())
+                assert await before.free_the_dead() == 0
+                assert await after.free_the_dead() == 0
 
     run(story)
 
