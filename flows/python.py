@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
     from earmark.schemas.results import EvaluationFacts
+    from earmark.tasks.exports.readme import ExportRecord
     from earmark.tasks.store.diff import Change
     from earmark.tasks.store.explain import RowFacts
 
@@ -147,7 +148,7 @@ class Opened:
         clap: str | None = None,
         force: bool = False,
         progress: bool = False,
-    ) -> dict[str, Any]:
+    ) -> ExportRecord:
         """Write the version in a trainer's format; return the record in the folder's `export.json`.
 
         Raises:

@@ -44,8 +44,11 @@ class Known:
 
 
 def untyped_subscripts(tree: ast.Module, known: Known) -> Iterator[ast.Subscript]:
-    """Give the subscripts by a string on bases without a known type."""
-    yield from _walk(tree, bindings(tree, {}, None), known)
+    """Give the subscripts by a string on bases without a known type; a module's own functions come before others."""
+    own = Known([tree])
+    own.results, own.fields = {**known.results, **own.results}, {**known.fields, **own.fields}
+    own.tables |= known.tables
+    yield from _walk(tree, bindings(tree, {}, None), own)
 
 
 def _walk(scope: ast.AST, names: Bindings, known: Known, subject: ast.AST | None = None) -> Iterator[ast.Subscript]:

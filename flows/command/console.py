@@ -24,10 +24,14 @@ if TYPE_CHECKING:
     from earmark.flows.command.schedules import Schedule
     from earmark.schemas.corpus import Corpus
     from earmark.tasks.exports.choosing import Offer
+    from earmark.tasks.exports.readme import ExportRecord
     from earmark.tasks.release.pruning import PruneDecision
+    from earmark.tasks.release.publishing import PublicationPlan
     from earmark.tasks.release.rebuilding import Ending
+    from earmark.tasks.release.withdrawal import Search
     from earmark.tasks.store.diff import Cell, Change
     from earmark.tasks.store.explain import RowFacts
+    from earmark.tasks.store.manifest import Parent
     from earmark.tasks.store.receipts import Receipt
     from earmark.tasks.store.runs import Run
     from earmark.tasks.store.versions import Store, Version
@@ -180,7 +184,7 @@ def show_versions(corpus: str, versions: Sequence[Version], published: Sequence[
         )
 
 
-def show_publication_plan(facts: Mapping[str, Any]) -> None:
+def show_publication_plan(facts: PublicationPlan) -> None:
     """Print the files that publishing would send and the present files."""
     name = f"{facts['corpus']} {facts['version']}"
     if facts["published"]:
@@ -194,13 +198,12 @@ def show_publication_plan(facts: Mapping[str, Any]) -> None:
         tell(f"{name}: would be published to {facts['url']} ({kind}; branch {facts['branch']}; {there})")
         sizes = {**facts["upload"], f"{len(facts['upload']):,} files": sum(facts["upload"].values())}
         print_table("upload", "bytes", rows=sizes.items())
-        for what, key in (("delete", "delete"), ("left alone", "foreign")):
-            tell(*(f"{what}: {path}" for path in facts[key]))
+        tell(*(f"delete: {path}" for path in facts["delete"]), *(f"left alone: {path}" for path in facts["foreign"]))
     if views := facts["views"]:
-        print_table("config", "rows", "clips", "clips held back", "bytes", rows=[tuple(one.values()) for one in views])
+        print_table("config", "rows", "clips", "clips held back", "bytes", rows=[(*one.values(),) for one in views])
     elif facts["offered"]:
         tell(f"further configs, with clips in their rows: --view {', '.join(facts['offered'])}")
-    _show_unpublished(facts)
+    _show_unpublished(facts["held_rows"], facts["held_audio"])
     for source, terms in facts["licences"].items():
         stated = terms["licence"] or "not stated"
         tell(f"licence of {source}: {stated}; may be published: {terms['redistribute']}")
@@ -215,15 +218,15 @@ def show_publication(facts: Mapping[str, Any]) -> None:
     tell(f" is published at {facts['url']}, {where}, commit {facts['commit'][:12]}; {done}", head=name)
     if facts.get("collection"):
         tell(f"in the collection {facts['collection']}")
-    _show_unpublished(facts)
+    _show_unpublished(facts["held_rows"], facts["held_audio"])
     tell(_load_line(facts["corpus"], facts["repo"], f', revision="{facts["branch"] or facts["tag"]}"'))
 
 
-def _show_unpublished(facts: Mapping[str, Any]) -> None:
-    for what, key in (("rows", "held_rows"), ("clips", "held_audio")):
-        if facts[key]:
-            tell(f"{what} held back by licences: {_counts(facts[key])}")
-    if facts["held_audio"]:
+def _show_unpublished(rows: Mapping[str, int], audio: Mapping[str, int]) -> None:
+    if rows:
+        tell(f"rows held back by licences: {_counts(rows)}")
+    if audio:
+        tell(f"clips held back by licences: {_counts(audio)}")
         tell('clips of a source are published after a build with [licences.SOURCE] redistribute = "all"')
 
 
@@ -419,7 +422,7 @@ def show_offers(version: Version, offers: Sequence[Offer]) -> None:
     tell(f"for example: earmark export {version.corpus}@{version.name} --for FORMAT --view VIEW --out DIR")
 
 
-def show_export(record: Mapping[str, Any], folder: Path, command: str) -> None:
+def show_export(record: ExportRecord, folder: Path, command: str) -> None:
     """Print an export's content, its folder, and how to use it."""
     name = record.get("view") or record["table"]
     clips = f"; {record['clips']:,} clips" if record["clips"] else ""
@@ -429,22 +432,22 @@ def show_export(record: Mapping[str, Any], folder: Path, command: str) -> None:
         tell(f"use it there: {command}")
 
 
-def show_withdrawal(facts: Mapping[str, Any]) -> None:
+def show_withdrawal(search: Search, made: Sequence[Parent], dry_run: bool) -> None:
     """Print the versions with withdrawn data, and the new versions without it."""
     rows = [
-        (one["corpus"], one["version"], _counts(one["rows"]) + ("" if one["newest"] else " (an earlier version)"))
-        for one in facts["holding"]
+        (one.version.corpus, one.version.name, _counts(one.rows) + ("" if one.newest else " (an earlier version)"))
+        for one in search.holdings
     ]
     print_table("corpus", "version", "rows to remove", rows=rows)
-    if facts["dry_run"]:
+    if dry_run:
         tell(
             "dry run, nothing changed: each newest version would get a successor without these rows, "
             "and the versions above could no longer be published"
         )
         return
-    for made in facts["made"]:
-        tell(" is the successor without it", head=f"{made['corpus']} {made['version']}")
-    tell(f"recorded as withdrawal {facts['withdrawal']}; the versions above can no longer be published")
+    for one in made:
+        tell(" is the successor without it", head=f"{one.corpus} {one.version}")
+    tell(f"recorded as withdrawal {search.name}; the versions above can no longer be published")
     tell(
         "not changed: the versions above, the ledger, stored audio and your inputs; "
         "delete the data there yourself if it must go"

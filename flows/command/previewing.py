@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from earmark.schemas.unseen import printable
 
 if TYPE_CHECKING:
+    from earmark.tasks.annotation.request import AskPlan
+    from earmark.tasks.pipeline.forecast import BuildAsk
     from earmark.tasks.store.versions import Store
 
 WIDTH = 80
@@ -127,25 +129,27 @@ def _clips(counts: Mapping[str, int]) -> Iterator[str]:
     yield from columns((fine.get(word, word), count) for word, count in sorted(counts.items()))
 
 
-def _requests(asks: Mapping[str, Any] | None) -> Iterator[str]:
+def _requests(asks: Any) -> Iterator[str]:
     if asks is None:
         yield "requests to models: none"
         return
-    parts = [asks, *(part for part in asks.values() if isinstance(part, Mapping) and "annotator" in part)]
+    others: Any = (part for part in asks.values() if isinstance(part, dict) and "annotator" in part)
+    parts: list[BuildAsk] = [asks, *others]
     for one in parts:
         yield from request_lines(one)
+        for name, count in one["newer"].items():
+            chosen = name.replace("@", " = ")
+            yield from folded(f"{count:,} requests would be asked anew under {name} ([asks]: {chosen})", "  ")
+        if one["tries"] > 1:
+            yield f"  an answer that fails its check is requested again, at most {one['tries']} times"
         yield from columns((f"for rows of {group}", count) for group, count in one["by"].items())
-    if sum(not _is_scorer(part) for part in parts) > 1:
-        models = [part for part in parts if not _is_scorer(part)]
-        sums = {key: sum(part[key] for part in models) for key in TOTALS}
+    models = [part for part in parts if not _is_scorer(part)]
+    if len(models) > 1:
         yield "requests to models in all"
-        yield from _sent(sums, [part["annotator"] for part in models if not part["priced"]])
+        yield from _sent(models)
 
 
-TOTALS = ("to_ask", "input_tokens", "most_output_tokens", "most_usd")
-
-
-def print_plans(plans: Sequence[Mapping[str, Any]], as_json: bool) -> None:
+def print_plans(plans: Sequence[AskPlan], as_json: bool) -> None:
     """Print the requests to several models, or as JSON."""
     from earmark.flows.command.console import tell
     from earmark.flows.command.options import print_json
@@ -156,7 +160,7 @@ def print_plans(plans: Sequence[Mapping[str, Any]], as_json: bool) -> None:
         tell(*request_lines(plan))
 
 
-def request_lines(asks: Mapping[str, Any]) -> Iterator[str]:
+def request_lines(asks: AskPlan) -> Iterator[str]:
     """Describe the requests to one model: their subjects, the answered count, and the cost of the rest."""
     yield from folded(f"requests to {asks['annotator']} about {asks['about']}: {asks['requests']:,}", "")
     yield f"  already answered in the ledger: {asks['from_ledger']:,}; over the model's limits: {asks['over_limit']:,}"
@@ -169,24 +173,21 @@ def request_lines(asks: Mapping[str, Any]) -> Iterator[str]:
     if _is_scorer(asks):
         yield f"  to send: {asks['to_ask']:,} requests"
     else:
-        yield from _sent(asks, [] if asks["priced"] else [asks["annotator"]])
-    for name, count in asks.get("newer", {}).items():
-        chosen = name.replace("@", " = ")
-        yield from folded(f"{count:,} requests would be asked anew under {name} ([asks]: {chosen})", "  ")
-    if asks.get("tries", 1) > 1:
-        yield f"  an answer that fails its check is requested again, at most {asks['tries']} times"
+        yield from _sent([asks])
 
 
-def _is_scorer(asks: Mapping[str, Any]) -> bool:
+def _is_scorer(asks: AskPlan) -> bool:
     """Return whether a scorer is asked: it takes samples and gives numbers, so no tokens count."""
-    return str(asks["annotator"]).startswith("scorer:")
+    return asks["annotator"].startswith("scorer:")
 
 
-def _sent(sums: Mapping[str, Any], unpriced: Sequence[str]) -> Iterator[str]:
-    yield f"  to send: {sums['to_ask']:,} requests"
-    yield f"  tokens: about {sums['input_tokens']:,} in, at most {sums['most_output_tokens']:,} out"
-    if not unpriced or sums["most_usd"]:
-        yield f"  cost: at most ${sums['most_usd']:,.2f}"
+def _sent(plans: Sequence[AskPlan]) -> Iterator[str]:
+    tokens = (sum(one["input_tokens"] for one in plans), sum(one["most_output_tokens"] for one in plans))
+    usd, unpriced = sum(one["most_usd"] for one in plans), [one["annotator"] for one in plans if not one["priced"]]
+    yield f"  to send: {sum(one['to_ask'] for one in plans):,} requests"
+    yield f"  tokens: about {tokens[0]:,} in, at most {tokens[1]:,} out"
+    if not unpriced or usd:
+        yield f"  cost: at most ${usd:,.2f}"
     for name in dict.fromkeys(unpriced):
         yield f"  cost: no prices given for {name}"
 

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,6 +19,9 @@ from earmark.flows.command.options import (
     option,
     print_json,
 )
+
+if TYPE_CHECKING:
+    from earmark.tasks.release.publishing import PublicationPlan
 
 
 def publish(
@@ -71,14 +74,15 @@ def publish(
         "gate": str(gate) if gate else None,
     }
     with stoppable("what was uploaded is kept, and unseen until all is there; run the same command again"), shown():
-        facts = (_forecast if dry_run else send)(corpus, repo, str(place.root), options)
+        plan = _forecast(corpus, repo, str(place.root), options) if dry_run else None
+        facts = plan or send(corpus, repo, str(place.root), options)
     if as_json:
         print_json(facts)
-    elif dry_run:
-        console.show_publication_plan(facts)
-    else:
+    elif plan is None:
         console.show_publication(facts)
-    if findings := facts.get("findings"):
+    else:
+        console.show_publication_plan(plan)
+    if plan and (findings := plan["findings"]):
         raise HubError(f"publishing would be refused: {len(findings)} findings of secrets or personal data")
 
 
@@ -90,7 +94,7 @@ def send(corpus: str, repo: str, store: str, options: dict[str, Any]) -> dict[st
     return facts
 
 
-def _forecast(corpus: str, repo: str, store: str, options: dict[str, Any]) -> dict[str, Any]:
+def _forecast(corpus: str, repo: str, store: str, options: dict[str, Any]) -> "PublicationPlan":
     from earmark.tasks.exports.playable import view_writer
     from earmark.tasks.pipeline.registry import find_corpus
     from earmark.tasks.release.publishing import check_audited, check_fit, forecast, gathered, read_gate, read_reviewed
@@ -149,9 +153,7 @@ def withdraw(
         value, *others = withdrawal.as_tables_have_it(place, value)
     with shown():
         search = withdrawal.search(place, known, kind, value, corpus, others)  # type: ignore[arg-type]
-        made: tuple[Any, ...] = ()
-        if not dry_run:
-            made = withdrawal.withdraw(place, known, search, reason).made
+        made = () if dry_run else withdrawal.withdraw(place, known, search, reason).made
     facts: dict[str, Any] = {
         "withdrawal": search.name,
         "dry_run": dry_run,
@@ -161,7 +163,7 @@ def withdraw(
         ],
         "made": [{"corpus": one.corpus, "version": one.version} for one in made],
     }
-    print_json(facts) if as_json else console.show_withdrawal(facts)
+    print_json(facts) if as_json else console.show_withdrawal(search, made, dry_run)
 
 
 def export(

@@ -227,8 +227,8 @@ class Annotator:
             input_tokens=sum(tokens(request, self.limits) for request in todo),
             most_output_tokens=sum(request.sampling.max_tokens for request in todo),
             most_usd=sum(self.budget.worst_usd(request) for request in todo),
-            priced=self.config.priced,
             refused=len(refused),
+            priced=self.config.priced,
             refused_usd=sum(self.budget.worst_usd(jobs[key].request) for key in refused),
         )
 

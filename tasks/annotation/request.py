@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
 
 from earmark.schemas.annotation import AGAIN_TEMPERATURE
 from earmark.schemas.questions import (
@@ -236,8 +236,7 @@ class Report:
         return dict(sorted(Counter(o.reason for o in self.outcomes if isinstance(o, Unanswered)).items()))
 
 
-@dataclass(frozen=True, slots=True)
-class Forecast:
+class Forecast(TypedDict):
     """Estimate of a call to `Annotator.ask`; nothing is asked."""
 
     requests: int  # number of requests
@@ -248,6 +247,13 @@ class Forecast:
     input_tokens: int  # estimate for those calls
     most_output_tokens: int  # greatest number, with every answer at its cap
     most_usd: float  # upper estimate of the cost in US dollars; 0 without prices
-    refused: int = 0  # calls for kept answers invalid by today's rules
-    priced: bool = True  # whether the annotator has prices, or costs nothing
-    refused_usd: float = 0.0  # their part of the cost
+    refused: int  # calls for kept answers invalid by today's rules
+    priced: bool  # whether the annotator has prices, or costs nothing
+    refused_usd: float  # their part of the cost
+
+
+class AskPlan(Forecast):
+    """Estimate of a command's requests to a model."""
+
+    about: str  # number and subject of the requests
+    annotator: str

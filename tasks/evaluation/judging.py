@@ -1,7 +1,6 @@
 """Ask a model about a version's samples by an evaluation's mode: `earmark eval run`."""
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -11,6 +10,7 @@ from earmark.schemas.evaluations import Evaluation, Examinee, Mode
 from earmark.schemas.results import AskedFacts, EvaluationFacts
 from earmark.schemas.toml import checked, read_toml
 from earmark.tasks.annotation.prompts import overriding, own_words
+from earmark.tasks.annotation.request import AskPlan
 from earmark.tasks.evaluation.asking import NoMedia, Questioner, SampleRequest
 from earmark.tasks.evaluation.kinds import Prediction
 from earmark.tasks.evaluation.recording import choose_threshold, record
@@ -130,9 +130,7 @@ def ask_rows(
     ]
 
 
-def forecast(
-    version: Version, corpus: Corpus, store: Store, config: Examinee, wish: MeasurementOptions
-) -> dict[str, Any]:
+def forecast(version: Version, corpus: Corpus, store: Store, config: Examinee, wish: MeasurementOptions) -> AskPlan:
     """Count the requests of `judge` without asking."""
     evaluation = find_evaluation(corpus, wish.evaluation)
     mode = find_mode(evaluation, wish.mode)
@@ -145,7 +143,7 @@ def forecast(
                 one.request for by_sample in batches for group in by_sample.values() for one in group
             )
         about = f"{samples.count:,} samples of {evaluation.name}, mode {mode.name}"
-        return {"annotator": config.annotator, "about": about, **asdict(plan)}
+        return {"annotator": config.annotator, "about": about, **plan}
 
 
 def _questioner(samples: Samples, store: Store, config: Examinee, mode: Mode, wish: MeasurementOptions) -> Questioner:

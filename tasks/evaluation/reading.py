@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -13,6 +12,7 @@ from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import InputError
 from earmark.schemas.evaluations import Evaluation
 from earmark.schemas.results import AskedFacts, EvaluationFacts
+from earmark.tasks.annotation.request import AskPlan
 from earmark.tasks.annotation.scorer import identity
 from earmark.tasks.evaluation.clip_scores import ANY, clip_predictions, clip_reader, most_met, read_clip_scores
 from earmark.tasks.evaluation.kinds import Prediction, clip_columns, find_kind, order_of
@@ -114,12 +114,10 @@ def run_scorer(
     return _measured(version, corpus, store, wish, out, predict)
 
 
-def scorer_plans(
-    version: Version, corpus: Corpus, store: Store, path: Path, wish: MeasurementOptions
-) -> list[dict[str, Any]]:
+def scorer_plans(version: Version, corpus: Corpus, store: Store, path: Path, wish: MeasurementOptions) -> list[AskPlan]:
     """Count the requests of `run_scorer` without asking."""
     (scorer,) = read_scorers([path])
-    plans: list[dict[str, Any]] = []
+    plans: list[AskPlan] = []
     for evaluation in _of_clips(corpus, wish):
         with suppress(NoSamples, NotCovered), select_samples(version, corpus, evaluation, wish.part) as samples:
             scores_for(scorer, samples)

@@ -9,7 +9,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from earmark.schemas.errors import EarmarkError, StoreError
 from earmark.schemas.evaluations import Policy
 from earmark.schemas.questions import Audio, AudioForm, Message, Part, Text, canonical
 from earmark.tasks.annotation.backend import question
-from earmark.tasks.annotation.request import Answer, Outcome, Request
+from earmark.tasks.annotation.request import Answer, AskPlan, Outcome, Request
 from earmark.tasks.annotation.sandbox import neutral
 from earmark.tasks.exports.clips import ClipFile, clip_files
 from earmark.tasks.exports.rows import ROLLOUTS, Selection, select_view
@@ -88,7 +88,7 @@ def roll(
     return facts, write_record(folder, ROLLOUTS, facts, rollouts=(COLUMNS, rows))
 
 
-def forecast(version: Version, corpus: Corpus, store: Store, config: Policy, wish: RolloutOptions) -> dict[str, Any]:
+def forecast(version: Version, corpus: Corpus, store: Store, config: Policy, wish: RolloutOptions) -> AskPlan:
     """Count the requests of `roll` without asking."""
     view = find_view(corpus, wish.view)
     with (
@@ -99,7 +99,7 @@ def forecast(version: Version, corpus: Corpus, store: Store, config: Policy, wis
                  for one in requests_of(config, row, clips, wish.draws))  # fmt: skip
         told = session.forecast(asked)
         about = f"{wish.draws} draws of {sum(selection.counts.values()):,} rows of {view.name}"
-        return {"annotator": config.annotator, "about": about, **asdict(told)}
+        return {"annotator": config.annotator, "about": about, **told}
 
 
 def find_view(corpus: Corpus, name: str | None) -> View:

@@ -1,7 +1,6 @@
 """Ask scorers for numbers about clips, through the ledger like all answers: `--scorer` of `earmark eval`."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +10,7 @@ from earmark.schemas.errors import EarmarkError
 from earmark.schemas.evaluations import Scorer
 from earmark.schemas.questions import Audio
 from earmark.schemas.results import LackingScore
-from earmark.tasks.annotation.request import Outcome, Unanswered
+from earmark.tasks.annotation.request import AskPlan, Outcome, Unanswered
 from earmark.tasks.annotation.scorer import ScorerInput, identity
 from earmark.tasks.evaluation.clip_scores import columns_for, predicted
 from earmark.tasks.evaluation.kinds import Prediction, find_kind
@@ -77,15 +76,13 @@ def scored(outcome: Outcome, scorer: Scorer) -> list[Scored]:
     return [Scored(score, float(outcome.value[score]), None, None, outcome.key) for score in scorer.scores]
 
 
-def scorer_forecasts(
-    clips: Mapping[str, ScorerInput], scorers: Sequence[Scorer], store: Store
-) -> Iterator[dict[str, Any]]:
+def scorer_forecasts(clips: Mapping[str, ScorerInput], scorers: Sequence[Scorer], store: Store) -> Iterator[AskPlan]:
     """Count the requests of `clip_scores` without asking."""
     for scorer in scorers:
         with open_session(store, scorer) as session:
             plan = session.forecast(scorer_requests(clips.values(), scorer))
         about = f"{', '.join(scorer.scores)} of {len(clips):,} clips"
-        yield {"annotator": scorer.annotator, "about": about, **asdict(plan)}
+        yield {"annotator": scorer.annotator, "about": about, **plan}
 
 
 def scorer_predictions(

@@ -11,7 +11,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from zipfile import BadZipFile
@@ -28,6 +28,7 @@ from earmark.schemas.reasons import AudioFault
 from earmark.schemas.registry import load
 from earmark.schemas.results import ScoreFacts, ScoreGroup
 from earmark.tasks.annotation.prompts import own_words
+from earmark.tasks.annotation.request import AskPlan
 from earmark.tasks.annotation.scorer import ScorerInput
 from earmark.tasks.audio.decode import decode
 from earmark.tasks.audio.measure import clipped_share
@@ -161,16 +162,16 @@ def score(
 
 def forecast(
     version: Version, corpus: Corpus, store: Store, judge: Examinee | None, wish: ScoreOptions
-) -> list[dict[str, Any]]:
+) -> list[AskPlan]:
     """Count the requests of `score` to the judge and each scorer without asking."""
     generation = generation_of(corpus)
     made, *_ = _submitted(version, store, generation, wish)
-    plans = []
+    plans: list[AskPlan] = []
     if judge is not None:
         with _questions(version, made, generation, judge) as questions, open_session(store, judge) as session:
             plan = session.forecast(one.request for _, group, _ in questions for one in group)
         about = f"{len(generation.concepts)} concepts of {len(made):,} clips"
-        plans = [{"annotator": judge.annotator, "about": about, **asdict(plan)}]
+        plans = [{"annotator": judge.annotator, "about": about, **plan}]
     return [*plans, *scorers.scorer_forecasts(_audio(made, generation), wish.scorers, store)]
 
 

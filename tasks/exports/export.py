@@ -15,7 +15,7 @@ from earmark.schemas.errors import StoreError
 from earmark.schemas.places import without_place
 from earmark.tasks.exports.choosing import ExportOptions, Target, choose
 from earmark.tasks.exports.clips import ClipFolder, clip_files, write_clips
-from earmark.tasks.exports.readme import render_readme
+from earmark.tasks.exports.readme import ExportRecord, render_readme
 from earmark.tasks.exports.rows import BATCH, Selection, rollouts_of, select_clips, select_table, select_view
 from earmark.tasks.exports.sinks import Batch, write_lines, write_parquet, write_tars
 from earmark.tasks.pipeline.media import similarity_of
@@ -27,7 +27,7 @@ from earmark.tasks.store.versions import Store, Version
 SPILL, PACKED = ".spill", ".packed"
 
 
-def export(version: Version, corpus: Corpus, store: Store, folder: Path, wish: ExportOptions) -> dict[str, Any]:
+def export(version: Version, corpus: Corpus, store: Store, folder: Path, wish: ExportOptions) -> ExportRecord:
     """Write a version's rows and their clips in a trainer's format; return the content of `export.json`.
 
     The folder appears whole or not at all.
@@ -48,7 +48,7 @@ def export(version: Version, corpus: Corpus, store: Store, folder: Path, wish: E
 
 def _write(
     place: Path, version: Version, corpus: Corpus, store: Store, wish: ExportOptions, target: Target
-) -> dict[str, Any]:
+) -> ExportRecord:
     spill = place / SPILL
     spill.mkdir()
     if wish.clap is not None:
@@ -72,7 +72,7 @@ def _write_rows(
     wish: ExportOptions,
     target: Target,
     selection: Selection,
-) -> dict[str, Any]:
+) -> ExportRecord:
     if target.view is not None:
         selection.check(target.view, clips=target.clips)
     packed = target.format.sink == "tar"
@@ -94,7 +94,7 @@ def _write_rows(
     parts = [place, *(place / config for config in target.configs if (place / config).is_dir())]
     files = sorted(path for part in parts for path in part.iterdir() if path.is_file())
     drawn = rollouts_of(wish.rollouts, version, target.view) if wish.rollouts and target.view else None
-    return {
+    facts: Any = {
         "format": target.format.name,
         **version_facts(version),
         "view" if target.view else "table": selection.name,
@@ -109,6 +109,8 @@ def _write_rows(
             for path in files
         },
     }
+    record: ExportRecord = facts
+    return record
 
 
 def _write_split(place: Path, split: str, target: Target, batches: Iterator[pa.RecordBatch], clips: ClipFolder) -> None:

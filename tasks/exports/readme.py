@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import yaml
 
@@ -10,7 +10,26 @@ from earmark.tasks.exports.choosing import Target
 from earmark.tasks.store.card import content_mark
 
 
-def render_readme(record: dict[str, Any], target: Target) -> str:
+class ExportRecord(TypedDict):
+    """`export.json`."""
+
+    format: str
+    corpus: str
+    version: str
+    manifest_sha256: str
+    view: NotRequired[str]
+    table: NotRequired[str]
+    limit: int | None
+    blind: bool
+    rollouts: dict[str, Any] | None
+    model: NotRequired[str]
+    model_sha256: NotRequired[str]
+    rows: dict[str, int]
+    clips: int
+    files: dict[str, dict[str, Any]]
+
+
+def render_readme(record: ExportRecord, target: Target) -> str:
     """Return the README's text; its YAML lets `load_dataset` read the folder."""
     splits = list(record["rows"])
     sink = target.format.sink
@@ -40,14 +59,14 @@ def render_readme(record: dict[str, Any], target: Target) -> str:
     )
 
 
-def _clips(record: dict[str, Any]) -> str:
+def _clips(record: ExportRecord) -> str:
     if "model" in record:
         of = f"{record['model']} (SHA-256 of its files `{record['model_sha256']}`)"
         return f"`embedding` is what {of} makes of `clip_sha256`, as the version's tables name clips; of length 1. "
     return f"Clips: {record['clips']:,}, named by the SHA-256 of the clip, paths from this folder. "
 
 
-def command_of(target: Target, record: dict[str, Any]) -> str:
+def command_of(target: Target, record: ExportRecord) -> str:
     """Return the command line that uses the export, for its folder."""
     split = "train" if "train" in record["rows"] else next(iter(record["rows"]))
     endings = {"tar": "-000000.tar", "parquet": ".parquet"}
@@ -55,5 +74,5 @@ def command_of(target: Target, record: dict[str, Any]) -> str:
     return target.command.replace("{train}", file).replace("{split}", split).replace("{name}", _name(record))
 
 
-def _name(record: dict[str, Any]) -> str:
-    return str(record.get("view") or record["table"])
+def _name(record: ExportRecord) -> str:
+    return record.get("view") or record["table"]

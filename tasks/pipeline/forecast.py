@@ -10,7 +10,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -19,7 +19,7 @@ from earmark.schemas.config import BuildConfig
 from earmark.schemas.corpus import Corpus
 from earmark.tasks.annotation.backend import Media
 from earmark.tasks.annotation.prompts import own_words, versions_of
-from earmark.tasks.annotation.request import Answer, Outcome, Request, Unanswered
+from earmark.tasks.annotation.request import Answer, AskPlan, Outcome, Request, Unanswered
 from earmark.tasks.annotation.session import Session
 from earmark.tasks.pipeline.imagined import STAND_IN
 from earmark.tasks.pipeline.plan import staying
@@ -62,8 +62,17 @@ class Counted:
 
     def count(self, session: Session) -> None:
         """Count the noted requests, and forget their words."""
-        self.totals.update(asdict(session.forecast(self.uncounted)))
+        counted: Any = session.forecast(self.uncounted)
+        self.totals.update(counted)
         self.uncounted.clear()
+
+
+class BuildAsk(AskPlan):
+    """Estimate of an ask of a build."""
+
+    tries: int  # most requests for an answer
+    newer: dict[str, int]  # requests by newer prompts that the config does not use
+    by: dict[str, int]  # requests by split and category of their rows
 
 
 class ImaginedSessions:

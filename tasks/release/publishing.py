@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import yaml
 from huggingface_hub import constants
@@ -243,7 +243,33 @@ def tagged(repo: Repo, bundle: Bundle, state: State) -> str | None:
     return state.tags[tag]
 
 
-def forecast(repo: Repo, bundle: Bundle, corpus: Corpus, reviewed: Mapping[str, str], private: bool) -> dict[str, Any]:
+class PublicationPlan(TypedDict):
+    """What publishing would do."""
+
+    corpus: str
+    version: str
+    repo: str
+    branch: str
+    url: str
+    exists: bool
+    unreachable: str | None
+    private: bool
+    gated: NotRequired[bool]
+    published: str | None
+    upload: dict[str, int]
+    delete: list[str]
+    there: int
+    foreign: list[str]
+    held_rows: dict[str, int]
+    held_audio: dict[str, int]
+    views: list[dict[str, Any]]
+    offered: list[str]
+    models: dict[str, Any]
+    licences: dict[str, dict[str, Any]]
+    findings: list[str]
+
+
+def forecast(repo: Repo, bundle: Bundle, corpus: Corpus, reviewed: Mapping[str, str], private: bool) -> PublicationPlan:
     """Forecast a publication; send nothing, and create no repository.
 
     Without the Hub, compare with an empty repository, and give the reason as `unreachable`.

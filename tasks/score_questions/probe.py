@@ -8,7 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -45,6 +45,54 @@ ANSWERS = pa.schema(
         *((name, pa.bool_()) for name in ("key_right", "meter_right")),
     ]
 )
+
+
+class ReadBars(TypedDict):
+    """Counts of a group of pictures, and of their bars."""
+
+    group: str
+    value: str
+    pictures: int
+    valid: int
+    known: int
+    same: int
+    altered: int
+    omitted: int
+    added: int
+    repeated: int
+    key_right: int
+    meter_right: int
+    misfits: int
+
+
+class ReconstructionFacts(TypedDict):
+    """`reconstruction.json`."""
+
+    annotator: str
+    prompt: str
+    pictures: int
+    spent_usd: float
+    ends: dict[str, int]
+    groups: list[ReadBars]
+
+
+class ErrorCauses(TypedDict):
+    """A model's wrong answers by cause."""
+
+    model: str
+    questions: int
+    wrong: int
+    perception: float
+    reasoning: float
+    unknown: int
+    facts: int
+    facts_right: int
+
+
+class CausesFacts(TypedDict):
+    """`causes.json`."""
+
+    models: list[ErrorCauses]
 
 
 def write_probe(folder: Path, images: int, seed: int, *, force: bool = False) -> dict[str, int]:
@@ -93,7 +141,7 @@ def rows_of_facts(facts: Sequence[tuple[str, Fact]], kind: str, seed: int) -> It
         }
 
 
-def reconstruct(folder: Path, store: Store, config: Examinee, out: Path | None) -> tuple[dict[str, Any], Path]:
+def reconstruct(folder: Path, store: Store, config: Examinee, out: Path | None) -> tuple[ReconstructionFacts, Path]:
     """Ask a model for the ABC of each picture with known music, and compare bar by bar.
 
     Raises:
@@ -112,7 +160,7 @@ def reconstruct(folder: Path, store: Store, config: Examinee, out: Path | None) 
         rows.append({"image": name, "request_key": one.request_key, **_music(known[name], name), **told})
     if all(row["end"] == "no answer" for row in rows):
         raise EarmarkError(f"no picture has an answer; the first: {rows[0]['detail']}")
-    facts = {
+    facts: ReconstructionFacts = {
         "annotator": config.annotator, "prompt": PROMPT, "pictures": len(rows), "spent_usd": spent,
         "ends": dict(Counter(row["end"] for row in rows)), "groups": [*_groups(rows)],
     }  # fmt: skip
@@ -147,7 +195,7 @@ def judged(known: str, answer: str) -> dict[str, Any]:
     return {**about, **vars(compare_bars(ours, theirs)), **right, "misfits": theirs.misfits}
 
 
-def _groups(rows: Sequence[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
+def _groups(rows: Sequence[Mapping[str, Any]]) -> Iterable[ReadBars]:
     """Yield counts over all pictures, then by number of staves and by length; unread bars count as omitted."""
     values = {"all": {"all"}, **{name: {row[name] for row in rows} for name in ("staves", "length")}}
     for group, found in values.items():
@@ -155,9 +203,9 @@ def _groups(rows: Sequence[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
             own = [row for row in rows if group == "all" or row[group] == value]
             total = sum((_fate(row) for row in own), Faithfulness())
             valid = sum(row["end"] == "valid" for row in own)
-            told = {"group": group, "value": value, "pictures": len(own), "valid": valid, **vars(total)}
-            signs = {name: sum(bool(row.get(name)) for row in own) for name in ("key_right", "meter_right")}
-            yield {**told, **signs, "misfits": sum(row.get("misfits") or 0 for row in own)}
+            told: Any = {"group": group, "value": value, "pictures": len(own), "valid": valid, **vars(total)}
+            told |= {name: sum(row.get(name) or 0 for row in own) for name in ("key_right", "meter_right", "misfits")}
+            yield told
 
 
 def _fate(row: Mapping[str, Any]) -> Faithfulness:
@@ -166,7 +214,7 @@ def _fate(row: Mapping[str, Any]) -> Faithfulness:
     return Faithfulness(*(row[name] for name in vars(Faithfulness())))
 
 
-def reconstruction_page(facts: Mapping[str, Any]) -> ResultPage:
+def reconstruction_page(facts: ReconstructionFacts) -> ResultPage:
     """Return the page of a reconstruction, with a summary in words (Table 8)."""
     columns = (
         "pictures", "", "number", percent("valid ABC"), percent("bars as written"), percent("altered"),
@@ -175,8 +223,8 @@ def reconstruction_page(facts: Mapping[str, Any]) -> ResultPage:
     rows = []
     for one in facts["groups"]:
         pictures, bars = one["pictures"], one["known"]
-        shares = [one[name] / bars for name in ("same", "altered", "omitted")]
-        signs = [one[name] / pictures for name in ("key_right", "meter_right")]
+        shares = (one["same"] / bars, one["altered"] / bars, one["omitted"] / bars)
+        signs = (one["key_right"] / pictures, one["meter_right"] / pictures)
         row = (one["group"], one["value"], pictures, _share(one["valid"], pictures), *shares)
         rows.append((*row, one["added"], one["repeated"], *signs))
     title = f"ABC reconstruction by {facts['annotator']}"
@@ -184,7 +232,7 @@ def reconstruction_page(facts: Mapping[str, Any]) -> ResultPage:
     return ResultPage(title, (ResultTable("Known bars in the ABC", columns, tuple(rows), says),), (summary(facts),))
 
 
-def summary(facts: Mapping[str, Any]) -> str:
+def summary(facts: ReconstructionFacts) -> str:
     """Say in words how a model's ABC ends."""
     ends, whole = facts["ends"], facts["groups"][0]
     told = ", ".join(f"{ends.get(end, 0)} {end}" for end in ENDS if ends.get(end))
@@ -201,7 +249,7 @@ def summary(facts: Mapping[str, Any]) -> str:
     )
 
 
-def split_errors(runs: Sequence[tuple[str, Path, Path]], out: Path) -> tuple[dict[str, Any], Path]:
+def split_errors(runs: Sequence[tuple[str, Path, Path]], out: Path) -> tuple[CausesFacts, Path]:
     """Split each model's wrong answers by what it perceives in the same picture.
 
     A wrong answer counts as perception by the share of factual questions about its picture that the model gets wrong,
@@ -213,21 +261,30 @@ def split_errors(runs: Sequence[tuple[str, Path, Path]], out: Path) -> tuple[dic
     Raises:
         InputError: a folder is no run, or both name no picture in common.
     """
-    rows = []
+    rows: list[ErrorCauses] = []
     for name, asked, probed in runs:
-        facts = _by_picture(probed)
-        read = {picture: sum(rights) / len(rights) for picture, rights in facts.items() if picture}
+        known = _by_picture(probed)
+        read = {picture: sum(rights) / len(rights) for picture, rights in known.items() if picture}
         questions = [(picture, right) for picture, rights in _by_picture(asked).items() for right in rights]
         if not read.keys() & {picture for picture, _ in questions}:
             raise InputError(f"{probed}: expected factual questions about pictures of {asked}, found none")
         wrong = [read.get(picture or "") for picture, right in questions if not right]
-        known = [share for share in wrong if share is not None]
-        rights = [right for rights in facts.values() for right in rights]
-        counts = {"perception": len(known) - sum(known), "reasoning": sum(known), "unknown": len(wrong) - len(known)}
-        told = {"model": name, "questions": len(questions), "wrong": len(wrong), **counts}
-        rows.append({**told, "facts": len(rights), "facts_right": sum(rights)})
-    facts_ = {"models": rows}
-    return facts_, write_record(out, CAUSES, facts_, causes_page(facts_).files())
+        shares = [share for share in wrong if share is not None]
+        rights = [right for rights in known.values() for right in rights]
+        rows.append(
+            {
+                "model": name,
+                "questions": len(questions),
+                "wrong": len(wrong),
+                "perception": len(shares) - sum(shares),
+                "reasoning": sum(shares),
+                "unknown": len(wrong) - len(shares),
+                "facts": len(rights),
+                "facts_right": sum(rights),
+            }
+        )
+    facts: CausesFacts = {"models": rows}
+    return facts, write_record(out, CAUSES, facts, causes_page(facts).files())
 
 
 def _by_picture(run: Path) -> dict[str | None, list[bool]]:
@@ -242,7 +299,7 @@ def _by_picture(run: Path) -> dict[str | None, list[bool]]:
     return found
 
 
-def causes_page(facts: Mapping[str, Any]) -> ResultPage:
+def causes_page(facts: CausesFacts) -> ResultPage:
     """Return the page of split errors: perception by itself (Table 5), and whose errors it explains."""
     columns = (
         "model", percent("facts right"), "questions", "wrong", ResultColumn("perception", decimals=1),

@@ -326,15 +326,20 @@ def test_a_dry_run_counts_and_asks_nothing(tmp_path: Path, run: Any) -> None:
         requests = requests_for(config, 10)
         async with open_ledger(tmp_path / "l.sqlite") as ledger, Annotator(config, ledger) as annotator:
             forecast = await annotator.forecast(requests + requests)
-        assert (forecast.requests, forecast.distinct, forecast.from_ledger, forecast.to_ask) == (20, 10, 4, 6)
-        assert forecast.most_usd > 6 * 1024 * 10 / 1e6
+        assert (forecast["requests"], forecast["distinct"], forecast["from_ledger"], forecast["to_ask"]) == (
+            20,
+            10,
+            4,
+            6,
+        )
+        assert forecast["most_usd"] > 6 * 1024 * 10 / 1e6
         assert server.faults.numbers()["asked"] == 4
         await server.stop()
 
     run(story)
     config = config_for(type("Nowhere", (), {"base_url": "http://127.0.0.1:9/v1"}))
     with Session(config, ledger=tmp_path / "m.sqlite") as session:
-        assert session.forecast(requests_for(config, 3)).to_ask == 3
+        assert session.forecast(requests_for(config, 3))["to_ask"] == 3
 
 
 def test_quota_stops_the_run(tmp_path: Path, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,7 +117,7 @@ def test_a_dry_run_knows_the_fences_of_an_explaining_question_as_the_run_does(tm
         age(ledger, f"UPDATE attempts SET raw = replace(raw, 'A calm', '{marks[-1]} A calm')")
         async with open_ledger(ledger, reading=True) as opened, Annotator(config, opened) as annotator:
             dry = await annotator.forecast(asked)
-        assert (dry.from_ledger, dry.refused) == (0, 1)
+        assert (dry["from_ledger"], dry["refused"]) == (0, 1)
         with pytest.raises(KeptRefused, match="1 kept answers"):
             await bench.ask(config, asked)
         await server.stop()
@@ -137,8 +137,8 @@ def test_kept_answers_with_a_fence_are_counted_before_they_are_asked_again(tmp_p
         age(ledger, *(leak.format(tag_of(one), one.key.upper()) for one in asked[:2]))
         async with open_ledger(ledger, reading=True) as opened, Annotator(config, opened) as annotator:
             dry = await annotator.forecast(asked)
-        assert (dry.from_ledger, dry.refused) == (4, 2)
-        assert dry.refused_usd > 0
+        assert (dry["from_ledger"], dry["refused"]) == (4, 2)
+        assert dry["refused_usd"] > 0
         with pytest.raises(KeptRefused, match=r"2 kept answers are none by today's rules .*fences"):
             await bench.ask(config, asked)
         again = await bench.ask(config, asked)

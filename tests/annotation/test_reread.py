@@ -47,8 +47,8 @@ def test_kept_answers_that_are_none_now_are_shown_with_money_before_they_are_ask
             async with open_ledger(ledger, reading=True) as opened, Annotator(config, opened) as annotator:
                 dry = await annotator.forecast(requests)
                 known = await annotator.known(requests)
-        assert (dry.from_ledger, dry.to_ask, dry.refused) == (23, 7, 7)
-        assert 0 < dry.refused_usd == dry.most_usd
+        assert (dry["from_ledger"], dry["to_ask"], dry["refused"]) == (23, 7, 7)
+        assert 0 < dry["refused_usd"] == dry["most_usd"]
         assert known.count(None) == 7
         assert all(now in (None, then) for now, then in zip(known, first.outcomes, strict=True))
         assert ledger.read_bytes() == before

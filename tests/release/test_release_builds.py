@@ -113,9 +113,9 @@ def test_answers_of_models_in_the_process_are_found_under_their_keys(tmp_path: P
         media = Media(load_audio=Encoder())
         with Session(config, ledger=folder / "ledger.sqlite", media=media, reading=True) as session:
             counts.append(session.forecast(asks.requests_of(config, folder)))
-    assert len(was["requests"]) == sum(count.distinct for count in counts) == 80
-    assert [count.to_ask for count in counts] == [count.refused for count in counts]
-    assert sum(count.from_ledger for count in counts) == 56
+    assert len(was["requests"]) == sum(count["distinct"] for count in counts) == 80
+    assert [count["to_ask"] for count in counts] == [count["refused"] for count in counts]
+    assert sum(count["from_ledger"] for count in counts) == 56
     assert paid(folder) == was
 
 
