@@ -1,10 +1,11 @@
 """A listening study: its config, the plan of who hears what, and the file that an annotator hands back."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Self, TypedDict
 
 from pydantic import Field, field_validator, model_validator
 
+from earmark.schemas.results import VersionFacts
 from earmark.schemas.toml import LARGEST, Model, Name
 
 FORMAT: Literal["earmark-study/1"] = "earmark-study/1"
@@ -248,6 +249,46 @@ class Audited(Model):
     sides: tuple[str, str]  # what the version calls the clips of a preference
     strata: dict[str, str]  # of each audited row, its value there
     totals: dict[str, int]  # rows of the version by label and stratum, `label` and `stratum` joined by a tab
+
+
+class PrecisionFacts(TypedDict):
+    """Share of right labels, with its 95 % interval; None without rows."""
+
+    precision: float | None
+    low: float | None
+    high: float | None
+
+
+class StratumFacts(PrecisionFacts):
+    """Share of single reviewers who give a row's label."""
+
+    stratum: str
+
+
+class AuditCell(StratumFacts):
+    """Rows of a label and stratum, by verdict, and their number in the version."""
+
+    label: str
+    confirmed: int
+    refuted: int
+    disputed: int
+    unsure: int
+    rows: NotRequired[int]  # missing in older records
+
+
+class AuditFacts(VersionFacts):
+    """`audit.json`."""
+
+    evaluation: str
+    stratify: str
+    reviewers: int
+    audited: int
+    overall: PrecisionFacts
+    alone: NotRequired[list[StratumFacts]]
+    covered: float  # share of the version's rows, by label and stratum
+    alpha: float | None
+    cells: list[AuditCell]
+    refused: NotRequired[list[str]]
 
 
 class StudyPlan(Model):

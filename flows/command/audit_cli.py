@@ -1,6 +1,6 @@
 """Implement `earmark people audit`: count the labels that people confirm without seeing them."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,9 @@ from earmark.flows.command.options import (
     print_json,
 )
 from earmark.flows.command.study_cli import FilesArgument, FolderArgument
+
+if TYPE_CHECKING:
+    from earmark.schemas.study import AuditFacts
 
 app = typer.Typer(help="Let people check the labels of a version.", no_args_is_help=True, rich_markup_mode="markdown")
 
@@ -90,7 +93,7 @@ def read_(
     if not rows:
         more = f": {refused[0]}" if refused else "; name the files that reviewers sent back"
         raise InputError(f"no answers to read{more}")
-    facts = {**summary(plan, rows), "refused": refused}
+    facts: AuditFacts = {**summary(plan, rows), "refused": refused}
     place = open_store(store)
     name = f"{facts['evaluation']}-{plan.pages[0].key[:8]}"  # a record for each audit, however often it is read
     record = place.root / "audits" / facts["corpus"] / facts["version"] / name
@@ -103,16 +106,16 @@ def read_(
     tell(f"{len(contested):,} rows are refuted or disputed: {record / ROWS}")
 
 
-def _show(facts: dict[str, Any]) -> None:
+def _show(facts: "AuditFacts") -> None:
     from earmark.flows.command.console import errors, print_result, tell
     from earmark.tasks.release.evaluated import alone_table, audit_table
 
     tell("", head=f"labels of {facts['evaluation']} in {facts['corpus']} {facts['version']}")
     print_result(audit_table(facts))
-    print_result(alone_table(facts, facts["alone"]))
+    print_result(alone_table(facts, facts.get("alone", [])))
     if facts["covered"] < 1:
         tell(f"audited kinds are {facts['covered']:.0%} of the rows: draw more rows, or leave --stratify out")
     alpha = facts["alpha"]
     tell(f"Krippendorff's alpha of {facts['reviewers']} reviewers: " + ("–" if alpha is None else f"{alpha:.2f}"))
-    for line in facts["refused"]:
+    for line in facts.get("refused", []):
         tell(f"refused: {line}", place=errors)

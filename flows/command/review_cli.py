@@ -1,9 +1,9 @@
 """Implement `earmark people review`: send questions to reviewers and read their reviews."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -17,6 +17,10 @@ from earmark.flows.command.options import (
     print_json,
 )
 from earmark.flows.command.study_cli import FilesArgument
+
+if TYPE_CHECKING:
+    from earmark.schemas.reasons import Reject
+    from earmark.tasks.score_questions.review_agreement import ReviewSummary
 
 app = typer.Typer(help="Let people review questions.", no_args_is_help=True, rich_markup_mode="markdown")
 
@@ -111,19 +115,14 @@ def import_(
         raise StoreError(f"--out: {out} exists already; replace it with --force, or choose another file")
     chosen = _version(version, store)
     verdicts, refused = gather_reviews([(path, path.name) for path in files], contents_of(chosen))
-    facts: dict[str, Any] = {
-        "corpus": chosen.corpus,
-        "version": chosen.name,
-        **summary_of(verdicts, contents_of(chosen)),
-        "refused": [reject._asdict() for reject in refused],
-    }
+    summary = summary_of(verdicts, contents_of(chosen))
     if out is not None:
         write_verdicts(out, verdicts)
     if as_json:
-        agreement = {name: [asdict(one) for one in facts[name]] for name in ("agreement", "alpha")}
-        print_json({**facts, **agreement})
+        rejects = [reject._asdict() for reject in refused]
+        print_json({"corpus": chosen.corpus, "version": chosen.name, **asdict(summary), "refused": rejects})
     else:
-        _show_reviews(facts, out)
+        _show_reviews(f"{chosen.corpus} {chosen.name}", summary, refused, out)
 
 
 @app.command("boxes")
@@ -193,22 +192,21 @@ def _version(spec: str, store: str | None) -> Any:
     return open_store(store).find(spec)
 
 
-def _show_reviews(facts: Mapping[str, Any], out: Path | None) -> None:
+def _show_reviews(version: str, summary: "ReviewSummary", refused: Sequence["Reject"], out: Path | None) -> None:
     from earmark.flows.command.console import print_result, tell
     from earmark.tasks.score_questions.review_agreement import agreement_tables
 
-    of = f"{facts['corpus']} {facts['version']}"
     tell(
-        f"{facts['reviews']:,} reviews by {len(facts['reviewers'])} reviewers; {facts['counted']:,} of them match "
-        f"{of}; {facts['reviewed_questions']:,} of its {facts['questions']:,} questions are reviewed"
+        f"{summary.reviews:,} reviews by {len(summary.reviewers)} reviewers; {summary.counted:,} of them match "
+        f"{version}; {summary.reviewed_questions:,} of its {summary.questions:,} questions are reviewed"
     )
-    tell(*(f"not read: {reject['source_file']}, {reject['line']}: {reject['detail']}" for reject in facts["refused"]))
-    flagged = facts["flagged"]
+    tell(*(f"not read: {reject.source_file}, {reject.line}: {reject.detail}" for reject in refused))
+    flagged = summary.flagged
     tell(
         f"flagged: {len(flagged['any']):,} by any reviewer, {len(flagged['majority']):,} by a majority, "
         f"{len(flagged['all']):,} by all"
     )
-    for table in agreement_tables(facts["agreement"], facts["alpha"]):
+    for table in agreement_tables(summary.agreement, summary.alpha):
         if table.rows:
             print_result(table)
     if out is not None:

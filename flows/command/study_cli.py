@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,8 +18,9 @@ from earmark.flows.command.options import (
 )
 
 if TYPE_CHECKING:
+    from earmark.schemas.results import SystemOpinion
     from earmark.schemas.study import StudyPlan
-    from earmark.tasks.people.answers import Returned
+    from earmark.tasks.people.answers import AnnotatorProgress, Returned
 
 app = typer.Typer(help="Let people compare or rate clips.", no_args_is_help=True, rich_markup_mode="markdown")
 
@@ -132,26 +133,25 @@ def status(
 
     plan, returned, refused = _read(folder, files)
     kept = usable(plan, returned)
-    facts: dict[str, Any] = {
-        "study": plan.study,
-        "pages": [one._asdict() for one in progress_of(plan, returned)],
-        "agreement": agreement_of(plan, kept) if plan.kind == "pairs" else {},
-        "mos": mean_opinions(plan, kept) if plan.kind == "ratings" else [],
-        "refused": refused,
-    }
+    pages = progress_of(plan, returned)
+    agreement = agreement_of(plan, kept) if plan.kind == "pairs" else {}
+    opinions = mean_opinions(plan, kept) if plan.kind == "ratings" else []
+    kept_in = None
     if record is not None:
         from earmark.tasks.people.answers import record_opinions
         from earmark.tasks.pipeline.registry import find_corpus
 
         place = open_store(store)
         version = place.find(record)
-        facts["record"] = str(record_opinions(place, version, find_corpus(version.corpus), plan, returned))
+        kept_in = str(record_opinions(place, version, find_corpus(version.corpus), plan, returned))
     if as_json:
-        print_json(facts)
-    else:
-        _show(facts)
-        if record is not None:
-            tell(f"kept beside {record}: {facts['record']}")
+        facts = {"study": plan.study, "pages": [one._asdict() for one in pages], "agreement": agreement}
+        facts |= {"mos": opinions, "refused": refused}
+        print_json(facts | ({"record": kept_in} if kept_in else {}))
+        return
+    _show(pages, agreement, opinions, refused)
+    if kept_in is not None:
+        tell(f"kept beside {record}: {kept_in}")
 
 
 @app.command()
@@ -193,31 +193,36 @@ def fetch(
         tell(f'in a config of human-preferences: format = "votes", files = ["{out.name}"]')
 
 
-def _show(facts: dict[str, Any]) -> None:
+def _show(
+    pages: list[AnnotatorProgress],
+    agreement: dict[str, float | None],
+    opinions: list[SystemOpinion],
+    refused: list[str],
+) -> None:
     from earmark.flows.command.console import print_result, print_table, tell
     from earmark.tasks.evaluation.leaderboard import opinion_tables
 
     rows = [
         (
-            *(one["page"], f"{one['done']:,} of {one['trials']:,}", _of(one["known_right"], one["known"])),
-            *(_of(one["repeats_same"], one["repeats"]), "–" if one["median_s"] is None else f"{one['median_s']:.0f} s"),
-            {True: "expert", False: "no expert", None: ""}[one["expert"]],
-            "fails" if one["fails"] else "",
+            *(one.page, f"{one.done:,} of {one.trials:,}", _of(one.known_right, one.known)),
+            *(_of(one.repeats_same, one.repeats), "–" if one.median_s is None else f"{one.median_s:.0f} s"),
+            {True: "expert", False: "no expert", None: ""}[one.expert],
+            "fails" if one.fails else "",
         )
-        for one in facts["pages"]
+        for one in pages
     ]
     headings = ("page", "answered", "known answers right", "repeats the same", "median a trial", "listener", "checks")
     print_table(*headings, rows=rows)
-    for question, alpha in facts["agreement"].items():
+    for question, alpha in agreement.items():
         shown = (
             "not defined: it needs pairs that two annotators answered, not all alike"
             if alpha is None
             else f"{alpha:.2f}"
         )
         tell(f"Krippendorff's alpha of {question}: {shown}")
-    for table in opinion_tables(facts["mos"]):
+    for table in opinion_tables(opinions):
         print_result(table)
-    for line in facts["refused"]:
+    for line in refused:
         tell(f"refused: {line}")
 
 

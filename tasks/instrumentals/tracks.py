@@ -15,12 +15,12 @@ import pyarrow as pa
 from earmark.schemas.errors import StoreError
 from earmark.schemas.instrumentals import FLAGS, TRACKS, Instrumentals
 from earmark.tasks.audio.decode import decode
-from earmark.tasks.instrumentals.separated import SEPARATED, describe_separator, separate_shard
+from earmark.tasks.instrumentals.separated import MEASURED, SEPARATED, describe_separator, separate_shard
 from earmark.tasks.pipeline.media import EMBEDDED_AT_ONCE, with_audio
 from earmark.tasks.pipeline.progress import working
 from earmark.tasks.pipeline.rows import Rows
 from earmark.tasks.pipeline.step import Account, Done, step
-from earmark.tasks.pipeline.tracks import audio_file
+from earmark.tasks.pipeline.tracks import PooledTrack, audio_file
 from earmark.tasks.store.files import place
 from earmark.tasks.store.sql import by_split, connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
@@ -33,6 +33,14 @@ LEAST_LEFT_DB = -25.0  # level of what is left, against the mix
 MOST_CORRELATED = 0.25  # correlation of what is left with what was removed
 LENGTH_S = 0.06  # difference in length between mix and instrumental: a frame of MP3 and its padding
 BYTES_AT_ONCE = 100 << 20  # of audio in memory while the table is written, beside the row group in progress
+
+
+class KeptTrack(PooledTrack):
+    """A row of `tracks.sql`, with its measures as `heard_…`."""
+
+    kept: str
+    instrumental_sha256: str
+    codec: str
 
 
 def flags_of(heard: Mapping[str, float]) -> list[str]:
@@ -94,9 +102,9 @@ def _published(
             yield from with_audio(pa.Table.from_pylist(rows, bare), files if embedded else None)
 
 
-def _handfuls(rows: Sequence[dict[str, Any]], stage: Stage) -> Iterator[list[dict[str, Any]]]:
+def _handfuls(rows: Sequence[KeptTrack], stage: Stage) -> Iterator[list[KeptTrack]]:
     """Yield rows in groups fitting in memory with their audio: a long track is a group of its own."""
-    part: list[dict[str, Any]] = []
+    part: list[KeptTrack] = []
     size = 0
     for row in rows:
         path = stage.store.root / row["kept"]
@@ -112,13 +120,16 @@ def _handfuls(rows: Sequence[dict[str, Any]], stage: Stage) -> Iterator[list[dic
         yield part
 
 
-def row_of(found: Mapping[str, Any], config: Instrumentals, separator: Sequence[str | None]) -> dict[str, Any]:
+def row_of(found: KeptTrack, config: Instrumentals, separator: Sequence[str | None]) -> dict[str, Any]:
     """Return a row of `tracks`, without its audio, from a row of `tracks.sql`."""
-    heard = {name.removeprefix("heard_"): value for name, value in found.items() if name.startswith("heard_")}
-    name, codec = found["name"], config.output.codec
-    file = f"audio/{name[-2:]}/{name}_instrumental.{codec}" if config.output.keep == "files" else None
+    measures: Mapping[str, Any] = found
+    heard: dict[str, float] = {name: measures[f"heard_{name}"] for name in MEASURED}
+    stem, codec = found["name"], config.output.codec
+    file = f"audio/{stem[-2:]}/{stem}_instrumental.{codec}" if config.output.keep == "files" else None
     return {
-        **{column: found[column] for column in ("track_id", "split", "artist_id", "album_id", "tags", "source_file")},
+        **{
+            column: measures[column] for column in ("track_id", "split", "artist_id", "album_id", "tags", "source_file")
+        },
         "track_licence": found["licence"],
         "source": config.source.name,
         "file": found["audio"],

@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import InputError
+from earmark.schemas.results import ListeningFacts, Opinion, SystemOpinion
 from earmark.schemas.study import ANSWERS, FACTS, PLAN, YEARS, AnnotatorPage, AnswerFile, ScreenAnswer, StudyPlan, Trial
 from earmark.tasks.evaluation.agreement import alpha
 from earmark.tasks.evaluation.leaderboard import OPINIONS
@@ -301,9 +302,9 @@ def lines_of(rows: Iterable[Row]) -> str:
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
-def mean_opinions(plan: StudyPlan, returned: Sequence[Returned]) -> list[Row]:
+def mean_opinions(plan: StudyPlan, returned: Sequence[Returned]) -> list[SystemOpinion]:
     """Return ratings by question and system, best first: of all annotators, and under `experts` of experts alone."""
-    rows = []
+    rows: list[SystemOpinion] = []
     ratings = votes_of(plan, returned)
     for question in plan.questions:
         by_system: dict[str, list[Row]] = defaultdict(list)
@@ -322,7 +323,7 @@ def mean_opinions(plan: StudyPlan, returned: Sequence[Returned]) -> list[Row]:
     return sorted(rows, key=lambda row: (plan.questions.index(row["question"]), -row["mos"], row["system"]))
 
 
-def _opinion(rows: Iterable[Row], question: str) -> Row:
+def _opinion(rows: Iterable[Row], question: str) -> Opinion:
     """Return the mean, the ratings' standard deviation, and a 95 % interval over annotators' means (Student's t)."""
     from scipy.stats import t  # imported here: loading takes longer than most commands
 
@@ -364,5 +365,10 @@ def record_opinions(
     if not rows:
         raise InputError(f"--record {spec}: no answer counts yet")
     left_out = sorted({one.page for one in returned} - {one.page for one in kept})
-    facts = {"study": plan.study, "manifest_sha256": version.manifest.digest(), "mos": rows, "left_out": left_out}
+    facts: ListeningFacts = {
+        "study": plan.study,
+        "manifest_sha256": version.manifest.digest(),
+        "mos": rows,
+        "left_out": left_out,
+    }
     return write_record(records_of(store, version) / f"study-{plan.study}", OPINIONS, facts)

@@ -9,14 +9,13 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from earmark.schemas.errors import InputError
-from earmark.schemas.study import Audited, StudyPlan, Trial
+from earmark.schemas.study import AuditCell, Audited, AuditFacts, PrecisionFacts, StratumFacts, StudyPlan, Trial
 from earmark.tasks.evaluation.agreement import alpha
 from earmark.tasks.people.answers import Returned
 from earmark.tasks.people.auditing import QUESTION, UNSURE
 from earmark.tasks.store.folder import building, write_facts
 
 RECORD, ROWS = "audit.json", "rows.csv"
-VERDICTS = ("confirmed", "refuted", "disputed", "unsure")
 
 
 class Verdict(NamedTuple):
@@ -79,7 +78,7 @@ def _verdict(label: str, answers: Mapping[str, str]) -> tuple[str, str]:
     return ("confirmed", "") if first == label else ("refuted", first)
 
 
-def summary(plan: StudyPlan, rows: list[Verdict]) -> dict[str, Any]:
+def summary(plan: StudyPlan, rows: list[Verdict]) -> AuditFacts:
     """Return the precision of each label and stratum and of the whole version, and the reviewers' agreement.
 
     Precision, with Wilson's interval, is the share of confirmed rows among rows not unsure; a disputed row is not
@@ -91,9 +90,17 @@ def summary(plan: StudyPlan, rows: list[Verdict]) -> dict[str, Any]:
     cells: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for one in rows:
         cells[one.label, one.stratum][one.verdict] += 1
-    table: list[dict[str, Any]] = [
-        {"label": label, "stratum": stratum, **{name: counts[name] for name in VERDICTS}, **_precision(counts)}
-        | {"rows": audited.totals.get(f"{label}\t{stratum}", 0)}
+    table: list[AuditCell] = [
+        {
+            "label": label,
+            "stratum": stratum,
+            "confirmed": counts["confirmed"],
+            "refuted": counts["refuted"],
+            "disputed": counts["disputed"],
+            "unsure": counts["unsure"],
+            **_precision(counts),
+            "rows": audited.totals.get(f"{label}\t{stratum}", 0),
+        }
         for (label, stratum), counts in sorted(cells.items())
     ]
     decided = sum(cell["rows"] for cell in table if cell["precision"] is not None)
@@ -105,7 +112,7 @@ def summary(plan: StudyPlan, rows: list[Verdict]) -> dict[str, Any]:
         "stratify": audited.stratify,
         "reviewers": len({name for one in rows for name in one.answers}),
         "audited": len(rows),
-        "overall": _overall(table),
+        "overall": _overall((cell["rows"], cell) for cell in table),
         "alone": _alone(rows, audited.totals),
         "covered": decided / (sum(audited.totals.values()) or 1),  # of the version's rows, by label and stratum
         "alpha": _agreement(rows),
@@ -113,28 +120,31 @@ def summary(plan: StudyPlan, rows: list[Verdict]) -> dict[str, Any]:
     }
 
 
-def _precision(counts: Mapping[str, int]) -> Mapping[str, float | None]:
+def _precision(counts: Mapping[str, int]) -> PrecisionFacts:
     decided = counts["confirmed"] + counts["refuted"] + counts["disputed"]
     return _wilson(counts["confirmed"], decided) if decided else {"precision": None, "low": None, "high": None}
 
 
-def _alone(rows: list[Verdict], totals: Mapping[str, int]) -> list[dict[str, Any]]:
+def _alone(rows: list[Verdict], totals: Mapping[str, int]) -> list[StratumFacts]:
     """Return the share of right answers by stratum, then of all; unsure answers count as wrong. A row counts once for
     any number of answers: answers to a row are not independent, and the interval must respect this."""
     shares: dict[tuple[str, str], list[float]] = defaultdict(list)
     for one in rows:
         right = sum(answer == one.label for answer in one.answers.values())
         shares[one.label, one.stratum].append(right / len(one.answers))
-    table: list[dict[str, Any]] = [
-        {"stratum": stratum, "rows": totals.get(f"{label}\t{stratum}", 0), **_wilson(sum(right), len(right))}
+    table = [
+        (stratum, totals.get(f"{label}\t{stratum}", 0), _wilson(sum(right), len(right)))
         for (label, stratum), right in sorted(shares.items())
     ]
-    strata = sorted({cell["stratum"] for cell in table})
-    by_stratum = [(stratum, [cell for cell in table if cell["stratum"] == stratum]) for stratum in strata]
-    return [{"stratum": name, **_overall(cells)} for name, cells in [*by_stratum, ("all", table)]]
+    strata = sorted({stratum for stratum, *_ in table})
+    by_stratum = [(stratum, [cell for cell in table if cell[0] == stratum]) for stratum in strata]
+    return [
+        {"stratum": name, **_overall((rows, share) for _, rows, share in cells)}
+        for name, cells in [*by_stratum, ("all", table)]
+    ]
 
 
-def _wilson(right: float, of: int) -> dict[str, float]:
+def _wilson(right: float, of: int) -> PrecisionFacts:
     """Return a share with its 95 % interval (Wilson 1927), for a possibly fractional count."""
     share, z2 = right / of, 1.959963984540054**2
     middle = share + z2 / (2 * of)
@@ -142,15 +152,19 @@ def _wilson(right: float, of: int) -> dict[str, float]:
     return {"precision": share, "low": (middle - half) / (1 + z2 / of), "high": (middle + half) / (1 + z2 / of)}
 
 
-def _overall(table: list[dict[str, Any]]) -> dict[str, float | None]:
-    known = [cell for cell in table if cell["precision"] is not None and cell["rows"]]
-    total = sum(cell["rows"] for cell in known)
+def _overall(cells: Iterable[tuple[int, PrecisionFacts]]) -> PrecisionFacts:
+    known = [
+        (rows, share, low, high)
+        for rows, one in cells
+        for share, low, high in [(one["precision"], one["low"], one["high"])]
+        if rows and share is not None and low is not None and high is not None
+    ]
+    total = sum(rows for rows, *_ in known)
     if not total:
         return {"precision": None, "low": None, "high": None}
-    weights = [cell["rows"] / total for cell in known]
-    value = sum(w * cell["precision"] for w, cell in zip(weights, known, strict=True))
-    below = sum((w * (cell["precision"] - cell["low"])) ** 2 for w, cell in zip(weights, known, strict=True)) ** 0.5
-    above = sum((w * (cell["high"] - cell["precision"])) ** 2 for w, cell in zip(weights, known, strict=True)) ** 0.5
+    value = sum(rows / total * share for rows, share, _, _ in known)
+    below = sum((rows / total * (share - low)) ** 2 for rows, share, low, _ in known) ** 0.5
+    above = sum((rows / total * (high - share)) ** 2 for rows, share, _, high in known) ** 0.5
     return {"precision": value, "low": max(0.0, value - below), "high": min(1.0, value + above)}
 
 

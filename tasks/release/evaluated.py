@@ -1,9 +1,10 @@
 """Collect a version's evaluations and audits, records beside it keyed by its digest, for its published card."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from earmark.schemas.results import EvaluationFacts
+from earmark.schemas.study import AuditFacts, PrecisionFacts, StratumFacts
 from earmark.tasks.release.known_faults import facts_of, wrong_evaluations
 from earmark.tasks.store.card import markdown_cell
 from earmark.tasks.store.result_table import Interval, ResultColumn, ResultTable, interval
@@ -29,19 +30,20 @@ def evaluations_of(store: Store, version: Version) -> list[EvaluationFacts]:
     return sorted(newest, key=lambda facts: (facts["evaluation"], _who(facts), facts["splits"]))
 
 
-def newest_audits(store: Store, version: Version) -> list[dict[str, Any]]:
+def newest_audits(store: Store, version: Version) -> list[AuditFacts]:
     """Return the newest `earmark people audit read` record of this very content, for each audited evaluation."""
     digest = version.manifest.digest()
     found = (store.root / "audits" / version.corpus).rglob("audit.json")
     newest = sorted(found, key=lambda path: path.stat().st_mtime_ns, reverse=True)
-    audits: dict[str, dict[str, Any]] = {}
+    audits: dict[str, AuditFacts] = {}
     for path in newest:
-        if (facts := facts_of(path)).get("manifest_sha256") == digest:
+        facts: Any = facts_of(path)
+        if facts.get("manifest_sha256") == digest:
             audits.setdefault(facts["evaluation"], facts)
     return [audits[name] for name in sorted(audits)]
 
 
-def audit_section(facts: dict[str, Any]) -> str:
+def audit_section(facts: AuditFacts) -> str:
     """Render an audit as a section of a card."""
     covered = "" if facts["covered"] == 1 else f" The audited kinds are {facts['covered']:.0%} of the rows."
     parts = [
@@ -56,25 +58,23 @@ def audit_section(facts: dict[str, Any]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def audit_table(facts: Mapping[str, Any]) -> ResultTable:
+def audit_table(facts: AuditFacts) -> ResultTable:
     """Tabulate the confirmed labels of an audit by label and stratum, with their precision over the version below."""
-    counts = ("confirmed", "refuted", "disputed", "unsure")
+    verdicts = ("confirmed", "refuted", "disputed", "unsure")
+    rows = []
+    for cell in facts["cells"]:
+        given = (cell["confirmed"], cell["refuted"], cell["disputed"], cell["unsure"])
+        rows.append((cell["label"], cell["stratum"], cell.get("rows"), sum(given), *given, _precision(cell)))
     return ResultTable(
         "",
-        ("label", facts["stratify"] or "rows", "in the version", "audited", *counts, PRECISION),
-        tuple(
-            (
-                *(cell["label"], cell["stratum"], cell.get("rows"), sum(cell.get(name, 0) for name in counts)),
-                *(*(cell.get(name, 0) for name in counts), _precision(cell)),
-            )
-            for cell in facts["cells"]
-        ),
-        footings=(("all, weighted", *[""] * (len(counts) + 3), _precision(facts["overall"])),),
+        ("label", facts["stratify"] or "rows", "in the version", "audited", *verdicts, PRECISION),
+        tuple(rows),
+        footings=(("all, weighted", *[""] * (len(verdicts) + 3), _precision(facts["overall"])),),
         drop=("in the version", "audited"),
     )
 
 
-def alone_table(facts: Mapping[str, Any], alone: Sequence[Mapping[str, Any]]) -> ResultTable:
+def alone_table(facts: AuditFacts, alone: Sequence[StratumFacts]) -> ResultTable:
     """Tabulate the share of single reviewers who give a row's label."""
     rows = tuple((one["stratum"], _precision(one)) for one in alone if one["precision"] is not None)
     return ResultTable("", (facts["stratify"] or "rows", ResultColumn("one reviewer alone", decimals=3)), rows)
@@ -83,7 +83,7 @@ def alone_table(facts: Mapping[str, Any], alone: Sequence[Mapping[str, Any]]) ->
 PRECISION = ResultColumn("precision", decimals=3)
 
 
-def _precision(share: Mapping[str, Any]) -> Interval | None:
+def _precision(share: PrecisionFacts) -> Interval | None:
     return interval({"value": share["precision"], "low": share["low"], "high": share["high"]})
 
 

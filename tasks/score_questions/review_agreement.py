@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
@@ -106,16 +105,30 @@ def agreement_tables(agreements: Sequence[PairAgreement], alphas: Sequence[Alpha
     return everyone, pairs
 
 
-def summary_of(verdicts: Sequence[ReviewerVerdict], contents: Mapping[str, str]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class ReviewSummary:
+    """Counts of returned reviews, and the reviewers' agreement."""
+
+    reviews: int
+    counted: int
+    reviewers: list[str]
+    reviewed_questions: int
+    questions: int
+    flagged: dict[str, list[str]]  # questions, by the rule that leaves them out
+    agreement: list[PairAgreement]
+    alpha: list[Alpha]
+
+
+def summary_of(verdicts: Sequence[ReviewerVerdict], contents: Mapping[str, str]) -> ReviewSummary:
     """Summarise returned reviews."""
     counted = [verdict for verdict in verdicts if applies(verdict, contents)]
-    return {
-        "reviews": len(verdicts),
-        "counted": len(counted),
-        "reviewers": sorted({verdict.reviewer for verdict in verdicts}),
-        "reviewed_questions": len({verdict.question_id for verdict in counted}),
-        "questions": len(contents),
-        "flagged": {by: sorted(left_out(counted, by)) for by in ("any", "majority", "all")},
-        "agreement": agreements(counted),
-        "alpha": alphas(counted),
-    }
+    return ReviewSummary(
+        len(verdicts),
+        len(counted),
+        sorted({verdict.reviewer for verdict in verdicts}),
+        len({verdict.question_id for verdict in counted}),
+        len(contents),
+        {by: sorted(left_out(counted, by)) for by in ("any", "majority", "all")},
+        agreements(counted),
+        alphas(counted),
+    )

@@ -33,7 +33,7 @@ def row(name: str) -> dict[str, Any]:
 
 def audit(name: str) -> str:
     share = {"precision": 0.5, "low": 0.1, "high": 0.9}
-    cell = {"label": name, "stratum": name, "confirmed": 1, "refuted": 1, "disputed": 0, **share}
+    cell = {"label": name, "stratum": name, "confirmed": 1, "refuted": 1, "disputed": 0, "unsure": 0, **share}
     facts = {"evaluation": name, "covered": 1, "audited": 2, "reviewers": 2, "stratify": name, "cells": [cell]}
     return audit_section({**facts, "overall": share, "alone": [{"stratum": name, **share}]})
 
