@@ -14,6 +14,7 @@ from earmark.schemas.unseen import printable
 if TYPE_CHECKING:
     from earmark.tasks.annotation.request import AskPlan
     from earmark.tasks.pipeline.forecast import BuildAsk
+    from earmark.tasks.pipeline.preflight import BuildForecast
     from earmark.tasks.store.versions import Store
 
 WIDTH = 80
@@ -32,12 +33,12 @@ def end_with_preview(name: str, path: Path, store: Store) -> None:
             print(*folded(line), sep="\n")
 
 
-def print_preview(facts: Mapping[str, Any]) -> None:
+def print_preview(facts: BuildForecast) -> None:
     """Print the facts of `forecast_build`."""
     sys.stdout.writelines(f"{line}\n" for line in preview_lines(facts))
 
 
-def preview_lines(facts: Mapping[str, Any]) -> Iterator[str]:
+def preview_lines(facts: BuildForecast) -> Iterator[str]:
     """Yield the facts of `forecast_build` as lines."""
     if facts["up_to_date"]:
         from earmark.flows.command.console import up_to_date_lines
@@ -83,7 +84,7 @@ def columns(rows: Iterable[tuple[str, Any]], indent: str = "  ") -> list[str]:
     return [f"{indent}{name:<{wide}}  {value:>{right}}" for name, value in shown]
 
 
-def _inputs(facts: Mapping[str, Any]) -> Iterator[str]:
+def _inputs(facts: BuildForecast) -> Iterator[str]:
     yield "inputs, with the first digits of their SHA-256"
     for name, digest in facts["inputs"].items():
         yield f"  {digest[:12] or 'not hashed':<12}  {printable(name)}"
@@ -93,7 +94,7 @@ def _inputs(facts: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def _steps(facts: Mapping[str, Any]) -> Iterator[str]:
+def _steps(facts: BuildForecast) -> Iterator[str]:
     sure = [step for step in facts["steps"] if step["sure"]]
     if sure:
         yield "steps"
@@ -192,7 +193,7 @@ def _sent(plans: Sequence[AskPlan]) -> Iterator[str]:
         yield f"  cost: no prices given for {name}"
 
 
-def _tables(facts: Mapping[str, Any]) -> Iterator[str]:
+def _tables(facts: BuildForecast) -> Iterator[str]:
     main, tables = facts["main_table"], facts["tables"]
     for name in sorted(tables, key=lambda name: (name == main, name)):
         rows = tables[name]["rows"]

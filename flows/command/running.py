@@ -28,6 +28,7 @@ from earmark.tasks.pipeline.registry import all_corpora, corpora, find_corpus
 if TYPE_CHECKING:
     from earmark.schemas.corpus import Corpus
     from earmark.tasks.pipeline.plan import Plan
+    from earmark.tasks.pipeline.preflight import BuildForecast, Preview
     from earmark.tasks.store.runs import Run, State
     from earmark.tasks.store.versions import Store, Version
 
@@ -148,7 +149,7 @@ def story_of(name: str, path: Path) -> tuple[Corpus, Any, BuildConfig]:
 
 def forecast_build(
     name: str, path: Path, store: Store, limit: int | None = None, *, allow_rejects: bool = False
-) -> dict[str, Any]:
+) -> BuildForecast:
     """Forecast a build's inputs, commits and requests; ask nothing, and change neither the store nor the ledger."""
     from earmark.tasks.pipeline.media import scratch_store
     from earmark.tasks.pipeline.preflight import preview
@@ -161,18 +162,20 @@ def forecast_build(
         plan, config = plan_build(name, path, scratch, limit, allow_rejects=allow_rejects)
         done, latest = plan.up_to_date(tidy=False), store.latest(name)
         story = load(corpus.flow).story
-        shows = {} if done else preview(corpus, story, config, scratch, ledger_address(store))
+        shows: Preview = {"asks": None, "would_stop": None}
+        if not done:
+            shows |= preview(corpus, story, config, scratch, ledger_address(store))
     return {
         "corpus": name,
         "store": store.address,
         "build_key": plan.build_key if all(plan.made.inputs.values()) else None,
         "up_to_date": done.name if done else None,
         "newest": latest.name if latest else None,
-        "would_commit": None if done or shows.get("would_stop") else f"v{latest.number + 1 if latest else 1}",
+        "would_commit": None if done or shows["would_stop"] else f"v{latest.number + 1 if latest else 1}",
         "latest": latest.name if latest else None,
         "inputs": plan.made.inputs,
         "targets": config.targets(),
-        **({"asks": None, "would_stop": None} | shows),
+        **shows,
     }
 
 

@@ -11,7 +11,7 @@ qualify` asks them and nothing else.
 
 import math
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, NamedTuple
@@ -29,7 +29,7 @@ from earmark.tasks.pipeline.plan import staying
 from earmark.tasks.pipeline.rows import Rows, keep_rows, read_rows
 from earmark.tasks.pipeline.sessions import clip_media, sessions_of_build
 from earmark.tasks.pipeline.step import Enough
-from earmark.tasks.pipeline.walk import Walk, Walked
+from earmark.tasks.pipeline.walk import Draw, Walk, Walked
 from earmark.tasks.store.result_table import ResultColumn, ResultTable, interval
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store, ledger_address
@@ -128,6 +128,7 @@ def measure(walked: Walked, exam: Exam[Any]) -> Iterator[Row]:
     questions = [{**row, "at": at} for at, row in enumerate(read_rows(walked.source))]
     answers: dict[str, list[tuple[Row, Given]]] = {}
     seen: set[tuple[str, str]] = set()
+    draw: Draw
     for draw in walked.read_draws():
         if not draw["last"]:
             continue
@@ -256,24 +257,27 @@ _GOLD = (
     "yes and no: yes), so TPR less FPR is what a judge hears beyond its position bias. `agreed` counts questions to "
     "which both orders got one answer. A request without an answer counts as wrong. In brackets, 95 %."
 )
-_SHARES = {"first": "share_first", "second": "share_second", "tie": "share_tie", "TPR": "tpr", "FPR": "fpr"}
 
 
 def qualification_table(rows: Sequence[QualificationRow], title: str = "", says: str = "") -> ResultTable:
     """Tabulate judges' results on gold; a table with a judge's name as its title has no column of judges."""
-    figures: Sequence[Mapping[str, Any]] = rows
     names = (*(() if title else ("judge",)), "dimension", "domain", "control", "requests", "answers", "known")
-    shares = [ResultColumn(name, decimals=3) for name in ("right", "agreed right", *_SHARES, "weight")]
+    shares = [
+        ResultColumn(name, decimals=3)
+        for name in ("right", "agreed right", *["first", "second", "tie", "TPR", "FPR", "weight"])
+    ]
     return ResultTable(
         title,
         (*names, shares[0], "agreed", *shares[1:]),
         tuple(
             (
-                *(row[name] for name in names),
+                *(() if title else (row["judge"],)),
+                *(row["dimension"], row["domain"], row["control"], row["requests"], row["answers"], row["known"]),
                 interval({"value": row["accuracy"], "low": row["low"], "high": row["high"]}),
-                *(row["agreed"], row["agreed_accuracy"], *(row[name] for name in _SHARES.values()), row["weight"]),
+                *(row["agreed"], row["agreed_accuracy"], row["share_first"], row["share_second"], row["share_tie"]),
+                *(row["tpr"], row["fpr"], row["weight"]),
             )
-            for row in figures
+            for row in rows
         ),
         says,
         drop=("agreed", "second", "first", "requests", "agreed right", "answers", "weight"),

@@ -7,9 +7,9 @@ single votes, and takes 1.96 standard deviations.
 """
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import duckdb
 import numpy as np
@@ -19,6 +19,7 @@ from scipy.sparse.csgraph import connected_components
 
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import StoreError
+from earmark.schemas.results import MetricFacts, VersionFacts
 from earmark.tasks.evaluation.influence import gap
 from earmark.tasks.evaluation.statistics import Floats
 from earmark.tasks.evaluation.units import Units
@@ -31,12 +32,52 @@ from earmark.tasks.store.versions import Store, Version
 RECORD = "ranking.json"
 LEAST_VOTES = 30
 CENTRE, SCALE = 1000.0, 400 / np.log(10)  # Elo's scale: 400 points more mean ten wins per loss
-COLUMNS = ("board", "modality", "system_a", "system_b", "preference", "cluster")
-
-Row = Mapping[str, Any]
 
 
-def rank_systems(version: Version, corpus: Corpus, store: Store, out: Path | None) -> tuple[dict[str, Any], Path]:
+class SystemVote(TypedDict):
+    """A preference between two systems."""
+
+    board: str
+    modality: str
+    system_a: str
+    system_b: str
+    preference: str
+    cluster: str
+
+
+class RankedSystem(MetricFacts):
+    """A system with its strength on Elo's scale; no interval with votes on one prompt."""
+
+    system: str
+    rank: int | None  # None below 30 votes
+    votes: int
+    win_share: float
+
+
+class VoteBoard(TypedDict):
+    """Systems from the best on."""
+
+    votes: int
+    ties: int
+    parts: int  # number of groups of systems without votes between them
+    systems: list[RankedSystem]
+    wins: list[list[float]]  # of each system over each, ties counting one half
+
+
+class NamedBoard(VoteBoard):
+    """Board of a source or dimension, or of a modality of it."""
+
+    board: str
+    modality: str | None
+
+
+class RankingFacts(VersionFacts):
+    """`ranking.json`."""
+
+    boards: list[NamedBoard]
+
+
+def rank_systems(version: Version, corpus: Corpus, store: Store, out: Path | None) -> tuple[RankingFacts, Path]:
     """Rank the systems of a version on each board (a source or dimension) and by modality, and write a folder.
 
     Raises:
@@ -48,11 +89,11 @@ def rank_systems(version: Version, corpus: Corpus, store: Store, out: Path | Non
         tempfile.TemporaryDirectory(prefix="earmark-") as temporary,
         opened(version, corpus, Path(temporary)) as connection,
     ):
-        asked = f"SELECT {', '.join(COLUMNS)} FROM ({query(corpus.ranked)}) ORDER BY ALL"
-        rows = connection.sql(asked).to_arrow_table().to_pylist()
+        asked = f"SELECT {', '.join(SystemVote.__annotations__)} FROM ({query(corpus.ranked)}) ORDER BY ALL"
+        rows: list[SystemVote] = connection.sql(asked).to_arrow_table().to_pylist()
     if not rows:
         raise StoreError(f"{version.corpus}@{version.name} has no vote on two clips of different, named systems")
-    facts = {
+    facts: RankingFacts = {
         **version_facts(version),
         "boards": [{"board": name, "modality": part, **board_of(held)} for name, part, held in _boards(rows)],
     }
@@ -60,7 +101,7 @@ def rank_systems(version: Version, corpus: Corpus, store: Store, out: Path | Non
     return facts, write_record(folder, RECORD, facts, ranking_page(facts).files())
 
 
-def _boards(rows: Sequence[Row]) -> Iterator[tuple[str, str | None, list[Row]]]:
+def _boards(rows: Sequence[SystemVote]) -> Iterator[tuple[str, str | None, list[SystemVote]]]:
     """Yield the votes of each board: all of them, then by modality if there are several."""
     for name in dict.fromkeys(row["board"] for row in rows):
         of_board = [row for row in rows if row["board"] == name]
@@ -71,18 +112,11 @@ def _boards(rows: Sequence[Row]) -> Iterator[tuple[str, str | None, list[Row]]]:
                 yield name, part, [row for row in of_board if row["modality"] == part]
 
 
-def board_of(rows: Sequence[Row]) -> dict[str, Any]:
-    """Make a leaderboard.
-
-    Args:
-        rows: `system_a`, `system_b`, `preference` (a, b or tie), `cluster`.
-
-    Returns:
-        `votes`, `ties`, `parts` (number of groups of systems without votes between them), `systems` from the best on
-        (score and interval on Elo's scale, no interval with votes on one prompt; `rank` is None below 30 votes), and
-        `wins`: each system's wins over each, in that order, ties counting one half.
-    """
-    codes, systems = pd.factorize(np.array([row[name] for name in ("system_a", "system_b") for row in rows]), sort=True)
+def board_of(rows: Sequence[SystemVote]) -> VoteBoard:
+    """Make a leaderboard."""
+    codes, systems = pd.factorize(
+        np.array([*(row["system_a"] for row in rows), *(row["system_b"] for row in rows)]), sort=True
+    )
     a, b = codes[: len(rows)], codes[len(rows) :]
     size = len(systems)
     won = np.array([{"a": 1.0, "b": 0.0, "tie": 0.5}[row["preference"]] for row in rows])
@@ -99,7 +133,7 @@ def board_of(rows: Sequence[Row]) -> dict[str, Any]:
     order = sorted(range(size), key=lambda place: (-found[place], systems[place]))
     ranked = [place for place in order if votes[place] >= LEAST_VOTES]
     groups, _ = connected_components(wins + wins.T > 0, directed=False)
-    listed = []
+    listed: list[RankedSystem] = []
     for place in order:
         cast = prompts.independent((a == place) | (b == place))
         score = gap(CENTRE + SCALE * float(found[place]), float(variances[place]), cast)
@@ -107,7 +141,9 @@ def board_of(rows: Sequence[Row]) -> dict[str, Any]:
             {
                 "system": str(systems[place]),
                 "rank": ranked.index(place) + 1 if place in ranked else None,
-                **{"value": score.value, "low": score.low, "high": score.high},
+                "value": score.value,
+                "low": score.low,
+                "high": score.high,
                 "votes": int(votes[place]),
                 "win_share": float(wins[place].sum() / votes[place]),
             }
@@ -149,7 +185,7 @@ def strengths(wins: Floats) -> tuple[Floats, Floats]:
 # -- for a reader -------------------------------------------------------------------------------------------------
 
 
-def ranking_page(facts: Mapping[str, Any], *, pairs: bool = True) -> ResultPage:
+def ranking_page(facts: RankingFacts, *, pairs: bool = True) -> ResultPage:
     """Return the page of a ranking: each board, and the shares of wins by pair."""
     tables = []
     for board in facts["boards"]:
@@ -165,7 +201,7 @@ def ranking_page(facts: Mapping[str, Any], *, pairs: bool = True) -> ResultPage:
     return ResultPage(f"{facts['corpus']} {facts['version']}: systems ranked", tuple(tables), tuple(notes(facts)))
 
 
-def notes(facts: Mapping[str, Any]) -> list[str]:
+def notes(facts: RankingFacts) -> list[str]:
     """Return notes for readers of the boards, a sentence each."""
     lines = [
         "score: Bradley and Terry's model on Elo's scale around 1000, a tie half a win for each, with an L2 penalty as "

@@ -5,12 +5,30 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 from earmark.schemas.corpus import names_file
 
-Row = Mapping[str, Any]
-Shape = Callable[[Row], dict[str, Any]]
+
+class ViewRow(TypedDict, total=False):
+    """A row of a view; beside these, columns of its own."""
+
+    id: str
+    split: str
+    system: str | None
+    prompt: str | list[str]  # of a list, the pieces around the clips
+    audios: list[str] | None
+    images: list[str] | None
+    completion: str | None
+    chosen: str
+    rejected: str
+    chosen_audio: str
+    rejected_audio: str
+    chosen_critique: str | None
+    rejected_critique: str
+
+
+Shape = Callable[[ViewRow], dict[str, Any]]
 
 # Markers of turns and media in chat templates and multimodal loaders. In text from outside they would end a turn,
 # pose as another speaker, or ask for a missing clip.
@@ -36,7 +54,7 @@ def defuse(text: str) -> str:
     return MARKERS.sub(lambda marker: marker[0] + " ", text)
 
 
-def prompt_text(row: Row, mark: str) -> str:
+def prompt_text(row: ViewRow, mark: str) -> str:
     """Return the prompt with a mark for each clip, and its images' marks before it; text from outside holds none.
 
     Raises:
@@ -52,10 +70,10 @@ def prompt_text(row: Row, mark: str) -> str:
     return seen + mark.join(defuse(piece) for piece in prompt)
 
 
-def media(row: Row) -> dict[str, list[str]]:
+def media(row: ViewRow) -> dict[str, list[str]]:
     """Return a prompt's clips and images, in the columns read by ms-swift and LLaMA-Factory."""
-    seen = {"images": list(row["images"])} if row.get("images") is not None else {}
-    return {"audios": list(row.get("audios") or []), **seen}
+    images = row.get("images")
+    return {"audios": list(row.get("audios") or []), **({} if images is None else {"images": list(images)})}
 
 
 def turn(role: str, content: str) -> list[dict[str, str]]:
@@ -63,30 +81,31 @@ def turn(role: str, content: str) -> list[dict[str, str]]:
     return [{"role": role, "content": content}]
 
 
-def asked(row: Row, mark: str) -> list[dict[str, str]]:
+def asked(row: ViewRow, mark: str) -> list[dict[str, str]]:
     """Return the turns of the question: the system's, if present, and the user's."""
-    system = turn("system", defuse(row["system"])) if row.get("system") else []
-    return system + turn("user", prompt_text(row, mark))
+    system = row.get("system")
+    return (turn("system", defuse(system)) if system else []) + turn("user", prompt_text(row, mark))
 
 
-def completion(row: Row) -> str:
+def completion(row: ViewRow) -> str:
     """Return the wanted answer: the completion, or the chosen text of a preference."""
-    return defuse(row["completion"] if row.get("completion") is not None else row["chosen"])
+    wanted = row.get("completion")
+    return defuse(row["chosen"] if wanted is None else wanted)
 
 
-def extras(row: Row, *known: str) -> dict[str, Any]:
+def extras(row: ViewRow, *known: str) -> dict[str, Any]:
     """Return the columns without a place in a format, unchanged."""
     return {name: value for name, value in row.items() if name not in (*known, "split")}
 
 
-def trl_preference(row: Row) -> dict[str, Any]:
+def trl_preference(row: ViewRow) -> dict[str, Any]:
     """Return TRL's preference with an explicit prompt, conversational."""
     prompt = asked(row, LEFT_OUT)
-    both = {name: turn("assistant", defuse(row[name])) for name in ("chosen", "rejected")}
-    return {"id": row["id"], "prompt": prompt, **both}
+    chosen, rejected = (turn("assistant", defuse(text)) for text in (row["chosen"], row["rejected"]))
+    return {"id": row["id"], "prompt": prompt, "chosen": chosen, "rejected": rejected}
 
 
-def trl_sft(row: Row) -> dict[str, Any]:
+def trl_sft(row: ViewRow) -> dict[str, Any]:
     """Return TRL's prompt and completion, conversational: the loss covers the completion alone."""
     return {
         "id": row["id"],
@@ -95,12 +114,12 @@ def trl_sft(row: Row) -> dict[str, Any]:
     }
 
 
-def trl_grpo(row: Row) -> dict[str, Any]:
+def trl_grpo(row: ViewRow) -> dict[str, Any]:
     """Return TRL's prompt; the other columns reach the reward function."""
     return {"prompt": asked(row, LEFT_OUT), **extras(row, "prompt", "audios", "images", "system")}
 
 
-def swift_preference(row: Row) -> dict[str, Any]:
+def swift_preference(row: ViewRow) -> dict[str, Any]:
     """Return ms-swift's preference. Two texts become answer and `rejected_response`; two clips become two conversations
     with clips of their own, in the user's turn if the prompt has a place for one, or a critique answers it."""
     audios = list(row.get("audios") or [])
@@ -112,28 +131,26 @@ def swift_preference(row: Row) -> dict[str, Any]:
     if row.get("chosen") is not None:
         answered = {"messages": ask + turn("assistant", defuse(row["chosen"])), "audios": audios}
         return {"id": row["id"], **answered, "rejected_response": defuse(row["rejected"])}
-    if row.get("chosen_critique") is not None:
-        heard = turn("user", f"{prompt_text(row, AUDIO)}\nClip: {AUDIO}")
-        said = {side: turn("assistant", defuse(row[f"{side}_critique"])) for side in ("chosen", "rejected")}
-        clips = {"audios": [*audios, row["chosen_audio"]], "rejected_audios": [*audios, row["rejected_audio"]]}
-        both = {"messages": heard + said["chosen"], "rejected_messages": heard + said["rejected"]}
-        return {"id": row["id"], **both, **clips}
+    answers = (AUDIO, AUDIO)
+    if (critique := row.get("chosen_critique")) is not None:
+        ask = turn("user", f"{prompt_text(row, AUDIO)}\nClip: {AUDIO}")
+        answers = (defuse(critique), defuse(row["rejected_critique"]))
     return {
         "id": row["id"],
-        "messages": ask + turn("assistant", AUDIO),
+        "messages": ask + turn("assistant", answers[0]),
         "audios": [*audios, row["chosen_audio"]],
-        "rejected_messages": ask + turn("assistant", AUDIO),
+        "rejected_messages": ask + turn("assistant", answers[1]),
         "rejected_audios": [*audios, row["rejected_audio"]],
     }
 
 
-def swift_sft(row: Row) -> dict[str, Any]:
+def swift_sft(row: ViewRow) -> dict[str, Any]:
     """Return ms-swift's conversation with its clips."""
     messages = asked(row, AUDIO) + turn("assistant", completion(row))
     return {"id": row["id"], "messages": messages, **media(row)}
 
 
-def swift_grpo(row: Row) -> dict[str, Any]:
+def swift_grpo(row: ViewRow) -> dict[str, Any]:
     """Return ms-swift's question with its clips; the other columns reach the reward function. A column with a name
     reserved by ms-swift is renamed to `extra_…`."""
     prompt = {"messages": asked(row, AUDIO), **media(row)}
@@ -141,7 +158,7 @@ def swift_grpo(row: Row) -> dict[str, Any]:
     return {**prompt, **{f"extra_{name}" if name in SWIFT_WORDS else name: value for name, value in others.items()}}
 
 
-def verl(row: Row) -> dict[str, Any]:
+def verl(row: ViewRow) -> dict[str, Any]:
     """Return verl's prompt with its clips; the reward function gets the other columns: as JSON in `ground_truth`, and
     with the clips in `extra_info`."""
     others = extras(row, "prompt", "images", "system")
@@ -156,7 +173,7 @@ def verl(row: Row) -> dict[str, Any]:
     }
 
 
-def llama_factory_preference(row: Row) -> dict[str, Any]:
+def llama_factory_preference(row: ViewRow) -> dict[str, Any]:
     """Return LLaMA-Factory's ranking row in ShareGPT form, with OpenAI's names of roles."""
     return {
         "id": row["id"],
@@ -167,12 +184,12 @@ def llama_factory_preference(row: Row) -> dict[str, Any]:
     }
 
 
-def plain(row: Row) -> dict[str, Any]:
+def plain(row: ViewRow) -> dict[str, Any]:
     """Return the view's own columns."""
     return {name: value for name, value in row.items() if name != "split"}
 
 
-def clips_of(row: Row) -> dict[str, str]:
+def clips_of(row: Mapping[str, Any]) -> dict[str, str]:
     """Return the row's clips by a short name: `chosen` for `chosen_audio`; `audio0`, … for the prompt's clips."""
     named = {
         name.removesuffix("_audio").removesuffix("_image"): value

@@ -10,7 +10,7 @@ from functools import partial
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import duckdb
 import pyarrow.parquet as pq
@@ -123,13 +123,70 @@ def _commonest(rejects: Sequence[Reject], config: BuildConfig) -> str:
 
 EXAMPLES = 3  # examples of rejects per reason
 
-FACTS = ("name", "unit", "entered", "kept", "rejected", "dropped", "notes")
+
+class StepCounts(TypedDict):
+    """Account of a step; `sure` if no imagined answer came before it."""
+
+    name: str
+    unit: str
+    entered: int
+    kept: int
+    rejected: dict[str, int]
+    dropped: dict[str, int]
+    notes: tuple[str, ...]
+    sure: bool
+
+
+class RejectCounts(TypedDict):
+    """Rejects of a step for a reason."""
+
+    step: str
+    reason: str
+    kind: str
+    items: int
+    examples: list[dict[str, Any]]
+
+
+class RowCounts(TypedDict):
+    """Rows of a table by split, and by split and category if rows have both."""
+
+    rows: dict[str, int]
+    by: dict[str, int]
+
+
+class Preview(TypedDict):
+    """What a build would do; of one that is up to date only the first two."""
+
+    asks: dict[str, Any] | None
+    would_stop: str | None  # the reason to stop before the commit
+    steps: NotRequired[list[StepCounts]]
+    rejects: NotRequired[list[RejectCounts]]
+    clips: NotRequired[dict[str, int]]
+    not_embedded: NotRequired[int]
+    tables: NotRequired[dict[str, RowCounts]]
+    main_table: NotRequired[str]
+    about: NotRequired[list[str]]
+
+
+class BuildForecast(Preview):
+    """A build's inputs, commits and requests."""
+
+    corpus: str
+    store: str
+    build_key: str | None  # None before all clips are hashed
+    up_to_date: str | None  # the version that it would repeat
+    newest: str | None
+    would_commit: str | None
+    latest: str | None
+    inputs: dict[str, str]
+    targets: dict[str, int]
+
 
 Lines = Callable[[Stage, Any], list[str]]
 """The corpus's own part of the preview (`Corpus.preview`): lines of 80 columns about the rows of its steps."""
 
 
-def preview(corpus: Corpus, story: Story, config: BuildConfig, store: Store, ledger: str | Path) -> dict[str, Any]:
+def preview(corpus: Corpus, story: Story, config: BuildConfig, store: Store, ledger: str | Path) -> Preview:
     """Run a build's steps up to the first one that needs all answers, with at least one try per question, and count.
 
     Args:
@@ -150,10 +207,16 @@ def preview(corpus: Corpus, story: Story, config: BuildConfig, store: Store, led
         return {
             "asks": asks,
             "steps": [
-                {
-                    **{key: getattr(one, key) for key in FACTS},
-                    "sure": counting.sure is None or one.name in counting.sure,
-                }
+                StepCounts(
+                    name=one.name,
+                    unit=one.unit,
+                    entered=one.entered,
+                    kept=one.kept,
+                    rejected=one.rejected,
+                    dropped=one.dropped,
+                    notes=one.notes,
+                    sure=counting.sure is None or one.name in counting.sure,
+                )
                 for one in stage.steps()
             ],
             "rejects": [one for one in _rejects(stage) if counting.sure is None or one["step"] in counting.sure],
@@ -166,8 +229,8 @@ def preview(corpus: Corpus, story: Story, config: BuildConfig, store: Store, led
         }
 
 
-def _rejects(stage: Stage) -> list[dict[str, Any]]:
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+def _rejects(stage: Stage) -> list[RejectCounts]:
+    found: dict[tuple[str, str], RejectCounts] = {}
     for one in losses_of(stage):
         row = found.setdefault(
             (one.step, one.reason),
@@ -179,9 +242,9 @@ def _rejects(stage: Stage) -> list[dict[str, Any]]:
     return sorted(found.values(), key=lambda row: (-row["items"], row["step"], row["reason"]))
 
 
-def _tables(stage: Stage) -> dict[str, dict[str, Any]]:
-    """Count the rows of published tables by split, and by split and category if rows have both."""
-    tables: dict[str, dict[str, Any]] = {}
+def _tables(stage: Stage) -> dict[str, RowCounts]:
+    """Count the rows of published tables."""
+    tables: dict[str, RowCounts] = {}
     for name, splits in stage.tables().items():
         rows = {split: sum(pq.read_metadata(path).num_rows for path in paths) for split, paths in splits.items()}
         files = [str(path) for paths in splits.values() for path in paths]
