@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any, TypedDict
 
 import yaml
 from huggingface_hub import constants
@@ -179,7 +179,7 @@ def open_repo(repo: Repo, bundle: Bundle, private: bool, gated: bool = False) ->
         HubError: it holds something else, or is public instead of private.
     """
     if (state := repo.look()) is not None:
-        _check_state(repo, bundle, state, private)
+        _check_state(repo, bundle, state, private, gated)
     repo.create(private)
     if gated:
         repo.gate()
@@ -188,7 +188,7 @@ def open_repo(repo: Repo, bundle: Bundle, private: bool, gated: bool = False) ->
         raise HubError(f"{repo.name}: created, but this token may not read it; check the token's rights")
     if not state.has_branch:
         raise HubError(f"{repo.name}: the Hub made no branch {repo.revision}; is it a tag? choose another --branch")
-    _check_state(repo, bundle, state, private)
+    _check_state(repo, bundle, state, private, gated)
     return state
 
 
@@ -254,7 +254,7 @@ class PublicationPlan(TypedDict):
     exists: bool
     unreachable: str | None
     private: bool
-    gated: NotRequired[bool]
+    gated: bool
     published: str | None
     upload: dict[str, int]
     delete: list[str]
@@ -269,7 +269,9 @@ class PublicationPlan(TypedDict):
     findings: list[str]
 
 
-def forecast(repo: Repo, bundle: Bundle, corpus: Corpus, reviewed: Mapping[str, str], private: bool) -> PublicationPlan:
+def forecast(
+    repo: Repo, bundle: Bundle, corpus: Corpus, reviewed: Mapping[str, str], private: bool, gated: bool
+) -> PublicationPlan:
     """Forecast a publication; send nothing, and create no repository.
 
     Without the Hub, compare with an empty repository, and give the reason as `unreachable`.
@@ -283,7 +285,7 @@ def forecast(repo: Repo, bundle: Bundle, corpus: Corpus, reviewed: Mapping[str, 
     except HubUnreachableError as error:
         state, unreachable = None, str(error)
     if state is not None:
-        _check_state(repo, bundle, state, private)
+        _check_state(repo, bundle, state, private, gated)
     done = tagged(repo, bundle, state) if state else None
     files, earlier = (state.files, state.earlier) if state else ((), [])
     difference = compare(bundle.entries, files, earlier) if not done else TreeChanges((), (), bundle.entries, ())
@@ -296,6 +298,7 @@ def forecast(repo: Repo, bundle: Bundle, corpus: Corpus, reviewed: Mapping[str, 
         "exists": state is not None,
         "unreachable": unreachable,
         "private": state.private if state else private,
+        "gated": gated,
         "published": done,
         "upload": {entry.path: entry.bytes for entry in difference.upload},
         "delete": list(difference.delete),
@@ -346,12 +349,19 @@ def keep_receipt(
     return receipt
 
 
-def _check_state(repo: Repo, bundle: Bundle, state: State, private: bool) -> None:
+def _check_state(repo: Repo, bundle: Bundle, state: State, private: bool, gated: bool) -> None:
     if private and not state.private:
         raise HubError(
             f"{repo.name} is public, but --private asks for a private repository; "
             "make it private, or leave --private out"
         )
     main = repo.branch is None
+    if gated and not main:
+        raise HubError(f"--gate holds for all of {repo.name}, whose terms stand in main's card: leave out --branch")
+    if gated and not state.gated and bundle.manifest.version in state.tags:
+        raise HubError(
+            f"{repo.name} holds {bundle.manifest.version} already, without a gate; a published version never changes: "
+            "build a new version and publish it with --gate"
+        )
     if not main or bundle.manifest.version not in state.tags:
         check_successor(repo.name, bundle.manifest, state.manifest, state.files, ordered=main)

@@ -141,6 +141,7 @@ class State:
     head: str  # commit of the target branch; of main until the branch exists
     has_branch: bool  # whether the target branch exists
     private: bool  # whether hidden from everyone but its owners
+    gated: bool  # whether readers must ask for access
     tags: dict[str, str]  # commits by tag
     files: tuple[HubFile, ...]  # files of the head commit
     manifest: dict[str, Any] | None  # its `manifest.json`, if present
@@ -197,7 +198,7 @@ class Repo:
             files = self.files(head)
             has_manifest = any(file.path == MANIFEST for file in files)
             manifest = self._manifest(head) if has_manifest else None
-            return State(head, self.revision in heads, bool(info.private), tags, files, manifest)
+            return State(head, self.revision in heads, bool(info.private), bool(info.gated), tags, files, manifest)
 
     def create(self, private: bool) -> None:
         """Create the repository, and the branch as a copy of main, unless they exist."""

@@ -65,13 +65,13 @@ def press(hub: HubServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield publications
 
 
-def earmark(store: Path, *words: str) -> str:
+def earmark(store: Path, *words: str, code: int = 0) -> str:
     command = [sys.executable, "-m", "earmark", *words, "--store", str(store)]
     ended = subprocess.run(
         command, capture_output=True, text=True, timeout=240, cwd=ROOT, env={**os.environ, "COLUMNS": "80"}
     )
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout
+    assert ended.returncode == code, ended.stderr
+    return ended.stderr if code else ended.stdout
 
 
 def test_a_gated_repository_is_gated_before_its_files_come(hub: HubServer, store: Store, tmp_path: Path) -> None:
@@ -95,6 +95,11 @@ def test_a_gated_repository_is_gated_before_its_files_come(hub: HubServer, store
     card = DatasetCard.load(other.find(CORPUS).folder / "README.md").data
     assert card["extra_gated_fields"] == {"Affiliation": "text", "I use the clips for research alone": "checkbox"}
     assert card["extra_gated_prompt"].startswith("You agree")
+    hub.repos["lab/gated"]["gated"] = False  # as after a publication without the file
+    refused = " ".join(earmark(store.root, *words, code=1).split())
+    assert "lab/gated holds v1 already, without a gate" in refused
+    assert "leave out --branch" in earmark(store.root, *words, "--branch", "trial", code=1)
+    assert hub.repos["lab/gated"]["gated"] is False
     gate.write_text("extra_gated_field: {}")
     with pytest.raises(ConfigError, match=r"expected some of extra_gated_fields, .*; found extra_gated_field$"):
         read_gate(str(gate))
