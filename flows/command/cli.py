@@ -275,7 +275,11 @@ def doctor(
         return
     place = open_store(store)
     findings = probe_models(config, place) if config else examine(place)
-    print_json([vars(finding) for finding in findings]) if as_json else console.show_findings(findings)
+    if as_json:
+        print_json([vars(finding) for finding in findings])
+    else:
+        rows = [(finding.what, finding.state, finding.detail) for finding in findings]
+        console.print_table("check", "state", "detail", rows=rows)
     if any(finding.state == "bad" for finding in findings):
         raise typer.Exit(1)
 

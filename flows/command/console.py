@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +17,8 @@ from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.result_table import ResultColumn, ResultPage, ResultTable, Value
 
 if TYPE_CHECKING:
-    from earmark.flows.command.doctor import CheckResult
     from earmark.flows.command.rebuild_plan import CorpusState
     from earmark.flows.command.running import Built
-    from earmark.flows.command.schedules import Schedule
     from earmark.schemas.corpus import Corpus
     from earmark.tasks.exports.choosing import Offer
     from earmark.tasks.exports.readme import ExportRecord
@@ -293,18 +290,6 @@ def show_request(request: Mapping[str, Any]) -> None:
     tell("whole texts and raw responses: --json")
 
 
-def show_schedules(schedules: Sequence[Schedule]) -> None:
-    """Print each schedule with its next run, its newest run's state and where it publishes."""
-    if not schedules:
-        tell('no schedules; add one with: earmark schedule FILE --cron "0 3 * * *"')
-        return
-    rows = [
-        (one.name, one.when, at(one.next_run) if one.active else "paused", one.last_state or "–", one.publishes or "–")
-        for one in schedules
-    ]
-    print_table("schedule", "when", "next run", "newest run", "publishes to", rows=rows)
-
-
 def show_pruned(decisions: Sequence[PruneDecision], freed: int, dry_run: bool) -> None:
     """Print each version with its fate, and the bytes freed."""
     gone = "would go" if dry_run else "removed"
@@ -314,11 +299,6 @@ def show_pruned(decisions: Sequence[PruneDecision], freed: int, dry_run: bool) -
     print_table("corpus", "version", "fate", "because", rows=rows)
     count = sum(one.stays is None for one in decisions)
     tell(f"{count:,} versions {gone}, {freed:,} bytes {'would be ' if dry_run else ''}freed; the ledger stays")
-
-
-def at(moment: datetime | None) -> str:
-    """Return a time to the minute in this machine's time zone."""
-    return f"{moment.astimezone():%Y-%m-%d %H:%M %Z}" if moment else "–"
 
 
 def show_diff(
@@ -364,17 +344,6 @@ def show_accounts(version: Version, accounts: Sequence[RowFacts]) -> None:
             lost = "; ".join(f"{reason}: {count:,}" for reason, count in gone.items() if count)
             kept = f"kept {step.kept:,} of {step.entered:,} {step.unit}"
             tell(f"  step {step.name}: {kept}{f' ({lost})' if lost else ''}", style="dim")
-
-
-def show_findings(findings: Sequence[CheckResult]) -> None:
-    """Print the checks of `earmark doctor`."""
-    rows = [(finding.what, finding.state, finding.detail) for finding in findings]
-    print_table("check", "state", "detail", rows=rows)
-
-
-def show_prompts(prompts: Sequence[Mapping[str, Any]]) -> None:
-    """Print prompts by corpus, with the source of each."""
-    print_table("corpus", "prompt", "version", "source", rows=[tuple(one.values()) for one in prompts])
 
 
 def show_ledger(stats: Mapping[str, Any]) -> None:

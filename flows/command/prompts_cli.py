@@ -42,16 +42,19 @@ def list_prompts(
     from earmark.tasks.pipeline.registry import find_corpus
 
     room = find_corpus(corpus).name if corpus else None
-    prompts = [
+    prompts = sorted(
         (path.parent.name.replace("_", "-"), one.name, one.version, one.source)
         for files in prompt_names().values()
         for path, one in ((path, parse_prompt(path)) for path in files)
-    ]
+        if room in (None, path.parent.name.replace("_", "-"))
+    )
     columns = ("corpus", "prompt", "version", "source")
-    facts = [dict(zip(columns, one, strict=True)) for one in sorted(prompts) if room in (None, one[0])]
-    if not facts:
+    if not prompts:
         raise ConfigError(f"no prompt of this package asks for '{corpus}'")
-    print_json(facts) if as_json else console.show_prompts(facts)
+    if as_json:
+        print_json([dict(zip(columns, one, strict=True)) for one in prompts])
+    else:
+        console.print_table(*columns, rows=prompts)
 
 
 @app.command()

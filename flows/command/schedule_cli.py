@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -75,7 +76,7 @@ def add(
     if as_json:
         print_json({"name": full, "next_run": next_run, "store": place.absolute().address})
         return
-    console.tell(f"{full}: next run {console.at(next_run)}; results go to {place.absolute().address}")
+    console.tell(f"{full}: next run {_at(next_run)}; results go to {place.absolute().address}")
     if own_server:
         outside = not config.base.is_relative_to(Path.cwd())
         roots = (
@@ -84,6 +85,11 @@ def add(
             else ""
         )
         console.tell(f"it runs while `{roots}earmark serve` runs on this machine")
+
+
+def _at(moment: datetime | None) -> str:
+    """Return a time to the minute in this machine's time zone."""
+    return f"{moment.astimezone():%Y-%m-%d %H:%M %Z}" if moment else "–"
 
 
 @app.command("list")
@@ -95,7 +101,19 @@ def show(keep: KeepOption = True, as_json: JsonOption = False) -> None:
     from earmark.flows.command import console, schedules
 
     found = schedules.schedules()
-    print_json([asdict(one) for one in found]) if as_json else console.show_schedules(found)
+    if as_json:
+        print_json([asdict(one) for one in found])
+    elif not found:
+        console.tell('no schedules; add one with: earmark schedule FILE --cron "0 3 * * *"')
+    else:
+        rows = [
+            (
+                *(one.name, one.when, _at(one.next_run) if one.active else "paused"),
+                *(one.last_state or "–", one.publishes or "–"),
+            )
+            for one in found
+        ]
+        console.print_table("schedule", "when", "next run", "newest run", "publishes to", rows=rows)
 
 
 @app.command()

@@ -12,24 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
+from earmark.schemas import results
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import InputError
-from earmark.schemas.results import (
-    BoardFacts,
-    BoardGroup,
-    BoardRow,
-    FadFacts,
-    GroupFigures,
-    LackingScore,
-    ListeningFacts,
-    MetricFacts,
-    Opinion,
-    PairGap,
-    ScoreFacts,
-    ScoreGroup,
-    SystemOpinion,
-    SystemRank,
-)
 from earmark.tasks.evaluation.comparison import PLOT, TEST, PlotBlock, as_svg, difference_table
 from earmark.tasks.evaluation.entries import MEASURES, Entry, borda_points, borda_ranks, two_stage_ranks
 from earmark.tasks.evaluation.influence import mean, pair_differences
@@ -56,7 +41,7 @@ def rank_submissions(
     finalists: int | None,
     out: Path | None,
     awards: Mapping[str, int] | None = None,
-) -> tuple[BoardFacts, Path]:
+) -> tuple[results.BoardFacts, Path]:
     """Compare the records of systems, and write the board: tables, tests, ranks and a plot. Measures nothing.
 
     Return the facts of `leaderboard.json`, and the folder.
@@ -72,7 +57,7 @@ def rank_submissions(
     records = scored(version, store, systems)
     ranked_on = ranked_group(find_corpus(version.corpus), records[0][0])
     ranks = ranking([one for one, _ in records], finalists, ranked_on)
-    facts: BoardFacts = {
+    facts: results.BoardFacts = {
         **version_facts(version),
         "systems": [one["system"] for one, _ in records],
         "measured_by": records[0][0]["measured_by"],
@@ -92,19 +77,19 @@ def rank_submissions(
     return facts, write_record(folder, BOARD, facts, {**board_page(facts).files(), **_plots(facts)})
 
 
-def ranked_group(corpus: Corpus, record: ScoreFacts) -> str:
+def ranked_group(corpus: Corpus, record: results.ScoreFacts) -> str:
     """Return the group of prompts whose figures rank systems."""
     wanted = generation_of(corpus).ranked
     return wanted if wanted in [one["group"] for one in record["groups"]] else ALL
 
 
-def scored(version: Version, store: Store, systems: Sequence[str]) -> list[tuple[ScoreFacts, Path]]:
+def scored(version: Version, store: Store, systems: Sequence[str]) -> list[tuple[results.ScoreFacts, Path]]:
     """Return the comparable records of systems, each with its folder; raise as `rank_submissions`."""
-    known: dict[str, tuple[ScoreFacts, Path]] = {}
+    known: dict[str, tuple[results.ScoreFacts, Path]] = {}
     every = [*systems] == [EVERY]
     paths = [path / RECORD for path in map(Path, systems) if (path / RECORD).is_file()]
     for path in [*sorted(records_of(store, version).glob(f"*/{RECORD}")), *paths]:
-        facts: ScoreFacts = json.loads(path.read_bytes())
+        facts: results.ScoreFacts = json.loads(path.read_bytes())
         if facts["manifest_sha256"] == version.manifest.digest():
             known[facts["system"] if path not in paths else str(path.parent)] = facts, path.parent
         elif path in paths:
@@ -128,19 +113,21 @@ def scored(version: Version, store: Store, systems: Sequence[str]) -> list[tuple
 
 
 def _opinions(
-    version: Version, store: Store, ranks: Sequence[SystemRank], awards: Mapping[str, int]
-) -> list[ListeningFacts]:
+    version: Version, store: Store, ranks: Sequence[results.SystemRank], awards: Mapping[str, int]
+) -> list[results.ListeningFacts]:
     """Return opinions on these systems from listening tests on this very content (`study status --record`)."""
-    systems, found = {one["system"] for one in ranks}, list[ListeningFacts]()
+    systems, found = {one["system"] for one in ranks}, list[results.ListeningFacts]()
     for path in sorted(records_of(store, version).glob(f"*/{OPINIONS}")):
-        test: ListeningFacts = json.loads(path.read_bytes())
+        test: results.ListeningFacts = json.loads(path.read_bytes())
         rows = [row for row in test["mos"] if row["system"] in systems]
         if rows and test["manifest_sha256"] == version.manifest.digest():
             found.append({**test, "mos": rows, "awards": awarded(rows, ranks, awards)})
     return found
 
 
-def awarded(rows: Sequence[SystemOpinion], ranks: Sequence[SystemRank], awards: Mapping[str, int]) -> dict[str, str]:
+def awarded(
+    rows: Sequence[results.SystemOpinion], ranks: Sequence[results.SystemRank], awards: Mapping[str, int]
+) -> dict[str, str]:
     """Return the award of each system: of a track's systems, the first by MOS on `overall`, or on the first question.
 
     Raises:
@@ -160,7 +147,7 @@ def awarded(rows: Sequence[SystemOpinion], ranks: Sequence[SystemRank], awards: 
     return found
 
 
-def _check_alike(records: Sequence[ScoreFacts]) -> None:
+def _check_alike(records: Sequence[results.ScoreFacts]) -> None:
     """Refuse records measured by other models, with another reference or on other prompts."""
     for one in records:
         unanswered, asked = sum(one["unanswered"].values()), one["concepts_asked"]
@@ -204,25 +191,25 @@ def _content(who: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     return (who or None) and {name: value for name, value in who.items() if "sha256" not in who or name == "sha256"}
 
 
-def _tables(records: Sequence[ScoreFacts], ranked_on: str) -> list[BoardGroup]:
+def _tables(records: Sequence[results.ScoreFacts], ranked_on: str) -> list[results.BoardGroup]:
     """Return each group's figures of each system, from the ranked group on."""
-    tables: list[BoardGroup] = []
+    tables: list[results.BoardGroup] = []
     for group in sorted(records[0]["groups"], key=lambda one: one["group"] != ranked_on):
         tables.append({"group": group["group"], "clips": group["clips"], "rows": []})
         for one in records:
             held = next(held for held in one["groups"] if held["group"] == group["group"])
-            figures = BoardRow(system=one["system"], fad=held["fad"], clap=held["clap"], ccs=held["ccs"],
+            figures = results.BoardRow(system=one["system"], fad=held["fad"], clap=held["clap"], ccs=held["ccs"],
                                kad=held.get("kad"), scores=held.get("scores", {}))  # fmt: skip
             tables[-1]["rows"].append(figures)
     return tables
 
 
-def _differences(folders: Mapping[str, Path], group: str) -> list[PairGap]:
+def _differences(folders: Mapping[str, Path], group: str) -> list[results.PairGap]:
     """Compare each pair of systems on the same prompts: only for means over clips, so not FAD."""
     tables = {name: pq.read_table(path / CLIPS).to_pylist() for name, path in folders.items()}
     rows = {name: {row["id"]: row for row in table if group == ALL or group in row["groups"]}
             for name, table in tables.items()}  # fmt: skip
-    differences: list[PairGap] = []
+    differences: list[results.PairGap] = []
     first = next(iter(rows.values()))
     for measure in (*MEANS, *names_of(next(iter(first.values())))):
         values = {name: {key: _of_clip(row, measure) for key, row in by_id.items()} for name, by_id in rows.items()}
@@ -238,7 +225,7 @@ def _of_clip(row: Mapping[str, Any], measure: str) -> Any:
     return row[MEANS[measure]] if measure in MEANS else score_in(row, measure)
 
 
-def ranking(records: Sequence[ScoreFacts], finalists: int | None, group: str = ALL) -> list[SystemRank]:
+def ranking(records: Sequence[results.ScoreFacts], finalists: int | None, group: str = ALL) -> list[results.SystemRank]:
     """Rank systems by Borda points over FAD, CLAP score, CCS and the ranked scores, in two stages if there are teams.
 
     A topline has no rank, nor has a team's entry if another entry of the team in the same track beats it. Finalists are
@@ -266,7 +253,7 @@ def ranking(records: Sequence[ScoreFacts], finalists: int | None, group: str = A
     best = min((ranks[name] for name in baselines), default=len(records) + 1)
     able = sorted((name for name in ranks if ranks[name] < best), key=lambda name: (ranks[name], *_tie(entries[name])))
     chosen = {*able[: finalists or 0]}
-    rows: list[SystemRank] = [
+    rows: list[results.SystemRank] = [
         {
             "system": one["system"],
             "team": one["team"],
@@ -287,7 +274,7 @@ def _tie(entry: Entry) -> tuple[float, float, float, str]:
     return -(entry.clap or 0), -(entry.ccs or 0), entry.fad or 0, entry.name
 
 
-def _ranked_scores(record: ScoreFacts, figures: ScoreGroup) -> dict[str, float | None]:
+def _ranked_scores(record: results.ScoreFacts, figures: results.ScoreGroup) -> dict[str, float | None]:
     """Return the ranked scores, with signs so that higher is better."""
     counted = {name: who for name, who in record["measured_by"].get("scores", {}).items() if who["ranked"]}
     values = {name: _value(figures["scores"][name]) for name in counted}
@@ -295,14 +282,14 @@ def _ranked_scores(record: ScoreFacts, figures: ScoreGroup) -> dict[str, float |
             for name, value in values.items()}  # fmt: skip
 
 
-def _value(measure: MetricFacts | None) -> float | None:
+def _value(measure: results.MetricFacts | None) -> float | None:
     return None if measure is None else measure["value"]
 
 
 # -- for a reader -------------------------------------------------------------------------------------------------
 
 
-def board_page(facts: BoardFacts) -> ResultPage:
+def board_page(facts: results.BoardFacts) -> ResultPage:
     """Return the page of a board: ranks, listening tests, the figures of each group, differences."""
     ranks = ResultTable(
         f"ranks on {_titled(facts['groups'][0])}",
@@ -351,11 +338,11 @@ def board_page(facts: BoardFacts) -> ResultPage:
     )
 
 
-def _titled(table: BoardGroup) -> str:
+def _titled(table: results.BoardGroup) -> str:
     return f"{table['group']} ({table['clips']:,} clips)"
 
 
-def score_page(facts: ScoreFacts) -> ResultPage:
+def score_page(facts: results.ScoreFacts) -> ResultPage:
     """Return the page of a submission's record: its figures by group."""
     columns = [replace(one, best=None) for one in _columns(facts["groups"][0], {})]
     rows = tuple((one["group"], one["clips"], *_figures(one)) for one in facts["groups"])
@@ -376,7 +363,7 @@ def score_page(facts: ScoreFacts) -> ResultPage:
 
 
 def opinion_tables(
-    rows: Sequence[SystemOpinion], title: str = "", awards: Mapping[str, str] | None = None
+    rows: Sequence[results.SystemOpinion], title: str = "", awards: Mapping[str, str] | None = None
 ) -> list[ResultTable]:
     """Tabulate mean opinions of a listening test for each question, best system first; experts beside all."""
     listeners = ["all", *(["experts"] if any(row.get("experts") for row in rows) else [])]
@@ -404,7 +391,7 @@ def _opinion_columns(listeners: str) -> list[ResultColumn]:
     return [mos, sd, *(ResultColumn(name, over=listeners) for name in ("ratings", "annotators"))]
 
 
-def _opinion(row: Opinion | None) -> list[Value]:
+def _opinion(row: results.Opinion | None) -> list[Value]:
     if row is None:
         return [None] * 4
     half = row["half_width"]
@@ -412,7 +399,7 @@ def _opinion(row: Opinion | None) -> list[Value]:
     return [Interval(row["mos"], *ends), row.get("sd"), row["ratings"], row["annotators"]]
 
 
-def _columns(row: GroupFigures, scores: Mapping[str, Any]) -> list[ResultColumn]:
+def _columns(row: results.GroupFigures, scores: Mapping[str, Any]) -> list[ResultColumn]:
     """Return the columns of FAD, FAD∞, CLAP score, CCS and scorers' scores, by their descriptions."""
     names = [(name, scores.get(name, {}).get("lower_is_better", False)) for name in row["scores"]]
     return [
@@ -423,7 +410,7 @@ def _columns(row: GroupFigures, scores: Mapping[str, Any]) -> list[ResultColumn]
     ]
 
 
-def _figures(row: GroupFigures) -> list[Value]:
+def _figures(row: results.GroupFigures) -> list[Value]:
     return [
         *(interval(row["fad"]), row["fad"] and row["fad"]["infinity"], interval(row.get("kad"))),
         *map(interval, (row["clap"], row["ccs"], *row["scores"].values())),
@@ -431,9 +418,9 @@ def _figures(row: GroupFigures) -> list[Value]:
 
 
 def _notes(
-    distance: FadFacts | None,
+    distance: results.FadFacts | None,
     unanswered: Mapping[str, int],
-    unscored: Mapping[str, Mapping[str, LackingScore]],
+    unscored: Mapping[str, Mapping[str, results.LackingScore]],
     checks: Mapping[str, Mapping[str, int]],
 ) -> list[str]:
     """Return notes for readers of a board or of a submission's record, a sentence each."""
@@ -459,12 +446,12 @@ def _notes(
     return lines
 
 
-def _plots(facts: BoardFacts) -> dict[str, str]:
+def _plots(facts: results.BoardFacts) -> dict[str, str]:
     """Draw the measures on one axis, and each score on its own, since their scales differ; return them by file."""
     group, name = facts["groups"][0], f"{facts['corpus']} {facts['version']}"
     rows = group["rows"]
 
-    def drawn(measures: Mapping[str, Sequence[MetricFacts | None]]) -> str:
+    def drawn(measures: Mapping[str, Sequence[results.MetricFacts | None]]) -> str:
         blocks = [
             PlotBlock(facts["ranked_on"], measure, None, [(row["system"], group["clips"], value)
                                                           for row, value in zip(rows, values, strict=True) if value])
@@ -472,7 +459,7 @@ def _plots(facts: BoardFacts) -> dict[str, str]:
         ]  # fmt: skip
         return as_svg(name, blocks)
 
-    measures: dict[str, list[MetricFacts | None]] = {
+    measures: dict[str, list[results.MetricFacts | None]] = {
         "fad": [row["fad"] for row in rows], "clap": [row["clap"] for row in rows], "ccs": [row["ccs"] for row in rows]
     }  # fmt: skip
     scores = {f"score-{one}.svg": drawn({one: [row["scores"][one] for row in rows]}) for one in rows[0]["scores"]}

@@ -174,7 +174,7 @@ def baselines(
     if kind.credited and len({row["target"] for row in rows}) > 1:  # else it is the truth again
         common = sorted(Counter(row["target"] for row in rows).items(), key=lambda one: (-one[1], str(one[0])))[0][0]
         rules["majority"] = lambda row: common
-    rules["coin"] = lambda row: kind.coin(evaluation, row, _drawn(row))
+    rules["coin"] = lambda row: kind.coin(evaluation, row, _drawn(row["id"]))
     made = {name: {row["id"]: kind.predict(row["id"], rule(row)) for row in rows} for name, rule in rules.items()}
     return made, without
 
@@ -200,6 +200,6 @@ def _measured(
     return {name: rule(measure) for name, measure in MEASURES.items()}, []
 
 
-def _drawn(row: Row) -> float:
+def _drawn(sample: str) -> float:
     """Draw a number from 0 to 1 by hash of the id, so that tables are reproducible."""
-    return int.from_bytes(hashlib.sha256(f"coin {row['id']}".encode()).digest()[:6], "big") / 2**48
+    return int.from_bytes(hashlib.sha256(f"coin {sample}".encode()).digest()[:6], "big") / 2**48

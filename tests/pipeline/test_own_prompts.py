@@ -111,10 +111,10 @@ def test_a_prompt_that_cannot_stand_for_ours(tmp_path: Path, change: tuple[str, 
     assert "\n" not in str(fault.value)
 
 
-@pytest.mark.parametrize("corpus", ["instruction_rubrics", "score_questions", "captions"])
-def test_a_guide_s_files_precede_the_set_that_it_shows(corpus: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", ["topics/instruction_rubrics/paper", "topics/score_questions/paper", "captions"])
+def test_a_guide_s_files_precede_the_set_that_it_shows(page: str, tmp_path: Path) -> None:
     """The files are the set's own prompts in other words: what has its form can stand for it."""
-    guide = (ROOT / f"flows/{corpus}.md").read_text("utf-8")
+    guide = (ROOT / f"flows/{page}.md").read_text("utf-8")
     shown = [tomllib.loads(text)["asks"] for text in re.findall(r"```toml\n(\[asks\]\n.*?)```", guide, re.DOTALL)]
     asks = {name: one for asks in shown for name, one in asks.items()}
     assert asks.pop("prompts") == "paper-structure"
