@@ -5,9 +5,12 @@ from typing import NamedTuple
 
 from earmark.tasks.text.bilingual import Language
 
-_SCALES = {"hundred": 100, "thousand": 1_000, "million": 1_000_000, "百": 100, "千": 1_000, "万": 10_000, "萬": 10_000}
+_EN_SCALES = {"hundred": 100, "thousand": 1_000, "million": 1_000_000, "billion": 1_000_000_000}
+_ZH_SCALES = {"百": 100, "千": 1_000, "万": 10_000, "萬": 10_000, "亿": 100_000_000, "億": 100_000_000}
+_SCALES = _EN_SCALES | _ZH_SCALES
+_EN_SCALE = "|".join(_EN_SCALES)
 _DIGITS = re.compile(
-    r"(\d+(?:,\d{3})*(?:\.\d+)?)(?: ?(hundred|thousand|million)\b|([百万萬]|千(?![赫瓦克])))?", re.IGNORECASE
+    rf"(\d+(?:,\d{{3}})*(?:\.\d+)?)(?: ?({_EN_SCALE})\b|([百万萬亿億]|千(?![赫瓦克])))?", re.IGNORECASE
 )
 _TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 _UNITS = (
@@ -17,7 +20,7 @@ _UNITS = (
 _EN = {word: number for number, word in enumerate(_UNITS)} | {word: 20 + 10 * at for at, word in enumerate(_TENS)}
 _EN |= {f"{word[:-1]}ies": _EN[word] for word in _TENS}
 _EN_WORDS = re.compile(rf"\b(?:{'|'.join(sorted(_EN, key=len, reverse=True))})\b(?![’'])", re.IGNORECASE)
-_EN_RUN = re.compile(r"[\s-]+|\s+and\s+|,\s+")
+_EN_AND = re.compile(r"\s+and\s+|,\s+")
 _EN_MAYBE = {  # words that Chinese often has with a numeral
     "second": 2, "twice": 2, "double": 2, "both": 2, "pair": 2, "couple": 2, "duet": 2, "duo": 2, "dual": 2, "half": 2,
     "third": 3, "triple": 3, "trio": 3, "triplet": 3, "triad": 3, "quarter": 4, "quartet": 4, "fifth": 5, "quintet": 5,
@@ -25,11 +28,16 @@ _EN_MAYBE = {  # words that Chinese often has with a numeral
 }  # fmt: skip
 _ORDINALS = ["zeroth", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth"]
 _COMPOUND = re.compile(rf"\b({'|'.join(_TENS)})[\s-]?({'|'.join(_ORDINALS[1:])})\b")  # twenty-first
+_MULTIPLES = (
+    (r"minute|分[钟鐘半]", 60),
+    (r"hour|小[时時]|[钟鐘][头頭]", 60),
+    (r"\bdays?\b|[一整两二三四五六七八九十\d]天", 24),
+)
 _UNITS_OF_THOUSAND = re.compile("[赫瓦克米]|hz\\b|watt|gram|met(?:er|re)|\\bk[wgm]\\b")
 _EN_MAYBE |= {f"{word}th": number for word, number in _EN.items() if word in _UNITS}
 _EN_MAYBE |= {f"{word[:-1]}ieth": _EN[word] for word in _TENS}
 _ZH = {sign: number for number, sign in enumerate("零一二三四五六七八九")} | {"〇": 0, "两": 2, "兩": 2, "俩": 2}
-_ZH_RUN = re.compile(r"[零〇一二两兩俩三四五六七八九十百千万萬]{1,12}")
+_ZH_RUN = re.compile(r"[零〇一二两兩俩三四五六七八九十百千万萬亿億]{1,16}")
 _ZH_MAYBE = re.compile(  # words with a numeral that count nothing that English counts by the same number
     "十分(?![之钟鐘])|[二三四五六七八九]重[奏唱]|二胡|三角|三弦|五声|四[周处處]|七弦|八度|[四八]分音|万[分物籁]|千篇|"
     "十六分音符|三连音|[三四五六七八九]度|三和弦"
@@ -74,12 +82,15 @@ def numbers_of(text: str, language: Language) -> Numbers:
 
 
 def _related(text: str, numbers: set[float]) -> set[float]:
-    """Return further numbers by which a translation may say the same: halves, hours after noon, thousands of a unit."""
+    """Return further numbers by which a translation may say the same: halves, hours after noon, smaller units."""
     found = {float(int(number)) for number in numbers if number % 1 == 0.5}
     if re.search(r"\bhalf\b|半", text):
-        found |= {number + 0.5 for number in {0.0, 1.0, *numbers}} | {30.0}
+        found |= {number + 0.5 for number in {0.0, 1.0, *numbers}} | {50.0}
     if re.search(r"\bp\.?m\b|[点點]", text):
         found |= {number + shift for number in numbers for shift in (-12, 12) if 0 < number + shift <= 24}
+    for unit, parts in _MULTIPLES:
+        if re.search(unit, text):
+            found |= {parts * number for number in {1.0, *numbers, *found}}
     if _UNITS_OF_THOUSAND.search(text):
         found |= {number * factor for number in numbers for factor in (1000, 1 / 1000)}
     return found
@@ -88,18 +99,31 @@ def _related(text: str, numbers: set[float]) -> set[float]:
 def _read_english(text: str, plain: set[float], maybe: set[float]) -> None:
     words = {*re.findall("[a-z]+", text)}
     maybe |= {float(number) for word, number in _EN_MAYBE.items() if {word, f"{word}s"} & words}
-    maybe |= {_EN[tens] + float(_ORDINALS.index(unit)) for tens, unit in _COMPOUND.findall(text)}
+    for tens, unit in _COMPOUND.findall(text):  # the twenty-second voice, or a twenty-second clip
+        maybe |= {float(_EN[tens]), _EN[tens] + float(_ORDINALS.index(unit))}
     text = _DIGITS.sub(" # ", _COMPOUND.sub(" # ", text))
     run: list[int] = []
     end = 0
-    for found in re.finditer(rf"{_EN_WORDS.pattern}|\b(?:hundred|thousand|million)\b", text):
-        if len(run) == 8 or (run and not _EN_RUN.fullmatch(text[end : found.start()])):
+    for found in re.finditer(rf"{_EN_WORDS.pattern}|\b(?:{_EN_SCALE})\b", text):
+        word = found[0]
+        value = _EN_SCALES.get(word) or _EN[word]
+        if len(run) == 8 or (run and not _goes_on(run, text[end : found.start()], value)):
             plain.add(_worth(run))
             run = []
-        word, end = found[0], found.end()
+        end = found.end()
         maybe.add(_EN.get(word, 0))
-        run.append(_SCALES.get(word) or _EN[word])
+        run.append(value)
     plain.update([_worth(run)] if run else [])
+
+
+def _goes_on(run: list[int], between: str, value: int) -> bool:
+    """Return whether a word goes on with a number: a list such as `two, three or four` has several."""
+    before = run[-1]
+    if _EN_AND.fullmatch(between):
+        return before >= 100
+    year = len(run) == 1 and 10 <= before < 21 and 10 <= value < 100
+    tens = 20 <= before < 100 and before % 10 == 0 and 0 < value < 10
+    return re.fullmatch(r"[\s-]+", between) is not None and (before >= 100 or value >= 100 or year or tens)
 
 
 def _worth(run: list[int]) -> float:
@@ -122,8 +146,8 @@ def _read_chinese(text: str, plain: set[float], maybe: set[float]) -> None:
     for found in _ZH_RUN.finditer(text):
         maybe |= {float(_ZH[sign]) for sign in found[0] if sign in _ZH} | {_positional(found[0])}
     for run in _ZH_RUN.findall(_ZH_MAYBE.sub(" ", text)):
-        if re.search("[十百千万萬]", run):
-            plain |= {_positional(run)} if re.search("[^百千万萬]", run) else set()  # 百 alone: hundreds
+        if re.search("[十百千万萬亿億]", run):
+            plain |= {_positional(run)} if re.search("[^百千万萬亿億]", run) else set()  # 百 alone: hundreds
         elif len(run) == 1 or (len(run) == 4 and run[0] in "一二"):  # a year; 三四个 is three or four, 四三拍 is 3/4
             plain.add(float("".join(str(_ZH[sign]) for sign in run)))
 
@@ -133,8 +157,8 @@ def _positional(run: str) -> float:
     for sign in run:
         if sign in _ZH:
             digit = 10 * digit + _ZH[sign]
-        elif sign in "万萬":
-            total, part, digit = total + max(part + digit, 1) * 10_000, 0, 0
+        elif sign in "万萬亿億":
+            total, part, digit = total + max(part + digit, 1) * _ZH_SCALES[sign], 0, 0
         else:
             part, digit = part + max(digit, 1) * {"十": 10, "百": 100, "千": 1_000}[sign], 0
     return float(total + part + digit)

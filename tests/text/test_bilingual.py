@@ -81,6 +81,14 @@ One and a half times the speed for 30 seconds | 1.5倍速，半分钟
 In the early 2000s and the 1800s | 21世纪初和19世纪
 At 8 PM | 20点
 Noise at 20,000 Hz and a tone of 5000 Hz | 2万赫兹的噪声和5千赫的纯音
+Verses one and two, a voice between two and three minutes | 第一段和第二段，两分钟到三分钟之间的人声
+Two, three or four voices in six-eight time | 两个、三个或四个声部，六八拍
+Five twenty-second clips | 五个20秒的片段
+2 billion plays, twelve million listeners | 20亿次播放，一千二百万听众
+A 90-second loop | 一分半钟的循环
+A minute and a half of rain | 90秒的雨声
+50% of the drums, for 24 hours | 一半的鼓，持续一整天
+One hundred and twenty-four bells, two thousand, three hundred birds | 一百二十四口钟，两千三百只鸟
 A 12-bar blues in triple metre with eighth notes | 三拍子的十二小节布鲁斯，有八分音符
 """
 UNFAITHFUL = """
@@ -107,7 +115,12 @@ def test_a_figure_that_a_translation_loses_or_adds_is_asked_again(pair: str) -> 
 
 
 def test_a_number_word_that_a_translation_loses_or_adds_is_flagged() -> None:
-    for english, chinese in (("Three guitars", "两把吉他"), ("Guitars", "三把吉他"), ("Twenty drums", "鼓")):
+    for english, chinese in (
+        ("Three guitars", "两把吉他"),
+        ("Guitars", "三把吉他"),
+        ("Two and three bells", "五口钟"),
+        ("Twenty drums", "鼓"),
+    ):
         assert lost(english, "en", chinese, "zh") == lost(chinese, "zh", english, "en") == ["numbers"]
         assert translation_fault([english], "zh", [chinese]) is None
 
