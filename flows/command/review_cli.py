@@ -54,8 +54,15 @@ def export(
     `earmark people review export score-questions --for facts --images WildScore/images --out facts`
     """
     from earmark.flows.command import console
+    from earmark.schemas.errors import ConfigError
     from earmark.tasks.score_questions.review_files import CONFIG, SHEET, TASKS, write_review
 
+    if purpose == "questions" and images is not None:
+        raise ConfigError("--images: goes with --for detection or --for facts")
+    if purpose == "facts" and (force or images_at is not None):
+        raise ConfigError(
+            "--for facts: its pages hold their pictures and replace none; leave out --force and --images-at"
+        )
     if purpose != "questions":
         from earmark.schemas.score_questions import Detector
         from earmark.tasks.people.typing import write_fact_pages

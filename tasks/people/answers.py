@@ -68,7 +68,7 @@ def read_plan(folder: Path) -> StudyPlan:
         return StudyPlan.model_validate_json((folder / PLAN).read_bytes())
     except OSError:
         raise InputError(
-            f"{folder}: expected a study's folder with {PLAN}; start one with `earmark people study start`"
+            f"{folder}: expected the folder of a study, an audit or facts, with {PLAN}; see `earmark people --help`"
         ) from None
     except ValidationError as error:
         raise InputError(f"{folder / PLAN}: not a plan of this release: {error.errors()[0]['msg']}") from None

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
-from earmark.schemas.errors import InputError, StoreError
+from earmark.schemas.errors import ConfigError, InputError, StoreError
 from earmark.schemas.study import ANSWERS, FACTS, AnnotatorPage, StudyPlan
 from earmark.tasks.people.answers import parse_answers, read_plan, votes_of
 from earmark.tasks.people.typing import typed_facts, write_fact_pages
@@ -165,6 +165,13 @@ def test_pictures_of_one_name_are_all_kept() -> None:
     contents = [file.getvalue() for file in jpegs]
     files, refused = readable(zip(("a.jpg", "a.jpeg"), contents, strict=True))
     assert (sorted(files.values()), refused) == (sorted(contents), [])
+
+
+@pytest.mark.parametrize("options", ["--images scans", "--for facts --force", "--for facts --images-at http://x"])
+def test_an_option_of_another_purpose_is_refused(options: str) -> None:
+    words = ["people", "review", "export", "score-questions", "--out", "facts", *options.split()]
+    said = CliRunner().invoke(app, words)
+    assert isinstance(said.exception, ConfigError)
 
 
 def test_a_page_of_too_many_pictures_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
