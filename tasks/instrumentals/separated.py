@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -170,7 +171,7 @@ class SeparatedFiles:
     separator: str  # its digest
     output: Output
 
-    @property
+    @cached_property
     def folder(self) -> Path:
         """Return the folder of this separator's files at these settings."""
         output = asdict(self.output)
@@ -196,7 +197,7 @@ class SeparatedFiles:
         measures = {name: getattr(written, name) for name in ("sha256", "bytes", *MEASURED)}
         path = self.path(clip_sha256)
         temporary = part_path(path)  # not synced: of a record lost with the power, the clip is separated again
-        temporary.write_text(json.dumps(measures, indent=1) + "\n")
+        temporary.write_text(json.dumps(measures) + "\n")
         temporary.replace(path.with_suffix(".json"))
         return measures
 

@@ -186,7 +186,7 @@ FRAME = 4096
 HOP = FRAME // 4
 KEPT_BELOW_HZ, REMOVED_ABOVE_HZ = 90.0, 150.0
 SHAPE = np.hanning(FRAME + 1)[:FRAME].astype(np.float32)
-FRAMES_AT_ONCE = 8  # their spectra stay in the processor's cache: half the time of a whole window's
+FRAMES_AT_ONCE = 4  # their spectra stay in the processor's cache, and their memory is not given back in between
 HALVED, TINY = np.float32(0.5), np.finfo(np.float32).tiny
 
 
@@ -254,7 +254,8 @@ def centre(window: Samples, removed: Samples) -> Samples:
 
     frames = window.shape[1]
     whole = -(-frames // HOP) * HOP
-    padded = np.pad(window, ((0, 0), (FRAME - HOP, FRAME - HOP + whole - frames)))
+    padded = np.zeros((2, whole + 2 * (FRAME - HOP)), np.float32)
+    padded[:, FRAME - HOP : FRAME - HOP + frames] = window
     cuts = np.lib.stride_tricks.sliding_window_view(padded, FRAME, axis=1)[:, ::HOP]
     turns = np.zeros((FRAME // HOP, padded.shape[1]), np.float32)  # frames without overlap lie end to end
     for start in range(0, cuts.shape[1], FRAMES_AT_ONCE):
@@ -277,7 +278,7 @@ def centre(window: Samples, removed: Samples) -> Samples:
     for turn in turns[1:]:
         summed += turn
     voice_sum = summed[FRAME - HOP : FRAME - HOP + frames] / np.float32(1.5)  # the squared windows' sum at this hop
-    return np.stack([voice_sum, voice_sum])
+    return np.broadcast_to(voice_sum, (2, frames))
 
 
 def _power(spectrum: npt.NDArray[np.complex64]) -> Samples:

@@ -214,6 +214,13 @@ def write_track(track: DecodedTrack, name: str, output: Output) -> SeparatedTrac
         track.close()
 
 
+class UnsyncedSoundFile(soundfile.SoundFile):  # type: ignore[misc]  # soundfile has no types
+    """A file whose closing waits for no disk: soundfile's waits before the header is there, `write_track` after."""
+
+    def flush(self) -> None:
+        """Leave buffered data to the closing."""
+
+
 def _encode(track: DecodedTrack, path: Path, rate: int, gain: np.float32, output: Output) -> None:
     highest, lowest = (320, 32) if rate >= 32_000 else (160, 8)  # the range of libsndfile's levels
     level = (highest - min(highest, output.bitrate_kbps)) / (highest - lowest)
@@ -223,7 +230,7 @@ def _encode(track: DecodedTrack, path: Path, rate: int, gain: np.float32, output
         "mp3": {"format": "MP3", "bitrate_mode": "CONSTANT", "compression_level": level},
     }
     wanted = -(-track.source_frames * rate // track.source_rate_hz)
-    with soundfile.SoundFile(path, "w", rate, 2, **forms[output.codec]) as file:
+    with UnsyncedSoundFile(path, "w", rate, 2, **forms[output.codec]) as file:
         for block in resampled(_scaled(track, gain), track.rate_hz, rate, wanted):
             file.write(np.clip(block, -1.0, 1.0))
 
@@ -238,7 +245,7 @@ def _done(track: DecodedTrack, sha256: str, size: int, rate: int, frames: int, g
     levels, values = track.levels, 2 * track.frames
     mix_db, kept_db, removed_db = (
         max(FLOOR_DB, 10 * math.log10(max(float(sums.sum()) / values, 1e-13)))
-        for sums in (levels.mix, levels.kept, levels.removed)
+        for sums in levels.sums
     )
     return SeparatedTrack(
         job=track.job,
@@ -256,7 +263,7 @@ def _done(track: DecodedTrack, sha256: str, size: int, rate: int, frames: int, g
         removed_db=removed_db,
         correlation=levels.correlation(),
         clipped_share=track.clipped_share,
-        emptied_share=levels.emptied_share(track.cell),
+        emptied_share=levels.emptied_share(),
     )
 
 

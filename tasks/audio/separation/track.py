@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import soxr
 
 from earmark.tasks.audio.faults import BadAudio
@@ -30,33 +31,36 @@ FRAME_BYTES = 8
 class Levels:
     """Sums of squares for each tenth of a second over both channels, and the sum of products."""
 
-    mix: np.ndarray
-    kept: np.ndarray
-    removed: np.ndarray
+    sums: npt.NDArray[np.float64]  # (3, cells): of mix, instrumental and removed voice
+    cell: int  # frames of a cell
     shared: float = 0.0
 
-    def add(self, start: int, cell: int, mix: Samples, kept: Samples, removed: Samples) -> None:
-        """Add a span (frames, 2) starting at a frame; `cell` is the number of frames of a cell."""
-        first = start // cell
-        edges = np.clip(np.arange(first, (start + len(mix) - 1) // cell + 2) * cell, start, start + len(mix))
-        cells = np.repeat(np.arange(len(edges) - 1), np.diff(edges))
-        for sums, samples in ((self.mix, mix), (self.kept, kept), (self.removed, removed)):
-            power = np.square(samples, dtype=np.float64)
-            by_cell = np.bincount(cells, weights=power[:, 0] + power[:, 1])
-            sums[first : first + len(by_cell)] += by_cell
+    def add(self, start: int, mix: Samples, kept: Samples, removed: Samples) -> None:
+        """Add a span (frames, 2) starting at a frame."""
+        first, inside = divmod(start, self.cell)
+        cells = -(-(inside + len(mix)) // self.cell)
+        power = np.zeros((cells + 1) * self.cell)  # a cell more, as NumPy sums a single column in another order
+        span = power[inside : inside + len(mix)]
+        for sums, samples in zip(self.sums, (mix, kept, removed), strict=True):
+            np.square(samples[:, 0], out=span, dtype=np.float64)
+            span += np.square(samples[:, 1], dtype=np.float64)
+            by_frame = np.ascontiguousarray(power.reshape(-1, self.cell).T)  # summed frame after frame, bit for bit
+            sums[first : first + cells] += by_frame.sum(axis=0)[:cells]
         self.shared += float(np.einsum("ij,ij->", kept, removed, dtype=np.float64))
 
     def correlation(self) -> float:
         """Return the correlation of instrumental and removed voice; 0 if either is silent."""
-        norm = math.sqrt(float(self.kept.sum()) * float(self.removed.sum()))
+        _, kept, removed = self.sums
+        norm = math.sqrt(float(kept.sum()) * float(removed.sum()))
         return self.shared / norm if norm > 0 else 0.0
 
-    def emptied_share(self, cell: int) -> float:
+    def emptied_share(self) -> float:
         """Return the share of the mix's sounding cells silent in the instrumental."""
-        sounding = self.mix > 2 * cell * 10 ** (SOUNDING_DB / 10)
+        mix, kept, _ = self.sums
+        sounding = mix > 2 * self.cell * 10 ** (SOUNDING_DB / 10)
         if not sounding.any():
             return 0.0
-        return float((self.kept[sounding] < 2 * cell * 10 ** (SILENT_DB / 10)).mean())
+        return float((kept[sounding] < 2 * self.cell * 10 ** (SILENT_DB / 10)).mean())
 
 
 @dataclass
@@ -79,8 +83,8 @@ class DecodedTrack:
 
     def __post_init__(self) -> None:
         self.starts = self.windows.starts(self.frames)
-        self.cell = max(1, self.rate_hz // CELLS_PER_S)
-        self.levels = Levels(*np.zeros((3, -(-self.frames // self.cell))))
+        cell = max(1, self.rate_hz // CELLS_PER_S)
+        self.levels = Levels(np.zeros((3, -(-self.frames // cell))), cell)
         self.mix_gain = np.float32(PEAK) / self.peak if self.peak > PEAK else np.float32(1.0)
         self._sum = np.zeros((2, self.windows.length), np.float32)
         self._weight = np.zeros(self.windows.length, np.float32)
@@ -116,15 +120,17 @@ class DecodedTrack:
         count = until - self._origin
         if count <= 0:
             return
-        voice = self._sum[:, :count]
-        voice /= np.maximum(self._weight[:count], np.float32(1e-10))
+        weight = np.maximum(self._weight[:count], np.float32(1e-10))
+        voice = np.empty((count, 2), np.float32)
+        for channel, summed in zip(voice.T, self._sum, strict=True):
+            np.divide(summed[:count], weight, out=channel)
         mix = self.read(self._origin, count)
         kept = mix * self.mix_gain
-        kept -= voice.T
+        kept -= voice
         self._write(self._origin, kept)
         self.kept_peak = max(self.kept_peak, float(np.abs(kept).max()))
         unscaled = np.float32(1.0) / self.mix_gain
-        self.levels.add(self._origin, self.cell, mix, kept * unscaled, voice.T * unscaled)
+        self.levels.add(self._origin, mix, kept * unscaled, voice * unscaled)
         for buffer in (self._sum.T, self._weight):
             buffer[: len(buffer) - count] = buffer[count:].copy()
             buffer[len(buffer) - count :] = 0
@@ -132,8 +138,10 @@ class DecodedTrack:
 
     def read(self, start: int, count: int) -> Samples:
         """Return frames of the spool, (count, 2): of the mix, or of the instrumental where final."""
+        samples = np.empty((count, 2), np.float32)
         self.spool.seek(start * FRAME_BYTES)
-        return np.frombuffer(self.spool.read(count * FRAME_BYTES), np.float32).reshape(-1, 2).copy()
+        self.spool.readinto(samples)
+        return samples
 
     def blocks(self) -> Iterator[Samples]:
         """Yield the whole spool in order, (frames, 2) each."""
