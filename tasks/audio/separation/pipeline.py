@@ -244,8 +244,7 @@ def _scaled(track: DecodedTrack, gain: np.float32) -> Iterator[Samples]:
 def _done(track: DecodedTrack, sha256: str, size: int, rate: int, frames: int, gain: float) -> SeparatedTrack:
     levels, values = track.levels, 2 * track.frames
     mix_db, kept_db, removed_db = (
-        max(FLOOR_DB, 10 * math.log10(max(float(sums.sum()) / values, 1e-13)))
-        for sums in levels.sums
+        max(FLOOR_DB, 10 * math.log10(max(float(sums.sum()) / values, 1e-13))) for sums in levels.sums
     )
     return SeparatedTrack(
         job=track.job,

@@ -140,7 +140,7 @@ class DecodedTrack:
         """Return frames of the spool, (count, 2): of the mix, or of the instrumental where final."""
         samples = np.empty((count, 2), np.float32)
         self.spool.seek(start * FRAME_BYTES)
-        self.spool.readinto(samples)
+        self.spool.readinto(samples.data)
         return samples
 
     def blocks(self) -> Iterator[Samples]:

@@ -65,3 +65,11 @@ def test_empty_staves_are_no_score() -> None:
 def test_the_same_image_gives_the_same_answer() -> None:
     page = drawings.photographed(drawings.score(11), 11)
     assert find_staves(page) == find_staves(page.copy())
+
+
+def test_a_strip_far_wider_than_high_is_looked_at() -> None:
+    """Its columns shift by more than its height while slopes are tried."""
+    pixels = np.full((40, 1400), 255, np.uint8)
+    pixels[5:30:5] = 0
+    (staff,) = find_staves(Image.fromarray(pixels))
+    assert (staff.left, staff.width) == (0, 1400)
