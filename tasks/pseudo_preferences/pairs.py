@@ -90,8 +90,10 @@ def inputs(config: PseudoPreferences) -> Iterator[Input]:
         return references | generations.named_audio() | gold_audio(config)
 
     def pattern(store: Store) -> dict[str, str]:
+        if "{" not in config.generations:
+            return {}
         names = [row.audio for row in _generations(config) if isinstance(row, ListedGeneration)]
-        return {generations.name: digest_of(names)} if "{" in config.generations else {}
+        return {generations.name: digest_of(names)}
 
     yield Input(
         name="prompts and generations",
