@@ -20,6 +20,7 @@ from earmark.schemas.annotation import Declarations
 from earmark.schemas.config import BuildConfig, ClipsConfig, Decontaminate, Engine
 from earmark.schemas.evaluations import Scorer
 from earmark.schemas.pseudo_preferences import PseudoPreferences
+from earmark.schemas.rebuild import Rebuild
 from earmark.schemas.study import Study
 from earmark.schemas.toml import parse_config
 from earmark.tasks.annotation.keys import PROVIDERS
@@ -204,6 +205,9 @@ def test_config_examples_parse() -> None:
             continue
         if values.keys() == {"asks"}:  # too; tests/captions builds with one
             assert values["asks"].keys() - {"prompts"} <= {path.stem for path in (ROOT / "prompts").rglob("*.md")}
+            continue
+        if "builds" in values:
+            assert Rebuild.model_validate(values).builds[0].publish
             continue
         if "scores" in values:
             assert Scorer.model_validate(values).form == "callable"
