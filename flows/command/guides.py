@@ -74,6 +74,11 @@ The table `rejects` gives a reason for each dropped row. These options of the co
 [all reasons](../command/rejects.md#reasons).
 
 {reasons}
+## Views
+
+[`earmark export`](../command/export.md) writes these rows.
+
+{views}
 ## Tables
 
 {tables}"""
@@ -212,6 +217,7 @@ def corpus_reference(corpus: Corpus) -> str:
         guide=Path(guide(corpus)).name,
         options=options_table(corpus.config, set(corpus.config.model_fields) - SHARED),
         reasons=reasons_table(corpus.config),
+        views=views_table(corpus),
         tables=tables_text(corpus),
     )
 
@@ -226,6 +232,15 @@ def reasons_table(config: type[BuildConfig] | None = None) -> str:
             if options or not config:
                 keys = ", ".join(f"`{option}`" for option in options) or "–"
                 lines.append(f"| {kind} | {keys} | {', '.join(f'`{word}`' for word in words)} |")
+    return "\n".join(lines) + "\n"
+
+
+def views_table(corpus: Corpus) -> str:
+    """Tabulate the views of a corpus: name, kind of row, further formats, description."""
+    lines = ["| view | kind | formats of its own | what it holds |", "|---|---|---|---|"]
+    for view in corpus.views:
+        own = ", ".join(f"`{writer.format}`" for writer in view.writers)
+        lines.append(f"| `{view.name}` | {view.kind} | {own or '–'} | {_cell(view.says)} |")
     return "\n".join(lines) + "\n"
 
 
