@@ -14,11 +14,11 @@ import typer
 from typer.main import get_command
 
 from earmark.flows.command.cli import app
-from earmark.flows.command.guides import generated
+from earmark.flows.command.guides import generated, options_table
 from earmark.flows.command.old_names import MOVED
-from earmark.schemas.annotation import Declarations
+from earmark.schemas.annotation import Asked, Declarations
 from earmark.schemas.config import BuildConfig, ClipsConfig, Decontaminate, Engine
-from earmark.schemas.evaluations import Scorer
+from earmark.schemas.evaluations import Examinee, Scorer
 from earmark.schemas.pseudo_preferences import PseudoPreferences
 from earmark.schemas.rebuild import Rebuild
 from earmark.schemas.study import Study
@@ -217,6 +217,51 @@ def test_config_examples_parse() -> None:
             continue
         shown.add(parse_config(find_corpus(values["corpus"]).config, values, ROOT / "my.toml").corpus)
     assert shown == set(corpora())
+
+
+def declared_names() -> tuple[set[str], set[str]]:
+    """Options of all configs and columns of all tables, by `table.name`; and the tables whose keys are free."""
+    tables = [table for corpus in corpora() for table in find_corpus(corpus).tables]
+    names = {f"{table.name}.{column}" for table in tables for column in table.schema.names}
+    texts = [text for page, text in DOCS.items() if "/reference/" in page]
+    texts += [options_table(model) for model in (Study, Scorer, Examinee, Rebuild)]
+    free = set()
+    for key, kind, what in re.findall(r"^\| `([^`]+)` \| ([^|]*) \|[^|]*\| (.*) \|$", "\n".join(texts), re.MULTILINE):
+        name = re.sub(r"\[\]|\.NAME|\.…", "", key)
+        names.add(name)
+        if kind.startswith("table of"):
+            free.add(name.rpartition(".")[2])
+        if key.endswith(".…"):  # a role, or a part with the options of another
+            like = re.search(r"The options of `([^`]+)`", what)
+            start = f"{like[1]}." if like else ""
+            others = {one.removeprefix(start) for one in names if start and one.startswith(start)}
+            names |= {f"{name}.{one}" for one in others or Asked.spelling().values()}
+    return names, free
+
+
+def named_options(text: str, tables: set[str]) -> set[str]:
+    """The options in a page's inline code: `[table]`, `key = value`, and `table.key` of a known table."""
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+    inline = "\n".join(re.findall(r"`([^`\n]+)`", prose))
+    heads = re.findall(r"^\[+([a-z_.]+?)(?:\.[A-Z]+)?\]+$", inline, re.MULTILINE)
+    values = re.findall(r"^([a-z_.]+) = [\"'\[{\dtf]", inline, re.MULTILINE)
+    dotted = re.findall(r"^([a-z_]+(?:\.[a-z_]+)+)$", inline, re.MULTILINE)
+    files = {"csv", "json", "jsonl", "md", "onnx", "parquet", "toml"}
+    return {
+        *heads,
+        *values,
+        *(one for one in dotted if one.split(".")[0] in tables and Path(one).suffix[1:] not in files),
+    }
+
+
+def test_guides_name_options_that_are_declared() -> None:
+    names, free = declared_names()
+    ends = {name.split(".", start)[-1] for name in names for start in range(name.count(".") + 1)}
+    tables = {part for name in names for part in name.split(".")[:-1]}
+    guides = {page: text for page, text in DOCS.items() if page.startswith("flows/") and "/reference/" not in page}
+    named = {(page, option) for page, text in guides.items() for option in named_options(text, tables)}
+    assert len(named) > 100
+    assert {(page, one) for page, one in named if one not in ends and not free & {*one.split(".")[:-1]}} == set()
 
 
 def test_the_page_on_a_corpus_of_ones_own_shows_the_corpus_that_a_test_builds() -> None:
