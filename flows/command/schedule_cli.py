@@ -57,8 +57,8 @@ def add(
 ) -> None:
     """Schedule a config (the word `add` may be left out). A schedule of the same name is replaced.
 
-    Each run reads the file anew, builds if something changed, and publishes if told to. A gate and views stand in the
-    config of a rebuild.
+    Each run reads the build config anew, builds if something changed, and publishes if told to. A gate and views stand
+    in the config of a rebuild.
 
     **Example:** `earmark schedule my.toml --cron "0 3 * * *" --publish my-lab/mos`
     """
