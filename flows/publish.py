@@ -68,7 +68,7 @@ def publish(
     writer = view_writer(views, version, known, place)
     with gathered(version, known, place, audio, writer, asked_of_readers) as bundle:
         check_clean(bundle, known, reviewed)
-        state = open_repo(target, bundle, private, bool(asked_of_readers))
+        state = open_repo(target, bundle, private, asked_of_readers)
         commit, uploaded = bring(target, bundle, state)
         receipt = keep_receipt(place, target, bundle, state, commit, reviewed)
     announce("published", version.corpus, receipt.model_dump(mode="json", include={"version", "repo", "tag", "commit"}))

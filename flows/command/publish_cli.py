@@ -108,7 +108,7 @@ def _forecast(corpus: str, repo: str, store: str, options: dict[str, Any]) -> "P
     check_audited(place, version, options["audited"])
     views = view_writer(options["views"], version, known, place)
     with gathered(version, known, place, options["audio"], views, gate) as bundle:
-        return forecast(target, bundle, known, reviewed, options["private"], bool(gate))
+        return forecast(target, bundle, known, reviewed, options["private"], gate)
 
 
 def withdraw(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.errors import ConfigError, InputError, MissingExtraError
@@ -160,14 +160,24 @@ class Batching(Protocol):
         """Return the batch API."""
 
 
+class ClaimsEnded(Exception):
+    """This process was taken for dead, and its claims have ended."""
+
+
+Held: TypeAlias = Callable[[], Awaitable[None]]
+
+
 class BatchProvider(Protocol):
     """Provider's batch API. Each call is one exchange and raises `AskError` by the fault."""
 
     def line(self, key: str, request: Request) -> bytes:
         """Return the request as one line of an input file, named by the key; runs in a thread."""
 
-    async def submit(self, intent: str, lines: Sequence[bytes]) -> str:
-        """Upload and start a batch with Earmark's intent; return the provider's id."""
+    async def submit(self, intent: str, lines: Sequence[bytes], held: Held) -> str:
+        """Upload and start a batch with Earmark's intent; return the provider's id.
+
+        `held` raises `ClaimsEnded` after an upload during which others may have asked the batch's requests.
+        """
 
     async def find(self, intent: str) -> str | None:
         """Return the provider's id of the batch with this intent, or None."""

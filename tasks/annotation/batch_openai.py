@@ -6,7 +6,7 @@ from typing import Any
 
 from openai import AsyncOpenAI
 
-from earmark.tasks.annotation.backend import BatchState
+from earmark.tasks.annotation.backend import BatchState, Held
 from earmark.tasks.annotation.errors import MalformedResponse, ServerError, one_line, shaped
 from earmark.tasks.annotation.http import Http, json_bytes
 from earmark.tasks.annotation.request import Request
@@ -35,10 +35,11 @@ class OpenAIBatches:
         head = {"custom_id": key, "method": "POST", "url": "/v1/chat/completions"}
         return json_bytes({**head, "body": self._body(request)})
 
-    async def submit(self, intent: str, lines: Sequence[bytes]) -> str:
+    async def submit(self, intent: str, lines: Sequence[bytes], held: Held) -> str:
         """Upload the lines and start a batch with the intent in its metadata."""
         content = (f"{intent}.jsonl", b"\n".join(lines) + b"\n", "application/jsonl")
         file = await result_of(self._client.files.create(file=content, purpose="batch"), "a file")
+        await held()
         create = self._client.batches.create(
             input_file_id=_text(file.id, "id"),
             endpoint="/v1/chat/completions",

@@ -17,7 +17,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeVar
 
 from earmark.schemas.errors import ConfigError
-from earmark.tasks.annotation.backend import Batching, BatchProvider, BatchState
+from earmark.tasks.annotation.backend import Batching, BatchProvider, BatchState, ClaimsEnded
 from earmark.tasks.annotation.errors import (
     AskError,
     BatchFailed,
@@ -71,10 +71,11 @@ async def ask_in_batches(run: WorkerPool, jobs: Sequence[Job]) -> list[Job]:
     """
     batches = Batches(run)
     await run.ledger.free_the_dead()
-    await batches.take_over({job.key: job for job in jobs})
     elsewhere: list[Job] = []
-    left = [job for job in jobs if job.key not in run.outcomes]
+    left = list(jobs)
     while left:
+        await batches.take_over({job.key: job for job in left})
+        left = [job for job in left if job.key not in run.outcomes]
         ours = await run.claim(left)
         mine = {job.key for job in ours}
         elsewhere += [job for job in left if job.key not in mine]
@@ -207,18 +208,24 @@ class Batches:
         After a lost reply, the batch is looked up before it is sent again.
         """
 
-        async def once() -> str | None:
+        async def held() -> None:
             await self._run.ledger.keep_alive()
             if self._run.ledger.lease != lease:
-                return None
+                raise ClaimsEnded
+
+        async def once() -> str:
+            await held()
             try:
-                return await self._provider.submit(batch.intent, lines)
+                return await self._provider.submit(batch.intent, lines, held)
             except Retriable:
                 if (known := await self._find(batch.intent, self._run.config.batch_settle_s)) is not None:
                     return known
                 raise
 
-        return await self._retried(once, self._run.config.retries)
+        try:
+            return await self._retried(once, self._run.config.retries)
+        except ClaimsEnded:
+            return None
 
     async def _find(self, intent: str, patience_s: float) -> str | None:
         """Look for an intent at the provider for `patience_s`, the time until a new batch is listed."""

@@ -171,13 +171,16 @@ class Budget:
         self._limits = limits
         self._freed = asyncio.Event()
 
-    def worst_usd(self, request: Request) -> float:
-        """Return the highest cost of the request, in US dollars: a generous estimate in, `max_tokens` out."""
+    def worst_usd(self, request: Request, *, live: bool = False) -> float:
+        """Return the highest cost of the request, in US dollars: a generous estimate in, `max_tokens` out.
+
+        Live requests have no discount, also in a run that asks in batches.
+        """
         heard = SAFETY * audio_tokens(request, self._limits)
         read = SAFETY * text_tokens(request, self._limits)
-        return self._price(read, heard, request.sampling.max_tokens)
+        return self._price(read, heard, request.sampling.max_tokens, live)
 
-    def bill(self, request: Request, reply: Reply) -> Bill:
+    def bill(self, request: Request, reply: Reply, *, live: bool = False) -> Bill:
         """Return a response's cost by its token counts, or its highest cost if they are implausible.
 
         Without charges, as for builtin functions and many private servers, no counts are needed.
@@ -186,8 +189,9 @@ class Budget:
             return Bill()
         if reply.odd_usage is not None:
             most = request.sampling.max_tokens
-            return Bill(tokens(request, self._limits), most, self.worst_usd(request), reply.odd_usage)
-        cost = self._price(reply.input_tokens - reply.audio_tokens, reply.audio_tokens, reply.output_tokens)
+            return Bill(tokens(request, self._limits), most, self.worst_usd(request, live=live), reply.odd_usage)
+        read = reply.input_tokens - reply.audio_tokens
+        cost = self._price(read, reply.audio_tokens, reply.output_tokens, live)
         return Bill(reply.input_tokens, reply.output_tokens, cost)
 
     async def reserve(self, worst_usd: float) -> None:
@@ -210,9 +214,9 @@ class Budget:
         self.spent_usd += cost_usd
         self._freed.set()
 
-    def doubt(self, request: Request) -> None:
+    def doubt(self, request: Request, *, live: bool = False) -> None:
         """Count the worst case of a request with a lost answer: its cost is unknown."""
-        self.doubtful_usd += self.worst_usd(request)
+        self.doubtful_usd += self.worst_usd(request, live=live)
 
     def exhausted(self, spent_usd: float, doubtful_usd: float, worst_usd: float) -> BudgetExhausted:
         """Return the error of an exhausted budget."""
@@ -222,11 +226,11 @@ class Budget:
             "what is answered is in the ledger: raise budget_usd and run again"
         )
 
-    def _price(self, read: float, heard: float, said: float) -> float:
+    def _price(self, read: float, heard: float, said: float, live: bool) -> float:
         prices = self._prices
         if prices is None:
             return 0.0
-        return _usd(prices, read, heard, said) * (1.0 - self._discount)
+        return _usd(prices, read, heard, said) * (1.0 if live else 1.0 - self._discount)
 
 
 def _usd(prices: Prices, read: float, heard: float, said: float) -> float:
@@ -331,10 +335,10 @@ class SharedBudget(Budget):
         self._add(cost_usd, 0.0, -min(worst_usd, self.reserved_usd))
         super().settle(worst_usd, cost_usd)
 
-    def doubt(self, request: Request) -> None:
+    def doubt(self, request: Request, *, live: bool = False) -> None:
         """Count as `Budget.doubt`."""
-        self._add(0.0, self.worst_usd(request), 0.0)
-        super().doubt(request)
+        self._add(0.0, self.worst_usd(request, live=live), 0.0)
+        super().doubt(request, live=live)
 
     def _add(self, spent_usd: float, doubtful_usd: float, reserved_usd: float) -> None:
         if self.cap_usd is not None and (spent_usd or doubtful_usd or reserved_usd) and not self._ledger.broken:

@@ -11,7 +11,7 @@ from typing import Any
 from google import genai
 from google.genai import types
 
-from earmark.tasks.annotation.backend import BatchState
+from earmark.tasks.annotation.backend import BatchState, Held
 from earmark.tasks.annotation.errors import (
     AuthFailed,
     BadMedia,
@@ -115,9 +115,10 @@ class GeminiBatches:
         """Return the request as a line of an input file, named by the key."""
         return json_bytes({"key": key, "request": self._body(request)})
 
-    async def submit(self, intent: str, lines: Sequence[bytes]) -> str:
+    async def submit(self, intent: str, lines: Sequence[bytes], held: Held) -> str:
         """Upload the lines and start a batch named by the intent."""
         file = await upload(self._client, b"\n".join(lines) + b"\n", "application/jsonl")
+        await held()
         create = self._client.batches.create(model=self._model, src=file.name, config={"display_name": intent})
         return _name(await result_of(create, "a batch"))
 

@@ -392,6 +392,10 @@ class PostgresDriver:
         """Return seconds since 1970 by the server's clock, shared by all machines."""
         return float(self.rows("SELECT extract(epoch FROM clock_timestamp())")[0][0])
 
+    def clock(self) -> float:
+        """Return seconds since 1970 by the server's clock."""
+        return self.now()
+
     def size_bytes(self) -> int:
         """Return the bytes of the ledger's tables and indexes."""
         tables = "('texts', 'runs', 'requests', 'attempts', 'batches', 'batch_requests')"

@@ -50,7 +50,10 @@ class Driver(Protocol):
         """Return the rows as `rows_in`, over durable state."""
 
     def now(self) -> float:
-        """Return seconds since 1970, by the clock shared by all processes of this ledger."""
+        """Return seconds since 1970, by the clock shared by all processes of this ledger; it never goes back."""
+
+    def clock(self) -> float:
+        """Return seconds since 1970 by the same clock, also after it was set back: for heartbeats."""
 
     def size_bytes(self) -> int:
         """Return the bytes on disk."""
@@ -266,19 +269,14 @@ def free(driver: Driver, owner: str) -> None:
 
 def free_the_dead(driver: Driver) -> int:
     """End the claims of dead processes, and remove old budgets; return the number of processes."""
-    now, here, freed = _latest(driver), this_host(), 0
-    driver.run(FORGET, (now - BUDGETS_KEPT_S,))
+    now, here, freed = driver.clock(), this_host(), 0
+    driver.run(FORGET, (driver.now() - BUDGETS_KEPT_S,))
     for owner, host, pid, seen_at in driver.rows("SELECT owner, host, pid, seen_at FROM runs"):
-        lives = owner in OPEN_HERE or (now - seen_at <= ALIVE_S and (host != here or _running(pid)))
+        lives = owner in OPEN_HERE or (abs(now - seen_at) <= ALIVE_S and (host != here or _running(pid)))
         if not lives and driver.rows(STILL_SILENT, (owner, seen_at)):
             free(driver, owner)
             freed += 1
     return freed
-
-
-def _latest(driver: Driver) -> float:
-    """Return the time, or the newest heartbeat if the clock was set back after it: processes share one timeline."""
-    return max(driver.now(), float(driver.rows("SELECT coalesce(max(seen_at), 0) FROM runs")[0][0]))
 
 
 def _running(pid: int) -> bool:
@@ -295,7 +293,7 @@ def _running(pid: int) -> bool:
 
 def enlist(driver: Driver, owner: str) -> bool:
     """Record a heartbeat of the process behind an owner; return whether it was not listed: its claims had ended."""
-    now = _latest(driver)
+    now = driver.clock()
     if driver.rows("UPDATE runs SET seen_at = ? WHERE owner = ? RETURNING owner", (now, owner)):
         return False
     driver.run(

@@ -260,7 +260,7 @@ class WorkerPool:
     async def _exchange(self, job: Job) -> None:
         annotator, request = self.annotator, self.to_send(job)
         await annotator.open_backend()
-        worst = annotator.budget.worst_usd(request) if self.config.charged else 0.0
+        worst = annotator.budget.worst_usd(request, live=True) if self.config.charged else 0.0
         await annotator.budget.reserve(worst)
         try:
             await annotator.pace.enter(self._weight(request), annotator.quota)
@@ -316,7 +316,7 @@ class WorkerPool:
         except AskError as error:
             self.annotator.pace.failed(error, started)
             if error.charged:
-                self.annotator.budget.doubt(job.request)
+                self.annotator.budget.doubt(job.request, live=True)
             self._record_failure(job, error, started_at, time.monotonic() - started)
             self._after(job, error)
             return None
@@ -352,16 +352,16 @@ class WorkerPool:
             Whether the job has its outcome.
         """
         backend, budget = self.annotator.backend, self.annotator.budget
-        bill, reply = Bill(), None
+        bill, reply, live = Bill(), None, queue and not again
         try:
             reply = backend.read(job.request, raw)
-            bill = budget.bill(job.request, reply)
+            bill = budget.bill(job.request, reply, live=live)
             value = answer_value(job.request.ask, reply, self.config.least_share, self.to_send(job).fences())
         except AskError as error:
             if not again:
                 LOG.info("%s: %s", error.reason, error, extra={"request": job.key, "model": job.request.model})
             if reply is None and not again:
-                budget.doubt(job.request)
+                budget.doubt(job.request, live=live)
             job.misread = (reply.text, str(error)) if reply else None
             job.refused = f"{error.reason}: {error}"
             self.ledger.judge_soon(ReadAttempt(job.row, number, "unusable", error.reason, str(error), *bill[:3]))

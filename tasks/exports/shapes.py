@@ -131,16 +131,19 @@ def swift_preference(row: ViewRow) -> dict[str, Any]:
     if row.get("chosen") is not None:
         answered = {"messages": ask + turn("assistant", defuse(row["chosen"])), "audios": audios}
         return {"id": row["id"], **answered, "rejected_response": defuse(row["rejected"])}
-    answers = (AUDIO, AUDIO)
+    clips = {"audios": [*audios, row["chosen_audio"]], "rejected_audios": [*audios, row["rejected_audio"]]}
     if (critique := row.get("chosen_critique")) is not None:
-        ask = turn("user", f"{prompt_text(row, AUDIO)}\nClip: {AUDIO}")
-        answers = (defuse(critique), defuse(row["rejected_critique"]))
+        heard = turn("user", f"{prompt_text(row, AUDIO)}\nClip: {AUDIO}")
+        rejected = turn("assistant", defuse(row["rejected_critique"]))
+        both = {"messages": heard + turn("assistant", defuse(critique)), "rejected_messages": heard + rejected}
+        return {"id": row["id"], **both, **clips}
+    heard = ask + turn("assistant", AUDIO)
     return {
         "id": row["id"],
-        "messages": ask + turn("assistant", answers[0]),
-        "audios": [*audios, row["chosen_audio"]],
-        "rejected_messages": ask + turn("assistant", answers[1]),
-        "rejected_audios": [*audios, row["rejected_audio"]],
+        "messages": heard,
+        "audios": clips["audios"],
+        "rejected_messages": heard,
+        "rejected_audios": clips["rejected_audios"],
     }
 
 

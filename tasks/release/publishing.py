@@ -170,25 +170,27 @@ def read_gate(path: str | None) -> dict[str, Any]:
     return facts
 
 
-def open_repo(repo: Repo, bundle: Bundle, private: bool, gated: bool = False) -> State:
+def open_repo(repo: Repo, bundle: Bundle, private: bool, gate: Mapping[str, Any]) -> State:
     """Create the repository and its branch if missing; check before and after that it is the right one.
 
-    With `gated`, readers must ask before they see files; this is set before anything is sent.
+    With facts of a gate, readers must ask before they see files; this is set before anything is sent.
 
     Raises:
-        HubError: it holds something else, or is public instead of private.
+        HubError: it holds something else, or is public instead of private; or the gate is refused.
     """
-    if (state := repo.look()) is not None:
-        _check_state(repo, bundle, state, private, gated)
+    state = repo.look()
+    _check_gate(repo, bundle, state, gate)
+    if state is not None:
+        _check_state(repo, bundle, state, private)
     repo.create(private)
-    if gated:
+    if gate:
         repo.gate()
     state = repo.look()
     if state is None:
         raise HubError(f"{repo.name}: created, but this token may not read it; check the token's rights")
     if not state.has_branch:
         raise HubError(f"{repo.name}: the Hub made no branch {repo.revision}; is it a tag? choose another --branch")
-    _check_state(repo, bundle, state, private, gated)
+    _check_state(repo, bundle, state, private)
     return state
 
 
@@ -270,7 +272,7 @@ class PublicationPlan(TypedDict):
 
 
 def forecast(
-    repo: Repo, bundle: Bundle, corpus: Corpus, reviewed: Mapping[str, str], private: bool, gated: bool
+    repo: Repo, bundle: Bundle, corpus: Corpus, reviewed: Mapping[str, str], private: bool, gate: Mapping[str, Any]
 ) -> PublicationPlan:
     """Forecast a publication; send nothing, and create no repository.
 
@@ -284,8 +286,9 @@ def forecast(
         state = repo.look()
     except HubUnreachableError as error:
         state, unreachable = None, str(error)
+    _check_gate(repo, bundle, state, gate)
     if state is not None:
-        _check_state(repo, bundle, state, private, gated)
+        _check_state(repo, bundle, state, private)
     done = tagged(repo, bundle, state) if state else None
     files, earlier = (state.files, state.earlier) if state else ((), [])
     difference = compare(bundle.entries, files, earlier) if not done else TreeChanges((), (), bundle.entries, ())
@@ -298,7 +301,7 @@ def forecast(
         "exists": state is not None,
         "unreachable": unreachable,
         "private": state.private if state else private,
-        "gated": gated,
+        "gated": bool(gate),
         "published": done,
         "upload": {entry.path: entry.bytes for entry in difference.upload},
         "delete": list(difference.delete),
@@ -349,19 +352,25 @@ def keep_receipt(
     return receipt
 
 
-def _check_state(repo: Repo, bundle: Bundle, state: State, private: bool, gated: bool) -> None:
+def _check_gate(repo: Repo, bundle: Bundle, state: State | None, gate: Mapping[str, Any]) -> None:
+    if gate and repo.branch is not None:
+        raise HubError(f"--gate holds for all of {repo.name}, whose terms stand in main's card: leave out --branch")
+    version = bundle.manifest.version
+    if gate and state is not None and version in state.tags:
+        terms = repo.card(state.tags[version])
+        if any(terms.get(name) != gate.get(name) for name in GATE):
+            raise HubError(
+                f"{repo.name} holds {version} already, without these terms of access; a published version never "
+                "changes: build a new version and publish it with --gate"
+            )
+
+
+def _check_state(repo: Repo, bundle: Bundle, state: State, private: bool) -> None:
     if private and not state.private:
         raise HubError(
             f"{repo.name} is public, but --private asks for a private repository; "
             "make it private, or leave --private out"
         )
     main = repo.branch is None
-    if gated and not main:
-        raise HubError(f"--gate holds for all of {repo.name}, whose terms stand in main's card: leave out --branch")
-    if gated and not state.gated and bundle.manifest.version in state.tags:
-        raise HubError(
-            f"{repo.name} holds {bundle.manifest.version} already, without a gate; a published version never changes: "
-            "build a new version and publish it with --gate"
-        )
     if not main or bundle.manifest.version not in state.tags:
         check_successor(repo.name, bundle.manifest, state.manifest, state.files, ordered=main)

@@ -26,7 +26,7 @@ from huggingface_hub.utils import disable_progress_bars
 
 from earmark.schemas.errors import HubError, HubUnreachableError, InputError
 from earmark.schemas.places import hub_parts, path_below
-from earmark.tasks.store.manifest import Manifest
+from earmark.tasks.store.manifest import CARD, Manifest
 from earmark.tasks.store.objects import BLOCK_BYTES, COMMITS, Object, first_words
 from earmark.tasks.store.versions import MANIFEST
 
@@ -141,7 +141,6 @@ class State:
     head: str  # commit of the target branch; of main until the branch exists
     has_branch: bool  # whether the target branch exists
     private: bool  # whether hidden from everyone but its owners
-    gated: bool  # whether readers must ask for access
     tags: dict[str, str]  # commits by tag
     files: tuple[HubFile, ...]  # files of the head commit
     manifest: dict[str, Any] | None  # its `manifest.json`, if present
@@ -198,7 +197,7 @@ class Repo:
             files = self.files(head)
             has_manifest = any(file.path == MANIFEST for file in files)
             manifest = self._manifest(head) if has_manifest else None
-            return State(head, self.revision in heads, bool(info.private), bool(info.gated), tags, files, manifest)
+            return State(head, self.revision in heads, bool(info.private), tags, files, manifest)
 
     def create(self, private: bool) -> None:
         """Create the repository, and the branch as a copy of main, unless they exist."""
@@ -214,6 +213,14 @@ class Repo:
         with _spoken(self.name):
             if not self.api.repo_info(self.name, repo_type=KIND).gated:
                 self.api.update_repo_settings(self.name, gated="manual", repo_type=KIND)
+
+    def card(self, revision: str) -> dict[str, Any]:
+        """Return the facts at the head of a revision's card."""
+        from huggingface_hub import DatasetCard
+
+        with _spoken(self.name):
+            path = self.api.hf_hub_download(self.name, CARD, repo_type=KIND, revision=revision)
+            return dict(DatasetCard(Path(path).read_text("utf-8")).data.to_dict())
 
     def files(self, revision: str) -> tuple[HubFile, ...]:
         """Return the files of a revision."""

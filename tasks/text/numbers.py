@@ -1,6 +1,7 @@
 """Find the numbers of English and Chinese texts, in digits and words, to compare a text with its translation."""
 
 import re
+from itertools import zip_longest
 from typing import NamedTuple
 
 from earmark.tasks.text.bilingual import Language
@@ -28,10 +29,10 @@ _EN_MAYBE = {  # words that Chinese often has with a numeral
 }  # fmt: skip
 _ORDINALS = ["zeroth", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth"]
 _COMPOUND = re.compile(rf"\b({'|'.join(_TENS)})[\s-]?({'|'.join(_ORDINALS[1:])})\b")  # twenty-first
-_MULTIPLES = (
-    (r"minute|分[钟鐘半]", 60),
-    (r"hour|小[时時]|[钟鐘][头頭]", 60),
-    (r"\bdays?\b|[一整两二三四五六七八九十\d]天", 24),
+_SMALLER_UNITS = (  # of a text, and of the other one
+    (r"minute|分[钟鐘半]", r"second|秒", 60),
+    (r"hour|小[时時]|[钟鐘][头頭]", r"minute|分[钟鐘]", 60),
+    (r"\bdays?\b|[一整两二三四五六七八九十\d]天", r"hour|小[时時]|[钟鐘][头頭]", 24),
 )
 _UNITS_OF_THOUSAND = re.compile("[赫瓦克米]|hz\\b|watt|gram|met(?:er|re)|\\bk[wgm]\\b")
 _EN_MAYBE |= {f"{word}th": number for word, number in _EN.items() if word in _UNITS}
@@ -58,8 +59,9 @@ def numbers_of(text: str, language: Language) -> Numbers:
     digits, spelt, maybe = set[float](), set[float](), set[float]()
     for figure, *scales in _DIGITS.findall(text):
         value, scale = float(figure.replace(",", "")), _SCALES.get("".join(scales).lower(), 1)
-        digits.add(value * scale)
-        maybe |= {value, value * scale}
+        worth = round(value * scale, 6)
+        digits.add(worth)
+        maybe |= {value, worth}
     if language == "en":
         _read_english(text.lower(), spelt, maybe)
     else:
@@ -82,15 +84,14 @@ def numbers_of(text: str, language: Language) -> Numbers:
 
 
 def _related(text: str, numbers: set[float]) -> set[float]:
-    """Return further numbers by which a translation may say the same: halves, hours after noon, smaller units."""
+    """Return further numbers by which a translation may say the same: halves, hours after noon, thousands of a unit."""
     found = {float(int(number)) for number in numbers if number % 1 == 0.5}
     if re.search(r"\bhalf\b|半", text):
-        found |= {number + 0.5 for number in {0.0, 1.0, *numbers}} | {50.0}
+        found |= {number + 0.5 for number in {0.0, 1.0, *numbers}} | {30.0}
+    if re.search(r"一半|\bhalf (?:of|the)\b", text):
+        found.add(50.0)
     if re.search(r"\bp\.?m\b|[点點]", text):
         found |= {number + shift for number in numbers for shift in (-12, 12) if 0 < number + shift <= 24}
-    for unit, parts in _MULTIPLES:
-        if re.search(unit, text):
-            found |= {parts * number for number in {1.0, *numbers, *found}}
     if _UNITS_OF_THOUSAND.search(text):
         found |= {number * factor for number in numbers for factor in (1000, 1 / 1000)}
     return found
@@ -104,10 +105,12 @@ def _read_english(text: str, plain: set[float], maybe: set[float]) -> None:
     text = _DIGITS.sub(" # ", _COMPOUND.sub(" # ", text))
     run: list[int] = []
     end = 0
-    for found in re.finditer(rf"{_EN_WORDS.pattern}|\b(?:{_EN_SCALE})\b", text):
+    words_of_numbers = [*re.finditer(rf"{_EN_WORDS.pattern}|\b(?:{_EN_SCALE})\b", text)]
+    for found, then in zip_longest(words_of_numbers, words_of_numbers[1:]):
         word = found[0]
         value = _EN_SCALES.get(word) or _EN[word]
-        if len(run) == 8 or (run and not _goes_on(run, text[end : found.start()], value)):
+        scale = _EN_SCALES.get(then[0], 0) if then and text[found.end() : then.start()] in (" ", "-") else 0
+        if len(run) == 8 or (run and not _goes_on(run, text[end : found.start()], value, scale)):
             plain.add(_worth(run))
             run = []
         end = found.end()
@@ -116,11 +119,12 @@ def _read_english(text: str, plain: set[float], maybe: set[float]) -> None:
     plain.update([_worth(run)] if run else [])
 
 
-def _goes_on(run: list[int], between: str, value: int) -> bool:
-    """Return whether a word goes on with a number: a list such as `two, three or four` has several."""
+def _goes_on(run: list[int], between: str, value: int, scale: int) -> bool:
+    """Return whether a word, with a scale behind it or 0, goes on with a number: lists such as `two, three or four` and
+    `one hundred and two hundred` have several."""
     before = run[-1]
     if _EN_AND.fullmatch(between):
-        return before >= 100
+        return before >= 100 and scale != before
     year = len(run) == 1 and 10 <= before < 21 and 10 <= value < 100
     tens = 20 <= before < 100 and before % 10 == 0 and 0 < value < 10
     return re.fullmatch(r"[\s-]+", between) is not None and (before >= 100 or value >= 100 or year or tens)
@@ -157,8 +161,10 @@ def _positional(run: str) -> float:
     for sign in run:
         if sign in _ZH:
             digit = 10 * digit + _ZH[sign]
-        elif sign in "万萬亿億":
-            total, part, digit = total + max(part + digit, 1) * _ZH_SCALES[sign], 0, 0
+        elif sign in "亿億":
+            total, part, digit = max(total + part + digit, 1) * _ZH_SCALES[sign], 0, 0
+        elif sign in "万萬":
+            total, part, digit = total + max(part + digit, 1) * 10_000, 0, 0
         else:
             part, digit = part + max(digit, 1) * {"十": 10, "百": 100, "千": 1_000}[sign], 0
     return float(total + part + digit)
@@ -172,4 +178,11 @@ def differing(text: str, language: Language, other: str, into: Language, *, digi
     """
     one, two = numbers_of(text, language), numbers_of(other, into)
     first, second = (one.digits, two.digits) if digits else (one.plain, two.plain)
-    return sorted((first - two.possible) | (second - one.possible))
+    lost = first - two.possible - _in_smaller_units(other.lower(), two.possible, text.lower())
+    return sorted(lost | (second - one.possible - _in_smaller_units(text.lower(), one.possible, other.lower())))
+
+
+def _in_smaller_units(text: str, numbers: frozenset[float], other: str) -> set[float]:
+    """Return a text's numbers in the smaller unit of another text, such as 90 for a minute and a half."""
+    pairs = [parts for unit, smaller, parts in _SMALLER_UNITS if re.search(unit, text) and re.search(smaller, other)]
+    return {parts * number for parts in pairs for number in {1.0, *numbers}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
@@ -17,6 +18,7 @@ from earmark.tasks.annotation.engine import Annotator
 from earmark.tasks.annotation.errors import BudgetExhausted, ServerError
 from earmark.tasks.annotation.ledger import connect, open_ledger
 from earmark.tasks.annotation.ledger_reports import stats
+from earmark.tasks.annotation.ledger_rows import free
 from tests.annotation.conftest import Bench, config_for, requests_for, serving, take_for_dead
 from tests.annotation.test_kills import Server, asking, finish, serve
 from tests.conftest import kill_count
@@ -107,7 +109,34 @@ def test_a_process_taken_for_dead_submits_none_of_its_former_claims(tmp_path: Pa
     run(story)
 
 
-def test_a_process_taken_for_dead_while_it_submits_submits_nothing_more(tmp_path: Path, run: Any) -> None:
+def test_live_requests_of_a_run_in_batches_cost_the_full_price(tmp_path: Path, run: Any) -> None:
+    """Requests that another process holds are asked live once it is gone."""
+
+    async def story() -> None:
+        server = await serving()
+        prices = Prices(input_per_million=1.0, output_per_million=10.0)
+        live, batch = config_for(server, prices=prices), config_for(server, prices=prices, **BATCH)
+        requests = requests_for(live, 10)
+        full = await Bench(tmp_path / "live.sqlite", server).ask(live, requests)
+        wanted = [(one.key, one.model, one.canonical) for one in requests]
+        async with open_ledger(tmp_path / "l.sqlite") as holder:
+            assert len(await holder.claim(wanted, {}, 1)) == 10
+            waiting = asyncio.create_task(Bench(tmp_path / "l.sqlite", server).ask(batch, requests))
+            await asyncio.sleep(0.5)
+            await holder.change(lambda driver: free(driver, holder.owner))
+            report = await waiting
+        assert (report.answered, len(server.batches)) == (10, 0)
+        assert report.spent_usd == pytest.approx(full.spent_usd)
+        await server.stop()
+
+    run(story)
+
+
+@pytest.mark.parametrize("asked_by", ["another", "itself"])
+@pytest.mark.parametrize("at", ["an upload", "a failed try"])
+def test_a_process_taken_for_dead_while_it_submits_claims_before_it_submits_more(
+    tmp_path: Path, run: Any, asked_by: str, at: str
+) -> None:
     """As a network that fails before a submission and comes back after another process has asked the requests."""
 
     async def story() -> None:
@@ -120,18 +149,22 @@ def test_a_process_taken_for_dead_while_it_submits_submits_nothing_more(tmp_path
             submit, cut_off.backend.batches = provider.submit, lambda: provider
             tries = []
 
-            async def unreached(intent: str, lines: list[bytes]) -> str:
+            async def unreached(intent: str, lines: list[bytes], held: Any) -> str:
                 tries.append(intent)
                 if len(tries) > 1:
-                    return await submit(intent, lines)
+                    return await submit(intent, lines, held)
                 take_for_dead(opened, path)
-                await Bench(path, server).ask(live, requests)
+                if asked_by == "another":
+                    await Bench(path, server).ask(live, requests)
+                if at == "an upload":
+                    await held()
                 raise ServerError("no network")
 
             provider.submit = unreached
             report = await cut_off.ask(requests)
         assert report.answered == 30
-        assert (server.faults.numbers()["asked"], len(server.batches), len(tries)) == (30, 0, 1)
+        batches = int(asked_by == "itself")  # at half the price still
+        assert (server.faults.numbers()["asked"], len(server.batches), len(tries)) == (30, batches, 1 + batches)
         await server.stop()
 
     run(story)

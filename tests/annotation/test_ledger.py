@@ -271,17 +271,21 @@ def test_a_heartbeat_between_a_look_and_its_verdict_saves_the_process(
     run(story)
 
 
-def test_a_clock_that_is_set_back_makes_nobody_dead(ledger: str, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_that_is_set_back_makes_nobody_dead_who_beats(
+    ledger: str, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def story() -> None:
         async with open_ledger(ledger) as before:
-            now = before.driver.now
-            monkeypatch.setattr(before.driver, "now", lambda: now() + 3600)
-            await before.beat()
+            monkeypatch.setattr(before.driver, "_began", time.time() + 3600 - time.monotonic(), raising=False)
             async with open_ledger(ledger) as after:  # begun on the clock that was set back
+                await before.beat()
                 await after.change(lambda driver: driver.run("UPDATE runs SET host = 'elsewhere'"))
                 monkeypatch.setattr("earmark.tasks.annotation.ledger_rows.OPEN_HERE", set())
                 assert await before.free_the_dead() == 0
                 assert await after.free_the_dead() == 0
+                late = "UPDATE runs SET seen_at = seen_at + 3600 WHERE owner = ?"  # its last beat was before
+                await after.change(lambda driver: driver.run(late, (before.owner,)))
+                assert await after.free_the_dead() == 1
 
     run(story)
 

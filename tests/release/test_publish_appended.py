@@ -45,7 +45,7 @@ from tests.release.test_publish_appended import TABLE
 store, name = Store(Path(sys.argv[1])), sys.argv[2]
 version, repo = Version("toy", store.folder("toy") / name), Repo("lab/toy")
 with bundled(version, [TABLE], store, audio=True, say=print) as bundle:
-    print(json.dumps(bring(repo, bundle, open_repo(repo, bundle, False))))
+    print(json.dumps(bring(repo, bundle, open_repo(repo, bundle, False, {}))))
 """
 
 

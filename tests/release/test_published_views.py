@@ -95,11 +95,18 @@ def test_a_gated_repository_is_gated_before_its_files_come(hub: HubServer, store
     card = DatasetCard.load(other.find(CORPUS).folder / "README.md").data
     assert card["extra_gated_fields"] == {"Affiliation": "text", "I use the clips for research alone": "checkbox"}
     assert card["extra_gated_prompt"].startswith("You agree")
-    hub.repos["lab/gated"]["gated"] = False  # as after a publication without the file
-    refused = " ".join(earmark(store.root, *words, code=1).split())
-    assert "lab/gated holds v1 already, without a gate" in refused
-    assert "leave out --branch" in earmark(store.root, *words, "--branch", "trial", code=1)
-    assert hub.repos["lab/gated"]["gated"] is False
+    hub.repos["lab/gated"]["gated"] = False  # somebody opened it by hand
+    earmark(store.root, *words)
+    assert hub.repos["lab/gated"]["gated"] == "manual"
+    terms = gate.read_text()
+    gate.write_text("extra_gated_prompt: You agree to other terms.\n")
+    for dry in ((), ("--dry-run",)):
+        refused = " ".join(earmark(store.root, *words, *dry, code=1).split())
+        assert "lab/gated holds v1 already, without these terms of access" in refused
+        branch = (*words, "--repo", "lab/other", "--branch", "trial", *dry)
+        assert "leave out --branch" in earmark(store.root, *branch, code=1)
+    assert "lab/other" not in hub.repos
+    gate.write_text(terms)
     gate.write_text("extra_gated_field: {}")
     with pytest.raises(ConfigError, match=r"expected some of extra_gated_fields, .*; found extra_gated_field$"):
         read_gate(str(gate))

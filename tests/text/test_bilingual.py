@@ -87,6 +87,9 @@ Five twenty-second clips | 五个20秒的片段
 2 billion plays, twelve million listeners | 20亿次播放，一千二百万听众
 A 90-second loop | 一分半钟的循环
 A minute and a half of rain | 90秒的雨声
+A bell rings at 3:30 PM | 下午三点半响起钟声
+110 million plays, 0.11 billion likes | 1.1亿次播放，1.1亿个赞
+Between one hundred and two hundred voices, 1,000 billion bells | 一百到两百个人声，一万亿口钟
 50% of the drums, for 24 hours | 一半的鼓，持续一整天
 One hundred and twenty-four bells, two thousand, three hundred birds | 一百二十四口钟，两千三百只鸟
 A 12-bar blues in triple metre with eighth notes | 三拍子的十二小节布鲁斯，有八分音符
@@ -97,6 +100,10 @@ A tune of 1985 | 1975年的曲子
 In 6/8 time | 四三拍
 A piano | 1. 钢琴 2. 小提琴
 A chorus | 12人合唱
+A three-minute song at 180 BPM | 一首三分钟的歌
+A 2-minute song, 120 BPM | 2分钟的歌
+A one-hour show | 60小时的演出
+A day of rain | 24天的雨
 """
 
 
