@@ -23,7 +23,7 @@ CATEGORIES: dict[str, tuple[str, ...]] = {
 }
 DIFFICULTIES = ("easy", "medium", "hard")
 LABELLED = {"taxonomy": ("category", "subcategory"), "difficulty": ("difficulty",)}
-"""What a labeller is asked, and the fields of its answer."""
+"""Questions to a labeller, and the fields of its answers."""
 
 
 class DumpSource(Model):

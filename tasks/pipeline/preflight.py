@@ -155,7 +155,7 @@ class RowCounts(TypedDict):
 
 
 class Preview(TypedDict):
-    """What a build would do; of one that is up to date only the first two."""
+    """Forecast of a build; an up-to-date one has the first two keys alone."""
 
     asks: dict[str, Any] | None
     would_stop: str | None  # the reason to stop before the commit

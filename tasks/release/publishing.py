@@ -246,7 +246,7 @@ def tagged(repo: Repo, bundle: Bundle, state: State) -> str | None:
 
 
 class PublicationPlan(TypedDict):
-    """What publishing would do."""
+    """Forecast of a publication."""
 
     corpus: str
     version: str
