@@ -1,7 +1,6 @@
 """Cache measurements of audio files by path, size and time of change, so that a second look costs a `stat`."""
 
 import json
-import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from earmark.schemas.files import connected, write_ahead
+from earmark.schemas.machine import processors
 from earmark.schemas.reasons import AudioFault
 from earmark.tasks.audio.decode import average
 from earmark.tasks.audio.encode import decode
@@ -119,7 +119,7 @@ class MediaIndex:
             seen(sum(found is not None for found in known))
         new = [place for place, found in enumerate(results) if found is None]
         files = [(path, stamps[i]) for i in new if isinstance(path := paths[i], Path)]
-        measured = self._measure(files, threads or (os.cpu_count() or 1) + 2, longest_s)
+        measured = self._measure(files, threads or processors() + 2, longest_s)
         for place, found in zip(new, measured, strict=True):
             results[place] = found
             seen(1)
@@ -173,7 +173,7 @@ class MediaIndex:
                 known |= {(clip, first_s): lufs for clip, first_s, lufs in rows}
         new = list({key: one.path for key, one in zip(keys, beginnings, strict=True) if key not in known}.items())
         seen(len(keys) - len(new))
-        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        with ThreadPoolExecutor(processors()) as pool:
             for start in range(0, len(new), KEPT_AT_ONCE):
                 batch = new[start : start + KEPT_AT_ONCE]
                 measured = {key: lufs for (key, _), lufs in zip(batch, pool.map(_loudness_of, batch), strict=True)}

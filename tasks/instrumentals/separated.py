@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import pickle
 import queue
 import threading
@@ -15,7 +14,7 @@ from typing import Any, Literal, Self
 
 from earmark.schemas.errors import InputError, Interrupted
 from earmark.schemas.instrumentals import Instrumentals, Separation
-from earmark.schemas.machine import memory_bytes
+from earmark.schemas.machine import memory_bytes, processors
 from earmark.tasks.audio.index import MediaIndex, Stamp, file_stamp
 from earmark.tasks.audio.probe import Probe
 from earmark.tasks.audio.separation import choice
@@ -143,7 +142,7 @@ TRACK_BYTES = 2 << 30  # of memory for the tracks that one separator has open: f
 
 def cores_at_once() -> int:
     """Return the number of separators for cores that fit the memory: 8 at most, as a disk seldom feeds more."""
-    return max(1, min(8, os.cpu_count() or 1, memory_bytes() // TRACK_BYTES))
+    return max(1, min(8, processors(), memory_bytes() // TRACK_BYTES))
 
 
 SHARDS_AT_ONCE = 16  # at most; each waits for a device of its own

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from earmark.schemas.config import BuildConfig, Decontaminate
 from earmark.schemas.errors import ConfigError, InputError, StoreError
 from earmark.schemas.files import Root
+from earmark.schemas.machine import processors
 from earmark.schemas.reasons import AudioFault, Note, Reject
 from earmark.schemas.registry import load
 from earmark.schemas.tables import Table
@@ -400,7 +401,7 @@ def fingerprints(paths: Mapping[str, Path], longest_s: float = LONGEST_S) -> lis
         except BadAudio:
             return NO_PRINT
 
-    with working("fingerprint clips", len(paths)) as work, ThreadPoolExecutor(os.cpu_count()) as pool:
+    with working("fingerprint clips", len(paths)) as work, ThreadPoolExecutor(processors()) as pool:
         prints = []
         for each in pool.map(one, paths.values()):
             prints.append(each)

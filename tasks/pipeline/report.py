@@ -22,7 +22,6 @@ import hashlib
 import io
 import json
 import math
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -38,6 +37,7 @@ import soxr
 
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.files import NotAFile, open_regular
+from earmark.schemas.machine import processors
 from earmark.schemas.reasons import count_reasons, find_reason, options_of
 from earmark.schemas.registry import load
 from earmark.schemas.tables import REJECTS, Table
@@ -403,7 +403,7 @@ def read_sounds(store: Store, clips: Iterable[AudioPlayer], most_bytes: int = MO
     places = media_index(store).places(set(wanted))
     sounds: dict[str, bytes] = {}
     size = 0
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(processors()) as pool:
         made = pool.map(lambda sha256: _sound(wanted[sha256], sha256, places), wanted)
         for sha256, sound in zip(wanted, made, strict=True):
             if sound is not None and size + len(sound) <= most_bytes:

@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from earmark.schemas.machine import memory_bytes
+from earmark.schemas.machine import memory_bytes, processors
 from earmark.schemas.tables import R
 from earmark.tasks.store.parquet import row_schema, to_table
 
@@ -36,17 +36,15 @@ def query(name: str) -> str:
 def connect(spill: Path) -> duckdb.DuckDBPyConnection:
     """Return an in-memory DuckDB, spilling into `spill` beyond `MEMORY_LIMIT`. On a machine of many cores it uses
     `MOST_THREADS` of them: the memory for more would exceed the limit."""
-    connection = duckdb.connect(
+    return duckdb.connect(
         config={
             "memory_limit": MEMORY_LIMIT,
+            "threads": min(processors(), MOST_THREADS),
             "temp_directory": str(spill),
             "autoinstall_known_extensions": "false",
             "autoload_known_extensions": "false",
         }
     )
-    (threads,) = connection.execute("SELECT current_setting('threads')").fetchall()[0]
-    connection.execute(f"SET threads = {min(threads, MOST_THREADS)}")
-    return connection
 
 
 def exactly(path: Path) -> str:
