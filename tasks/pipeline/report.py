@@ -19,10 +19,12 @@ Pages are reproducible, independent of time, place or chance: equal tables and c
 """
 
 import hashlib
+import inspect
 import io
 import json
 import math
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -36,13 +38,15 @@ import soundfile
 import soxr
 
 from earmark.schemas.corpus import Corpus
-from earmark.schemas.files import NotAFile, open_regular
+from earmark.schemas.files import NotAFile, open_regular, read_regular
 from earmark.schemas.machine import processors
 from earmark.schemas.reasons import count_reasons, find_reason, options_of
 from earmark.schemas.registry import load
 from earmark.schemas.tables import REJECTS, Table
 from earmark.tasks.audio.decode import average, decode
 from earmark.tasks.audio.faults import BadAudio
+from earmark.tasks.audio.sound import open_sound
+from earmark.tasks.pipeline.inputs import library_versions
 from earmark.tasks.pipeline.media import media_index
 from earmark.tasks.store.diff import Change
 from earmark.tasks.store.figures import (
@@ -57,7 +61,8 @@ from earmark.tasks.store.figures import (
     Sheet,
     round_width,
 )
-from earmark.tasks.store.manifest import Manifest
+from earmark.tasks.store.manifest import REPORT, Manifest, digest_of
+from earmark.tasks.store.report import sounds_of
 from earmark.tasks.store.result_table import ResultColumn, ResultTable, percent
 from earmark.tasks.store.sql import connect, quoted, view_parquet
 from earmark.tasks.store.staging import SPILL, Stage
@@ -122,7 +127,9 @@ def make_page(corpus: Corpus, stage: Stage, manifest: Manifest, changes: Sequenc
         for row in figure.rows
         for clip in row.clips
     ]
-    return Page(tuple(section for section in sections if section.figures), read_sounds(stage.store, clips))
+    encoding = encoding_digest()
+    sounds = read_sounds(stage.store, clips, encoded=encoded_sounds(before, encoding) if before else {})
+    return Page(tuple(section for section in sections if section.figures), sounds, encoding)
 
 
 def rejects_section(db: duckdb.DuckDBPyConnection, corpus: Corpus, manifest: Manifest, most_bytes: int) -> Section:
@@ -395,8 +402,36 @@ def histogram(
     return Histogram(title, drawn, says, unit, whole, beyond if earlier else ())
 
 
-def read_sounds(store: Store, clips: Iterable[AudioPlayer], most_bytes: int = MOST_SOUND_BYTES) -> dict[str, bytes]:
-    """Encode the beginning of each clip as MP3, by its SHA-256, until the page is full; skip missing clips."""
+def encoding_digest() -> str:
+    """Return a SHA-256 of how sounds are encoded: the libraries, and the modules that decode and encode."""
+    modules = [inspect.getsource(sys.modules[name]) for name in (__name__, decode.__module__, open_sound.__module__)]
+    return digest_of([library_versions(), modules])
+
+
+def encoded_sounds(version: Version, encoding: str) -> dict[str, bytes]:
+    """Return the sounds in a version's report by their clips' SHA-256, if encoded alike and unchanged since."""
+    kept = [entry.sha256 for entry in version.manifest.files if entry.path == REPORT]
+    try:
+        page = read_regular(version.folder / REPORT)
+    except OSError:
+        return {}  # away, as behind a URL: encode again
+    return sounds_of(page, encoding) if hashlib.sha256(page).hexdigest() in kept else {}
+
+
+def read_sounds(
+    store: Store,
+    clips: Iterable[AudioPlayer],
+    most_bytes: int = MOST_SOUND_BYTES,
+    encoded: Mapping[str, bytes] | None = None,
+) -> dict[str, bytes]:
+    """Encode the beginning of each clip as MP3, by its SHA-256, until the page is full; skip missing clips.
+
+    Args:
+        store: its media index knows the clips' files.
+        clips: the players.
+        most_bytes: the page's size.
+        encoded: sounds not to encode again, by SHA-256.
+    """
     wanted = {clip.sha256: clip for clip in clips if clip.sha256}
     if not wanted:
         return {}
@@ -404,7 +439,7 @@ def read_sounds(store: Store, clips: Iterable[AudioPlayer], most_bytes: int = MO
     sounds: dict[str, bytes] = {}
     size = 0
     with ThreadPoolExecutor(processors()) as pool:
-        made = pool.map(lambda sha256: _sound(wanted[sha256], sha256, places), wanted)
+        made = pool.map(lambda sha256: _sound(wanted[sha256], sha256, places, (encoded or {}).get(sha256)), wanted)
         for sha256, sound in zip(wanted, made, strict=True):
             if sound is not None and size + len(sound) <= most_bytes:
                 sounds[sha256] = sound
@@ -412,18 +447,20 @@ def read_sounds(store: Store, clips: Iterable[AudioPlayer], most_bytes: int = MO
     return sounds
 
 
-def _sound(clip: AudioPlayer, sha256: str, places: Mapping[str, list[Path]]) -> bytes | None:
-    """Encode a clip from its source, or from the first file with its SHA-256."""
+def _sound(clip: AudioPlayer, sha256: str, places: Mapping[str, list[Path]], encoded: bytes | None) -> bytes | None:
+    """Encode a clip from its source, or from the first file with its SHA-256, unless its sound is given."""
     if isinstance(clip.source, bytes):
-        with soundfile.SoundFile(io.BytesIO(clip.source)) as file:
-            samples = file.read(round(HEARD_S * file.samplerate), dtype="float32", always_2d=True)
-            return as_mp3(samples, file.samplerate)
+        if encoded is None:
+            with soundfile.SoundFile(io.BytesIO(clip.source)) as file:
+                samples = file.read(round(HEARD_S * file.samplerate), dtype="float32", always_2d=True)
+                encoded = as_mp3(samples, file.samplerate)
+        return encoded
     for path in [clip.source] if clip.source else places.get(sha256, []):
         try:
             with open_regular(path) as file:
                 if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
                     continue
-            return as_mp3(*decode(path, first_s=HEARD_S))
+            return encoded or as_mp3(*decode(path, first_s=HEARD_S))
         except (FileNotFoundError, NotAFile, BadAudio):
             continue  # the page says that the clip is not at hand
     return None

@@ -162,6 +162,7 @@ class Page:
     sections: tuple[Section, ...] = ()  # in reading order
     # MP3 bytes by the source clip's SHA-256
     sounds: Mapping[str, bytes] = field(default_factory=dict)
+    encoding: str = ""  # digest of how the sounds were encoded
     # closing note on what the page shows
     says: str = (
         "Samples are drawn by hash; of each clip the page holds its first 8 seconds in mono, and of a long text its "

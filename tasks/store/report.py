@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -43,7 +43,7 @@ def render_report(manifest: Manifest, story: Story, page: Page) -> str:
         sheets=sheets,
         anchors={name for one in page.sections for it in one.figures if isinstance(it, ResultTable) for name in it.ids},
         axes_of=axes_of,
-        data=_as_json(page.sounds, sheets),
+        data=_as_json(page, sheets),
         origin="" if page.others is None else " 'self'",
     )
 
@@ -89,11 +89,19 @@ def axes_of(histogram: Histogram) -> dict[str, Any]:
     return {"y": upward, "x": across, "most": most, "digits": max(len(number(value)) for value, _ in upward)}
 
 
-def _as_json(sounds: Mapping[str, bytes], sheets: Sequence[Sheet]) -> str:
+def _as_json(page: Page, sheets: Sequence[Sheet]) -> str:
     """Return sounds and rows as JSON without `<`, so that nothing in it can end the script element."""
-    heard = {sha256: base64.b64encode(sounds[sha256]).decode() for sha256 in sorted(sounds)}
-    text = json.dumps({"sounds": heard, "sheets": [sheet.packed for sheet in sheets]}, indent=0)
-    return text.replace("<", "\\u003c")
+    sounds = {sha256: base64.b64encode(page.sounds[sha256]).decode() for sha256 in sorted(page.sounds)}
+    packed = [sheet.packed for sheet in sheets]
+    return json.dumps({"encoding": page.encoding, "sounds": sounds, "sheets": packed}, indent=0).replace("<", "\\u003c")
+
+
+def sounds_of(page: bytes, encoding: str) -> dict[str, bytes]:
+    """Return the sounds of a rendered page by their clips' SHA-256; none if the page does not name that encoding."""
+    data = page.rpartition(b'<script type="application/json" id="data">')[2].partition(b"</script>")[0]
+    if not encoding or not data.startswith(f'{{\n"encoding": "{encoding}",\n'.encode()):
+        return {}
+    return {sha256: base64.b64decode(sound) for sha256, sound in json.loads(data)["sounds"].items()}
 
 
 def prose(text: str) -> Markup:
