@@ -5,7 +5,6 @@ from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import rankdata
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.evaluations import Evaluation
@@ -22,7 +21,7 @@ from earmark.tasks.evaluation.results import (
     Threshold,
     result_table,
 )
-from earmark.tasks.evaluation.statistics import Places
+from earmark.tasks.evaluation.statistics import Places, middle_ranks
 from earmark.tasks.evaluation.units import Units, unit_labels
 from earmark.tasks.store.result_table import ResultColumn, ResultPage, ResultTable, interval
 
@@ -125,7 +124,7 @@ def ranking(names: Sequence[str], tables: Sequence[ComparedEvaluation]) -> list[
     ranks = []
     for table in tables:
         values = [row["metrics"][table["headline"]]["value"] for row in table["rows"]]
-        ranks.append(rankdata([np.inf if value is None else -value for value in values]))
+        ranks.append(middle_ranks([np.inf if value is None else -value for value in values]))
     rows: list[ModelRank] = [
         {
             "model": name,

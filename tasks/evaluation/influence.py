@@ -9,10 +9,10 @@ from itertools import combinations
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from scipy import stats
+from scipy import special  # scipy.stats takes a second to import, in each build of preferences
 
 from earmark.schemas.results import ClipMean, GapFacts, MetricFacts, PairGap
-from earmark.tasks.evaluation.statistics import COVERS, Floats, Places, concordance, holm
+from earmark.tasks.evaluation.statistics import COVERS, Floats, Places, concordance, holm, middle_ranks
 from earmark.tasks.evaluation.units import Units
 
 Scale: TypeAlias = Literal["share", "correlation", "positive"]
@@ -46,7 +46,7 @@ def bounds(value: float, variance: float, units: float, scale: Scale) -> Bounds:
     """
     if units < 2:
         return Bounds(None, None)
-    t = float(stats.t.ppf((1 + COVERS) / 2, units - 1))
+    t = float(special.stdtrit(units - 1, (1 + COVERS) / 2))
     variance *= units / (units - 1)
     if scale == "share":  # Wilson's interval with the effective number of samples
         count = value * (1 - value) / variance if variance > 0 else units
@@ -147,8 +147,8 @@ def gap(value: float | None, variance: float, units: float) -> Gap:
     if value is None or units < 2:
         return Gap(value, None, None, None)
     error = float(np.sqrt(variance * units / (units - 1)))
-    spread = float(stats.t.ppf((1 + COVERS) / 2, units - 1)) * error
-    tail = 2 * float(stats.t.sf(abs(value) / error, units - 1)) if error else float(value == 0)
+    spread = float(special.stdtrit(units - 1, (1 + COVERS) / 2)) * error
+    tail = 2 * float(special.stdtr(units - 1, -abs(value) / error)) if error else float(value == 0)
     return Gap(value, value - spread, value + spread, min(1.0, max(tail, 2.0 ** (1 - min(units, 50)))))
 
 
@@ -205,7 +205,7 @@ def _standard(x: Floats) -> Floats:
 
 def spearman(x: Floats, y: Floats) -> Influence:
     """Return Spearman's correlation: Pearson's of the middle ranks, each sample moving the ranks of the others too."""
-    u, v = (stats.rankdata(values) / len(x) - (len(x) + 1) / (2 * len(x)) for values in (x, y))
+    u, v = (middle_ranks(values) / len(x) - (len(x) + 1) / (2 * len(x)) for values in (x, y))
     shared, spread_x, spread_y = u * v, u * u, v * v
     moved = (shared + _moved(x, u, v) + _moved(y, v, u), spread_x + 2 * _moved(x, u, u), spread_y + 2 * _moved(y, v, v))
     return _correlation(shared, spread_x, spread_y, moved)
@@ -227,9 +227,9 @@ def auroc(x: Floats, y: Floats) -> Influence:
     count, total = int(yes.sum()), len(x)
     if count in (0, total):
         return Influence(None, np.zeros(total))
-    ranks, parts = stats.rankdata(x), np.empty(total)
-    parts[yes] = (ranks[yes] - stats.rankdata(x[yes])) / (total - count)
-    parts[~yes] = 1 - (ranks[~yes] - stats.rankdata(x[~yes])) / count
+    ranks, parts = middle_ranks(x), np.empty(total)
+    parts[yes] = (ranks[yes] - middle_ranks(x[yes])) / (total - count)
+    parts[~yes] = 1 - (ranks[~yes] - middle_ranks(x[~yes])) / count
     value = float(parts[yes].mean())
     return Influence(value, (parts - value) / np.where(yes, count, total - count))
 

@@ -14,7 +14,6 @@ from typing import TypedDict
 import duckdb
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 from scipy.sparse.csgraph import connected_components
 
 from earmark.schemas.corpus import Corpus
@@ -114,9 +113,8 @@ def _boards(rows: Sequence[SystemVote]) -> Iterator[tuple[str, str | None, list[
 
 def board_of(rows: Sequence[SystemVote]) -> VoteBoard:
     """Make a leaderboard."""
-    codes, systems = pd.factorize(
-        np.array([*(row["system_a"] for row in rows), *(row["system_b"] for row in rows)]), sort=True
-    )
+    sides = [*(row["system_a"] for row in rows), *(row["system_b"] for row in rows)]
+    systems, codes = np.unique(np.array(sides), return_inverse=True)
     a, b = codes[: len(rows)], codes[len(rows) :]
     size = len(systems)
     won = np.array([{"a": 1.0, "b": 0.0, "tie": 0.5}[row["preference"]] for row in rows])

@@ -54,6 +54,13 @@ def percentiles(resampled: Floats) -> tuple[float | None, float | None]:
     return float(low), float(high)
 
 
+def middle_ranks(x: npt.ArrayLike) -> Floats:
+    """Rank values from 1, equal ones by the middle of their ranks."""
+    _, place, counts = np.unique(x, return_inverse=True, return_counts=True)
+    ranks: Floats = (counts.cumsum() - (counts - 1) / 2)[place]
+    return ranks
+
+
 def concordance(x: Places, y: Places) -> Floats:
     """Count for each sample the others that agree with it on the order of x and y, minus the others that disagree.
 

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
-from scipy import stats
-
 from earmark.schemas.errors import ConfigError, EarmarkError, InputError
 from earmark.schemas.evaluations import Examinee
 from earmark.schemas.instruction_rubrics import LANGUAGES, InstructionRubrics
@@ -152,6 +150,8 @@ def _correlations(rows: Sequence[JudgedClip]) -> tuple[float | None, ...]:
     scores, ratings = [one for one, _ in pairs], [one for _, one in pairs]
     if len({*scores}) < 2 or len({*ratings}) < 2:
         return None, None, None
+    from scipy import stats  # takes a second, and most commands do without
+
     return tuple(float(of(scores, ratings).statistic) for of in (stats.pearsonr, stats.spearmanr, stats.kendalltau))
 
 

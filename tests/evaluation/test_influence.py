@@ -25,6 +25,7 @@ from earmark.tasks.evaluation.influence import (
     pair_differences,
     share,
 )
+from earmark.tasks.evaluation.statistics import middle_ranks
 from earmark.tasks.evaluation.units import Units
 
 NUMBERS = st.lists(st.tuples(st.integers(-4, 4), st.floats(-1e3, 1e3, width=32)), min_size=3, max_size=40)
@@ -334,3 +335,16 @@ def test_a_mean_has_students_interval() -> None:
     assert found is not None
     assert [*found.values()] == pytest.approx([np.mean(known), ends.low, ends.high, 4])
     assert mean_of([None]) is None
+
+
+@given(st.lists(st.sampled_from([-1.5, 0.0, 0.1, 1e300, np.inf]), min_size=1, max_size=40))
+def test_equal_values_have_the_middle_rank_as_in_scipy(values: list[float]) -> None:
+    assert middle_ranks(values).tolist() == stats.rankdata(values).tolist()
+
+
+@pytest.mark.parametrize("units", [2.0, 2.7, 30.0, 1e6])
+def test_p_and_spread_of_a_difference_are_those_of_scipys_t(units: float) -> None:
+    error, law = np.sqrt(units / (units - 1)), stats.t(units - 1)
+    found = gap(1.5, 1.0, units)
+    assert found.p == pytest.approx(max(2 * law.sf(1.5 / error), 2.0 ** (1 - min(units, 50))), rel=1e-12)
+    assert found.high == pytest.approx(1.5 + law.ppf(0.975) * error, rel=1e-12)
