@@ -139,7 +139,7 @@ def of_table(guess: Guess, table: Path, config: Path, name: str) -> Proposal:
     if guess.header:
         lines.append(Line("header", list(guess.header), "the list has none"))
     if guess.where:
-        lines.append(Line("where", dict(guess.where), "people who finished"))
+        lines.append(Line("where", dict(guess.where), guess.who))
     if guess.clip_in:
         lines.append(Line("file_name", guess.clip_in, "the clip's name, in the names of the columns"))
     elif guess.file_name:
@@ -225,6 +225,7 @@ def _said(guess: Guess) -> list[str]:
     if guess.missing:
         counted = ", ".join(f"{toml(cell)} ({count:,})" for cell, count in guess.missing.items())
         lines.append(f"no ratings: {counted}")
+    lines += [f"only {guess.who}: where = {toml(dict(guess.where))}"] if guess.where else []
     lines += [f"may be the rating: {one.column}, {one.facts}" for one in guess.choices[:SHOWN]]
     lines += [f"and {len(guess.choices) - SHOWN} more columns of numbers"] if len(guess.choices) > SHOWN else []
     return [printable(line) for line in lines]

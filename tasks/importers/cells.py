@@ -45,9 +45,11 @@ def given(cell: Any) -> bool:
 
 
 def number(cell: Any) -> float:
-    """Parse a number as lists write it (`4`, `4.0`, ` 4.0 `, `4e0`); return NaN for `4_0`, `4,5`, True and others."""
+    """Parse a number as lists write it (`4`, ` 4.0 `, `4e0`, `−4`, `４`); return NaN for `4_0`, `4,5`, True."""
     if cell.__class__ is str:
-        if "_" in cell or not cell.isascii():  # float() takes both, no list means both
+        if not cell.isascii():  # float() takes digits of any script
+            cell = cell.translate(_PLAIN)
+        if "_" in cell or not cell.isascii():
             return math.nan
     elif cell.__class__ is bool:
         return math.nan
@@ -57,17 +59,24 @@ def number(cell: Any) -> float:
         return math.nan
 
 
-# "4,75" and "5 - Excellent": a decimal comma, and a rating followed by its label.
-_WRITTEN = re.compile(r"\s*([+-]?\d+(?:[.,]\d+)?)\s*(?:[-–—:=().]+\s*[^\d\s].*)?")
+# The minus sign of typography, and the full-width digits of Chinese and Japanese.
+_PLAIN = str.maketrans("−－＋．０１２３４５６７８９", "--+.0123456789")
+_NUMBER = r"([+-]?\d+(?:[.,]\d+)?)"
+# "4,75", "80%", "4 stars", "5 - Excellent", "3.5 ± 0.1", "Excellent (5)": a decimal comma, a rating with its unit,
+# before its label or its interval, or after its label.
+_WRITTEN = re.compile(
+    rf"\s*{_NUMBER}\s*(?:%|％|stars?|points?|分|点|점)?\s*(?:[-–—:=().]+\s*[^\d\s].*|(?:±|\+/-).*)?"
+    rf"|\s*[^\W\d][^\d()（）]*[(（]\s*{_NUMBER}\s*[)）]\s*"
+)
 
 
 def rating_number(cell: Any) -> float:
-    """Parse a rating as people write it: a number, also with a decimal comma or followed by words; else return NaN."""
+    """Parse a rating as people write it: a number, also with a decimal comma, a unit or a label; else return NaN."""
     value = number(cell)
     if value == value or not isinstance(cell, str):
         return value
-    match = _WRITTEN.fullmatch(cell)
-    return number(match[1].replace(",", ".")) if match else math.nan
+    match = _WRITTEN.fullmatch(cell.translate(_PLAIN))
+    return number((match[1] or match[2]).replace(",", ".")) if match else math.nan
 
 
 NEXT_STEP = 1.0  # points beyond a scale at which a rating looks like its next step

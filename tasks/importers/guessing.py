@@ -5,7 +5,7 @@ A column counts as ratings only if its name alone suggests them; else every nume
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -24,6 +24,7 @@ from earmark.tasks.importers.sniffing import (
     is_audio,
     read_name,
     read_sample,
+    word_set,
 )
 from earmark.tasks.importers.table import several
 
@@ -34,11 +35,18 @@ SENTINELS = frozenset((-9999.0, -999.0, -99.0, -9.0, -1.0, 0.0, 88.0, 98.0, 99.0
 ZERO_BESIDE = ((1, 5), (1, 7))  # scales beside which a 0 is no rating
 MOST_SENTINELS = 0.4  # largest share of such cells
 FEW = 20  # most different words in a column of questions
+MARKS_ROWS = frozenset(("attention", "trap", "gold", "check", "catch", "practice", "training", "control", "screening"))
+MOST_MARKS = 3  # different words in a column that marks rows
+TOTALS = word_set(
+    "mean average avg total sum median std sd stdev count n min max overall mittelwert durchschnitt summe gesamt "
+    "moyenne écart-type media promedio 平均 平均值 合计 総計 合計 中央値 标准差 標準偏差"
+)
 WEB_MUSHRA = (
     ("trial_id", "rating_stimulus", "rating_score"),
     ("trial_id", "stimuli", "stimuli_rating"),
     ("trials.id", "trials.responses.stimulus", "trials.responses.score"),
 )
+STEPS = re.compile(r"(?<!\d)([01])\s*(?:-|–|—|~|～|to|bis|\.\.+)\s*(\d+)(?!\d)")  # of a scale
 CLIP_NAME = re.compile(r"[^\s/\\\[\]()\"':]+\.(?:wav|flac|mp3|ogg|opus|m4a)\b", re.IGNORECASE)
 
 
@@ -75,6 +83,7 @@ class Guess(NamedTuple):
     clip_in: str | None = None  # a pattern of the clip in the names of columns
     unpivot: str | None = None
     where: Mapping[str, str | tuple[str, ...]] = {}
+    who: str = ""  # the rows that it keeps, in words
     missing: Mapping[str | float, int] = {}  # cells resembling no rating, and their numbers
     best: str = "high"
     choices: tuple[RatingCandidate, ...] = ()  # candidates, if no column is surely the rating
@@ -108,7 +117,7 @@ def guess_table(path: Path, encoding: str = "") -> Guess:
         )
     headless = not sample.names
     names = sample.names or [f"column_{at}" for at in range(1, len(rows[0]) + 1)]
-    where, rows = _answered(names, rows)
+    where, who, rows = _answered(names, rows)
     cells = {name: [row[at] for row in rows] for at, name in enumerate(names) if name}
     table = _look(cells)
     columns, doubts, more = _columns(path, table, headless)
@@ -116,6 +125,8 @@ def guess_table(path: Path, encoding: str = "") -> Guess:
     ratings = _cells_of(table, columns.get("mos", ()))
     missing, seen, scale = _ratings(ratings) if ratings else ({}, (0.0, 0.0), (1.0, 5.0))
     mos = columns.get("mos")
+    scale = _named_scale(mos, seen) or scale
+    doubts = (*doubts, *_ambiguous(mos, ratings, missing, seen))
     rated = read_name(mos) if isinstance(mos, str) else ColumnName(())
     best = "low" if {*rated.words} & LOW_IS_GOOD else "high"
     if best == "low":
@@ -153,6 +164,7 @@ def guess_table(path: Path, encoding: str = "") -> Guess:
         clip_in=more.get("clip_in"),
         unpivot=more.get("unpivot"),
         where=where,
+        who=who,
         missing=missing,
         best=best,
         choices=choices,
@@ -167,12 +179,16 @@ def _taken(columns: Held) -> list[str]:
     return [*written, *(field for one in written for field in re.findall(r"\{([^{}]+)\}", one))]
 
 
-def _answered(names: Sequence[str], rows: list[list[str]]) -> tuple[Held, list[list[str]]]:
-    """Return the filled-in rows of a Qualtrics export: two lines of descriptions follow its header."""
-    if not any("ImportId" in cell for row in rows[:2] for cell in row):
-        return {}, rows
-    where: Held = {"Finished": ("True", "1")} if "Finished" in names else {}
-    return where, rows[2:]
+def _answered(names: Sequence[str], rows: list[list[str]]) -> tuple[Held, str, list[list[str]]]:
+    """Return which rows count, in words too, and all rows below the descriptions that follow Qualtrics' header."""
+    if any("ImportId" in cell for row in rows[:2] for cell in row):
+        where: Held = {"Finished": ("True", "1")} if "Finished" in names else {}
+        return where, "people who finished", rows[2:]
+    if "AssignmentStatus" in names:  # Mechanical Turk's
+        words = {row[names.index("AssignmentStatus")] for row in rows}
+        if "Rejected" in words and len(words) > 1:
+            return {"AssignmentStatus": tuple(sorted(words - {"Rejected"}))}, "work that was not rejected", rows
+    return {}, "", rows
 
 
 def _look(cells: Mapping[str, Sequence[str]]) -> _Table:
@@ -224,8 +240,12 @@ def _columns(path: Path, table: _Table, headless: bool) -> tuple[Held, tuple[str
                 f"{len(rated)} columns may be the rating ({shown(', '.join(rated))}): columns.mos chooses one"
             )
         elif called := next((name for name in cells if names[name].rates and name not in table.numbers), None):
-            words = shown(", ".join(sorted({*cells[called]})[:3]))
-            doubts.append(f"{called} is called a rating and holds no numbers ({words}): write numbers, or name another")
+            other = [cell for cell in cells[called] if cell.strip().lower() not in UNSAID and not _rates(cell)]
+            words = shown(", ".join(sorted({*other})[:3]))
+            held = "holds no numbers" if len(other) == len(cells[called]) else f"{len(other):,} cells are no numbers"
+            doubts.append(
+                f"{called} is called a rating and {held} ({words}): write numbers, several as 4;5;3, or name another"
+            )
         else:
             wide = len([name for name in table.numbers if not _doubt(table, name)]) > 1
             several_ways = "; of a wide table all that are, with unpivot" if wide else ""
@@ -245,7 +265,7 @@ def _columns(path: Path, table: _Table, headless: bool) -> tuple[Held, tuple[str
         columns["file"] = columns.pop("content")
     if "file" not in columns:
         doubts.append("no column is called a clip: columns.file names the one that is")
-    doubts += _questions(table, columns)
+    doubts += [*_questions(table, columns), *_marked(table, columns), *_clips(table, columns)]
     file = columns.get("file")
     if isinstance(file, str) and file in cells and sum("\\" in cell for cell in cells[file]) > 0.5 * len(cells[file]):
         doubts.append(f"{file} holds paths with \\: write them with / from the folder of the clips")
@@ -356,7 +376,7 @@ def _may_hold(what: str, table: _Table, name: str) -> bool:
     if what == "split":
         return {SPLIT_ALIASES.get(cell.strip().lower(), cell.strip().lower()) for cell in cells} <= {*SPLITS}
     if what in ("votes", "mos_std"):
-        return name in table.numbers and all(map(str.strip, cells))
+        return name in table.numbers and all(map(str.strip, cells)) and not _is_list(cells)
     if what == "content" and table.names[name].file is not None and name in table.audio:
         return table.names[name].is_reference
     # rows without an id would be rejects
@@ -378,6 +398,43 @@ def _questions(table: _Table, columns: Held) -> list[str]:
         if 1 < len(words) <= FEW and len({*zip(rows, cells, strict=True)}) > len({*rows}):
             listed = ", ".join(f'"{shown(word)}"' for word in sorted(words))
             doubts.append(f"{name} holds several questions ({listed}): where = {{ {name} = … }} chooses one")
+    return doubts
+
+
+def _marked(table: _Table, columns: Held) -> list[str]:
+    """List a person's decisions about columns that mark rows other than ratings, such as tests of attention."""
+    doubts = []
+    for name, cells in table.cells.items():
+        words = Counter(cell.strip() for cell in cells)
+        if {*table.names[name].words} & MARKS_ROWS and name not in _taken(columns) and 1 < len(words) <= MOST_MARKS:
+            counted = ", ".join(f'"{shown(word)}" {count:,}' for word, count in words.most_common())
+            doubts.append(f"{name} marks rows ({counted}): where = {{ {name} = … }} keeps ratings")
+    return doubts
+
+
+def _clips(table: _Table, columns: Held) -> list[str]:
+    """List a person's decisions about rows that rate no clip, and about names of several clips."""
+    file, mos = columns.get("file"), columns.get("mos")
+    if not isinstance(file, str) or file not in table.cells:
+        return []
+    cells, ratings = table.cells[file], _cells_of(table, mos if isinstance(mos, str) else ())
+    sound = sum(map(is_audio, cells)) > 0.5 * len(cells)
+    rated = [cell.strip() for cell, rating in zip(cells, ratings, strict=False) if cell.strip() and rating.strip()]
+    other = [cell for cell in rated if (cell.split()[0] if sound else cell).lower().rstrip(":") in TOTALS]
+    doubts = []
+    if other:
+        listed = ", ".join(f"'{shown(one)}'" for one in dict.fromkeys(other[:3]))
+        doubts.append(f"{file} holds rows that sum others up ({listed}): delete them from the list")
+    for what in ("system", "condition"):
+        column = columns.get(what)
+        if isinstance(column, str) and column in table.cells and not sound:
+            pairs = {*zip(cells, table.cells[column], strict=True)}
+            if len(pairs) > 1.5 * len({*cells}):
+                doubts.append(
+                    f"{file} is one name for clips of several {what}s: file = '{{{column}}}/{{{file}}}.wav' names all, "
+                    f"or as the clips are called; content = '{file}'"
+                )
+                break
     return doubts
 
 
@@ -412,6 +469,31 @@ def _sentinels(values: Counter[float]) -> set[float]:
 
 def _scale(low: float, high: float) -> tuple[float, float] | None:
     return next(((a, b) for a, b in SCALES if a <= low and high <= b), None)
+
+
+def _named_scale(mos: str | tuple[str, ...] | None, seen: tuple[float, float]) -> tuple[float, float] | None:
+    """Return the scale in the name of a rating's column, such as `Quality (1-7)`."""
+    ends = STEPS.search(mos) if isinstance(mos, str) else None
+    scale = (float(ends[1]), float(ends[2])) if ends else None
+    return scale if scale and scale[0] <= seen[0] and seen[1] <= scale[1] else None
+
+
+def _ambiguous(
+    mos: str | tuple[str, ...] | None,
+    cells: Sequence[str],
+    missing: Mapping[str | float, int],
+    seen: tuple[float, float],
+) -> Iterator[str]:
+    """Yield a person's decisions about ratings with two readings."""
+    if 0.0 in missing and seen[1] == 4 and not isinstance(mos, tuple):  # five steps from 0, as jsPsych counts them
+        yield (
+            f"{mos} holds {missing[0.0]:,} times 0, and nothing above 4: steps from 0 to 4, or 0 for no rating? Then "
+            "scale = [0, 4] without not_a_rating, or as written"
+        )
+    commas = [cell for cell in cells if re.fullmatch(r"\s*\d+(\s*,\s*\d+)+\s*", cell)]
+    lists = [cell for cell in commas if cell.count(",") > 1 or rating_number(cell) > 5]
+    if lists and all(re.fullmatch(r"\s*[1-5](\s*,\s*[1-5])+\s*", cell) for cell in commas):
+        yield f"{mos} holds cells such as '{shown(lists[0])}': a decimal comma, or several ratings? Write 4.5, or 4;5"
 
 
 def _scale_by_test(table: _Table, columns: Held, missing: Iterable[str | float]) -> dict[str, tuple[float, float]]:

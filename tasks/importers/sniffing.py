@@ -53,21 +53,27 @@ _NO_RATING = word_set(
     "listener rater participant subject worker user annotator judge assessor session trial block page comment comments "
     "gender sex year years experience played plays playcount clicks volume started stopped submitted attention trap "
     "gold control check predicted pred prediction scale reference ref stimulus file wav random seed rep thisn hit "
-    "assignment reward approval percent lifetime 编号 时间 年龄 数量 次数 标准差 年齢 時間 回数 番号 번호 시간 "
-    "나이 횟수"
+    "assignment reward approval percent lifetime by person reviewer examiner group batch round set week day month "
+    "hour minute weight length size bitrate kbps khz hz device headphone headphones confidence certainty difficulty "
+    "familiarity is has "
+    # measured by a model or a formula, not by a person
+    "dnsmos utmos utmo nisqa wvmos squim distillmos scoreq visqol polqa pesq stoi estoi sdr sisdr snr wer cer mcd clap "
+    "fad kad muq audiobox cosine bleu rouge meteor cider bert bertscore lufs "
+    "编号 时间 日期 年龄 数量 次数 标准差 顺序 序号 年齢 時間 日付 回数 番号 順序 번호 시간 나이 횟수 순서"
 )
 
 HOLDERS: Mapping[str, str] = {
     "listener": "listener rater annotator worker subject judge user participant assessor evaluator respondent proband "
     "vpn hörer hoerer bewerter teilnehmer versuchsperson participante oyente evaluador auditeur évaluateur ascoltatore "
-    "слушатель 听众 评测员 被试 被験者 評価者 聴取者 평가자 청취자 prolific email",
+    "слушатель 听众 听者 评测员 评测人 评分人 评分员 评分者 评价人 评价者 打分人 打分员 打分者 评委 被试 受试者 "
+    "参与者 志愿者 被験者 評価者 評定者 聴取者 回答者 参加者 평가자 채점자 청취자 참가자 prolific email",
     "system": "system systems sys model method codec algorithm engine vocoder generator tts systeme système modell "
     "verfahren sistema modelo modèle система 系统 模型 方法 システム モデル 手法 시스템 모델",
     "speaker": "speaker singer voice spk sprecher locuteur hablante parlante диктор 说话人 歌手 话者 話者 화자",
     "content": "content text sentence phrase prompt transcript transcription cluster utt utterance ref reference "
     "original song passage item satz texto frase phrase текст 文本 句子 文 텍스트",
     "condition": "condition con snr degradation bedingung",
-    "subset": "subset test experiment track study db database",
+    "subset": "subset test experiment track study db database dataset corpus 数据集 データセット",
     "split": "split partition fold",
 }
 _FILES = _words(
@@ -85,6 +91,7 @@ _EXACT: Mapping[str, frozenset[str]] = {
     "listener": frozenset({"name listener", "session uuid", "response id"}),
     "system": frozenset({"tts system"}),
 }
+_PEOPLE = re.compile(f"(?:{HOLDERS['listener'].replace(' ', '|')})$").search
 QUESTIONS = word_set("question dimension attribute aspect criterion measure metric task frage scale axis item")
 LOW_IS_GOOD = word_set("rank ranking rang annoyance impairment")
 MAY_BE_LOW = word_set("grade note nota schulnote")
@@ -109,7 +116,7 @@ class ColumnName(NamedTuple):
         """Return whether the column's name suggests ratings."""
         if self.words in (("answer",), ("rating", "response")):
             return True
-        if _meant(self.words, _NO_RATING):
+        if _meant(self.words, _NO_RATING) or any(map(_PEOPLE, self.words)):  # 評価者 is who rates, 評価 the rating
             return False
         rest = {word for word in self.words if word not in _FILLERS and not word.isdecimal()}
         return _meant(rest, RATINGS) or (bool(rest) and rest <= _ALONE)

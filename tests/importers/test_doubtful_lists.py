@@ -1,0 +1,117 @@
+"""Lists whose ratings, clips or scale have two readings: `earmark init` takes none of them without asking."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from earmark.schemas.reasons import Reject
+from earmark.schemas.toml import read_toml
+from earmark.tasks.importers.guessing import guess_table
+from earmark.tasks.importers.lists import Rating
+from earmark.tasks.importers.sniffing import read_name
+from tests.importers.test_guessing import init, read
+
+SCORES = [1 + (5 * n + n // 4) % 5 for n in range(24)]  # two of each of twelve clips
+CLIPS = [f"c{n // 2}.wav" for n in range(24)]
+
+
+def table(header: str, form: str) -> str:
+    """A row a rating, by two listeners."""
+    words = ("", "Bad", "Poor", "Fair", "Good", "Excellent")
+    rows = [
+        form.format(clip=clip, n=n, who=f"l{n % 2}", score=score, word=words[score], digit=chr(0xFF10 + score))
+        for n, (clip, score) in enumerate(zip(CLIPS, SCORES, strict=True))
+    ]
+    return "\n".join([header, *rows]) + "\n"
+
+
+def means(config: Path) -> dict[str, float]:
+    rows = pd.DataFrame([row for row in read(config) if isinstance(row, Rating)])
+    return {str(clip): float(mean) for clip, mean in rows.groupby("file")["score"].mean().items()}
+
+
+WRITTEN = {
+    "percent": ("{clip},{who},{score}0 %", 10, [0, 100]),
+    "stars": ("{clip},{who},{score} stars", 1, [1, 5]),
+    "points": ("{clip},{who},{score}分", 1, [1, 5]),
+    "label-first": ("{clip},{who},{word} ({score})", 1, [1, 5]),
+    "interval": ("{clip},{who},{score}.0 ± 0.3", 1, [1, 5]),
+    "full-width": ("{clip},{who},{digit}", 1, [1, 5]),
+    "minus-sign": ("{clip},{who},−{score}", -1, [-5, -1]),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_ratings_with_units_and_labels_are_their_numbers(name: str, tmp_path: Path) -> None:
+    form, times, scale = WRITTEN[name]
+    (tmp_path / "t.csv").write_text(table("clip,rater,rating", form))
+    init(tmp_path / "t.csv", tmp_path / "my.toml")
+    frame = pd.DataFrame({"clip": CLIPS, "score": SCORES})
+    assert means(tmp_path / "my.toml") == pytest.approx((times * frame.groupby("clip")["score"].mean()).to_dict())
+    assert read_toml(tmp_path / "my.toml")["sources"][0]["scale"] == scale
+
+
+DOUBTED = {
+    "totals": (table("clip,mos", "{clip},{score}") + "Mean:,3.1\n", "sum others up ('Mean:')"),
+    "totals-of-ids": (table("clip,mos", "{n}x,{score}") + "平均,3.1\n", "sum others up ('平均')"),
+    "utterances-of-systems": (
+        table("utterance,system,mos", "u{n},s1,{score}") + table("u0,s2,3", "u{n},s2,{score}"),
+        "file = '{system}/{utterance}.wav'",
+    ),
+    "from-zero": (table("clip,rater,response", "{clip},{who},{score}").replace(",5\n", ",0\n"), "scale = [0, 4]"),
+    "two-in-a-cell": (table("clip,scores", '{clip},"{score},{score}"'), "a decimal comma, or several ratings?"),
+    "attention": (
+        table("clip,trap_question,score", "{clip},no,{score}") + "x.wav,yes,1\n",
+        'trap_question marks rows ("no" 24, "yes" 1)',
+    ),
+    "some-words": (
+        table("clip,rating", "{clip},{score}") + "".join(f"c{n}.wav,skip\n" for n in range(6)),
+        "rating is called a rating and 6 cells are no numbers (skip)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DOUBTED)
+def test_what_has_two_readings_is_asked(name: str, tmp_path: Path) -> None:
+    content, says = DOUBTED[name]
+    (tmp_path / "t.csv").write_text(content)
+    assert says in init(tmp_path / "t.csv", tmp_path / "my.toml", code=1)
+
+
+NO_RATINGS = (
+    "評価者,评分人ID,打分员,평가자,rated_by,rating_by,overall_length,score_round,clap_score,DNSMOS OVRL,nisqa_mos"
+)
+
+
+@pytest.mark.parametrize("name", [*NO_RATINGS.split(","), "rating_confidence", "quality_kbps"])
+def test_names_of_raters_measures_and_circumstances_are_no_ratings(name: str, tmp_path: Path) -> None:
+    assert not read_name(name).rates
+    (tmp_path / "t.csv").write_text(table(f"clip,{name},MI", "{clip},{n}.5,{score}"))
+    assert "mos" not in guess_table(tmp_path / "t.csv").columns
+
+
+@pytest.mark.parametrize(
+    ("name", "scale"), [("Quality (1-7)", (1, 7)), ("quality 0 to 10", (0, 10)), ("Score 1–3", (1, 5))]
+)
+def test_the_scale_that_a_name_states_is_taken_if_the_ratings_fit(
+    name: str, scale: tuple[int, int], tmp_path: Path
+) -> None:
+    (tmp_path / "t.csv").write_text(table(f"clip,{name}", "{clip},{score}"))
+    assert guess_table(tmp_path / "t.csv").scale == scale
+
+
+def test_work_that_was_rejected_is_left_out(tmp_path: Path) -> None:
+    header = "WorkerId,AssignmentStatus,Input.url,Answer.rating"
+    (tmp_path / "t.csv").write_text(table(header, "w{n},Approved,{clip},{score}") + "w,Rejected,c0.wav,1\n")
+    assert "work that was not rejected" in init(tmp_path / "t.csv", tmp_path / "my.toml")
+    rejects = [(row.reason, row.line) for row in read(tmp_path / "my.toml") if isinstance(row, Reject)]
+    assert rejects == [("not_selected", 26)]
+
+
+def test_data_sets_in_one_list_have_their_own_scales(tmp_path: Path) -> None:
+    rows = table("clip,dataset,score", "{clip},old,{score}") + table("x.wav,new,50", "n{clip},new,{score}0")
+    (tmp_path / "t.csv").write_text(rows)
+    assert guess_table(tmp_path / "t.csv").scale == {"old": (1, 5), "new": (0, 100)}
