@@ -77,7 +77,7 @@ class Prompt:
     schema: dict[str, Any] | None  # JSON schema of the answer; None leaves the form to the caller
     trusted: tuple[str, ...]  # names of variables allowed without a fence: Earmark's own text, never data
     text: str = field(repr=False, compare=False)  # text of the file
-    _turns: tuple[tuple[Role, Template], ...] = field(repr=False, compare=False)
+    _turns: tuple[tuple[Role, Template | str], ...] = field(repr=False, compare=False)  # text of a turn without values
     own: bool = False  # whether a config's file replaces a packaged prompt
     ordered: bool = False  # whether its schema keeps the declared key order (`order: declared`); else sorted
 
@@ -113,7 +113,7 @@ class Prompt:
         messages = []
         for role, template in self._turns:
             try:
-                text = render(template, shown)
+                text = template if isinstance(template, str) else render(template, shown)
             except (TemplateError, TypeError, ValueError, PromptError) as error:
                 raise PromptError(f"prompt {self.id}: {error}") from None
             parts = tuple(rendering.parts(text.strip()))
@@ -439,16 +439,18 @@ def _front(path: Path, text: str) -> dict[str, Any]:
     return front
 
 
-def _turns(path: Path, body: str) -> Iterator[tuple[Role, Template]]:
+def _turns(path: Path, body: str) -> Iterator[tuple[Role, Template | str]]:
     pieces = re.split(r"^# (system|user|assistant)[ \t]*\n", body, flags=re.MULTILINE)
     if pieces[0].strip() or len(pieces) < 3:
         raise PromptError(f"{path}: expected the body to begin with '# system' or '# user'")
     for role, text in zip(pieces[1::2], pieces[2::2], strict=True):
         try:
             made = _environment()
-            template = made.from_string(parse(made, text))
+            tree = parse(made, text)
+            template = made.from_string(tree)
             template.globals = dict(template.globals)  # a ChainMap, copied key by key, takes a third of each rendering
-            yield next(known for known in ROLES if known == role), template
+            plain = all(isinstance(node, nodes.TemplateData) for node in tree.find_all(nodes.Expr))
+            yield next(known for known in ROLES if known == role), render(template, {}) if plain else template
         except TemplateSyntaxError as error:
             raise PromptError(f"{path}, # {role}, line {error.lineno}: {error.message}") from None
         except TemplateError as error:

@@ -29,14 +29,19 @@ def root_of(config: MosPreferences, source: Source) -> Root:
 
 def find_audio(folder: Path, file: str, audio: str | None) -> Path:
     """Return the clip's file: at the list's name, or at its place in the published layout."""
-    places = places_of(folder, file, audio)
-    # os.path: a name too long for any file is no file; Path.is_file raises for it
-    return next((place for place in places if os.path.isfile(place)), places[0])  # noqa: PTH113
+    places = _places(folder, file, audio)
+    # os.path: a name too long for any file is no file; Path.is_file raises for it. A path costs more than the look
+    return Path(next(filter(os.path.isfile, places), places[0]))
 
 
 def places_of(folder: Path, file: str, audio: str | None) -> list[Path]:
     """List the possible places of a clip's file, likeliest first."""
-    return [folder / name for name in (audio, file, f"{file}.wav", f"wav/{file}", f"wav/{file}.wav") if name]
+    return list(map(Path, _places(folder, file, audio)))
+
+
+def _places(folder: Path, file: str, audio: str | None) -> list[str]:
+    names = [name for name in (audio, file, f"{file}.wav", f"wav/{file}", f"wav/{file}.wav") if name]
+    return [os.path.join(folder, name) for name in names]  # noqa: PTH118
 
 
 RINGS_OF = {"same_content": (0,), "same_source": (1, 2), "unmatched": (3,)}  # kinds of group, see ring_of.sql

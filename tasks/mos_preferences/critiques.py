@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from earmark.schemas.critiques import ASPECTS, CRITIQUES, PAIRED_CRITIQUES, read_scores, with_final_line
 from earmark.schemas.mos_preferences import PAIRS, RATINGS, MosPreferences
-from earmark.schemas.reasons import Reject
+from earmark.schemas.reasons import AudioFault, Reject
 from earmark.schemas.tables import Table
 from earmark.tasks.mos_preferences.clips import find_audio, root_of
 from earmark.tasks.mos_preferences.critiquing import ASK_OF, SIDES, CritiqueQuestion, kinds_asked
@@ -25,8 +25,8 @@ TABLE_OF: dict[str, Table] = {"single": CRITIQUES, "paired": PAIRED_CRITIQUES}
 QUESTIONS_A_SHARD = 500  # with the provider's batch API as many as fill a batch
 LIMIT_OF = {"single": "critiques.clips", "paired": "critiques.pairs"}
 MEASURED = row_schema(
-    "first_sha256 string, first_duration_s float64, second_sha256 string, second_duration_s float64, reason string, "
-    "detail string"
+    "first_path string, first_sha256 string, first_duration_s float64, second_path string, second_sha256 string, "
+    "second_duration_s float64, reason string, detail string"
 )
 ANSWERS = row_schema(
     f"kind string, item string, {', '.join(f'{aspect} string' for aspect in ASPECTS)}, rationale string, "
@@ -64,7 +64,7 @@ def plan_critiques(
 
 
 def _measured(stage: Stage, config: MosPreferences, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Add hash and length of their clips to questions; or reason and detail of an unreadable clip."""
+    """Add path, hash and length of their clips to questions; or reason and detail of an unreadable clip."""
     roots = {source.name: root_of(config, source) for source in config.sources}
     sides = [(row, roots[row["dataset"]], side) for row in rows for side in SIDES[row["kind"]]]
     files = [
@@ -72,8 +72,9 @@ def _measured(stage: Stage, config: MosPreferences, rows: list[dict[str, Any]]) 
         for row, root, side in sides
     ]
     measured = measure(stage.store, "index the critic's clips", files)
-    for (row, _, side), (sha256, duration_s, *_, reason, detail) in zip(sides, measured, strict=True):
-        row |= {f"{side}_sha256": sha256, f"{side}_duration_s": duration_s}
+    for (row, _, side), file, (sha256, duration_s, *_, reason, detail) in zip(sides, files, measured, strict=True):
+        path = None if isinstance(file, AudioFault) else str(file)
+        row |= {f"{side}_path": path, f"{side}_sha256": sha256, f"{side}_duration_s": duration_s}
         if reason and not row.get("reason"):
             row |= {"reason": reason, "detail": f"{row[f'{side}_id']}: {detail}"}
     return rows

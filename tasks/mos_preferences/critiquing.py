@@ -9,7 +9,6 @@ from earmark.schemas.critiques import ASPECTS, CRITIQUES, FORM, PAIRED_CRITIQUES
 from earmark.schemas.mos_preferences import MosPreferences
 from earmark.schemas.questions import Audio, AudioForm
 from earmark.schemas.rewards import prefers
-from earmark.tasks.mos_preferences.clips import find_audio, root_of
 from earmark.tasks.pipeline.ask import Ask, Asker, Fault, GivenUp, Row, Values
 from earmark.tasks.pipeline.walk import walk
 
@@ -35,8 +34,10 @@ class CritiqueQuestion(TypedDict):
     first_audio: str | None
     second_file: str | None
     second_audio: str | None
-    first_sha256: str | None  # null of an unreadable clip
+    first_path: str | None  # null of an unreadable clip, as its measurements
+    first_sha256: str | None
     first_duration_s: float | None
+    second_path: str | None
     second_sha256: str | None
     second_duration_s: float | None
     reason: str | None  # why a clip is unreadable
@@ -63,18 +64,16 @@ def critique_values(config: MosPreferences, row: CritiqueQuestion) -> Values:
     """
     assert config.critiques is not None
     form = AudioForm(config.critiques.hearing.sample_rate_hz)
-    source = next(one for one in config.sources if one.name == row["dataset"])
-    folder = root_of(config, source).folder
 
-    def clip(file: str | None, audio: str | None, sha256: str | None, duration_s: float | None) -> Audio:
-        assert file is not None  # rows of unreadable clips are given up before
+    def clip(path: str | None, sha256: str | None, duration_s: float | None) -> Audio:
+        assert path is not None  # rows of unreadable clips are given up before
         assert sha256 is not None
-        return Audio(sha256, str(find_audio(folder, file, audio)), duration_s=duration_s, form=form)
+        return Audio(sha256, path, duration_s=duration_s, form=form)
 
-    first = clip(row["first_file"], row["first_audio"], row["first_sha256"], row["first_duration_s"])
+    first = clip(row["first_path"], row["first_sha256"], row["first_duration_s"])
     values = {"clip": first}
     if row["kind"] == "paired":
-        second = clip(row["second_file"], row["second_audio"], row["second_sha256"], row["second_duration_s"])
+        second = clip(row["second_path"], row["second_sha256"], row["second_duration_s"])
         values = {"first": first, "second": second}
     free = {"free_text": True} if config.critiques.free_text and row["kind"] == "single" else None
     return Values(values, free)

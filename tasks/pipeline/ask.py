@@ -287,7 +287,8 @@ class Asker(Generic[Config]):
         most = ask.draws(self.config, row)
         again = request
         for draw in range(most):
-            outcome = await self._put(ask, role, row, replace(again, sample=request.sample + draw))
+            asked = replace(again, sample=request.sample + draw) if draw else again
+            outcome = await self._put(ask, role, row, asked)
             fault = self._fault(ask, row, outcome)
             last = fault is None or isinstance(outcome, NoAnswer) or draw + 1 == most
             if fault and draw and last:
