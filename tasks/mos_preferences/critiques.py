@@ -66,13 +66,12 @@ def plan_critiques(
 def _measured(stage: Stage, config: MosPreferences, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Add path, hash and length of their clips to questions; or reason and detail of an unreadable clip."""
     roots = {source.name: root_of(config, source) for source in config.sources}
-    sides = [(row, roots[row["dataset"]], side) for row in rows for side in SIDES[row["kind"]]]
-    files = [
-        clip_below(root, find_audio(root.folder, row[f"{side}_file"], row[f"{side}_audio"]))
-        for row, root, side in sides
-    ]
+    sides = [(row, side) for row in rows for side in SIDES[row["kind"]]]
+    names = [(row["dataset"], row[f"{side}_file"], row[f"{side}_audio"]) for row, side in sides]
+    places = {name: clip_below(roots[name[0]], find_audio(roots[name[0]].folder, *name[1:])) for name in set(names)}
+    files = [places[name] for name in names]
     measured = measure(stage.store, "index the critic's clips", files)
-    for (row, _, side), file, (sha256, duration_s, *_, reason, detail) in zip(sides, files, measured, strict=True):
+    for (row, side), file, (sha256, duration_s, *_, reason, detail) in zip(sides, files, measured, strict=True):
         path = None if isinstance(file, AudioFault) else str(file)
         row |= {f"{side}_path": path, f"{side}_sha256": sha256, f"{side}_duration_s": duration_s}
         if reason and not row.get("reason"):
