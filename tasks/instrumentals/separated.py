@@ -5,10 +5,12 @@ import math
 import pickle
 import queue
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -21,6 +23,7 @@ from earmark.tasks.audio.separation import choice
 from earmark.tasks.audio.separation.choice import Described, cuda_devices
 from earmark.tasks.audio.separation.jobs import FailedTrack, Output, SeparatedTrack, SeparationJob, Separator
 from earmark.tasks.audio.separation.pipeline import part_path, separate
+from earmark.tasks.audio.separation.side_by_side import Processes
 from earmark.tasks.pipeline.media import media_index
 from earmark.tasks.pipeline.progress import Work, working
 from earmark.tasks.pipeline.rows import Rows, Shard, read_shard, shards_of
@@ -49,13 +52,18 @@ class Separators:
 
     Args:
         resolve: makes a path of the config absolute.
+        cores: for a separator without a model; default: as many as there are.
 
     Attributes:
         stopped: set at the end of the block: shards still at work then, as after an interrupt, end early.
     """
 
-    def __init__(self, config: Separation, resolve: Callable[[str], Path], store: Store) -> None:
+    def __init__(
+        self, config: Separation, resolve: Callable[[str], Path], store: Store, cores: int | None = None
+    ) -> None:
         self.stopped = threading.Event()
+        self._cores = cores or cores_at_once()
+        self._processes: Processes | None = None
         self._made_of = (config, resolve, store.absolute())
         self._free: queue.SimpleQueue[Separator] = queue.SimpleQueue()
         self._loading = threading.Lock()
@@ -64,8 +72,11 @@ class Separators:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *ended: Any) -> None:
         self.stopped.set()
+        with self._loading:
+            if self._processes is not None:
+                self._processes.__exit__(*ended)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return separators_here, self._made_of
@@ -93,6 +104,28 @@ class Separators:
         finally:
             self._free.put(separator)
 
+    def separate(
+        self, jobs: Sequence[SeparationJob], lengths_s: Sequence[float], separator: Separator, output: Output,
+        longest_s: float,
+    ) -> Iterator[SeparatedTrack | FailedTrack]:  # fmt: skip
+        """Separate as `pipeline.separate`: here, or, many jobs without a model, in a process a core."""
+        before = [0.0, *accumulate(lengths_s)]
+        chunks = [
+            [job for job, _ in each]
+            for _, each in groupby(zip(jobs, before, strict=False), lambda pair: pair[1] // CHUNK_S)
+        ]
+        if self.in_process or self._cores == 1 or len(chunks) < FEWEST_CHUNKS:
+            yield from separate(jobs, separator, output, longest_s=longest_s)
+            return
+        with self._loading:
+            self.check()
+            self._processes = self._processes or Processes(self._cores)
+        try:
+            yield from self._processes.separate(chunks, separator, output, longest_s)
+        except (CancelledError, RuntimeError):
+            self.check()
+            raise
+
     def check(self) -> None:
         """Raise if the build was stopped.
 
@@ -109,7 +142,7 @@ class Separators:
             config, resolve, store = self._made_of
             named = _named(config, resolve, store)
             options: dict[str, Any] = {"precision": config.precision, "compiled": config.compile}
-            devices = cuda_devices() if self.in_process else ("auto",) * cores_at_once()
+            devices = cuda_devices() if self.in_process else ("auto",) * self._cores
             for device in devices or ("auto",):
                 self._free.put(choice.make_separator(**named, device=device, **options))
             self._loaded = True
@@ -125,7 +158,7 @@ def separators_here(config: Separation, resolve: Callable[[str], Path], store: S
     with _MEETING:
         if key not in _HERE:
             _HERE.clear()
-            _HERE[key] = Separators(config, resolve, store)
+            _HERE[key] = Separators(config, resolve, store, cores=1)  # a cluster starts a process a core itself
         return _HERE[key]
 
 
@@ -145,6 +178,8 @@ def cores_at_once() -> int:
     return max(1, min(8, processors(), memory_bytes() // TRACK_BYTES))
 
 
+CHUNK_S = 30.0  # of sound that a process takes at once
+FEWEST_CHUNKS = 4  # of a shard, for which processes are started
 SHARDS_AT_ONCE = 16  # at most; each waits for a device of its own
 FORMAT = 1  # of the kept files: raised when the same separator and settings would write other files
 FOLDER = "separated"
@@ -249,7 +284,8 @@ def separate_shard(
                 source = audio_file(config, track["audio"])
                 jobs.append(SeparationJob(name, source, cache.path(track["clip_sha256"])))
         unchanged = _stamps(index, jobs, tracks)
-        for result in separate(jobs, separator, output, longest_s=config.tracks.longest_s):
+        lengths_s = [tracks[job.track]["duration_s"] for job in jobs]
+        for result in separators.separate(jobs, lengths_s, separator, output, config.tracks.longest_s):
             track = tracks[result.job.track]
             if isinstance(result, FailedTrack):
                 rows.append((track["row"], None, None, *[None] * len(MEASURED), result.reason, result.detail))

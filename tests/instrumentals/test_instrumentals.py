@@ -20,6 +20,7 @@ from earmark.schemas.errors import ConfigError, EarmarkError, InputError, Interr
 from earmark.schemas.tracks import Track
 from earmark.tasks.audio.probe import Probe, probe
 from earmark.tasks.audio.separation.jobs import SeparatedTrack, SeparationJob
+from earmark.tasks.audio.separation.side_by_side import Processes
 from earmark.tasks.instrumentals import separated, sources
 from earmark.tasks.instrumentals.separated import SeparatedFiles, Separators
 from earmark.tasks.instrumentals.sources import listed
@@ -381,6 +382,29 @@ def test_bad_audio_of_every_kind_stops_nothing(tmp_path: Path) -> None:
         "mono.wav": "separation_needs_stereo",
     }  # fmt: skip
     assert all(str(tmp_path) not in row["detail"] for row in rows_of(version, "rejects"))
+
+
+def test_processes_of_their_own_make_the_version_of_one_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = make_tracks(tmp_path, 9)
+    song(tmp_path / "audio/mono.wav", 11, channels=1)
+    write_rows(tmp_path / "tracks.jsonl", [*rows, {"track_id": "mono", "audio": "audio/mono.wav"}])
+    alone = build_separated(config_of(tmp_path), tmp_path / "alone")
+    monkeypatch.setattr(separated, "CHUNK_S", 2.0)
+    monkeypatch.setattr(separated, "cores_at_once", lambda: 3)
+    seen: list[int] = []
+
+    class Watched(Processes):
+        def __init__(self, count: int) -> None:
+            super().__init__(count)
+            seen.append(count)
+
+    monkeypatch.setattr(separated, "Processes", Watched)
+    spread = build_separated(config_of(tmp_path), tmp_path / "spread")
+    assert seen == [3]
+    assert {row["item"]: row["reason"] for row in rows_of(spread, "rejects")} == {"mono": "separation_needs_stereo"}
+    assert contents_of(spread.folder) == contents_of(alone.folder)
 
 
 def test_a_list_without_usable_tracks_is_an_empty_version(tmp_path: Path) -> None:

@@ -4,13 +4,17 @@ a calm build."""
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from earmark.tasks.instrumentals.separated import FOLDER
@@ -55,7 +59,7 @@ def leftovers(store: Path) -> list[Path]:
 
 def harass(kills: int, builds: Builds, folder: Path, keep: str) -> None:
     """Kill builds, store after store, each until its version is there; then compare with a build left alone."""
-    make_tracks(folder / "t", TRACKS, seconds=2.0)
+    make_tracks(folder / "t", TRACKS, seconds=5.0)  # enough for processes of their own
     config = write_config(folder / "t", keep)
     started = time.monotonic()
     builds.start(config, folder / "calm")
@@ -103,6 +107,31 @@ def test_four_kills(builds: Builds, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("kills", "keep"), [(40, "files"), (15, "embedded")])
 def test_many_kills(builds: Builds, tmp_path: Path, kills: int, keep: str) -> None:
     harass(kills, builds, tmp_path, keep)
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_processes_too_and_keeps_what_is_finished(builds: Builds, tmp_path: Path) -> None:
+    make_tracks(tmp_path / "t", 60, seconds=5.0)
+    config, store = write_config(tmp_path / "t", "files"), tmp_path / "store"
+    command = [sys.executable, "-m", "earmark", "build", CORPUS, "-c", str(config), "--store", str(store), "--json"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as build:
+        while not finished(store):
+            assert build.poll() is None
+            time.sleep(0.01)
+        separating = [one for one in psutil.Process(build.pid).children() if "side_by_side" in " ".join(one.cmdline())]
+        os.kill(build.pid, signal.SIGINT)
+        _, said = build.communicate(timeout=120)
+    assert build.returncode == 130, said
+    kept = finished(store)
+    assert 0 < len(kept) < 60
+    assert separating
+    assert not psutil.wait_procs(separating, timeout=30)[1]
+    assert not list((store / FOLDER).rglob("*.part"))
+    for place in (store, tmp_path / "calm"):
+        builds.start(config, place)
+        assert builds.said() == 0
+    assert finished(store).items() >= kept.items()
+    assert contents_of(store / CORPUS / "v1") == contents_of(tmp_path / "calm" / CORPUS / "v1")
 
 
 @pytest.mark.slow
