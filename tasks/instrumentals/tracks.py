@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -21,7 +22,7 @@ from earmark.tasks.pipeline.progress import working
 from earmark.tasks.pipeline.rows import Rows
 from earmark.tasks.pipeline.step import Account, Done, step
 from earmark.tasks.pipeline.tracks import PooledTrack, audio_file
-from earmark.tasks.store.files import place
+from earmark.tasks.store.files import place, sync
 from earmark.tasks.store.sql import by_split, connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
 
@@ -32,7 +33,7 @@ LEAST_REMOVED_DB = -40.0  # level of what was removed, against the mix
 LEAST_LEFT_DB = -25.0  # level of what is left, against the mix
 MOST_CORRELATED = 0.25  # correlation of what is left with what was removed
 LENGTH_S = 0.06  # difference in length between mix and instrumental: a frame of MP3 and its padding
-BYTES_AT_ONCE = 100 << 20  # of audio in memory while the table is written, beside the row group in progress
+BYTES_AT_ONCE = 50 << 20  # of audio read ahead, and as much again, beside the row group being written
 
 
 class KeptTrack(PooledTrack):
@@ -74,10 +75,21 @@ def write_tracks(stage: Stage, config: Instrumentals, pool: Rows, separated: lis
         with working("write tracks") as work:
             rows = by_split(connection, query("instrumentals/tracks"), batch=10_000)
             kept = stage.write_splits(
-                TRACKS, lambda split: work.watching(_published(stage, config, rows(split), flagged))
+                TRACKS, lambda split: work.watching(ahead(_published(stage, config, rows(split), flagged)))
             )
+    for folder in (stage.version / "audio").glob("*"):
+        sync(folder)  # of links, before this step counts as done
     flags = ", ".join(f"{flag} {flagged[flag]}" for flag in FLAGS if flagged[flag]) or "none"
     return Done(None, Account(pool.total, kept, refused, notes=(f"flags: {flags}",), stage="separate"))
+
+
+def ahead(parts: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Yield parts, each made in a thread while the one before it is written: audio is read and hashed meanwhile."""
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(next, parts, None)
+        while (part := coming.result()) is not None:
+            coming = pool.submit(next, parts, None)
+            yield part
 
 
 def _view(connection: duckdb.DuckDBPyConnection, pool: Rows, separated: Sequence[Path]) -> None:
@@ -98,7 +110,7 @@ def _published(
                 flagged.update(row["flags"])
             embedded = config.output.keep == "embedded"
             for file, row in () if embedded else zip(files, rows, strict=True):
-                place(file, stage.version / row["instrumental"])
+                place(file, stage.version / row["instrumental"], durable=False)
             yield from with_audio(pa.Table.from_pylist(rows, bare), files if embedded else None)
 
 

@@ -4,6 +4,7 @@ import hashlib
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
@@ -16,6 +17,7 @@ from pydantic import ValidationError
 
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import StoreError
+from earmark.schemas.machine import processors
 from earmark.schemas.registry import load
 from earmark.schemas.tables import REJECTS, UNSPLIT, Table
 from earmark.tasks.store.card import render_card, split_order
@@ -287,7 +289,8 @@ def check(draft: Draft) -> tuple[FileEntry, ...]:
     by_path = {path: (name, split) for name, splits in written.items() for split, ps in splits.items() for path in ps}
     unlisted = {folder / name for name in (MANIFEST, *PAGES)}
     paths = [path for path in folder.rglob("*") if path.is_file() and path not in unlisted]
-    entries = [file_entry(path, folder, *by_path.get(path, (None, None))) for path in paths]
+    with ThreadPoolExecutor(processors()) as pool:  # most of it hashes, which keeps no thread waiting
+        entries = pool.map(lambda path: file_entry(path, folder, *by_path.get(path, (None, None))), paths)
     return tuple(sorted(entries, key=lambda entry: (order.get(entry.table or "", len(order)), entry.path)))
 
 

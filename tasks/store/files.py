@@ -24,8 +24,8 @@ def sha256_file(path: Path) -> str:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path; after the block succeeds, sync the file and rename it to `path`.
+def replacing(path: Path, *, durable: bool = True) -> Iterator[Path]:
+    """Yield a temporary path; after the block succeeds, sync the file (if `durable`) and rename it to `path`.
 
     A reader sees the old file or the whole new one, never a part. After an exception the temporary file is removed;
     after a kill it stays under a name with a leading dot and is removed with its folder.
@@ -34,9 +34,11 @@ def replacing(path: Path) -> Iterator[Path]:
     temporary = _temporary(path)
     try:
         yield temporary
-        sync(temporary)
+        if durable:
+            sync(temporary)
         temporary.replace(path)
-        sync(path.parent)
+        if durable:
+            sync(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -96,13 +98,18 @@ def link_over(existing: Path, duplicate: Path) -> None:
     temporary.unlink(missing_ok=True)  # a rename between two links of one file leaves both
 
 
-def place(existing: Path, target: Path) -> None:
+def place(existing: Path, target: Path, *, durable: bool = True) -> None:
     """Put a finished file of the store into a version: by hard link if the disk allows, else by copy.
+
+    Args:
+        existing: the file.
+        target: its place.
+        durable: whether a link's name is on the disk at once; else the caller syncs the folders of its links.
 
     Raises:
         StoreError: the file is missing.
     """
-    with replacing(target) as temporary:
+    with replacing(target, durable=durable) as temporary:
         temporary.unlink(missing_ok=True)
         try:
             os.link(existing, temporary)
@@ -110,6 +117,7 @@ def place(existing: Path, target: Path) -> None:
             raise StoreError(f"{existing.name}: expected what this build made, found none; build again") from None
         except OSError:
             shutil.copyfile(existing, temporary)
+            sync(temporary)
 
 
 def _temporary(path: Path) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -405,6 +406,26 @@ def test_processes_of_their_own_make_the_version_of_one_process(
     assert seen == [3]
     assert {row["item"]: row["reason"] for row in rows_of(spread, "rejects")} == {"mono": "separation_needs_stereo"}
     assert contents_of(spread.folder) == contents_of(alone.folder)
+
+
+def test_names_of_kept_files_are_on_the_disk_before_their_step_counts_as_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_tracks(tmp_path, 12)
+    synced: dict[str, int] = {}  # folders, with the files in them at their last sync before the step's end
+    fsync = os.fsync
+
+    def watched(handle: int) -> None:
+        path = Path(f"/proc/self/fd/{handle}").readlink()
+        if path.parent.name == "audio" and not list((tmp_path / "store").rglob("steps/tracks.output")):
+            synced[path.name] = len(list(path.iterdir()))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    version = build_separated(config_of(tmp_path, output={"keep": "files"}), tmp_path / "store")
+    folders = {folder.name: len(list(folder.iterdir())) for folder in (version.folder / "audio").iterdir()}
+    assert len(folders) > 1
+    assert synced == folders
 
 
 def test_a_list_without_usable_tracks_is_an_empty_version(tmp_path: Path) -> None:
