@@ -23,7 +23,7 @@ from earmark.tasks.audio.separation import choice
 from earmark.tasks.audio.separation.choice import Described, cuda_devices
 from earmark.tasks.audio.separation.jobs import FailedTrack, Output, SeparatedTrack, SeparationJob, Separator
 from earmark.tasks.audio.separation.pipeline import part_path, separate
-from earmark.tasks.audio.separation.side_by_side import Processes
+from earmark.tasks.audio.separation.side_by_side import SeparatingProcesses
 from earmark.tasks.pipeline.media import media_index
 from earmark.tasks.pipeline.progress import Work, working
 from earmark.tasks.pipeline.rows import Rows, Shard, read_shard, shards_of
@@ -63,7 +63,7 @@ class Separators:
     ) -> None:
         self.stopped = threading.Event()
         self._cores = cores or cores_at_once()
-        self._processes: Processes | None = None
+        self._processes: SeparatingProcesses | None = None
         self._made_of = (config, resolve, store.absolute())
         self._free: queue.SimpleQueue[Separator] = queue.SimpleQueue()
         self._loading = threading.Lock()
@@ -119,7 +119,7 @@ class Separators:
             return
         with self._loading:
             self.check()
-            self._processes = self._processes or Processes(self._cores)
+            self._processes = self._processes or SeparatingProcesses(self._cores)
         try:
             yield from self._processes.separate(chunks, separator, output, longest_s)
         except (CancelledError, RuntimeError):

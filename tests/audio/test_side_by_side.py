@@ -17,7 +17,7 @@ from earmark.schemas.errors import EarmarkError, StoreError
 from earmark.tasks.audio.separation.choice import CentreRemoval
 from earmark.tasks.audio.separation.jobs import FailedTrack, Output, SeparatedTrack, SeparationJob
 from earmark.tasks.audio.separation.pipeline import separate
-from earmark.tasks.audio.separation.side_by_side import Processes
+from earmark.tasks.audio.separation.side_by_side import SeparatingProcesses
 from tests.audio.separating import song, write_song
 from tests.conftest import ROOT
 
@@ -46,7 +46,7 @@ def test_processes_give_the_files_and_figures_of_one(tmp_path: Path, codec: str)
     lengths = [0.3, 4.0, 1.0, 0.01, 2.0]
     serial, spread = made_jobs(tmp_path, "serial", lengths), made_jobs(tmp_path, "spread", lengths)
     expected = {one.job.track: one for one in separate(serial, CentreRemoval(), output)}
-    with Processes(2) as processes:
+    with SeparatingProcesses(2) as processes:
         found = {
             one.job.track: one for one in processes.separate([spread[:3], spread[3:]], CentreRemoval(), output, 60)
         }
@@ -67,7 +67,7 @@ def test_a_bad_file_among_good_ones_fails_alone_with_its_reason(tmp_path: Path) 
     soundfile.write(tmp_path / "3.wav", song(1.0)[0][:, 0], 44_100)
     (tmp_path / "4.wav").unlink()
     expected = {one.job.track: one for one in separate(jobs, CentreRemoval())}
-    with Processes(2) as processes:
+    with SeparatingProcesses(2) as processes:
         found = {one.job.track: one for one in processes.separate([jobs], CentreRemoval(), Output(), LONGEST_S)}
     assert found == expected
     assert {track: one.reason for track, one in found.items() if isinstance(one, FailedTrack)} == {
@@ -78,13 +78,13 @@ def test_a_bad_file_among_good_ones_fails_alone_with_its_reason(tmp_path: Path) 
 def test_a_fault_of_the_disk_comes_back_in_its_words(tmp_path: Path) -> None:
     (job,) = made_jobs(tmp_path, "file", [0.5])
     (tmp_path / "file").write_text("in the way")
-    with Processes(1) as processes, pytest.raises(StoreError, match=r"^cannot write 0\.flac: "):
+    with SeparatingProcesses(1) as processes, pytest.raises(StoreError, match=r"^cannot write 0\.flac: "):
         list(processes.separate([[job]], CentreRemoval(), Output(), LONGEST_S))
 
 
 def test_a_fault_of_the_code_comes_back_with_its_place(tmp_path: Path) -> None:
     jobs = made_jobs(tmp_path, "out", [0.5])
-    with Processes(1) as processes:
+    with SeparatingProcesses(1) as processes:
         with pytest.raises(RuntimeError, match=r"(?s)Traceback.*in separate.*KeyError: 'aiff'"):
             list(processes.separate([jobs], CentreRemoval(), Output("aiff"), LONGEST_S))  # type: ignore[arg-type]
         assert len(list(processes.separate([jobs], CentreRemoval(), Output(), LONGEST_S))) == 1, "it serves on"
@@ -92,7 +92,7 @@ def test_a_fault_of_the_code_comes_back_with_its_place(tmp_path: Path) -> None:
 
 def test_a_killed_process_is_told_and_leaves_no_part_of_a_file(tmp_path: Path) -> None:
     jobs = made_jobs(tmp_path, "out", [30.0] * 4)
-    with Processes(2) as processes:
+    with SeparatingProcesses(2) as processes:
         started = psutil.Process().children()
         results = processes.separate([[job] for job in jobs], CentreRemoval(), Output(), LONGEST_S)
         next(results)
@@ -113,11 +113,11 @@ import sys
 from pathlib import Path
 from earmark.tasks.audio.separation.choice import CentreRemoval
 from earmark.tasks.audio.separation.jobs import Output, SeparationJob
-from earmark.tasks.audio.separation.side_by_side import Processes
+from earmark.tasks.audio.separation.side_by_side import SeparatingProcesses
 
 folder = Path(sys.argv[1])
 jobs = [[SeparationJob(str(n), folder / "0.wav", folder / f"out/{n}.flac")] for n in range(10_000)]
-with Processes(2) as processes:
+with SeparatingProcesses(2) as processes:
     for done in processes.separate(jobs, CentreRemoval(), Output(), 60.0):
         print(done.job.track, flush=True)
 """

@@ -21,7 +21,7 @@ from earmark.schemas.errors import ConfigError, EarmarkError, InputError, Interr
 from earmark.schemas.tracks import Track
 from earmark.tasks.audio.probe import Probe, probe
 from earmark.tasks.audio.separation.jobs import SeparatedTrack, SeparationJob
-from earmark.tasks.audio.separation.side_by_side import Processes
+from earmark.tasks.audio.separation.side_by_side import SeparatingProcesses
 from earmark.tasks.instrumentals import separated, sources
 from earmark.tasks.instrumentals.separated import SeparatedFiles, Separators
 from earmark.tasks.instrumentals.sources import listed
@@ -396,12 +396,12 @@ def test_processes_of_their_own_make_the_version_of_one_process(
     monkeypatch.setattr(separated, "cores_at_once", lambda: 3)
     seen: list[int] = []
 
-    class Watched(Processes):
+    class Watched(SeparatingProcesses):
         def __init__(self, count: int) -> None:
             super().__init__(count)
             seen.append(count)
 
-    monkeypatch.setattr(separated, "Processes", Watched)
+    monkeypatch.setattr(separated, "SeparatingProcesses", Watched)
     spread = build_separated(config_of(tmp_path), tmp_path / "spread")
     assert seen == [3]
     assert {row["item"]: row["reason"] for row in rows_of(spread, "rejects")} == {"mono": "separation_needs_stereo"}

@@ -1,6 +1,6 @@
 """Separate tracks in processes of their own, one a core, where threads of one process would wait for its interpreter.
 
-    with Processes(2) as processes:
+    with SeparatingProcesses(2) as processes:
         for result in processes.separate(jobs, CentreRemoval(), Output(), longest_s): ...
 
 A process takes jobs at its standard input and ends when that closes: in order, or with its parent, however that ended.
@@ -27,7 +27,7 @@ Results = list[SeparatedTrack | FailedTrack]
 KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(128 << 20)}
 
 
-class Processes:
+class SeparatingProcesses:
     """Processes that separate. To start one costs about a third of a second of one core.
 
     Args:
