@@ -97,6 +97,7 @@ class _Table(NamedTuple):
     names: Mapping[str, ColumnName]
     numbers: Sequence[str]  # columns of numbers
     audio: Sequence[str]  # columns of names of sound files
+    nested: bool = False  # whether a name with dots is the way to a key
 
 
 def guess_table(path: Path, encoding: str = "") -> Guess:
@@ -119,7 +120,7 @@ def guess_table(path: Path, encoding: str = "") -> Guess:
     names = sample.names or [f"column_{at}" for at in range(1, len(rows[0]) + 1)]
     where, who, rows = _answered(names, rows)
     cells = {name: [row[at] for row in rows] for at, name in enumerate(names) if name}
-    table = _look(cells)
+    table = _look(cells)._replace(nested=not sample.delimiter)
     columns, doubts, more = _columns(path, table, headless)
     choices = () if "mos" in columns else _choices(table, columns)
     ratings = _cells_of(table, columns.get("mos", ()))
@@ -253,7 +254,7 @@ def _columns(path: Path, table: _Table, headless: bool) -> tuple[Held, tuple[str
     if headless:
         return columns, tuple(doubts), more
     for what in (*HOLDERS, "votes", "mos_std"):
-        fit = [name for name in cells if names[name].holds(what) and name not in _taken(columns)]
+        fit = [name for name in cells if _holds(table, name, what) and name not in _taken(columns)]
         fit = [name for name in fit if _may_hold(what, table, name)]
         if fit and what not in columns and all(_same_groups(cells[fit[0]], cells[name]) for name in fit[1:]):
             columns[what] = fit[0]
@@ -369,6 +370,11 @@ def _choices(table: _Table, columns: Held) -> tuple[RatingCandidate, ...]:
         values = [value for cell in table.cells[name] for value in _numbers(cell) if value == value]
         found.append(RatingCandidate(name, len(values), min(values), max(values), _doubt(table, name)))
     return tuple(sorted(found, key=lambda one: (bool(one.doubt), not table.names[one.column].rates)))
+
+
+def _holds(table: _Table, name: str, what: str) -> bool:
+    last = name.rpartition(".")[2] if table.nested else name
+    return table.names[name].holds(what) or read_name(last).holds(what)
 
 
 def _may_hold(what: str, table: _Table, name: str) -> bool:

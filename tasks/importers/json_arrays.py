@@ -5,7 +5,7 @@ A key given twice, or nesting too deep to read, is a fault.
 
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -111,6 +111,12 @@ def read_records(file: ListFile) -> Iterator[dict[str, Any]]:
             raise InputError(f"{file.name}, line {row.line}: {row.detail}")
         if not isinstance(row, Note):
             yield from _flattened(row)
+
+
+def flat_lines(rows: Iterable[tuple[int, dict[str, Any] | Reject]]) -> Iterator[tuple[int, dict[str, Any] | Reject]]:
+    """Yield the rows of each line's object, as `read_records` does those of a document."""
+    for line, row in rows:
+        yield from [(line, row)] if isinstance(row, Reject) else ((line, one) for one in _flattened(row))
 
 
 def _flattened(row: dict[str, Any], before: str = "") -> Iterator[dict[str, Any]]:

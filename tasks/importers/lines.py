@@ -7,6 +7,7 @@ end in LF, CRLF or CR; with or without an end after the last.
 import codecs
 import csv
 import gzip
+import re
 import zlib
 from collections import deque
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from earmark.tasks.importers.cells import BadRow
 LONGEST_LINE = 1 << 20  # bytes
 BLOCK = LONGEST_LINE  # bytes read at once; not more, so that only a block's first line can be too long
 QUOTED_LINES = 32  # lines within a quoted field
+_SEP = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)  # Excel's, above the header
 _UTF8_MARK = b"\xef\xbb\xbf"
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
@@ -80,7 +82,8 @@ def read_rows(
 
     A line without a quote is split directly. Otherwise quotes are read strictly, and a quoted field may span
     up to `QUOTED_LINES` lines. An unterminated quote costs its first line, and reading goes on with the next. So does
-    a quoted field whose lines are each a row as wide as the first: somebody left the quote open.
+    a quoted field whose lines are each a row as wide as the first: somebody left the quote open. A first line of
+    Excel's, such as `sep=;`, is no row and decides the delimiter.
 
     Args:
         quotes: whether a quoted field may hold delimiters and line ends. None: yes; between tabs, a quote without such
@@ -94,6 +97,9 @@ def read_rows(
         row: list[str] | Reject
         if isinstance(text, Reject):
             row = text
+        elif number == 1 and (named := _SEP.fullmatch(text)):
+            delimiter = named[1]
+            continue
         elif '"' in text and quotes is not False:
             row = _quoted(number, text, name, delimiter, width, lines, waiting)
             if isinstance(row, Reject) and quotes is None and delimiter == "\t":
@@ -136,6 +142,14 @@ class _Recoded(RawIOBase):
     def close(self) -> None:
         self._stream.close()
         super().close()
+
+
+def named_delimiter(path: Path, name: str, encoding: str = "") -> str:
+    """Return the delimiter that a list's first line names, as Excel writes it; empty without one."""
+    for _, text in read_lines(path, name, encoding):
+        named = _SEP.fullmatch(text) if isinstance(text, str) else None
+        return named[1] if named else ""
+    return ""
 
 
 def is_utf16(path: Path) -> bool:

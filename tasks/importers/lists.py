@@ -196,6 +196,14 @@ def bare_rows(file: ListFile, width: int) -> Iterator[tuple[int, Cells | Reject 
             yield line, _ragged(file, cells, width, line)
 
 
+def by_its_header(file: ListFile) -> ListFile:
+    """Return a list of text with the delimiter of its header, if that holds semicolons, tabs or bars but no comma."""
+    top = next(read_rows(file.path, file.name), (0, []))[1] if file.kind == "csv" else []
+    if file.mark or isinstance(top, Reject) or len(top) != 1:
+        return file
+    return file._replace(mark=next((mark for mark in ";\t|" if mark in top[0]), ""))
+
+
 def headed_rows(
     file: ListFile, wanted: Sequence[str], optional: Sequence[str] = (), published: Sequence[str] = (), mark: str = ","
 ) -> Iterator[tuple[int, Cells | Reject | Note]]:

@@ -14,9 +14,10 @@ from typing import NamedTuple
 from earmark.schemas.errors import InputError
 from earmark.schemas.reasons import Reject, shown
 from earmark.tasks.importers.cells import number
-from earmark.tasks.importers.json_arrays import object_lines, read_records
-from earmark.tasks.importers.lines import read_rows
+from earmark.tasks.importers.json_arrays import flat_lines, object_lines, read_records
+from earmark.tasks.importers.lines import named_delimiter, read_rows
 from earmark.tasks.importers.lists import UNFILLED, ListFile, fitted
+from earmark.tasks.importers.table import cell_at, leaves_of
 
 _WORD = re.compile(r"[A-ZÀ-Þ]+(?![a-zß-ÿ])|[A-ZÀ-Þ]?[a-zß-ÿ]+|\d+|[^\W\d_A-Za-zÀ-ÿ]+")
 
@@ -88,7 +89,7 @@ _EXACT: Mapping[str, frozenset[str]] = {
     "mos_std": frozenset(["mos std", "std", "score std", "rating std", "stdev", "sd", "mos sd", "mos stdev"]),
     "subset": frozenset({"session test id"}),
     "content": frozenset({"content cluster"}),
-    "listener": frozenset({"name listener", "session uuid", "response id"}),
+    "listener": frozenset({"name listener", "session uuid", "response id", "completed by"}),
     "system": frozenset({"tts system"}),
 }
 _PEOPLE = re.compile(f"(?:{HOLDERS['listener'].replace(' ', '|')})$").search
@@ -189,8 +190,11 @@ def ending(path: Path) -> str:
     return "".join(path.suffixes[-2:]).lower().removesuffix(".gz").rpartition(".")[2]
 
 
-def read_sample(path: Path, encoding: str = "") -> Sample:
+def read_sample(path: Path, encoding: str | None = None) -> Sample:
     """Read the first rows of CSV, TSV or TXT (also `.gz`), JSON, JSON lines or Parquet.
+
+    Args:
+        encoding: of a text; empty: UTF-8, and a refusal names the option; None: there is no such option.
 
     Raises:
         InputError: the file cannot be read as a table, or its first line does not fit the others.
@@ -216,15 +220,17 @@ def _parquet(path: Path) -> Sample:
     import pyarrow.parquet as pq
 
     try:
-        batch = next(pq.ParquetFile(path).iter_batches(LOOKED_AT))
+        file = pq.ParquetFile(path)
+        leaves = leaves_of(file.schema_arrow)
+        batch = next(file.iter_batches(LOOKED_AT, columns=list(leaves)))
     except (OSError, ValueError, StopIteration) as error:
         raise InputError(f"{path.name or path}: expected a Parquet file with rows: {shown(error)}") from None
-    rows = [[_cell(cell) for cell in row.values()] for row in batch.to_pylist()]
-    return Sample("", list(batch.schema.names), rows)
+    rows = [[_cell(cell_at(row, leaf)) for leaf in leaves.values()] for row in batch.to_pylist()]
+    return Sample("", list(leaves), rows)
 
 
 def _objects(path: Path) -> Sample:
-    lines = [row for _, row in islice(object_lines(ListFile(path, path.name)), LOOKED_AT)]
+    lines = [row for _, row in islice(flat_lines(object_lines(ListFile(path, path.name))), LOOKED_AT)]
     objects = [row for row in lines if isinstance(row, dict)]
     faults = [row for row in lines if isinstance(row, Reject)]
     if len(objects) < 2 and faults:
@@ -252,15 +258,20 @@ def _cell(cell: object) -> str:
     return "" if cell is None else str(cell)
 
 
-def _text(path: Path, encoding: str) -> Sample:
+def _text(path: Path, encoding: str | None) -> Sample:
     name = path.name or str(path)
-    splits = {mark: list(islice(read_rows(path, name, mark, encoding=encoding), LOOKED_AT)) for mark in MARKS}
-    first = next(iter(splits[","]), None)
-    if first and isinstance(first[1], Reject) and first[1].reason == "bad_encoding":
-        raise InputError(
-            f"{name}, line 1: {first[1].detail}; save the file as UTF-8, or say how it is written: --encoding latin-1 "
-            "(Western Windows: cp1252; Chinese: gb18030; a NUL at every other byte: utf-16-le)"
+    named = named_delimiter(path, name, encoding or "")
+    marks = (named,) if named else MARKS
+    splits = {mark: list(islice(read_rows(path, name, mark, encoding=encoding or ""), LOOKED_AT)) for mark in marks}
+    rows = [cells for _, cells in splits[marks[0]]]
+    bad = next((row for row in rows if isinstance(row, Reject) and row.reason == "bad_encoding"), None)
+    is_utf8 = any(not cell.isascii() for cells in rows if not isinstance(cells, Reject) for cell in cells)
+    if bad and (bad is rows[0] or not is_utf8):  # in a list with letters in UTF-8, the line alone is damaged
+        way = (
+            ", or say how it is written: --encoding latin-1 (Western Windows: cp1252; Chinese: gb18030; a NUL at every "
+            "other byte: utf-16-le)"
         )
+        raise InputError(f"{name}, line {bad.line}: {bad.detail}; save the file as UTF-8{way * (encoding is not None)}")
     tables = [
         _table(mark, [cells for _, cells in rows if not isinstance(cells, Reject)]) for mark, rows in splits.items()
     ]
@@ -273,7 +284,10 @@ def _text(path: Path, encoding: str) -> Sample:
     if best.fits < LEAST_FITS:
         other = next((mark for mark in MARKS[:-1] if len(best.top) == 1 and mark in best.top[0]), None)
         why = f" (line 1 is split by {WORDS[other]}, the rows by {WORDS[best.mark]})" if other else ""
-        raise InputError(f"{name}: line 1 has {len(best.top)} cells, the rows below it {best.width}{why}: mend line 1")
+        raise InputError(
+            f"{name}: line 1 has {len(best.top)} cells, the rows below it {best.width}{why}: mend line 1, or delete "
+            "what stands above the names of the columns"
+        )
     kept = best.body if best.heads else [best.top, *best.body]
     names = [cell.strip() for cell in best.top] if best.heads else []
     return Sample(best.mark, names, [cells for cells in kept if len(cells) == len(best.top)])

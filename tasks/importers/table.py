@@ -7,7 +7,7 @@ Lines are counted from 1, the header being one; rows of Parquet and of JSON from
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path, PurePosixPath
@@ -20,7 +20,7 @@ from earmark.schemas.rating_sources import COLUMN, Columns, Source, fields_in, g
 from earmark.schemas.reasons import Note, Reject, shown
 from earmark.schemas.registry import register
 from earmark.tasks.importers.cells import BadRow, clip, deviation, given, identifier, number, score, split_name, votes
-from earmark.tasks.importers.json_arrays import object_lines, read_records
+from earmark.tasks.importers.json_arrays import flat_lines, object_lines, read_records
 from earmark.tasks.importers.lines import most_rows, unreadable
 from earmark.tasks.importers.lists import (
     Cells,
@@ -277,8 +277,12 @@ def _jsonl(file: ListFile, wanted: tuple[str, ...], optional: tuple[str, ...]) -
     objects = object_lines(file)
     first = list(islice(objects, LOOKAHEAD))
     readable = [row for _, row in first if isinstance(row, dict)]
+    names = dict.fromkeys(chain.from_iterable(readable))
+    if any("." in column and column not in names for column in wanted):  # keys of objects within objects
+        first, objects = list(flat_lines(first)), flat_lines(objects)
+        names = dict.fromkeys(chain.from_iterable(row for _, row in first if isinstance(row, dict)))
     if readable:
-        require_columns(file.name, wanted, list(dict.fromkeys(chain.from_iterable(readable))))
+        require_columns(file.name, wanted, list(names))
     if not first:
         yield 0, Note(f"{file.name} is empty")
     for line, row in chain(first, objects):
@@ -304,14 +308,19 @@ def _parquet(
 
     try:
         with pq.ParquetFile(require_regular(file.path)) as table:
-            require_columns(file.name, wanted, table.schema_arrow.names)
+            known = dict.fromkeys(table.schema_arrow.names, ()) | leaves_of(table.schema_arrow)
+            require_columns(file.name, wanted, list(known))
             _require_bounded(file, table.metadata)
-            present = [name for name in dict.fromkeys((*wanted, *optional)) if name in table.schema_arrow.names]
+            present = [name for name in dict.fromkeys((*wanted, *optional)) if name in known]
             line = 1
             fields = [(inner or {}).get(name, name) for name in present]
             batches = table.iter_batches(batch_size=most_rows() or BATCH, columns=fields)
             for batch in islice(batches, 1 if most_rows() else None):
-                cells = {name: batch.column(name).to_pylist() for name in present}
+                columns = {name: batch.column((known[name] or (name,))[0]).to_pylist() for name in present}
+                cells = {
+                    name: [cell_at(cell, known[name][1:]) for cell in column] if known[name][1:] else column
+                    for name, column in columns.items()
+                }
                 absent = [None] * batch.num_rows
                 yield from enumerate(zip(*(cells.get(n, absent) for n in (*wanted, *optional)), strict=True), line)
                 line += batch.num_rows
@@ -319,6 +328,25 @@ def _parquet(
         raise unreadable(file.name, error) from None
     except (pa.ArrowException, ValueError, OverflowError) as error:
         raise InputError(f"{file.name}: expected a Parquet file, found: {shown(error)}") from None
+
+
+def leaves_of(schema: Any, before: tuple[str, ...] = ()) -> dict[str, tuple[str, ...]]:
+    """Return the path to each column of an Arrow schema by its name, `audio.path` in a struct; none to bytes in one."""
+    found: dict[str, tuple[str, ...]] = {}
+    for field in schema:
+        path = (*before, field.name)
+        if field.type.num_fields and str(field.type).startswith("struct"):
+            found |= leaves_of([field.type.field(at) for at in range(field.type.num_fields)], path)
+        elif not before or "binary" not in str(field.type):
+            found[".".join(path)] = path
+    return found
+
+
+def cell_at(row: Any, path: Iterable[str]) -> Any:
+    """Return the cell at a path of keys in a row; None where an object on the way is missing."""
+    for key in path:
+        row = None if row is None else row.get(key)
+    return row
 
 
 def _require_bounded(file: ListFile, claims: Any) -> None:

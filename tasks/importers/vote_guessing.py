@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from earmark.schemas.reasons import shown
 from earmark.tasks.importers.cells import number
-from earmark.tasks.importers.sniffing import WORDS, ColumnName, ending, is_audio, read_name, read_sample, word_set
+from earmark.tasks.importers.sniffing import WORDS, ColumnName, is_audio, read_name, read_sample, word_set
 from earmark.tasks.importers.votes import CHOICES
 
 SIDES = {**dict.fromkeys(("a", "1", "left", "first"), "a"), **dict.fromkeys(("b", "2", "right", "second"), "b")}
@@ -46,7 +46,7 @@ def guess_votes(path: Path) -> GuessedVotes | None:
     if not pair:
         return None
     columns, doubts = dict(pair), list[str]()
-    if sample.delimiter not in ("", "\t" if ending(path) == "tsv" else ","):
+    if sample.delimiter == " ":
         doubts.append(f"cells are split by {WORDS[sample.delimiter]}: save the table with commas")
     models = _pair([name for name in cells if {"model", "system", "method"} & {*names[name].words}], names)
     columns |= {f"model_{key[-1]}": name for key, name in models.items() if name not in pair.values()}
@@ -68,7 +68,12 @@ def guess_votes(path: Path) -> GuessedVotes | None:
     elif people:
         doubts.append(f"several columns may name who chose ({shown(', '.join(people))}): columns.annotator chooses one")
     signed = any(_is_signed(cells[name]) for name in by_dimension.values())
-    if signed:
+    counted = [name for name in by_dimension.values() if signed and _counts(cells[name])]
+    if counted:  # 0 and 1 are as often the two clips as a tie and the second
+        held = ", ".join(sorted({cell.strip() for cell in cells[counted[0]] if cell.strip()}))
+        signed = False
+        doubts.append(f"{counted[0]} holds {held} without a sign: write a, b or tie in their place")
+    elif signed:
         doubts.append('choices are numbers with a sign: positive = "a" or "b" names the clip that one above 0 prefers')
     for field, words in (("text", ("text", "prompt")), ("prompt_id", ("prompt id", "item", "trial id"))):
         fit = [name for name in cells if " ".join(names[name].words) in words and name not in columns.values()]
@@ -102,6 +107,10 @@ def _may_choose(name: ColumnName, cells: Mapping[str, Sequence[str]], column: st
         for cell in given
     ]
     return bool(given) and sum(fits) > 0.9 * len(fits)
+
+
+def _counts(cells: Sequence[str]) -> bool:
+    return not any(cell.strip().startswith(("+", "-", "−")) for cell in cells)
 
 
 def _is_signed(cells: Sequence[str]) -> bool:

@@ -16,7 +16,7 @@ from earmark.schemas.human_preferences import VoteSource
 from earmark.schemas.reasons import Note, Reject, shown
 from earmark.schemas.registry import Registry, register, registered
 from earmark.tasks.importers.cells import BadRow, clip, given, identifier, number, split_name
-from earmark.tasks.importers.lists import ListFile
+from earmark.tasks.importers.lists import ListFile, by_its_header
 from earmark.tasks.importers.music import words
 from earmark.tasks.importers.table import named_rows
 
@@ -157,7 +157,7 @@ def table_votes(file: ListFile, columns: Mapping[str, str], root: str, positive:
     """
     wanted = {"audio_a": "audio_a", "audio_b": "audio_b", **columns}
     optional = {field: field for field in FIELDS if field not in wanted}
-    rows = unread_rows(named_rows(file, wanted, optional))
+    rows = unread_rows(named_rows(by_its_header(file), wanted, optional))
     named = wanted["audio_a"] == "choice_reference"  # webMUSHRA's paired_comparison.csv
     yield from to_votes(file, ((line, _chosen(file, line, row, positive, named=named)) for line, row in rows), root)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from earmark.schemas.reasons import Reject
@@ -115,3 +118,53 @@ def test_data_sets_in_one_list_have_their_own_scales(tmp_path: Path) -> None:
     rows = table("clip,dataset,score", "{clip},old,{score}") + table("x.wav,new,50", "n{clip},new,{score}0")
     (tmp_path / "t.csv").write_text(rows)
     assert guess_table(tmp_path / "t.csv").scale == {"old": (1, 5), "new": (0, 100)}
+
+
+@pytest.mark.parametrize("line", ["sep=;\n", '"sep=;"\r\n', "SEP=;\r\n"])
+def test_the_delimiter_of_excels_first_line_holds(line: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes((line + table("clip;rater;rating", "{clip};{who};{score},0")).encode())
+    assert "delimiter: semicolon; header: the first row" in init(tmp_path / "t.csv", tmp_path / "my.toml")
+    expected = pd.DataFrame({"clip": CLIPS, "score": SCORES}).groupby("clip")["score"].mean().to_dict()
+    assert means(tmp_path / "my.toml") == pytest.approx(expected)
+    text = (tmp_path / "my.toml").read_text().replace('delimiter = ";"\n', "")  # as a person writes it
+    (tmp_path / "my.toml").write_text(text)
+    assert means(tmp_path / "my.toml") == pytest.approx(expected)
+
+
+def test_keys_within_keys_and_structs_are_columns(tmp_path: Path) -> None:
+    rows = [
+        {"audio": {"path": clip, "bytes": b"RIFF"}, "vote": {"rater": {"id": f"l{n % 2}"}, "score": score}}
+        for n, (clip, score) in enumerate(zip(CLIPS, SCORES, strict=True))
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "t.parquet")
+    lines = [json.dumps({**row, "audio": {"path": row["audio"]["path"]}}) for row in rows]
+    (tmp_path / "t.jsonl").write_text("\n".join(lines) + "\n[]\n")
+    expected = pd.DataFrame({"clip": CLIPS, "score": SCORES}).groupby("clip")["score"].mean().to_dict()
+    for name in ("t.parquet", "t.jsonl"):
+        init(tmp_path / name, tmp_path / "my.toml", force=True)
+        assert means(tmp_path / "my.toml") == pytest.approx(expected)
+        columns = {"file": "audio.path", "mos": "vote.score"}
+        assert columns.items() <= read_toml(tmp_path / "my.toml")["sources"][0]["columns"].items()
+    assert [(row.reason, row.line) for row in read(tmp_path / "my.toml") if isinstance(row, Reject)] == [
+        ("bad_line", 25)
+    ]
+
+
+def test_objects_in_a_list_are_rows_of_their_line(tmp_path: Path) -> None:
+    said = [[{"annotator": f"l{k}", "score": SCORES[2 * n + k]} for k in (0, 1)] for n in range(12)]
+    lines = [json.dumps({"clip": f"c{n}.wav", "given": given}) for n, given in enumerate(said)]
+    (tmp_path / "t.jsonl").write_text("\n".join(lines))
+    init(tmp_path / "t.jsonl", tmp_path / "my.toml")
+    rows = [row for row in read(tmp_path / "my.toml") if isinstance(row, Rating)]
+    assert [row.score for row in rows] == SCORES
+    assert [(row.listener_id, row.line) for row in rows[:3]] == [("l0", 1), ("l1", 1), ("l0", 2)]
+
+
+def test_letters_of_another_encoding_below_the_first_line_are_said(tmp_path: Path) -> None:
+    for header, is_damaged in (("clip,rater,rating,remark", False), ("clip,Hörer,rating,remark", True)):
+        content = table(header, "{clip},{who},{score},").encode() + "c0.wav,l0,1,schön\n".encode("latin-1")
+        (tmp_path / "t.csv").write_bytes(content)
+        if is_damaged:  # the letters of other lines are UTF-8
+            assert guess_table(tmp_path / "t.csv").rows == len(CLIPS)
+        else:
+            assert "line 26: expected UTF-8" in init(tmp_path / "t.csv", tmp_path / "my.toml", code=1)

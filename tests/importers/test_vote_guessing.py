@@ -64,6 +64,22 @@ def test_comparisons_are_read_whatever_their_columns_are_called(name: str, tmp_p
         assert len({vote.annotator for vote in votes}) == len(CHOICES)
 
 
+@pytest.mark.parametrize("line", ["", "sep=;\n", '"sep=;"\r\n'])
+def test_comparisons_of_a_spreadsheet_are_split_by_its_mark(line: str, tmp_path: Path) -> None:
+    text = rows(*TABLES["votes"]).replace(",", ";")
+    (tmp_path / "t.csv").write_text(line + text)
+    init(tmp_path / "t.csv", tmp_path / "my.toml")
+    assert Counter(vote.overall for vote in read(tmp_path / "my.toml")) == EXPECTED
+
+
+def test_an_encoding_that_no_option_names_is_to_be_changed(tmp_path: Path) -> None:
+    text = "audio_a,audio_b,winner,remark\nx.wav,y.wav,A,schön\nx.wav,z.wav,B,schön\n"
+    (tmp_path / "t.csv").write_bytes(text.encode("latin-1"))
+    said = init(tmp_path / "t.csv", tmp_path / "my.toml", code=1)
+    assert "line 2: expected UTF-8" in said
+    assert said.endswith("save the file as UTF-8")
+
+
 def test_a_choice_may_be_the_clip_itself(tmp_path: Path) -> None:
     text = "sample_a,sample_b,better\nx.wav,y.wav,y.wav\nx.wav,y.wav,x.wav\n"
     (tmp_path / "t.csv").write_text(text)
@@ -88,7 +104,8 @@ def test_ratings_from_minus_three_to_three_ask_for_their_sign(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("header", "row", "says"),
     [
-        ("audio_a;audio_b;winner", "x.wav;y.wav;A", "save the table with commas"),
+        ("audio_a audio_b winner", "x.wav y.wav A", "save the table with commas"),
+        ("audio_a,audio_b,winner", "x.wav,y.wav,0", "winner holds 0 without a sign: write a, b or tie"),
         ("audio_a,audio_b,time", "x.wav,y.wav,3", "no column is called a choice"),
         ("audio_a,audio_b,winner,vote", "x.wav,y.wav,A,B", "2 columns may be the choice"),
         ("audio_a,audio_b,winner,worker,rater", "x.wav,y.wav,A,w,r", "several columns may name who chose"),
