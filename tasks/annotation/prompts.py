@@ -77,7 +77,7 @@ class Prompt:
     schema: dict[str, Any] | None  # JSON schema of the answer; None leaves the form to the caller
     trusted: tuple[str, ...]  # names of variables allowed without a fence: Earmark's own text, never data
     text: str = field(repr=False, compare=False)  # text of the file
-    _turns: tuple[tuple[Role, Template | str], ...] = field(repr=False, compare=False)  # text of a turn without values
+    _turns: tuple[tuple[Role, Template | Message], ...] = field(repr=False, compare=False)  # messages need no values
     own: bool = False  # whether a config's file replaces a packaged prompt
     ordered: bool = False  # whether its schema keeps the declared key order (`order: declared`); else sorted
 
@@ -111,9 +111,12 @@ class Prompt:
         shown |= {"audio": rendering.media, "image": rendering.media, "fence_rule": rendering.rule()}
         shown |= {"_fence": rendering.fence}
         messages = []
-        for role, template in self._turns:
+        for role, turn in self._turns:
+            if isinstance(turn, Message):
+                messages.append(turn)
+                continue
             try:
-                text = template if isinstance(template, str) else render(template, shown)
+                text = render(turn, shown)
             except (TemplateError, TypeError, ValueError, PromptError) as error:
                 raise PromptError(f"prompt {self.id}: {error}") from None
             parts = tuple(rendering.parts(text.strip()))
@@ -439,7 +442,7 @@ def _front(path: Path, text: str) -> dict[str, Any]:
     return front
 
 
-def _turns(path: Path, body: str) -> Iterator[tuple[Role, Template | str]]:
+def _turns(path: Path, body: str) -> Iterator[tuple[Role, Template | Message]]:
     pieces = re.split(r"^# (system|user|assistant)[ \t]*\n", body, flags=re.MULTILINE)
     if pieces[0].strip() or len(pieces) < 3:
         raise PromptError(f"{path}: expected the body to begin with '# system' or '# user'")
@@ -449,8 +452,12 @@ def _turns(path: Path, body: str) -> Iterator[tuple[Role, Template | str]]:
             tree = parse(made, text)
             template = made.from_string(tree)
             template.globals = dict(template.globals)  # a ChainMap, copied key by key, takes a third of each rendering
+            turn = next(known for known in ROLES if known == role)
             plain = all(isinstance(node, nodes.TemplateData) for node in tree.find_all(nodes.Expr))
-            yield next(known for known in ROLES if known == role), render(template, {}) if plain else template
+            if plain and text.strip() and _MARK_OPEN not in text:
+                yield turn, Message(turn, (Text(render(template, {}).strip()),))
+            else:
+                yield turn, template
         except TemplateSyntaxError as error:
             raise PromptError(f"{path}, # {role}, line {error.lineno}: {error.message}") from None
         except TemplateError as error:

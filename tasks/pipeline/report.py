@@ -298,7 +298,7 @@ def _is_plain(type_: pa.DataType) -> bool:
 
 def as_cell(value: Any) -> str | float | int | None:
     """Return a value for a sheet, as JSON exact in JavaScript, long texts truncated."""
-    if value is None or isinstance(value, bool):
+    if value is None or isinstance(value, bool) or (type(value) is str and len(value) <= MOST_CELL_LETTERS):
         return value
     if isinstance(value, int) and abs(value) < 2**53:
         return value
