@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,9 +58,7 @@ def choose_captions(stage: Stage, config: InstructionRubrics, usable: Path) -> D
     taken = _taken([row for row in rows if id(row) not in left_out], config)
     taken.sort(key=lambda row: row["row"])
     cosines = similarities(stage, config, [(row, row["text"]) for row in taken], unknown=1.0)
-    captions: list[CaptionRow] = [
-        {**row, "base": at, "similarity": one} for at, (row, one) in enumerate(zip(taken, cosines, strict=True))
-    ]
+    captions: Iterator[CaptionRow] = ({**row, "base": at, "similarity": next(cosines)} for at, row in enumerate(taken))
     return Done(
         Chosen(keep_rows(stage, "chosen", captions), prints),
         Account(

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import NamedTuple
 
 from earmark.tasks.pipeline.ask import Fault
 from earmark.tasks.pipeline.grouping import share_out
@@ -67,35 +67,56 @@ def lost_by_kind(ends: Iterable[tuple[str, str, bool]]) -> list[str]:
     ]
 
 
-def partners(ring: Sequence[Mapping[str, Any]], at: int, tries: int) -> Iterator[Mapping[str, Any]]:
+class RingCaption(NamedTuple):
+    """A positive among those that may be swapped."""
+
+    place: float  # in the draw
+    row: int
+    base: int
+    group_id: str
+    instruction_id: str
+    language: str
+    text: str
+
+
+def partners(ring: Sequence[RingCaption], at: int, tries: int) -> Iterator[RingCaption]:
     """Yield the next captions on a ring for swapping in: of another group, in the same language, with other words.
 
     Args:
-        ring: captions sorted by their hashes: `group_id`, `instruction_id`, `language`.
+        ring: captions sorted by their hashes.
         at: the place of the caption in need of a partner.
         tries: the most captions.
     """
     caption, seen = ring[at], set[str]()
     for step in range(1, len(ring)):
         other = ring[(at + step) % len(ring)]
-        apart = other["group_id"] != caption["group_id"] and other["language"] == caption["language"]
-        if apart and other["instruction_id"] not in seen:
-            seen.add(other["instruction_id"])
+        apart = other.group_id != caption.group_id and other.language == caption.language
+        if apart and other.instruction_id not in seen:
+            seen.add(other.instruction_id)
             yield other
             if len(seen) == tries:
                 return
 
 
+class Choice(NamedTuple):
+    """A caption that fits its clip, or a clip with a wrong instruction, complete and ready to be paired."""
+
+    place: float  # in the draw
+    base: int
+    number: int  # of a negative's row; a positive's base
+    clip_sha256: str
+    instruction_id: str
+    kind: str  # of a negative; of a positive, the kind that it needs
+    negative: "Choice | None" = None
+
+
 def choose_pairs(
-    positives: Sequence[Mapping[str, Any]],
-    judged: Sequence[Mapping[str, Any]],
-    count: int | None,
-    weights: Mapping[str, float],
-) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    positives: Sequence[Choice], judged: Sequence[Choice], count: int | None, weights: Mapping[str, float]
+) -> list[tuple[Choice, Choice]]:
     """Pair positives and negatives of a subset and set, one to one, each kind of negative with its own positives.
 
     Args:
-        positives: in order of choice: `role`, and `negative`, its verified negative or None.
+        positives: in order of choice, each with its verified negative or None.
         judged: hard negatives of generated audio, in order of choice.
         count: samples wanted, both labels together; None for all.
         weights: share of each kind of negative.
@@ -103,11 +124,11 @@ def choose_pairs(
     Returns:
         Pairs of a positive and a negative.
     """
-    by_kind: dict[str, list[tuple[Mapping[str, Any], Mapping[str, Any]]]] = {
-        kind: [(one, one["negative"]) for one in positives if one["role"] == kind and one["negative"] is not None]
+    by_kind = {
+        kind: [(one, one.negative) for one in positives if one.kind == kind and one.negative is not None]
         for kind in ("swap", "perturb")
     }
-    by_kind["judged"] = list(zip((one for one in positives if one["role"] == "judged"), judged, strict=False))
+    by_kind["judged"] = list(zip((one for one in positives if one.kind == "judged"), judged, strict=False))
     available = {kind: len(pairs) for kind, pairs in by_kind.items()}
     wanted = sum(available.values()) if count is None else count // 2
     takes = share_out(wanted, available, weights)

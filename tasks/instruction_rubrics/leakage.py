@@ -1,6 +1,6 @@
 """Check that bench and corpus share no clip, by hash or by sound, and no text."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 from earmark.schemas.instruction_rubrics import InstructionRubrics
 from earmark.tasks.audio.recordings import Print, recordings
 from earmark.tasks.instruction_rubrics.rows import CaptionRow
-from earmark.tasks.pipeline.ask import Row
 from earmark.tasks.pipeline.references import Side, check_disjoint, fingerprints
 from earmark.tasks.store.parquet import row_schema, write_rows
 from earmark.tasks.store.staging import Stage
@@ -39,14 +38,17 @@ def recordings_of(
 
 
 def check_leakage(
-    prints_file: Path | None, config: InstructionRubrics, samples: Sequence[Row], texts: Sequence[tuple[str, str]]
+    prints_file: Path | None,
+    config: InstructionRubrics,
+    clips: Mapping[str, Sequence[str]],
+    texts: Mapping[str, Sequence[str]],
 ) -> None:
     """Check that bench and corpus share no clip, no recording and no near-duplicate instruction.
 
     Args:
         prints_file: acoustic fingerprints of the clips, if recordings are compared.
-        samples: the published samples: `split`, `clip_sha256`.
-        texts: split and words of every instruction, in its own language.
+        clips: SHA-256 of the published samples' clips by split, each once.
+        texts: words of every instruction by split, in its own language.
 
     Raises:
         StoreError: they share some; with an example.
@@ -56,11 +58,8 @@ def check_leakage(
         columns = pq.ParquetFile(prints_file).read().to_pydict()
         numbers = (np.array(one, np.uint32) for one in columns["numbers"])
         prints = dict(zip(columns["clip_sha256"], numbers, strict=True))
-
-    def side(split: str) -> Side:
-        clips = list(dict.fromkeys(row["clip_sha256"] for row in samples if row["split"] == split))
-        own = [text for of, text in texts if of == split]
-        return Side(split, clips, own, [prints[clip] for clip in clips] if prints else ())
-
-    likeness = config.disjoint.fingerprint or 1.0
-    check_disjoint(side("test"), side("train"), recording=likeness, text=config.disjoint.captions)
+    test, train = (
+        Side(split, clips[split], texts[split], [prints[clip] for clip in clips[split]] if prints else ())
+        for split in ("test", "train")
+    )
+    check_disjoint(test, train, recording=config.disjoint.fingerprint or 1.0, text=config.disjoint.captions)

@@ -1,8 +1,8 @@
 """Make negatives: another sample's instruction, one with a detail changed, or generated audio failing its text."""
 
 import hashlib
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,20 +13,27 @@ from earmark.schemas.reasons import Reject
 from earmark.schemas.rubric_tables import SAMPLES
 from earmark.tasks.instruction_rubrics.asks import DECOMPOSE, FILTER, MISMATCH, READ
 from earmark.tasks.instruction_rubrics.attributes import BY_READING, DROPPED
-from earmark.tasks.instruction_rubrics.deciding import lost_by_kind, partners
+from earmark.tasks.instruction_rubrics.deciding import RingCaption, lost_by_kind, partners
 from earmark.tasks.instruction_rubrics.items import take_apart
-from earmark.tasks.instruction_rubrics.rows import CandidateClip, InstructionRow, NegativeRow, VerifiedCaption
+from earmark.tasks.instruction_rubrics.rows import (
+    Candidate,
+    CandidateClip,
+    InstructionRow,
+    NegativeRow,
+    VerifiedCaption,
+)
 from earmark.tasks.instruction_rubrics.similarity import similarities
 from earmark.tasks.instruction_rubrics.verification import reject_of
 from earmark.tasks.pipeline.ask import Asker, GivenUp, Row
 from earmark.tasks.pipeline.references import references_of
-from earmark.tasks.pipeline.rows import Rows, keep_rows, read_rows
+from earmark.tasks.pipeline.rows import Rows, Sorted, each_row, keep_rows
 from earmark.tasks.pipeline.step import Account, Done, step
 from earmark.tasks.pipeline.walk import Walked, walk
 from earmark.tasks.store.staging import Stage
 
 PARTNERS = 4  # instructions of others to try on a clip
 SOUND = ("clip_sha256", "path", "duration_s", "generated")
+KINDS = {"swap": "neg_swap", "perturb": "neg_change"}  # in the authors' words, by role
 FACTS = ("item", "source", "source_file", "line", "split", "domain", "language")
 
 
@@ -53,37 +60,48 @@ def choose_candidates(
 
     Returns positives in need of a negative, each with the instructions to try on its clip, in order.
     """
-    positives = [row for row in read_rows(verified) if row["positive"]]
-    wanting = [row for row in positives if row["role"] != "judged"]
-    rejects: list[Reject] = []
-    rings: dict[tuple[str, str, str], list[VerifiedCaption]] = defaultdict(list)
-    for row in sorted(positives, key=lambda row: (row["place"], row["row"])):
-        rings[row["split"], row["subset"], row["source"]].append(row)
-    places = {row["base"]: at for ring in rings.values() for at, row in enumerate(ring)}
+    rings: dict[tuple[str, str, str], list[RingCaption]] = defaultdict(list)
+    for row in each_row(verified):
+        if row["positive"]:
+            own = (row["group_id"], row["instruction_id"], row["language"], row["text"])
+            ring = rings[row["split"], row["subset"], row["source"]]
+            ring.append(RingCaption(row["place"], row["row"], row["base"], *own))
+    for ring in rings.values():
+        ring.sort()
+    places = {one.base: at for ring in rings.values() for at, one in enumerate(ring)}
     references = references_of(config, stage.store)
     tried: set[tuple[str, str]] = set()  # a clip may have several captions; no question about it is asked twice
-    clips: list[Row] = []
-    for row in wanting:
-        if row["role"] == "swap":
-            ring = rings[row["split"], row["subset"], row["source"]]
-            swapped = partners(ring, places[row["base"]], PARTNERS)
-            options = [{"instruction_id": one["instruction_id"], "text": one["text"]} for one in swapped]
-        elif row["failure"] is None:
-            options = [_changed(config, row)]
-        else:
-            rejects.append(reject_of(row, *row["failure"]))
-            continue
-        candidates = [one for one in options if (row["clip_sha256"], one["instruction_id"]) not in tried]
-        if references:
-            candidates = [one for one in candidates if not references.fault_of(one["text"])]
-        tried |= {(row["clip_sha256"], one["instruction_id"]) for one in candidates}
-        if candidates:
-            clips.append({**row, "candidates": candidates})
-        else:
-            rejects.append(reject_of(row, "no_partner", "expected an instruction to try on this clip, found none"))
-    clips = _unlike(stage, config, clips, rejects)
-    account = Account(len(wanting), len(clips), [(SAMPLES.name, reject) for reject in rejects])
-    return Done(keep_rows(stage, "candidates", clips), account)
+    rejects: list[Reject] = []
+    entered = 0
+
+    def found() -> Iterator[CandidateClip]:
+        nonlocal entered
+        for row in each_row(verified):
+            if not row["positive"] or row["role"] == "judged":
+                continue
+            entered += 1
+            if row["role"] == "swap":
+                ring = rings[row["split"], row["subset"], row["source"]]
+                swapped = partners(ring, places[row["base"]], PARTNERS)
+                options: list[Any] = [{"instruction_id": one.instruction_id, "text": one.text} for one in swapped]
+            elif row["failure"] is None:
+                options = [_changed(config, row)]
+            else:
+                rejects.append(reject_of(row, *row["failure"]))
+                continue
+            candidates = [one for one in options if (row["clip_sha256"], one["instruction_id"]) not in tried]
+            if references:
+                candidates = [one for one in candidates if not references.fault_of(one["text"])]
+            tried.update((row["clip_sha256"], one["instruction_id"]) for one in candidates)
+            if candidates:
+                yield {**row, "candidates": candidates}
+            else:
+                rejects.append(reject_of(row, "no_partner", "expected an instruction to try on this clip, found none"))
+
+    options = keep_rows(stage, "options", found())
+    clips = keep_rows(stage, "candidates", _unlike(stage, config, options, rejects))
+    account = Account(entered, clips.total, [(SAMPLES.name, reject) for reject in rejects])
+    return Done(clips, account)
 
 
 def _changed(config: InstructionRubrics, row: VerifiedCaption) -> Row:
@@ -99,22 +117,22 @@ def _changed(config: InstructionRubrics, row: VerifiedCaption) -> Row:
     }
 
 
-def _unlike(stage: Stage, config: InstructionRubrics, clips: list[Row], rejects: list[Reject]) -> list[Row]:
+def _unlike(
+    stage: Stage, config: InstructionRubrics, clips: Rows[CandidateClip], rejects: list[Reject]
+) -> Iterator[CandidateClip]:
     """Add the similarity of each instruction to its clip; drop swapped ones above the limit."""
-    pairs = [(clip, one["text"]) for clip in clips for one in clip["candidates"]]
-    cosines = iter(similarities(stage, config, pairs, unknown=-1.0))
-    kept: list[Row] = []
-    for clip in clips:
-        measured = [{**one, "similarity": next(cosines)} for one in clip["candidates"]]
+    pairs = ((clip, one["text"]) for clip in each_row(clips) for one in clip["candidates"])
+    cosines = similarities(stage, config, pairs, unknown=-1.0)
+    for clip in each_row(clips):
+        measured: list[Candidate] = [{**one, "similarity": next(cosines)} for one in clip["candidates"]]
         most = config.bound(clip["source"], "most") if "similarity" in _verifiers(config, clip) else None
         if most is not None:
             measured = [one for one in measured if one["similarity"] <= most]
         if measured:
-            kept.append({**clip, "candidates": measured})
+            yield {**clip, "candidates": measured}
         else:
             detail = f"expected an instruction of similarity {most:g} or less, found {len(clip['candidates'])} above"
             rejects.append(reject_of(clip, "partners_too_similar", detail))
-    return kept
 
 
 def _verifiers(config: InstructionRubrics, clip: CandidateClip) -> tuple[Verifier, ...]:
@@ -159,23 +177,28 @@ def keep_negatives(
     stage: Stage, config: InstructionRubrics, verified: Rows[VerifiedCaption], tried: Walked
 ) -> Done[WrongInstructions]:
     """Keep instructions wrong for the clip, and generated audio failing its text; list every instruction once."""
-    captions = read_rows(verified)
-    clips: list[CandidateClip] = read_rows(tried.source)
-    kept = [_negative(config, clips[at], number) for at, number in tried.results()]
-    judged = [_judged(row) for row in captions if not row["positive"]]
-    rejects = [(SAMPLES.name, reject_of(clips[end["at"]], end["reason"], end["detail"])) for end in tried.given_up()]
-    notes = [f"{len(judged):,} generated clips failed both passes: hard negatives"] if judged else []
-    notes += lost_by_kind(
-        (row["subset"], {"swap": "neg_swap", "perturb": "neg_change"}[row["role"]], lost)
-        for row, lost in (
-            *((clips[at], False) for at, _ in tried.results()),
-            *((clips[end["at"]], True) for end in tried.given_up()),
-        )
-    )
-    negatives = [*kept, *judged]
-    instructions = list_instructions(config, (row for row in captions if row["positive"]), negatives)
-    output = WrongInstructions(keep_rows(stage, "negatives", negatives), keep_rows(stage, "instructions", instructions))
-    return Done(output, Account(len(clips), len(kept), rejects, notes=notes))
+    ends = Counter[tuple[str, str, bool]]()  # subset, kind, and whether it was lost
+    judged = 0
+
+    def kept() -> Iterator[NegativeRow]:
+        nonlocal judged
+        for clip, number in tried.kept():
+            ends[clip["subset"], KINDS[clip["role"]], False] += 1
+            yield _negative(config, clip, number)
+        for row in each_row(verified):
+            if not row["positive"]:
+                judged += 1
+                yield _judged(row)
+
+    negatives, rejects = keep_rows(stage, "negatives", kept()), []
+    for clip, end in tried.lost():
+        rejects.append((SAMPLES.name, reject_of(clip, end["reason"], end["detail"])))
+        ends[clip["subset"], KINDS[clip["role"]], True] += 1
+    notes = [f"{judged:,} generated clips failed both passes: hard negatives"] if judged else []
+    notes += lost_by_kind(ends.elements())
+    instructions = keep_rows(stage, "instructions", list_instructions(stage, config, verified, negatives))
+    account = Account(tried.source.total, negatives.total - judged, rejects, notes=notes)
+    return Done(WrongInstructions(negatives, instructions), account)
 
 
 def _negative(config: InstructionRubrics, clip: CandidateClip, number: int) -> Row:
@@ -199,32 +222,47 @@ def _of_clip(row: Row) -> Row:
 
 
 def list_instructions(
-    config: InstructionRubrics, positives: Iterable[VerifiedCaption], negatives: Iterable[NegativeRow]
-) -> list[Row]:
-    """List every instruction for judging clips, once.
+    stage: Stage, config: InstructionRubrics, verified: Rows[VerifiedCaption], negatives: Rows[NegativeRow]
+) -> Iterator[InstructionRow]:
+    """Yield every instruction for judging clips once: `true` of some clip or not, with its `negatives` by number.
 
     Args:
+        stage: the build.
         config: says whether a source's captions are full; the judge's evidence on a failed clip never is.
-        positives: captions true of their clips.
+        verified: captions, those true of their clips among them.
         negatives: clips with instructions wrong for them.
-
-    Returns:
-        The instructions: `true` of some clip or not, and their `negatives`, by number.
     """
-    by_id: dict[str, Row] = {}
-    for row in positives:
-        by_id.setdefault(row["instruction_id"], {**_own(row), "written_by": None, "true": True, "negatives": []})
-    for number, one in enumerate(negatives):
-        origin: dict[str, Any] = {"altered_from": one["truth_id"]} if one["kind"] == "perturb" else {}
-        made = {**_own(one), "written_by": one.get("written_by"), **origin, "true": False, "negatives": []}
-        instruction = by_id.setdefault(one["instruction_id"], made)
+    places, complete = dict[str, int](), set[str | None]()
+    parts, room = Sorted(stage, "parts"), negatives.total + 1
+
+    def place_of(row: VerifiedCaption | NegativeRow, **more: object) -> int:
+        if row["instruction_id"] not in places:
+            places[row["instruction_id"]] = len(places) * room
+            parts.put(places[row["instruction_id"]], {**_own(row), **more, "negatives": []})
+        return places[row["instruction_id"]]
+
+    for row in each_row(verified):
+        if row["positive"]:
+            place_of(row, written_by=None, true=True)
+    for number, one in enumerate(each_row(negatives)):
+        origin = {"altered_from": one["truth_id"]} if one["kind"] == "perturb" else {}
+        place = place_of(one, written_by=one.get("written_by"), true=False, **origin)
         if one.get("attribute") == DROPPED:  # both get the completeness item, so that it alone gives no answer away
-            instruction["complete"] = by_id[str(one["truth_id"])]["complete"] = True
+            complete |= {one["instruction_id"], one["truth_id"]}
         full = one["kind"] != "judged" and config.source(one["source"]).full
         clip = {name: value for name, value in one.items() if name in SOUND}
         about = {"negative": number, "truth": one["truth"], "instruction": one["text"], "full": full, **clip}
-        instruction["negatives"].append(about)
-    return list(by_id.values())
+        parts.put(place + 1 + number, about)
+    instruction: Any = None
+    for part in parts.read(0, len(places) * room):
+        if "negatives" not in part:
+            instruction["negatives"].append(part)
+            continue
+        if instruction is not None:
+            yield instruction
+        instruction = part | ({"complete": True} if part["instruction_id"] in complete else {})
+    if instruction is not None:
+        yield instruction
 
 
 def _own(row: Row) -> Row:

@@ -2,8 +2,6 @@
 
 from typing import Literal, NotRequired, TypedDict
 
-from earmark.schemas.rubric_tables import RubricSample
-
 Failure = tuple[str, str] | None  # reason and detail
 
 
@@ -177,8 +175,33 @@ class RubricRow(InstructionRow):
     translations: dict[str, Translation]
 
 
-class SampleRow(RubricSample):
-    """A row of `samples` in all languages, with its caption's number and its labels."""
+class PairedRow(NegativeRow):
+    """A sample without its labels: a negative, or a caption in its shape."""
 
-    base: int
-    labelled: Labelled
+    sample_id: str
+    pair_id: str
+
+
+class SampleLabels(TypedDict):
+    """A sample's labels, and its instruction's words by language."""
+
+    texts: dict[str, str]
+    answers: list[ItemAnswer]
+    translations: dict[str, Translation]
+
+
+JudgeDraw = TypedDict(
+    "JudgeDraw",
+    {  # `pass` is no name in Python
+        "ask": str,
+        "last": bool,
+        "value": dict[str, str],
+        "annotator": str,
+        "prompt": str,
+        "request_key": str,
+        "reason": str | None,
+        "pass": NotRequired[int],
+        "candidate": NotRequired[int],
+    },
+)
+"""A question to the judge or to a reader, and its answer."""

@@ -1,12 +1,15 @@
 """Write rubrics: decompose instructions into items, label these for each clip, translate."""
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from earmark.schemas.instruction_rubrics import InstructionRubrics, Language
+from earmark.schemas.reasons import Reject
 from earmark.schemas.rubric_tables import INSTRUCTIONS, ITEMS, LABELS
+from earmark.schemas.tables import Table
 from earmark.tasks.instruction_rubrics.asks import (
     DECOMPOSE,
     DIRECTION,
@@ -35,7 +38,7 @@ from earmark.tasks.instruction_rubrics.rows import (
 from earmark.tasks.instruction_rubrics.verification import reject_of
 from earmark.tasks.pipeline.ask import Ask, Asker, Row, side_by_side
 from earmark.tasks.pipeline.references import References, references_of
-from earmark.tasks.pipeline.rows import Rows, keep_rows, read_rows
+from earmark.tasks.pipeline.rows import Rows, each_row, keep_rows
 from earmark.tasks.pipeline.step import Account, Done, step
 from earmark.tasks.pipeline.walk import Walked, walk
 from earmark.tasks.store.staging import Stage
@@ -166,32 +169,17 @@ def keep_rubrics(
     stage: Stage, config: InstructionRubrics, negatives: WrongInstructions, written: Walked
 ) -> Done[Rows[RubricRow]]:
     """Account for items, labels, rationales and translations; keep instructions with all their parts."""
-    instructions, clips = read_rows(negatives.instructions), read_rows(negatives.negatives)
-    references = references_of(config, stage.store)
-    rubrics: list[Any] = [{**instructions[at], **_without_repeats(end, references)} for at, end in written.results()]
-    ends = written.given_up()
-    rejects = [
-        (ITEMS.name, reject_of(instructions[end["at"]], end["reason"], f"{end['stage']}: {end['detail']}"))
-        for end in ends
-    ]
-    without = {row["negative"] for end in ends for row in instructions[end["at"]]["negatives"]}
-    return Done(
-        keep_rows(stage, "rubrics", rubrics),
-        Account(len(instructions), len(rubrics), rejects),
-        _items_account(rubrics),
-        Account(
-            name="ready",
-            unit="negatives",
-            entered=len(clips),
-            kept=sum(len(row["negatives"]) for row in rubrics),
-            rejects=[
-                (LABELS.name, reject_of(clips[number], "no_items", "expected items of its instruction, found none"))
-                for number in sorted(without)
-            ],
-        ),
-        *_label_accounts(rubrics, clips),
-        _translation_account(rubrics, clips),
-    )
+    references, counts = references_of(config, stage.store), RubricCounts()
+    whole = (counts.add(row | _without_repeats(end, references)) for row, end in written.kept())
+    rubrics = keep_rows(stage, "rubrics", whole)
+    rejects, without = [], set[int]()
+    for row, end in written.lost():
+        rejects.append((ITEMS.name, reject_of(row, end["reason"], f"{end['stage']}: {end['detail']}")))
+        without |= {one["negative"] for one in row["negatives"]}
+    for number in sorted(without):
+        counts.losses["ready"].append((number, "no_items", "expected items of its instruction, found none"))
+    account = Account(written.source.total, rubrics.total, rejects)
+    return Done(rubrics, account, *counts.accounts(negatives.negatives))
 
 
 def _without_repeats(end: Row, references: References | None) -> Row:
@@ -207,60 +195,74 @@ def _without_repeats(end: Row, references: References | None) -> Row:
     return {**end, "translations": translations}
 
 
-def _items_account(rubrics: list[RubricRow]) -> Account:
-    removed = [
-        (ITEMS.name, reject_of(row, verdict, f"{VERDICTS[verdict]} '{question[:80]}'"))
-        for row in rubrics
-        for verdict, question in row["removed"]
-    ]
-    whole = sum(row["items_by"] is None for row in rubrics)
-    kept = sum(len(row["items"]) for row in rubrics) - whole
-    notes = [f"{whole:,} instructions had no item left and are their single item"] if whole else []
-    if twice := [row["stability"] for row in rubrics if row["stability"] is not None]:
-        share = sum(twice) / len(twice)
-        notes.append(
-            f"{STABILITY} {len(twice):,} instructions were taken apart twice: {share:.0%} of the items of both draws "
-            "match one of the other"
-        )
-    if denied := sum("direction" in item["flags"] for row in rubrics for item in row["items"]):
-        notes.append(f"{denied:,} of {kept + whole:,} items are flagged: a second model denies them of what is asked")
-    return Account(kept + len(removed), kept, removed, name="filter", unit="items", notes=notes)
+class RubricCounts:
+    """Counts and losses of rubrics that go by one at a time."""
 
+    def __init__(self) -> None:
+        self.of = Counter[str]()
+        self.stability: list[float] = []
+        # by account: rejects; or the numbers of negatives, each with reason and detail
+        self.losses: dict[str, list[Reject | tuple[int, str, str]]] = defaultdict(list)
 
-def _label_accounts(rubrics: list[RubricRow], clips: list[NegativeRow]) -> Iterator[Account]:
-    """Account for negatives, and for true instructions."""
-    ends = [(_subject(row, one, clips), one) for row in rubrics for one in row["labelled"]]
-    negatives, true = sum(len(row["negatives"]) for row in rubrics), sum(row["true"] for row in rubrics)
-    for name, unit, entered, follows in (
-        ("labels", "negatives", negatives, "ready"),
-        ("rationales", "true instructions", true, ()),
-    ):
-        own = [(subject, one["failure"]) for subject, one in ends if (one["negative"] is None) == (name != "labels")]
-        rejects = [(LABELS.name, reject_of(subject, *failure)) for subject, failure in own if failure is not None]
-        kept = sum(failure is None for _, failure in own)
-        yield Account(entered, kept, rejects, name=name, unit=unit, follows=follows)
-    unknown = [
-        (LABELS.name, reject_of(subject, "not_known", f"expected an item that can be told, found '{question[:80]}'"))
-        for subject, one in ends
-        for question in one.get("unknown", ())
-    ]
-    kept = sum(len(one["answers"]) for _, one in ends if one["failure"] is None)
-    yield Account(kept + len(unknown), kept, unknown, name="known", unit="items of samples")
+    def add(self, row: RubricRow) -> RubricRow:
+        """Count a rubric's parts; return it."""
+        items = row["items"]
+        self.of.update(negatives=len(row["negatives"]), true=row["true"], items=len(items))
+        self.of.update(whole=row["items_by"] is None, denied=sum("direction" in item["flags"] for item in items))
+        self.stability += [] if row["stability"] is None else [row["stability"]]
+        for verdict, question in row["removed"]:
+            self._lose("filter", row, None, (verdict, f"{VERDICTS[verdict]} '{question[:80]}'"))
+        for into in row["translations"].values():
+            self._add_translation("translate", row, None, into)
+        for one in row["labelled"]:
+            negative = one["negative"]
+            if one["failure"] is None:
+                self.of.update({"rationales" if negative is None else "labels": 1, "known": len(one["answers"])})
+            else:
+                self._lose("rationales" if negative is None else "labels", row, negative, one["failure"])
+            for question in one.get("unknown", ()):
+                detail = f"expected an item that can be told, found '{question[:80]}'"
+                self._lose("known", row, negative, ("not_known", detail))
+            for into in one["translations"].values():
+                self._add_translation("translate answers", row, negative, into)
+        return row
 
+    def _add_translation(self, name: str, row: RubricRow, negative: int | None, into: Translation) -> None:
+        if into["failure"] is None:
+            self.of.update(translate=1, texts=len(into["texts"]), flagged=sum(map(bool, into["flags"])))
+        else:
+            self._lose(name, row, negative, into["failure"])
 
-def _translation_account(rubrics: list[RubricRow], clips: list[NegativeRow]) -> Account:
-    ends: list[tuple[RubricRow | NegativeRow, Translation]] = []
-    ends += [(row, one) for row in rubrics for one in row["translations"].values()]
-    for row in rubrics:
-        for labelled in row["labelled"]:
-            ends += [(_subject(row, labelled, clips), one) for one in labelled.get("translations", {}).values()]
-    kept = [one for _, one in ends if one["failure"] is None]
-    rejects = [(INSTRUCTIONS.name, reject_of(row, *one["failure"])) for row, one in ends if one["failure"] is not None]
-    flagged, texts = sum(bool(flags) for one in kept for flags in one["flags"]), sum(len(one["texts"]) for one in kept)
-    notes = [f"{flagged:,} of {texts:,} translated texts are flagged for what they may have lost"] if kept else []
-    return Account(len(ends), len(kept), rejects, name="translate", unit="translations", notes=notes)
+    def _lose(self, name: str, row: RubricRow, negative: int | None, why: tuple[str, str]) -> None:
+        self.losses[name].append(reject_of(row, *why) if negative is None else (negative, *why))
 
+    def accounts(self, negatives: Rows[NegativeRow]) -> Iterator[Account]:
+        """Yield the accounts of items, negatives, true instructions, answers and translations."""
+        of, numbers = self.of, {one[0] for each in self.losses.values() for one in each if not isinstance(one, Reject)}
+        lost = {at: row for at, row in enumerate(each_row(negatives)) if at in numbers} if numbers else {}
 
-def _subject(rubric: RubricRow, labelled: Labelled, clips: list[NegativeRow]) -> RubricRow | NegativeRow:
-    """Return the labelled row: a negative, or a true instruction."""
-    return rubric if labelled["negative"] is None else clips[labelled["negative"]]
+        def account(table: Table, name: str, unit: str, kept: int, entered: int | None = None, **more: Any) -> Account:
+            losses = [*self.losses[name], *self.losses[f"{name} answers"]]
+            found = (one if isinstance(one, Reject) else reject_of(lost[one[0]], *one[1:]) for one in losses)
+            rejects = [(table.name, one) for one in found]
+            entered = kept + len(rejects) if entered is None else entered
+            return Account(entered, kept, rejects, name=name, unit=unit, **more)
+
+        notes = [f"{of['whole']:,} instructions had no item left and are their single item"] if of["whole"] else []
+        if twice := self.stability:
+            notes.append(
+                f"{STABILITY} {len(twice):,} instructions were taken apart twice: {sum(twice) / len(twice):.0%} of the "
+                "items of both draws match one of the other"
+            )
+        if denied := of["denied"]:
+            notes.append(
+                f"{denied:,} of {of['items']:,} items are flagged: a second model denies them of what is asked"
+            )
+        yield account(ITEMS, "filter", "items", of["items"] - of["whole"], notes=notes)
+        yield account(LABELS, "ready", "negatives", of["negatives"], negatives.total)
+        yield account(LABELS, "labels", "negatives", of["labels"], of["negatives"], follows="ready")
+        yield account(LABELS, "rationales", "true instructions", of["rationales"], of["true"])
+        yield account(LABELS, "known", "items of samples", of["known"])
+        flagged = f"{of['flagged']:,} of {of['texts']:,} translated texts are flagged for what they may have lost"
+        notes = [flagged] if of["translate"] else []
+        yield account(INSTRUCTIONS, "translate", "translations", of["translate"], notes=notes)

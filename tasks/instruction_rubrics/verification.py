@@ -1,8 +1,8 @@
 """Verify captions against their clips, and change those needed as negatives as soon as they fit."""
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -16,10 +16,12 @@ from earmark.tasks.instruction_rubrics.deciding import kind_of, lost_by_kind, ve
 from earmark.tasks.instruction_rubrics.items import take_apart
 from earmark.tasks.instruction_rubrics.rows import CaptionRow, VerifiedCaption
 from earmark.tasks.pipeline.ask import Asker, GivenUp, Row, side_by_side
-from earmark.tasks.pipeline.rows import Rows, keep_rows, read_rows
+from earmark.tasks.pipeline.rows import Rows, keep_rows
 from earmark.tasks.pipeline.step import Account, Done, step
 from earmark.tasks.pipeline.walk import Walked, walk
 from earmark.tasks.store.staging import Stage
+
+HARD = "neg_gemini"  # generated audio that failed, in the authors' words
 
 
 @walk(
@@ -70,21 +72,23 @@ def keep_verified(stage: Stage, config: InstructionRubrics, verified: Walked) ->
     Returns:
         Captions with their decisions.
     """
-    captions: list[CaptionRow] = read_rows(verified.source)
     by = {source.name: config.verifiers(source.name, "positives") for source in config.sources}
     judges = {name: config.judge.annotator if "audio" in verifiers else None for name, verifiers in by.items()}
-    ended = [(captions[at], end) for at, end in verified.results()]
-    kept: list[Any] = [
-        {**row, **end, "verified": list(by[row["source"]]), "verified_by": judges[row["source"]]} for row, end in ended
-    ]
-    losses = [(captions[end["at"]], end["reason"], end["detail"]) for end in verified.given_up()]
-    rejects = [(SAMPLES.name, reject_of(*one)) for one in losses]
-    notes = [f"{sum(row['positive'] for row in kept):,} captions fit their clips"]
-    ends = [(row["subset"], kind_of(by[row["source"]]), False) for row in kept if row["positive"]]
-    ends += [(row["subset"], kind_of(by[row["source"]]), True) for row, *_ in losses]
-    ends += [(row["subset"], "neg_gemini", False) for row in kept if not row["positive"]]
-    ends += [(row["subset"], "neg_gemini", True) for row, reason, _ in losses if reason == "passes_disagree"]
-    notes += lost_by_kind(ends)
+    ends = Counter[tuple[str, str, bool]]()  # subset, kind, and whether it was lost
+
+    def decided() -> Iterator[VerifiedCaption]:
+        for row, end in verified.kept():
+            verifiers = by[row["source"]]
+            ends[row["subset"], kind_of(verifiers) if end["positive"] else HARD, False] += 1
+            yield row | end | {"verified": list(verifiers), "verified_by": judges[row["source"]]}
+
+    kept, rejects = keep_rows(stage, "verified", decided()), []
+    notes = [f"{sum(count for (_, kind, _), count in ends.items() if kind != HARD):,} captions fit their clips"]
+    for row, lost in verified.lost():
+        rejects.append((SAMPLES.name, reject_of(row, lost["reason"], lost["detail"])))
+        ends[row["subset"], kind_of(by[row["source"]]), True] += 1
+        ends[row["subset"], HARD, True] += lost["reason"] == "passes_disagree"
+    notes += lost_by_kind(ends.elements())
     if twice := _failures(verified):
         both, either = sum(map(all, twice)), sum(map(any, twice))
         share = f"{both / either:.0%}" if either else "none"
@@ -92,16 +96,15 @@ def keep_verified(stage: Stage, config: InstructionRubrics, verified: Walked) ->
             f"of {len(twice):,} generated clips judged twice, {either:,} failed a pass, {both:,} of these both: "
             f"an overlap of {share}"
         )
-    return Done(keep_rows(stage, "verified", kept), Account(len(captions), len(kept), rejects, notes=notes))
+    return Done(kept, Account(verified.source.total, kept.total, rejects, notes=notes))
 
 
 def _failures(verified: Walked) -> list[tuple[bool, bool]]:
     """Return the failed passes of each generated clip judged twice."""
-    captions: list[CaptionRow] = read_rows(verified.source)
     failed: dict[int, dict[int, bool]] = defaultdict(dict)
-    for draw in verified.read_draws():
+    for caption, draw in verified.drawn():
         answered = draw["ask"] == VERIFY.name and draw["last"] and draw["reason"] is None
-        if answered and captions[draw["at"]]["generated"]:
+        if answered and caption["generated"]:
             failed[draw["at"]][draw["pass"]] = draw["value"]["answer"] == "no"
     return [(passes[1], passes[2]) for passes in failed.values() if len(passes) == 2]
 

@@ -1,8 +1,12 @@
 """Keep rows between steps in a Parquet file below `work`, one row group per shard."""
 
 import json
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from heapq import merge
 from itertools import accumulate, islice, pairwise, repeat
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Generic, NamedTuple
 
@@ -21,6 +25,7 @@ from earmark.tasks.store.versions import Version
 
 A_SHARD = 200
 DATA = pa.schema([("data", pa.string())])  # rows of any shape, as JSON
+RUN_BYTES = 32_000_000  # of rows that are sorted at once
 
 
 class Rows(NamedTuple, Generic[R]):
@@ -92,10 +97,16 @@ def read_shard(rows: Rows[R], shard: Shard) -> list[R]:
         return _values(file.read_row_group(shard.number))
 
 
+def each_row(rows: Rows[R]) -> Iterator[R]:
+    """Yield all rows of a file, with a shard in memory at a time."""
+    with pq.ParquetFile(rows.path) as file:
+        for number in range(file.num_row_groups):
+            yield from _values(file.read_row_group(number))
+
+
 def read_rows(rows: Rows[R]) -> list[R]:
     """Read all rows of a file."""
-    with pq.ParquetFile(rows.path) as file:
-        return [value for number in range(file.num_row_groups) for value in _values(file.read_row_group(number))]
+    return list(each_row(rows))
 
 
 def _values(table: pa.Table) -> list[Any]:
@@ -103,6 +114,49 @@ def _values(table: pa.Table) -> list[Any]:
         return [json.loads(text) for text in table["data"].to_pylist()]
     values: list[Any] = table.to_pylist()
     return values
+
+
+class Sorted:
+    """Rows on the disk, put in any order and read in the order of their numbers: sorted runs, merged as they are read.
+
+    DuckDB's sort needs the more memory the longer the texts are, and refuses where it is short.
+    """
+
+    def __init__(self, stage: Stage, name: str) -> None:
+        self._folder = stage.work / "sorted" / name
+        shutil.rmtree(self._folder, ignore_errors=True)  # of a step that was killed
+        self._folder.mkdir(parents=True)
+        self._runs: list[Path] = []
+        self._held: list[tuple[int, str]] = []
+        self._size = 0
+
+    def put(self, number: int, row: object) -> None:
+        """Keep a row under its number, until the first reading."""
+        self._held.append((number, json.dumps(row)))
+        self._size += len(self._held[-1][1])
+        if self._size >= RUN_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._runs.append(self._folder / f"{len(self._runs):06d}.txt")
+        with self._runs[-1].open("w", encoding="ascii") as file:
+            file.writelines(f"{number} {text}\n" for number, text in sorted(self._held, key=itemgetter(0)))
+        self._held, self._size = [], 0
+
+    def read(self, start: int, end: int) -> Iterator[Any]:
+        """Yield the rows numbered from `start` to before `end`, in order."""
+        if self._held:
+            self._flush()
+        with ExitStack() as files:
+            runs = [map(_numbered, files.enter_context(path.open(encoding="ascii"))) for path in self._runs]
+            for number, text in merge(*runs, key=itemgetter(0)):
+                if start <= number < end:
+                    yield json.loads(text)
+
+
+def _numbered(line: str) -> tuple[int, str]:
+    number, _, text = line.partition(" ")
+    return int(number), text
 
 
 WORDING = "wording"  # a view's column with a row's prompt and its values; exports omit it

@@ -39,7 +39,7 @@ from earmark.tasks.annotation.session import Session
 from earmark.tasks.audio.encode import Encoder
 from earmark.tasks.pipeline.ask import Ask, Asker, Config, GivenUp, Row, check_failed
 from earmark.tasks.pipeline.funnel import FirstRows, check_answers
-from earmark.tasks.pipeline.rows import Rows, Shard, read_rows, read_shard, shards_of
+from earmark.tasks.pipeline.rows import Rows, Shard, each_row, read_shard, shards_of
 from earmark.tasks.pipeline.sessions import sessions_for
 from earmark.tasks.pipeline.step import Account, named, run_each
 from earmark.tasks.store.parquet import write_rows
@@ -223,6 +223,20 @@ class Walked(NamedTuple):
         """Return the rows given up, in order."""
         return [row for row in self._rows("results") if row["reason"] is not None]
 
+    def kept(self) -> Iterator[tuple[Any, Any]]:
+        """Yield each source row not given up with its result, in order, a shard in memory at a time."""
+        for row, end in self._with_source(self._rows("results")):
+            if end["reason"] is None:
+                yield row, json.loads(end["data"])
+
+    def lost(self) -> Iterator[tuple[Any, WalkLoss]]:
+        """Yield each source row given up with its end, in order."""
+        return self._with_source(self.given_up())
+
+    def drawn(self) -> Iterator[tuple[Any, Any]]:
+        """Yield the source row of each draw with the draw, as `read_draws`, a shard in memory at a time."""
+        return self._with_source(self.read_draws())
+
     def accounts(self, stages: Sequence[str], reject: Callable[[Any, str, str], tuple[str, Reject]]) -> list[Account]:
         """Return an account for each stage that may give up rows; the remaining rows enter the next stage.
 
@@ -231,10 +245,9 @@ class Walked(NamedTuple):
             reject: turns a row, a reason and a detail into a reject, with the table that lacks it.
         """
         by_stage: dict[str, list[tuple[str, Reject]]] = {stage: [] for stage in stages}
-        rows = read_rows(self.source)
-        for end in self.given_up():
-            by_stage[end["stage"]].append(reject(rows[end["at"]], end["reason"], end["detail"]))
-        accounts, entered, before = [], len(rows), ""
+        for row, end in self.lost():
+            by_stage[end["stage"]].append(reject(row, end["reason"], end["detail"]))
+        accounts, entered, before = [], self.source.total, ""
         for stage, rejects in by_stage.items():
             kept = entered - len(rejects)
             accounts.append(Account(entered, kept, rejects, name=stage, follows=before))
@@ -250,6 +263,14 @@ class Walked(NamedTuple):
         for path in self.draws():
             for row in pq.ParquetFile(path).read().to_pylist():
                 yield {**row, "value": None if row["value"] is None else json.loads(row["value"])}
+
+    def _with_source(self, records: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+        """Yield records in the order of their source rows (`at`), each after its row."""
+        source, at, row = each_row(self.source), -1, None
+        for record in records:
+            while at < record["at"]:
+                at, row = at + 1, next(source)
+            yield row, record
 
     def _rows(self, part: str) -> Iterator[Row]:
         for path in sorted((self.folder / part).glob("*.parquet")):
