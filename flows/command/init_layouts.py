@@ -90,7 +90,7 @@ def guess_config(corpus: str, file: Path, config: Path, name: str) -> LayoutFit:
     best = max(fits, key=lambda fit: (fit.share, fit.rows))
     if best.share < LEAST:
         plain = next((fit for fit in fits if fit.layout in ANY_TABLE), best)
-        plain = plain if plain.refused else max(fits, key=lambda fit: (fit.refused, fit is plain))
+        plain = next((fit for fit in fits if ": expected UTF-8, " in fit.fault), plain)
         raise InputError(
             f"{file.name}: expected rows in one of the layouts {', '.join(layouts)}; none takes half of its first "
             f"{LOOKED_AT} rows. As {plain.layout}: {plain.fault or 'no row'}. "

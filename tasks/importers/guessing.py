@@ -47,6 +47,7 @@ WEB_MUSHRA = (
     ("trials.id", "trials.responses.stimulus", "trials.responses.score"),
 )
 STEPS = re.compile(r"(?<!\d)([01])\s*(?:-|–|—|~|～|to|bis|\.\.+)\s*(\d+)(?!\d)")  # of a scale
+CLIP_IN = (r"(?P<file>[^\s/\[\]()]+\.\w+)", r"(?P<file>[^\s\[\]()]+/[^\s\[\]()]+\.\w+)")  # without folders, and with
 CLIP_NAME = re.compile(r"[^\s/\\\[\]()\"':]+\.(?:wav|flac|mp3|ogg|opus|m4a)\b", re.IGNORECASE)
 
 
@@ -226,7 +227,8 @@ def _columns(path: Path, table: _Table, headless: bool) -> tuple[Held, tuple[str
     elif len(clips_above) > 1:
         columns |= {"file": "{column}", "mos": tuple(clips_above)}
         if not all(CLIP_NAME.fullmatch(name) for name in clips_above):
-            more["clip_in"] = r"(?P<file>[^\s/\[\]()]+\.\w+)"
+            found = [{match[1] for name in clips_above if (match := re.search(one, name))} for one in CLIP_IN]
+            more["clip_in"] = CLIP_IN[len(found[0]) < len(found[1])]  # systems may share the names of their clips
     else:
         columns |= _paired(table) or _file(path, table, headless)
     if "mos" not in columns:
@@ -398,9 +400,13 @@ def _questions(table: _Table, columns: Held) -> list[str]:
     rows = [*zip(*(table.cells[name] for name in keys), strict=True)]
     doubts = []
     for name, cells in table.cells.items():
-        if name in _taken(columns) or name in table.numbers or not {*table.names[name].words} & QUESTIONS:
+        if name in _taken(columns) or name in table.numbers:
             continue
         words = {*cells}
+        if not {*table.names[name].words} & QUESTIONS and not (  # it alone tells apart what a listener said of a clip
+            len(keys) > 1 and 2 * len({*rows}) <= len(rows) == len({*zip(rows, cells, strict=True)})
+        ):
+            continue
         if 1 < len(words) <= FEW and len({*zip(rows, cells, strict=True)}) > len({*rows}):
             listed = ", ".join(f'"{shown(word)}"' for word in sorted(words))
             doubts.append(f"{name} holds several questions ({listed}): where = {{ {name} = … }} chooses one")

@@ -152,3 +152,10 @@ def test_an_encoding_is_refused_where_no_list_of_ratings_is_read(tmp_path: Path)
     (tmp_path / "votes.csv").write_text("audio_a,audio_b,preference\na.wav,b.wav,a\n")
     said = init("human-preferences", tmp_path / "votes.csv", tmp_path / "my.toml", "--encoding", "latin-1", code=1)
     assert "--encoding: expected with mos-preferences alone" in said
+
+
+def test_a_layout_in_another_encoding_is_named_with_its_line(tmp_path: Path) -> None:
+    text = "audiocap_id,youtube_id,start_time,caption\n1,a,30,A café\n2,b,30,A café\n"
+    (tmp_path / "val.csv").write_bytes(text.encode("latin-1"))
+    said = init("instruction-rubrics", tmp_path / "val.csv", tmp_path / "my.toml", code=1)
+    assert "As audiocaps: line 2: expected UTF-8, found byte 0xe9" in said

@@ -70,6 +70,10 @@ DOUBTED = {
         table("clip,trap_question,score", "{clip},no,{score}") + "x.wav,yes,1\n",
         'trap_question marks rows ("no" 24, "yes" 1)',
     ),
+    "phases": (
+        table("clip,rater,phase,rating", "{clip},{who},before,{score}") + table("", "{clip},{who},after,1").lstrip(),
+        'phase holds several questions ("after", "before")',
+    ),
     "some-words": (
         table("clip,rating", "{clip},{score}") + "".join(f"c{n}.wav,skip\n" for n in range(6)),
         "rating is called a rating and 6 cells are no numbers (skip)",
@@ -168,3 +172,11 @@ def test_letters_of_another_encoding_below_the_first_line_are_said(tmp_path: Pat
             assert guess_table(tmp_path / "t.csv").rows == len(CLIPS)
         else:
             assert "line 26: expected UTF-8" in init(tmp_path / "t.csv", tmp_path / "my.toml", code=1)
+
+
+def test_clips_of_systems_above_their_ratings_stay_apart(tmp_path: Path) -> None:
+    names = [f"{system}/u{n}.wav" for system in ("s1", "s2") for n in (1, 2)]
+    header = ",".join(["Participant", *(f"How good is {name}?" for name in names)])
+    (tmp_path / "t.csv").write_text(f"{header}\nl1,1,2,3,4\nl2,2,2,4,4\n")
+    init(tmp_path / "t.csv", tmp_path / "my.toml")
+    assert means(tmp_path / "my.toml") == dict(zip(names, [1.5, 2, 3.5, 4], strict=True))
