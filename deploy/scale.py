@@ -1,4 +1,4 @@
-"""Compute the needs of each corpus at its paper's size and at a hundred times it, as the tables of deploy/SCALE.md.
+"""Compute the needs of each corpus at its paper's size, ten and a hundred times it, as the tables of deploy/SCALE.md.
 
     python deploy/scale.py            # prints them
     python deploy/scale.py --write    # puts them into deploy/SCALE.md
@@ -9,6 +9,7 @@ what was measured of it says so there.
 
 import argparse
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from simulation import Setting, simulate
@@ -38,7 +39,7 @@ BUSY = {
     "server": "the model's server",
     "cap": "the quota",
 }
-SIMULATED = 20_000  # beyond so many requests time grows in proportion
+SIMULATED = 5_000_000  # requests; beyond so many time grows in proportion
 
 
 WORKLOADS = {
@@ -89,14 +90,17 @@ def needs(work: Workload, times: int) -> Needs:
     )
 
 
+@cache
 def _asking(requests: float) -> tuple[float, str]:
     """Hours that the simulation gives, and what is busiest; long runs grow in proportion."""
     if not requests:
         return 0.0, "the disk"
-    played = min(int(requests), SIMULATED)
+    if requests > SIMULATED:
+        wall_h, first = _asking(requests / 10)
+        return 10 * wall_h, first
     outlook = simulate(
         Setting(
-            requests=played,
+            requests=int(requests),
             latency_s=ASSUMED["seconds that a judge takes for a request"],
             spread=0.3,
             workers=4,
@@ -105,11 +109,11 @@ def _asking(requests: float) -> tuple[float, str]:
             slots=GPUS * int(ASSUMED["requests that one GPU's server works on at once"]),
         )
     )
-    return outlook.wall_s / 3600 * requests / played, BUSY[outlook.first]
+    return outlook.wall_s / 3600, BUSY[outlook.first]
 
 
 def tables() -> str:
-    """Both tables and the assumptions, in Markdown."""
+    """Return the three tables and the assumptions, in Markdown."""
     parts = []
     for times, title in ((1, "At the papers' size"), (100, "At a hundred times that")):
         rows = [
@@ -121,6 +125,15 @@ def tables() -> str:
             "| corpus | of | requests | tokens in | out | GPU hours | stored | US dollars | hours | busiest | built |\n"
             "|---|---|--:|--:|--:|--:|--:|--:|--:|---|---|\n" + "\n".join(rows)
         )
+    grown = [_grown(name, work, needs(work, 1), needs(work, 10)) for name, work in WORKLOADS.items()]
+    parts.insert(
+        1,
+        "### At ten times the papers' rows\n\n"
+        "Hours of what models limit are simulated, request by request. What no model limits was run: its growth\n"
+        "stands in [RESULTS.md](../tests/benchmarks/RESULTS.md) (`python -m tests.benchmarks.bench_ten_times`).\n\n"
+        "| corpus | requests | stored | hours | growth of hours | busiest |\n|---|--:|--:|--:|--:|---|\n"
+        + "\n".join(grown),
+    )
     assumed = "\n".join(f"- {name}: {value:,g}" for name, value in ASSUMED.items())
     return "\n\n".join([*parts, f"### Assumed\n\n{assumed}"])
 
@@ -140,6 +153,12 @@ def _row(name: str, work: Workload, need: Needs, built: str) -> str:
         built,
     )
     return f"| {' | '.join(cells)} |"
+
+
+def _grown(name: str, work: Workload, once: Needs, more: Needs) -> str:
+    run = "ten times" in work.built
+    hours = ("–", "run") if run else (f"{more.wall_h:,.1f}", f"{more.wall_h / once.wall_h:.2f}")
+    return f"| {' | '.join((name, f'{more.requests:,.0f}', f'{_short(more.stored_bytes)}B', *hours, more.first))} |"
 
 
 def _short(number: float) -> str:

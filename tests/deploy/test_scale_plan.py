@@ -21,11 +21,13 @@ def scale(monkeypatch: pytest.MonkeyPatch) -> object:
         sys.modules.pop(name, None)
 
 
+@pytest.mark.slow
 def test_the_tables_are_what_the_command_prints(scale) -> None:  # type: ignore[no-untyped-def]
     text = (ROOT / "deploy/SCALE.md").read_text("utf-8")
     assert text.partition(scale.BEGIN)[2].partition(scale.END)[0].strip() == scale.tables()
 
 
+@pytest.mark.slow
 def test_a_hundred_times_takes_a_hundred_times_the_tokens_and_about_the_time(scale) -> None:  # type: ignore[no-untyped-def]
     for work in scale.WORKLOADS.values():
         once, more = scale.needs(work, 1), scale.needs(work, 100)
@@ -59,3 +61,11 @@ def test_the_work_on_music_is_that_of_the_presets(scale) -> None:  # type: ignor
     assert works["music-prompts, tags"].requests == verified["tracks"] + verified["untagged"]
     assert works["music-prompts, tags"].heard_s == LONGEST_S
     assert works["music-prompts"].items == sum(prompts["prompts"].values())
+
+
+@pytest.mark.slow
+def test_ten_times_the_rows_take_at_most_ten_times_the_hours_though_each_request_is_simulated(scale) -> None:  # type: ignore[no-untyped-def]
+    for work in scale.WORKLOADS.values():
+        once, more = scale.needs(work, 1), scale.needs(work, 10)
+        assert more.wall_h <= 10 * once.wall_h
+        assert more.requests <= scale.SIMULATED
