@@ -8,7 +8,7 @@ from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Asked, Drawn, H
 from earmark.schemas.corpus import Corpus, Start, Story, View, Workload, Writer
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.tables import REJECTS, Column, Table
-from earmark.schemas.toml import Model, Name, no_table
+from earmark.schemas.toml import Model, Name, changed, no_table, only, without
 from earmark.schemas.tracks import START as TRACKS_START
 from earmark.schemas.tracks import TrackLicence, TracksConfig
 
@@ -199,16 +199,10 @@ class Captions(TracksConfig):
         return (self.instrumentals,) if self.instrumentals else ()
 
     def identity(self) -> dict[str, Any]:
-        values = super().identity()
-        del values["instrumentals"]  # the version that it names stands among the parents
-        values["source"] = self.source.identity()
-        for pipeline in values["pipelines"]:
-            pipeline["listen"] = {name: pipeline["listen"][name] for name in (*DECIDES, *_HEARD, *_CHECKED)}
-            if pipeline["refine"] is not None:
-                pipeline["refine"] = {name: pipeline["refine"][name] for name in (*DECIDES, *_CHECKED)}
-            if pipeline["judge"] is not None:
-                pipeline["judge"] = {name: pipeline["judge"][name] for name in (*DECIDES, *_JUDGED)}
-        return values
+        values = without(super().identity(), "instrumentals")  # the version that it names stands among the parents
+        for stage, names in (("listen", (*_HEARD, *_CHECKED)), ("refine", _CHECKED), ("judge", _JUDGED)):
+            values = changed(values, f"pipelines.{stage}", only(*DECIDES, *names))
+        return {**values, "source": self.source.identity()}
 
 
 _HEARD = ("ask", "hearing", "hears_s", "where", "spans", "segments")

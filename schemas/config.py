@@ -20,8 +20,16 @@ from pydantic import (
 )
 
 from earmark.schemas.errors import ConfigError
-from earmark.schemas.places import is_url, place_of, require_below_roots, url_fault, without_place, without_secrets
-from earmark.schemas.toml import LARGEST, Model, moved, no_table, read_toml
+from earmark.schemas.places import (
+    is_url,
+    place_of,
+    require_below_roots,
+    url_fault,
+    without_place,
+    without_places,
+    without_secrets,
+)
+from earmark.schemas.toml import LARGEST, Model, changed, moved, no_table, read_toml, without
 
 if TYPE_CHECKING:
     from earmark.schemas.annotation import AnnotatorConfig
@@ -141,8 +149,8 @@ class Decontaminate(Model):
         return {**values, "embedding": table["model"], **cosine}
 
     def _as_recorded(self, values: dict[str, Any]) -> dict[str, Any]:
-        model, least = values["embedding"], values.pop("cosine")
-        values = {**values, "embedding": model and {"model": model, "least": least}}
+        embedding = self.embedding and {"model": self.embedding, "least": self.cosine}
+        values = {**without(values, "cosine"), "embedding": embedding}
         return {**values, "audio_roots": [], "texts_only": True} if self.audio_roots is False else values
 
     @property
@@ -368,18 +376,14 @@ class BuildConfig(Declaring):
         Places of inputs have no effect: `tasks/pipeline/inputs.py` gives their digests, and the effects of their
         folders. Each input's name in rows stays, since it distinguishes the inputs.
         """
-        values = self.recorded()
-        del values["asks"]  # the digests of own prompts enter the key separately
+        values = without(self.recorded(), "asks")  # the digests of own prompts enter the key separately
         if self.decontaminate is None:
-            del values["decontaminate"]
-        else:  # its names are among the parents and the inputs
-            for name in ("against", "audio_roots", "texts_only"):
-                del values["decontaminate"][name]
-            if self.decontaminate.embedding is None:
-                del values["decontaminate"]["embedding"]
-            else:
-                values["decontaminate"]["embedding"]["model"] = without_place(self.decontaminate.embedding)
-        return values
+            return without(values, "decontaminate")
+        # its names are among the parents and the inputs
+        values = without(values, "decontaminate.against", "decontaminate.audio_roots", "decontaminate.texts_only")
+        if self.decontaminate.embedding is None:
+            return without(values, "decontaminate.embedding")
+        return changed(values, "decontaminate.embedding.model", without_places)
 
 
 class ClipRule(NamedTuple):
@@ -434,15 +438,11 @@ class ClipsConfig(BuildConfig):
 
     def recorded(self) -> dict[str, Any]:
         values = super().recorded()
-        if values["keep"] is None:  # as in versions of before
-            del values["keep"]
-        return values
+        return without(values, "keep") if self.keep is None else values  # as in versions of before
 
     def identity(self) -> dict[str, Any]:
         values = super().identity()
-        if self.keep is not None:
-            values["keep"] = without_place(self.keep)
-        return values
+        return values if self.keep is None else {**values, "keep": without_place(self.keep)}
 
 
 def _texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:

@@ -7,10 +7,10 @@ from pydantic import Field, model_validator
 from earmark.schemas.config import ClipsConfig
 from earmark.schemas.corpus import Corpus, Start, Story, View, Workload, Writer
 from earmark.schemas.evaluations import Evaluation, Mode
-from earmark.schemas.places import without_place
+from earmark.schemas.places import without_places
 from earmark.schemas.rating_sources import NOT_A_RATING, Cell
 from earmark.schemas.registry import OneOf
-from earmark.schemas.toml import Model, Name
+from earmark.schemas.toml import Model, Name, changed, filled, without
 from earmark.schemas.vote_tables import TABLES
 
 
@@ -113,15 +113,10 @@ class HumanPreferences(ClipsConfig):
         return file.partition("/")[0]
 
     def identity(self) -> dict[str, Any]:
-        values = super().identity()
-        for source in values["sources"]:
-            del source["root"], source["audio_root"], source["links"]
-            for name in ("not_a_rating", "positive", "untrained"):  # without them, a version of before is up to date
-                if not source[name]:
-                    del source[name]
-            source["files"] = [without_place(written) for written in source["files"]]
-        del values["salt"]
-        return values
+        values = without(super().identity(), "sources.root", "sources.audio_root", "sources.links", "salt")
+        newer = ("not_a_rating", "positive", "untrained")  # without them, a version of before is up to date
+        values = changed(values, "sources", lambda each: [filled(one, newer, False) for one in each])
+        return changed(values, "sources.files", without_places)
 
 
 _STORY = Story(

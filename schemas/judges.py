@@ -8,9 +8,9 @@ from pydantic import Field, model_validator
 
 from earmark.schemas.annotation import Asked
 from earmark.schemas.config import BuildConfig
-from earmark.schemas.places import without_place
+from earmark.schemas.places import without_place, without_places
 from earmark.schemas.tables import Column, Table
-from earmark.schemas.toml import Model, Name
+from earmark.schemas.toml import Model, Name, changed, only
 
 Control = Literal["same", "noise", "clipping", "lowpass", "silence", "prompt"]
 CONTROLS: tuple[Control, ...] = ("same", "noise", "clipping", "lowpass", "silence", "prompt")
@@ -66,13 +66,17 @@ class Judging(Asked):
 
 def judge_identity(judge: dict[str, Any], decides: tuple[str, ...]) -> dict[str, Any]:
     """Return the part of a recorded judge that decides requests and rows, without the limits that stop a build."""
-    kept = {name: judge[name] for name in (*decides, "name", "qualify") if name in judge}
-    backend, mark, model = kept["annotator"].partition(":")
-    kept["annotator"] = f"{backend}{mark}{without_place(model)}" if backend == "scorer" else kept["annotator"]
-    if kept["qualify"]:
-        kept["qualify"] = {name: value for name, value in kept["qualify"].items() if name not in STOPS}
-        kept["qualify"]["gold"] = kept["qualify"]["gold"] and without_place(kept["qualify"]["gold"])
-    return kept
+    kept = only(*(name for name in (*decides, "name", "qualify") if name in judge))(judge)
+    return changed(changed(kept, "annotator", _without_place), "qualify", _gold_identity)
+
+
+def _without_place(annotator: str) -> str:
+    return f"scorer:{without_place(annotator[7:])}" if annotator.startswith("scorer:") else annotator
+
+
+def _gold_identity(qualify: dict[str, Any] | None) -> Any:
+    kept = qualify and {name: value for name, value in qualify.items() if name not in STOPS}
+    return changed(kept, "gold", without_places)
 
 
 class Jury(Model):
@@ -155,11 +159,8 @@ class Judged(Qualified):
     def judges_identity(self, values: dict[str, Any], decides: tuple[str, ...]) -> dict[str, Any]:
         """Return `recorded()`, of each judge with the settings that decide a question or a label."""
         kept = partial(judge_identity, decides=decides)
-        return {
-            **values,
-            "judge": values["judge"] and kept(values["judge"]),
-            "judges": [kept(one) for one in values["judges"]],
-        }
+        values = changed(values, "judge", lambda judge: judge and kept(judge))
+        return changed(values, "judges", lambda judges: [*map(kept, judges)])
 
 
 class QualificationRow(TypedDict):

@@ -10,10 +10,10 @@ from earmark.schemas.config import ClipsConfig
 from earmark.schemas.corpus import Corpus, Story, View, Workload
 from earmark.schemas.critiques import CRITIQUE_EVALUATIONS, CRITIQUE_VIEWS, CRITIQUES, PAIRED_CRITIQUES, Critiques
 from earmark.schemas.evaluations import Evaluation, Mode
-from earmark.schemas.places import without_place
+from earmark.schemas.places import without_places
 from earmark.schemas.rating_sources import APART, NEWER, Source, canonical_splits
 from earmark.schemas.tables import REJECTS, Column, Split, Table, WholeFile
-from earmark.schemas.toml import LARGEST, Model, nearest
+from earmark.schemas.toml import LARGEST, Model, changed, filled, nearest, without
 
 CATEGORIES = ("same_content", "same_source", "unmatched")
 Count = Annotated[int, Field(ge=0, le=LARGEST)]
@@ -108,19 +108,11 @@ class MosPreferences(ClipsConfig):
         return self if self.audio == "none" else self.model_copy(update={"audio": "index"})
 
     def identity(self) -> dict[str, Any]:
-        values = super().identity()
-        for source in values["sources"]:
-            del source["root"], source["audio_root"], source["links"]
-            for name in NEWER:  # without them, a version of before is up to date
-                if source[name] in (None, "", (), [], {}, "high"):
-                    del source[name]
-            source["files"] = {
-                split: without_place(written) if isinstance(written, str) else [*map(without_place, written)]
-                for split, written in source["files"].items()
-            }
-        if self.critiques:
-            values["critiques"] = self.critiques.identity()
-        return values
+        values = without(super().identity(), "sources.root", "sources.audio_root", "sources.links")
+        # without them, a version of before is up to date
+        values = changed(values, "sources", lambda each: [filled(one, NEWER, "high") for one in each])
+        values = changed(values, "sources.files", without_places)
+        return {**values, "critiques": self.critiques.identity()} if self.critiques else values
 
     @field_validator("quotas", mode="before")
     @classmethod

@@ -10,7 +10,7 @@ from earmark.schemas.corpus import Corpus, Start, Story, View, Workload
 from earmark.schemas.evaluations import Evaluation, Generation, Mode
 from earmark.schemas.places import without_place
 from earmark.schemas.tables import REJECTS, Column, Table
-from earmark.schemas.toml import Model, Name
+from earmark.schemas.toml import Model, Name, changed, only, without
 from earmark.schemas.tracks import fields_checked
 
 Category = Literal["genre", "instrument", "mood/theme"]
@@ -126,18 +126,12 @@ class MusicPrompts(BuildConfig):
         return {**writer, "judge": self.verification} if self.verification else writer
 
     def identity(self) -> dict[str, Any]:
-        values = super().identity()
-        del values["prices"]
-        for name in ("tracks", "synonyms", "recalls"):
-            values[name] = without_place(values[name]) if values[name] else None
-        for one in values["captions"]:  # versions stand among the parents
-            one["file"] = without_place(one["file"]) if one["file"] else None
-            one["version"] = one["version"] is not None
-        values["keep"] = self.keep is not None
-        values["synthesis"] = {name: values["synthesis"][name] for name in (*DECIDES, *_WRITTEN)}
-        if self.verification is not None:
-            values["verification"] = {name: values["verification"][name] for name in (*DECIDES, *_HEARD)}
-        return values
+        values = {**without(super().identity(), "prices"), "keep": self.keep is not None}
+        for path in ("tracks", "synonyms", "recalls", "captions.file"):
+            values = changed(values, path, lambda written: without_place(written) if written else None)
+        values = changed(values, "captions.version", lambda name: name is not None)  # it stands among the parents
+        values = changed(values, "synthesis", only(*DECIDES, *_WRITTEN))
+        return changed(values, "verification", only(*DECIDES, *_HEARD))
 
 
 _WRITTEN = ("shots", "tries", "spare", "longest")

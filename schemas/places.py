@@ -8,7 +8,7 @@ the cache names the object too, and paths are joined, compared and refused by on
 import os
 import re
 from pathlib import Path, PurePosixPath
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, StringConstraints
 
@@ -168,6 +168,15 @@ def without_place(written: str) -> str:
     """Return a path as rows name it: relative ones as written, others by the file's name alone."""
     pure = PurePosixPath(written)
     return pure.name if pure.is_absolute() or ".." in pure.parts else written
+
+
+def without_places(written: Any) -> Any:
+    """Return a path, or the paths of a list or table, as rows name them."""
+    if isinstance(written, str):
+        return without_place(written)
+    if isinstance(written, dict):
+        return {name: without_places(one) for name, one in written.items()}
+    return written and [without_places(one) for one in written]
 
 
 def clips_folder(path: Path) -> Path:

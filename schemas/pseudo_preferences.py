@@ -10,7 +10,7 @@ from earmark.schemas.config import ClipsConfig
 from earmark.schemas.corpus import Beside, Corpus, Start, Story, View, Workload, Writer
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.judges import QUALIFICATION, Judged, Judging, Jury
-from earmark.schemas.places import clips_folder, without_place
+from earmark.schemas.places import clips_folder, without_place, without_places
 from earmark.schemas.pseudo_tables import (
     BIAS,
     CLIPS,
@@ -23,7 +23,7 @@ from earmark.schemas.pseudo_tables import (
     Dimension,
 )
 from earmark.schemas.tables import REJECTS, Shares
-from earmark.schemas.toml import Model, no_table
+from earmark.schemas.toml import Model, changed, filled, no_table, without
 
 MODALITIES = ("text", "text+lyrics", "text+audio", "text+lyrics+audio")
 Modality = Literal["text", "text+lyrics", "text+audio", "text+lyrics+audio"]
@@ -99,9 +99,7 @@ class PairJudge(Judging):
         return f"scorer:{without_place(self.scorer_file)}" + (f" ({self.name})" if self.name else "")
 
     def _as_recorded(self, values: dict[str, Any]) -> dict[str, Any]:
-        if not values["tie_margin"]:  # as in versions of before
-            del values["tie_margin"]
-        return values
+        return values if self.tie_margin else without(values, "tie_margin")  # as in versions of before
 
     @model_validator(mode="after")
     def _scores_clips(self, info: ValidationInfo) -> Self:
@@ -205,8 +203,7 @@ class PseudoPreferences(ClipsConfig, Judged):
         return {**values, "validation": votes["against"]} if isinstance(votes, dict) and "against" in votes else values
 
     def _as_recorded(self, values: dict[str, Any]) -> dict[str, Any]:
-        votes = values["validation"]
-        return {**values, "validation": votes and {"against": votes}}
+        return {**values, "validation": self.validation and {"against": self.validation}}
 
     @model_validator(mode="after")
     def _made_or_released(self) -> Self:
@@ -251,20 +248,14 @@ class PseudoPreferences(ClipsConfig, Judged):
         return clips_folder(self.path(self.generations))
 
     def identity(self) -> dict[str, Any]:
-        values = super().identity()
-        del values["prices"], values["links"]
-        del values["validation"], values["reference_captions"]  # what they name stands among the parents
+        # what `validation` and `reference_captions` name stands among the parents
+        values = without(super().identity(), "prices", "links", "validation", "reference_captions")
+        values = filled(values, ("prompt_columns", "generation_columns"))  # else no version of before is up to date
         for name in ("prompts", "generations", "known_order"):
-            values[name] = without_place(values[name]) if values[name] else None
-        for name in ("prompt_columns", "generation_columns"):  # without them, a version of before is up to date
-            if not values[name]:
-                del values[name]
-        if self.pairs.near is None:
-            del values["pairs"]["near"]
-        else:
-            values["pairs"]["near"] = without_place(self.pairs.near)
+            values = changed(values, name, lambda written: without_place(written) if written else None)
+        values = changed(values, "pairs.near", without_places) if self.pairs.near else without(values, "pairs.near")
         if self.released:
-            values["released"] = [without_place(written) for written in self.released.files]
+            values = {**values, "released": without_places(self.released.files)}
         return self.judges_identity(values, _DECIDES)
 
 

@@ -8,9 +8,9 @@ from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Asked, Drawn
 from earmark.schemas.config import BuildConfig
 from earmark.schemas.corpus import Beside, Corpus, Start, Story, View, Workload, Writer
 from earmark.schemas.evaluations import Evaluation, Mode
-from earmark.schemas.places import without_place
+from earmark.schemas.places import without_places
 from earmark.schemas.tables import REJECTS, Column, Shares, Table, WholeFile
-from earmark.schemas.toml import Model, Name
+from earmark.schemas.toml import Model, Name, changed, only, without
 
 Year = Annotated[int, Field(ge=2005, le=2100)]
 
@@ -194,19 +194,14 @@ class ScoreQuestions(BuildConfig):
         return {"taxonomy": self.taxonomy.examples, "difficulty": self.difficulty.examples}
 
     def identity(self) -> dict[str, Any]:
-        values = super().identity()
-        del values["source"]["salt_env"]  # a constant now; the salt's digest stands among the inputs
-        for label in LABELLED:  # the digests of their files stand among the inputs
-            del values[label]
-        del values["transcripts"]  # likewise
-        for part, name in (("source", "submissions"), ("source", "comments"), ("review", "files")):
-            values[part][name] = [without_place(written) for written in values[part][name]]
-        for name in ("folder", "links", "per_second", "timeout_s"):
-            del values["images"][name]
-        values["detector"]["model"] = without_place(self.detector.model)
+        # digests of the salt, now a constant, and of the files of labelled questions stand among the inputs
+        values = without(super().identity(), "source.salt_env", "transcripts", *LABELLED)
+        values = without(values, *(f"images.{name}" for name in ("folder", "links", "per_second", "timeout_s")))
+        for path in ("source.submissions", "source.comments", "review.files", "detector.model"):
+            values = changed(values, path, without_places)
         for name in self.asked():
             extra = ("sees_image",) if "sees_image" in values[name] else ()
-            values[name] = {key: values[name][key] for key in (*DECIDES, *extra)}
+            values = changed(values, name, only(*DECIDES, *extra))
         return values
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar, cast
 
 from pydantic import (
     BaseModel,
@@ -22,7 +22,7 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from earmark.schemas.dropped import dropped_of
 from earmark.schemas.errors import ConfigError
@@ -92,6 +92,39 @@ class Model(BaseModel):
         return value
 
 
+def changed(values: V, path: str, change: Callable[[Any], Any] | None) -> V:
+    """Return recorded values with a part changed, or without it: `links`, `pairs.near`; of a list, in each member."""
+    name, _, rest = path.partition(".")
+    made: Any = values
+    if isinstance(values, list | tuple):
+        made = [changed(one, path, change) for one in values]
+    elif isinstance(values, dict) and rest:
+        made = {**values, name: changed(values[name], rest, change)}
+    elif isinstance(values, dict):
+        made = {**values, name: change(values[name])} if change else {**values}
+        if change is None:
+            del made[name]
+    return cast(V, made)
+
+
+def without(values: dict[str, Any], *paths: str) -> dict[str, Any]:
+    """Return recorded values without these parts."""
+    for path in paths:
+        values = changed(values, path, None)
+    return values
+
+
+def filled(values: dict[str, Any], names: Collection[str], usual: object = None) -> dict[str, Any]:
+    """Return recorded values without those of these keys that are empty or as usual."""
+    empty: tuple[object, ...] = (None, "", (), [], {}, usual)
+    return {name: value for name, value in values.items() if name not in names or value not in empty}
+
+
+def only(*names: str) -> Callable[[Any], Any]:
+    """Return a change of a recorded table, if there is one, to these keys alone."""
+    return lambda table: table and {name: table[name] for name in names}
+
+
 def no_table(instead: str) -> BeforeValidator:
     """Refuse a table in place of one value, with the new spelling."""
 
@@ -105,6 +138,7 @@ def no_table(instead: str) -> BeforeValidator:
 
 Config = TypeVar("Config", bound=Model)
 Checked = TypeVar("Checked", bound=BaseModel)
+V = TypeVar("V")
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -157,10 +191,16 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"; did you mean '{close[0]}'?" if close else f"; known: {', '.join(known)}"
 
 
+def first_fault(error: ValidationError) -> str:
+    """Return the first fault of a record, with its place."""
+    first: ErrorDetails = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc'])) or 'content'}: {first['msg']}"
+
+
 def _one_line(model: type[BaseModel], error: ValidationError) -> str:
-    errors = error.errors()
+    errors: list[ErrorDetails] = error.errors()
     ranks = {"moved": 0, "extra_forbidden": 1}  # a misspelt key explains a missing key
-    first = min(errors, key=lambda e: ranks.get(e["type"], 2))
+    first: ErrorDetails = min(errors, key=lambda e: ranks.get(e["type"], 2))
     *place, last = first["loc"] or ("",)
     known = _spelling_at(model, tuple(place))
     key = _dotted((*place, known.get(str(last), last)))

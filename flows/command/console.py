@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from earmark.flows.command.rebuild_plan import CorpusState
     from earmark.flows.command.running import Built
     from earmark.schemas.corpus import Corpus
+    from earmark.tasks.annotation.ledger_reports import LedgerCounts, ModelCounts, RequestFacts
     from earmark.tasks.exports.choosing import Offer
     from earmark.tasks.exports.readme import ExportRecord
     from earmark.tasks.release.pruning import PruneDecision
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from earmark.tasks.store.diff import Cell, Change
     from earmark.tasks.store.explain import RowFacts
     from earmark.tasks.store.manifest import Parent
-    from earmark.tasks.store.receipts import Receipt
+    from earmark.tasks.store.receipts import PublishedVersion, Receipt
     from earmark.tasks.store.runs import Run
     from earmark.tasks.store.versions import Store, Version
 
@@ -207,16 +208,17 @@ def show_publication_plan(facts: PublicationPlan) -> None:
     tell(*(f"finding: {finding}" for finding in facts["findings"]))
 
 
-def show_publication(facts: Mapping[str, Any]) -> None:
+def show_publication(sent: PublishedVersion) -> None:
     """Print where a version was published, and how to load it."""
-    name = f"{facts['corpus']} {facts['version']}"
-    done = f"{facts['uploaded']:,} files sent" if facts["uploaded"] else "all was there already"
-    where = f"branch {facts['branch']}" if facts["branch"] else f"tag {facts['tag']}"
-    tell(f" is published at {facts['url']}, {where}, commit {facts['commit'][:12]}; {done}", head=name)
-    if facts.get("collection"):
-        tell(f"in the collection {facts['collection']}")
-    _show_unpublished(facts["held_rows"], facts["held_audio"])
-    tell(_load_line(facts["corpus"], facts["repo"], f', revision="{facts["branch"] or facts["tag"]}"'))
+    done = f"{sent.uploaded:,} files sent" if sent.uploaded else "all was there already"
+    where = f"branch {sent.branch}" if sent.branch else f"tag {sent.tag}"
+    tell(
+        f" is published at {sent.url}, {where}, commit {sent.commit[:12]}; {done}", head=f"{sent.corpus} {sent.version}"
+    )
+    if sent.collection:
+        tell(f"in the collection {sent.collection}")
+    _show_unpublished(sent.held_rows, sent.held_audio)
+    tell(_load_line(sent.corpus, sent.repo, f', revision="{sent.branch or sent.tag}"'))
 
 
 def _show_unpublished(rows: Mapping[str, int], audio: Mapping[str, int]) -> None:
@@ -274,7 +276,7 @@ def show_endings(endings: Sequence[Ending]) -> None:
             tell(f"{one.corpus}: {one.todo}")
 
 
-def show_request(request: Mapping[str, Any]) -> None:
+def show_request(request: RequestFacts) -> None:
     """Print a request's model, the beginning of its texts, its answer and each attempt."""
     tell(f"{request['key'][:16]}… to {request['model']}: {request['state']}")
     for role, parts in request["body"]["messages"]:
@@ -320,9 +322,9 @@ def show_diff(
         by_row.setdefault((one.table, *one.key), []).append(one)
     signs = {"added": "+", "removed": "-", "changed": "~"}
     for row in rows:
-        key = [value for name, value in row.items() if name not in ("table", "what", "split")]
-        tell(f"{signs[row['what']]} {row['table']}/{row['split']} {' '.join(map(str, key))}")
-        for one in by_row.get((row["table"], *key), ()) if row["what"] == "changed" else ():
+        table, what, split, *key = row.values()
+        tell(f"{signs[what]} {table}/{split} {' '.join(map(str, key))}")
+        for one in by_row.get((table, *key), ()) if what == "changed" else ():
             tell(f"    {one.column}: {_short(one.old)} → {_short(one.new)}")
 
 
@@ -346,27 +348,25 @@ def show_accounts(version: Version, accounts: Sequence[RowFacts]) -> None:
             tell(f"  step {step.name}: {kept}{f' ({lost})' if lost else ''}", style="dim")
 
 
-def show_ledger(stats: Mapping[str, Any]) -> None:
+def show_ledger(stats: LedgerCounts) -> None:
     """Print counts of requests, answers and cost by model."""
     tell(f"{stats['ledger']}, {stats['bytes']:,} bytes")
-    columns = {
-        **{name: name for name in ("answered", "rejected", "open", "attempts")},
-        **{"failed": "failed_attempts", "tokens in": "input_tokens", "out": "output_tokens"},
-    }
+    columns = ("answered", "rejected", "open", "attempts", "failed", "tokens in", "out")
     rows = [
-        (model, *(facts.get(key, 0) for key in columns.values()), cost(facts))
+        (model, facts["answered"], facts["rejected"], facts["open"], facts.get("attempts", 0),
+         facts.get("failed_attempts", 0), facts.get("input_tokens", 0), facts.get("output_tokens", 0), cost(facts))
         for model, facts in stats["models"].items()
-    ]
+    ]  # fmt: skip
     print_table("model", *columns, USD, rows=rows, drop=("attempts", "failed"))
     for model, facts in stats["models"].items():
-        for what in ("rejects", "faults"):
-            for reason, count in facts.get(what, {}).items():
-                tell(f"{model}: {what.removesuffix('s')} {reason} {count:,}")
-    for state, facts in stats["batches"].items():
-        tell(f"batches {state}: {facts['batches']:,} with {facts['requests']:,} requests")
+        for what, counts in (("reject", facts.get("rejects", {})), ("fault", facts.get("faults", {}))):
+            for reason, count in counts.items():
+                tell(f"{model}: {what} {reason} {count:,}")
+    for state, held in stats["batches"].items():
+        tell(f"batches {state}: {held['batches']:,} with {held['requests']:,} requests")
 
 
-def cost(facts: Mapping[str, Any]) -> str:
+def cost(facts: ModelCounts) -> str:
     """Return the cost of a model's answers in US dollars; say so if no prices were given for its tokens."""
     tokens = facts.get("input_tokens", 0) + facts.get("output_tokens", 0)
     return f"{facts.get('cost_usd', 0):.2f}" if facts.get("cost_usd") or not tokens else "no prices given"

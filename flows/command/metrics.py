@@ -149,18 +149,18 @@ def _of_ledger(address: str) -> list[Metric]:
     cost = CounterMetricFamily("earmark_cost_usd", "Spent, in US dollars.", labels=["model"])
     latency = HistogramMetricFamily("earmark_latency_seconds", "Seconds that an exchange took.", labels=["model"])
     for model, facts in stats(address)["models"].items():
-        for state in ("open", "answered", "rejected"):
-            requests.add_metric([model, state], facts[state])
+        for state, held in (("open", facts["open"]), ("answered", facts["answered"]), ("rejected", facts["rejected"])):
+            requests.add_metric([model, state], held)
         attempts.add_metric([model], facts.get("attempts", 0))
-        for name, family in (("faults", errors), ("rejects", rejects)):
-            for reason, count in facts.get(name, {}).items():
+        for counts, family in ((facts.get("faults", {}), errors), (facts.get("rejects", {}), rejects)):
+            for reason, count in counts.items():
                 family.add_metric([model, reason], count)
-        for direction in ("input", "output"):
-            tokens.add_metric([model, direction], facts.get(f"{direction}_tokens", 0))
+        tokens.add_metric([model, "input"], facts.get("input_tokens", 0))
+        tokens.add_metric([model, "output"], facts.get("output_tokens", 0))
         cost.add_metric([model], facts.get("cost_usd", 0.0))
-    for model, (counts, sum_s) in latencies(address).items():
+    for model, (within, sum_s) in latencies(address).items():
         bounds = [*(f"{bound:g}" for bound in LATENCIES_S), "+Inf"]
-        latency.add_metric([model], list(zip(bounds, map(float, counts), strict=True)), sum_s)
+        latency.add_metric([model], list(zip(bounds, map(float, within), strict=True)), sum_s)
     return [requests, attempts, errors, rejects, tokens, cost, latency]
 
 

@@ -1,6 +1,7 @@
 """Implement the commands about the versions of a store: export, publish, pull, prune, withdraw."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +23,7 @@ from earmark.flows.command.options import (
 
 if TYPE_CHECKING:
     from earmark.tasks.release.publishing import PublicationPlan
+    from earmark.tasks.store.versions import Store
 
 
 def publish(
@@ -60,9 +62,10 @@ def publish(
     from earmark.flows.command.ending import stoppable
     from earmark.schemas.errors import HubError
     from earmark.tasks.pipeline.progress import shown
+    from earmark.tasks.store.receipts import PublishedVersion
 
     place = open_store(store)
-    options = {
+    options: dict[str, Any] = {
         "private": private,
         "audio": not no_audio,
         "allow_builtin": allow_builtin,
@@ -74,12 +77,12 @@ def publish(
         "gate": str(gate) if gate else None,
     }
     with stoppable("what was uploaded is kept, and unseen until all is there; run the same command again"), shown():
-        plan = _forecast(corpus, repo, str(place.root), options) if dry_run else None
+        plan = _forecast(corpus, repo, place, **options) if dry_run else None
         facts = plan or send(corpus, repo, str(place.root), options)
     if as_json:
         print_json(facts)
     elif plan is None:
-        console.show_publication(facts)
+        console.show_publication(PublishedVersion.model_validate(facts))
     else:
         console.show_publication_plan(plan)
     if plan and (findings := plan["findings"]):
@@ -94,21 +97,23 @@ def send(corpus: str, repo: str, store: str, options: dict[str, Any]) -> dict[st
     return facts
 
 
-def _forecast(corpus: str, repo: str, store: str, options: dict[str, Any]) -> "PublicationPlan":
+def _forecast(
+    corpus: str, repo: str, place: "Store", private: bool, audio: bool, allow_builtin: bool,
+    allow_findings: str | None, audited: float | None, collection: str | None, branch: str | None,
+    views: Sequence[str], gate: str | None,
+) -> "PublicationPlan":  # fmt: skip
     from earmark.tasks.exports.playable import view_writer
     from earmark.tasks.pipeline.registry import find_corpus
     from earmark.tasks.release.publishing import check_audited, check_fit, forecast, gathered, read_gate, read_reviewed
     from earmark.tasks.store.hub import Repo
 
-    place, target = open_store(store), Repo(repo, options["branch"])
-    reviewed, gate = read_reviewed(options["allow_findings"]), read_gate(options["gate"])
+    reviewed, terms = read_reviewed(allow_findings), read_gate(gate)
     version = place.find(corpus)
     known = find_corpus(version.corpus)
-    check_fit(version, options["allow_builtin"])
-    check_audited(place, version, options["audited"])
-    views = view_writer(options["views"], version, known, place)
-    with gathered(version, known, place, options["audio"], views, gate) as bundle:
-        return forecast(target, bundle, known, reviewed, options["private"], gate)
+    check_fit(version, allow_builtin)
+    check_audited(place, version, audited)
+    with gathered(version, known, place, audio, view_writer(views, version, known, place), terms) as bundle:
+        return forecast(Repo(repo, branch), bundle, known, reviewed, private, terms)
 
 
 def withdraw(

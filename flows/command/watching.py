@@ -2,15 +2,13 @@
 
 import sys
 import time
-from collections.abc import Mapping
-from typing import Any
 
 from rich.console import Group
 from rich.live import Live
 
 from earmark.flows.command.console import USD, console, cost, runs_grid, tell
 from earmark.flows.command.tables import TextTable
-from earmark.tasks.annotation.ledger_reports import stats
+from earmark.tasks.annotation.ledger_reports import ModelCounts, stats
 from earmark.tasks.store.result_table import ResultColumn, ResultTable, Value
 from earmark.tasks.store.runs import list_runs
 from earmark.tasks.store.versions import Store, has_ledger, ledger_address
@@ -49,23 +47,23 @@ class Models:
         self.took_s = 0.0  # of the last read
         self._before: dict[str, tuple[float, int]] = {}
 
-    def look(self) -> dict[str, dict[str, Any]]:
-        """Return each model's counts, with `per_s`: requests answered or given up per second since the last read."""
+    def look(self) -> dict[str, tuple[ModelCounts, float]]:
+        """Return each model's counts, and its requests answered or given up per second since the last read."""
         if not has_ledger(self.store):
             return {}
         started = time.monotonic()
-        by_model: dict[str, dict[str, Any]] = stats(ledger_address(self.store))["models"]
-        for model, facts in by_model.items():
+        by_model = {}
+        for model, facts in stats(ledger_address(self.store))["models"].items():
             done = facts["answered"] + facts["rejected"]
             at, before = self._before.get(model, (started, done))
-            facts["per_s"] = (done - before) / (started - at) if started > at else 0.0
+            by_model[model] = facts, (done - before) / (started - at) if started > at else 0.0
             self._before[model] = (started, done)
         self.took_s = time.monotonic() - started
         return by_model
 
     def grid(self) -> TextTable:
         """Return the counts as a table."""
-        rows = [(model, *_cells(facts)) for model, facts in self.look().items()]
+        rows = [(model, *_cells(*facts)) for model, facts in self.look().items()]
         rate = ResultColumn("a second", decimals=1)
         headings = ("model", "answered", "rejected", "open", rate, "failed", "tokens", USD)
         return TextTable(ResultTable("", headings, tuple(rows), drop=("rejected", "failed", "tokens")))
@@ -75,11 +73,11 @@ class Models:
         return [
             f"{model}: {facts['answered']:,} answered, {facts['rejected']:,} rejected, {facts['open']:,} open, "
             f"{cost(facts)}{' USD' if facts.get('cost_usd') else ''}"
-            for model, facts in self.look().items()
+            for model, (facts, _) in self.look().items()
         ]
 
 
-def _cells(facts: Mapping[str, Any]) -> tuple[Value, ...]:
+def _cells(facts: ModelCounts, per_s: float) -> tuple[Value, ...]:
     tokens = facts.get("input_tokens", 0) + facts.get("output_tokens", 0)
-    counts = (facts[name] for name in ("answered", "rejected", "open"))
-    return *counts, facts["per_s"], facts.get("failed_attempts", 0), tokens, cost(facts)
+    counts = facts["answered"], facts["rejected"], facts["open"]
+    return *counts, per_s, facts.get("failed_attempts", 0), tokens, cost(facts)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict, TypeVar, cast
 
 from earmark.tasks.annotation.errors import LedgerError, one_line
 from earmark.tasks.annotation.ledger import connect
@@ -35,17 +35,8 @@ SELECT r.model, {WITHIN}, count(*), sum(a.latency_s) FROM attempts a JOIN reques
 GROUP BY r.model ORDER BY r.model
 """
 BATCHES = "SELECT state, count(*), sum(requests) FROM batches GROUP BY state ORDER BY state"
-BATCH_FIELDS = ("id", "provider_id", "model", "state", "requests", "created_at", "updated_at", "detail")
-EACH_BATCH = f"SELECT {', '.join(BATCH_FIELDS)} FROM batches ORDER BY created_at DESC"
 OPEN_BATCH = "SELECT id, owner FROM batches WHERE (id = ? OR provider_id = ?) AND state IN ('intended', 'submitted')"
 FREED = "UPDATE batches SET state = 'failed', owner = NULL, detail = 'freed by hand', updated_at = ? WHERE id = ?"
-REQUEST_FIELDS = ("key", "model", "body", "state", "answer", "reason", "detail", "parser", "reply_model")
-REQUEST = f"SELECT id, {', '.join(REQUEST_FIELDS)} FROM requests"
-ATTEMPT_FIELDS = (
-    *("number", "status", "error_type", "detail", "raw"),
-    *("input_tokens", "output_tokens", "cost_usd", "latency_s", "started_at", "batch_id"),
-)
-ATTEMPTS = f"SELECT {', '.join(ATTEMPT_FIELDS)} FROM attempts WHERE request_id = ? ORDER BY number"
 RECEIVED = """
 SELECT r.model, r.body, a.raw FROM attempts a JOIN requests r ON r.id = a.request_id
 WHERE a.status <> 'failed' AND a.raw IS NOT NULL
@@ -57,19 +48,102 @@ OLD_ROWS = (
     f"DELETE FROM requests WHERE {OLD}",
 )
 PAGE = 1_000
+F = TypeVar("F")  # facts of a row, a `TypedDict`
 _TEXT = re.compile(r'"text_sha256":\s*"([0-9a-f]{64})"')
 
 
-def stats(address: str | Path) -> dict[str, Any]:
+class ModelCounts(TypedDict):
+    """A model's requests by state; the rest stands there once it was asked."""
+
+    open: int
+    answered: int
+    rejected: int
+    attempts: NotRequired[int]
+    failed_attempts: NotRequired[int]
+    input_tokens: NotRequired[int]
+    output_tokens: NotRequired[int]
+    cost_usd: NotRequired[float]
+    mean_latency_s: NotRequired[float]
+    rejects: NotRequired[dict[str, int]]
+    faults: NotRequired[dict[str, int]]
+
+
+class BatchCounts(TypedDict):
+    """Batches of a state, and their requests."""
+
+    batches: int
+    requests: int
+
+
+class LedgerCounts(TypedDict):
+    """A ledger's counts."""
+
+    ledger: str
+    bytes: int
+    models: dict[str, ModelCounts]
+    batches: dict[str, BatchCounts]
+
+
+class BatchFacts(TypedDict):
+    """A provider's batch; times in seconds since 1970."""
+
+    id: str
+    provider_id: str | None
+    model: str
+    state: str
+    requests: int
+    created_at: float
+    updated_at: float
+    detail: str | None
+
+
+class AttemptFacts(TypedDict):
+    """An exchange with a model."""
+
+    number: int
+    status: str
+    error_type: str | None
+    detail: str | None
+    raw: str | None
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float
+    latency_s: float
+    started_at: float
+    batch_id: str | None
+
+
+class RequestFacts(TypedDict):
+    """A request with its texts."""
+
+    key: str
+    model: str
+    body: dict[str, Any]
+    state: str
+    answer: Any
+    reason: str | None
+    detail: str | None
+    parser: str | None
+    reply_model: str | None
+    attempts: list[AttemptFacts]
+
+
+*REQUEST_FIELDS, _ = RequestFacts.__annotations__  # the attempts are a table of their own
+REQUEST = f"SELECT id, {', '.join(REQUEST_FIELDS)} FROM requests"
+ATTEMPTS = f"SELECT {', '.join(AttemptFacts.__annotations__)} FROM attempts WHERE request_id = ? ORDER BY number"
+EACH_BATCH = f"SELECT {', '.join(BatchFacts.__annotations__)} FROM batches ORDER BY created_at DESC"
+
+
+def stats(address: str | Path) -> LedgerCounts:
     """Return requests by state, attempts, tokens and cost per model, rejects and faults by type, batches, and size.
 
     Raises:
         LedgerError: there is no such ledger.
     """
     with closing(_existing(address)) as driver:
-        models: dict[str, dict[str, Any]] = {}
+        models: dict[str, ModelCounts] = {}
         for model, state, count in driver.rows(BY_MODEL):
-            models.setdefault(model, {"open": 0, "answered": 0, "rejected": 0})[state] = count
+            models.setdefault(model, {"open": 0, "answered": 0, "rejected": 0})[state] = count  # type: ignore[literal-required]
         for model, attempts, failed, tokens_in, tokens_out, cost_usd, latency_s in driver.rows(SPENT):
             models[model] |= {
                 "attempts": attempts,
@@ -81,8 +155,10 @@ def stats(address: str | Path) -> dict[str, Any]:
             }
         for name, query in (("rejects", REASONS), ("faults", FAULTS)):
             for model, reason, count in driver.rows(query):
-                models[model].setdefault(name, {})[reason] = count
-        batches = {state: {"batches": n, "requests": int(held)} for state, n, held in driver.rows(BATCHES)}
+                models[model].setdefault(name, {})[reason] = count  # type: ignore[misc]
+        batches: dict[str, BatchCounts] = {
+            state: {"batches": n, "requests": int(held)} for state, n, held in driver.rows(BATCHES)
+        }
         return {"ledger": shown(address), "bytes": driver.size_bytes(), "models": models, "batches": batches}
 
 
@@ -96,7 +172,7 @@ def latencies(address: str | Path) -> dict[str, tuple[list[int], float]]:
         return {model: ([int(n) for n in counts], float(sum_s)) for model, *counts, sum_s in driver.rows(LATENCIES)}
 
 
-def show(address: str | Path, key: str) -> dict[str, Any]:
+def show(address: str | Path, key: str) -> RequestFacts:
     """Return a request with its texts and all its attempts.
 
     Args:
@@ -119,14 +195,14 @@ def show(address: str | Path, key: str) -> dict[str, Any]:
         return _request(driver, found[0])
 
 
-def batches(address: str | Path) -> list[dict[str, Any]]:
+def batches(address: str | Path) -> list[BatchFacts]:
     """Return every provider batch and its state, newest first.
 
     Raises:
         LedgerError: there is no such ledger.
     """
     with closing(_existing(address)) as driver:
-        return [dict(zip(BATCH_FIELDS, row, strict=True)) for row in driver.rows(EACH_BATCH)]
+        return [_named(BatchFacts, row) for row in driver.rows(EACH_BATCH)]
 
 
 def free_batch(address: str | Path, batch_id: str) -> int:
@@ -189,7 +265,7 @@ def vacuum(address: str | Path) -> tuple[int, int]:
         return before, driver.size_bytes()
 
 
-def export(address: str | Path, *, model: str | None = None) -> Iterator[dict[str, Any]]:
+def export(address: str | Path, *, model: str | None = None) -> Iterator[RequestFacts]:
     """Yield every request with its texts and attempts, in the order of first asking, as dicts for JSON lines.
 
     Args:
@@ -262,13 +338,17 @@ def _existing(address: str | Path, *, reading: bool = False) -> Driver:
     return connect(address, reading=reading)
 
 
-def _request(driver: Driver, row: tuple[Any, ...]) -> dict[str, Any]:
-    request_id, key, *rest = row
-    held = dict(zip(REQUEST_FIELDS, (bytes(key).hex(), *rest), strict=True))
-    held["body"] = _with_texts(driver, json.loads(held["body"]))
-    held["answer"] = None if held["answer"] is None else json.loads(held["answer"])
-    held["attempts"] = [dict(zip(ATTEMPT_FIELDS, found, strict=True)) for found in driver.rows(ATTEMPTS, (request_id,))]
-    return held
+def _named(kind: type[F], cells: Sequence[Any]) -> F:
+    """Return the cells of a row under the keys of its type."""
+    return cast(F, dict(zip(kind.__annotations__, cells, strict=True)))
+
+
+def _request(driver: Driver, row: tuple[Any, ...]) -> RequestFacts:
+    request_id, key, model, body, state, answer, *rest = row
+    texts = _with_texts(driver, json.loads(body))
+    attempts = [_named(AttemptFacts, found) for found in driver.rows(ATTEMPTS, (request_id,))]
+    said = None if answer is None else json.loads(answer)
+    return _named(RequestFacts, (bytes(key).hex(), model, texts, state, said, *rest, attempts))
 
 
 def _with_texts(driver: Driver, body: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from earmark.schemas.corpus import names_clip
 from earmark.schemas.errors import ConfigError, StoreError
@@ -19,6 +19,7 @@ from earmark.schemas.questions import (
     Message,
     Text,
 )
+from earmark.schemas.tables import WholeFile
 from earmark.tasks.annotation.backend import question
 from earmark.tasks.annotation.errors import PromptError
 from earmark.tasks.annotation.prompts import Prompt, prompt_named
@@ -216,7 +217,7 @@ class Questioner:
             return self._image(value)
         return NO_TEXT if self._blind == "text" and isinstance(value, str) else value
 
-    def _image(self, held: Mapping[str, Any]) -> Image:
+    def _image(self, held: WholeFile) -> Image:
         sha256 = hashlib.sha256(held["bytes"]).hexdigest()
         suffix = Path(held["path"] or "").suffix.lower() or ".png"
         path = self._folder / f"{sha256}{suffix}"
@@ -225,6 +226,13 @@ class Questioner:
             path.write_bytes(held["bytes"])
         kinds = {".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp", ".gif": "image/gif"}
         return Image(sha256, str(path), kinds.get(suffix, "image/png"))
+
+
+class MemberAnswer(TypedDict):
+    """Answer about an item, in a JSON array."""
+
+    id: int
+    answer: str
 
 
 def _members(items: Sequence[Any] | None) -> list[tuple[str, str | None]]:
@@ -245,7 +253,7 @@ def _as_long(ask: Json, members: int) -> Json:
     return Json.of(schema, ask.name, ordered=ask.ordered)
 
 
-def _answers(rows: Sequence[Mapping[str, Any]], members: int) -> list[float]:
+def _answers(rows: Sequence[MemberAnswer], members: int) -> list[float]:
     """Return a JSON array's answers in order, 1 for yes and 0 for no."""
     found = {row["id"]: float(row["answer"] == "yes") for row in rows}
     if len(found) != len(rows) or found.keys() != set(range(1, members + 1)):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypedDict
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
@@ -14,18 +14,26 @@ from scipy.sparse.csgraph import connected_components
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.evaluations import Evaluation
-from earmark.tasks.evaluation.kinds import Prediction, clip_columns, empty, number, preferred
+from earmark.tasks.evaluation.kinds import Prediction, SampleRow, clip_columns, empty, number, preferred, values_of
 from earmark.tasks.evaluation.samples import Samples
 from earmark.tasks.evaluation.scores import NotCovered, read_table
 
 ANY = "score"
 OVERALL = "overall"
 BESIDE = ("file", "clip_sha256")  # columns of a template beside the clip's id
-_WAYS = ("id", "clip_sha256", "file")
+_WAYS: tuple[Literal["id", "clip_sha256", "file"], ...] = ("id", "clip_sha256", "file")
 RESULTS = {"musicality": "predicted_musicality", "alignment": "predicted_text-music alignment"}
 """Columns of `results.jsonl`, as CMI-RewardBench's script writes it, by dimension."""
 SIDES = {"audio-path": "", "audio2": "_b"}
 """Columns of its clips, and the endings of their scores' columns."""
+
+
+class ListedClip(TypedDict):
+    """A clip of the version, named in three ways."""
+
+    id: str
+    clip_sha256: str | None
+    file: str | None
 
 
 @dataclass(frozen=True)
@@ -74,7 +82,7 @@ def read_clip_scores(path: Path, dimensions: Collection[str]) -> ClipScores:
     return ClipScores(path, names, scores)
 
 
-def _clip_rows(scores: ClipScores, clips: Mapping[str, Mapping[str, Any]], table: str, key: str) -> dict[str, int]:
+def _clip_rows(scores: ClipScores, clips: Mapping[str, ListedClip], table: str, key: str) -> dict[str, int]:
     """Return the file's row of each clip of the version, found by id, by SHA-256, or by published file name.
 
     Args:
@@ -86,8 +94,8 @@ def _clip_rows(scores: ClipScores, clips: Mapping[str, Mapping[str, Any]], table
     ways: dict[str, dict[str, list[str]]] = {way: {} for way in _WAYS}
     for clip in clips.values():
         for way in _WAYS:
-            if clip[way] is not None:
-                ways[way].setdefault(clip[way], []).append(clip["id"])
+            if (one := clip[way]) is not None:
+                ways[way].setdefault(one, []).append(clip["id"])
     found: dict[str, int] = {}
     for place, name in enumerate(scores.names):
         where = f"{scores.path}, row {place + 1}"
@@ -120,7 +128,7 @@ def clip_predictions(scores: ClipScores, samples: Samples, overall: Sequence[str
     assert evaluation.clips is not None
     clips, names = _clips(samples), clip_columns(evaluation)
     rows = [row for batch in samples.batches(10_000, ["id", *names]) for row in batch]
-    wanted = {row[name] for row in rows for name in names}
+    wanted = {one for row in rows for one in values_of(row, names)}
     columns = columns_for(evaluation, scores.scores, overall)
     if columns is None:
         there = {clips[one][way] for one in wanted for way in _WAYS} & {*scores.names}
@@ -138,7 +146,7 @@ def clip_predictions(scores: ClipScores, samples: Samples, overall: Sequence[str
         )
     found = {}
     for row in rows:
-        cells = [[scores.scores[column][places[row[name]]] for column in columns] for name in names]
+        cells = [[scores.scores[column][places[one]] for column in columns] for one in values_of(row, names)]
         known = [sum(cell for cell in held if cell is not None) for held in cells if None not in held]
         found[row["id"]] = predicted(row["id"], known, evaluation) if len(known) == len(cells) else empty(row["id"])
     return found
@@ -200,7 +208,7 @@ def _result_predictions(
     rows = [row for batch in samples.batches(10_000, ["id", *clip_columns(evaluation)]) for row in batch]
     found = {}
     for row in rows if columns else ():
-        files = tuple(str(clips[row[name]]["file"]) for name in clip_columns(evaluation))
+        files = tuple(str(clips[one]["file"]) for one in values_of(row, clip_columns(evaluation)))
         for names, step in ((files, 1), (files[::-1], -1)):
             if names in results:
                 held = [results[names][column][::step] for column in columns or ()]
@@ -241,15 +249,16 @@ def most_met(samples: Samples) -> Reachable:
     return reachable(_vote(row, evaluation, content) for batch in samples.batches(10_000, columns) for row in batch)
 
 
-def _clips(samples: Samples) -> dict[str, dict[str, Any]]:
+def _clips(samples: Samples) -> dict[str, ListedClip]:
     assert samples.evaluation.clips is not None
     table, key = samples.evaluation.clips
     relation = samples.connection.cursor().sql(f'SELECT "{key}" AS id, clip_sha256, file FROM "{table}"')
-    return {row["id"]: row for row in relation.to_arrow_table().to_pylist()}
+    rows: list[ListedClip] = relation.to_arrow_table().to_pylist()
+    return {row["id"]: row for row in rows}
 
 
-def _vote(row: Mapping[str, Any], evaluation: Evaluation, content: Mapping[str, str]) -> tuple[str, str, bool]:
-    first, second = (content[row[name]] for name in clip_columns(evaluation))
+def _vote(row: SampleRow, evaluation: Evaluation, content: Mapping[str, str]) -> tuple[str, str, bool]:
+    first, second = map(content.__getitem__, values_of(row, clip_columns(evaluation)))
     if row["target"] == evaluation.sides[1]:
         return second, first, False
     if row["target"] == "tie":

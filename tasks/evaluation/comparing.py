@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -20,7 +19,6 @@ from earmark.tasks.evaluation.clip_scores import clip_reader
 from earmark.tasks.evaluation.comparison import (
     PLOT,
     TEST,
-    as_prediction,
     as_svg,
     compare,
     comparison_page,
@@ -135,7 +133,7 @@ def predictions_of(measure: Measure, entrant: str, samples: Samples, overall: Se
     folder = _runs(replace(measure, wish=wish), entrant).get(evaluation.name)
     if folder is None:
         raise NotCovered(f"{evaluation.name}, which {entrant} was not measured on")
-    found = {row["id"]: as_prediction(row) for row in _predictions(folder)}
+    found = _predictions(folder)
     wanted = {row["id"] for batch in samples.batches(10_000, ["id"]) for row in batch}
     if odd := sorted(wanted - found.keys()):
         raise InputError(
@@ -145,9 +143,14 @@ def predictions_of(measure: Measure, entrant: str, samples: Samples, overall: Se
     return found
 
 
-def _predictions(folder: Path) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = pq.read_table(folder / "predictions.parquet").to_pylist()
-    return rows
+def _predictions(folder: Path) -> dict[str, Prediction]:
+    held = ["id", "score", "choice", "reason", "detail", "items"]
+    columns = pq.read_table(folder / "predictions.parquet").select(held).to_pydict().values()
+    rows = zip(*columns, strict=True)
+    return {
+        name: Prediction(name, score, choice, reason, detail, items or [])
+        for name, score, choice, reason, detail, items in rows
+    }
 
 
 def name_of(entrant: str) -> str:
@@ -203,7 +206,7 @@ def _runs(measure: Measure, entrant: str) -> dict[str, Path]:
 def _compared(measure: Measure, evaluation: Evaluation, folders: dict[str, Path]) -> list[ComparedEvaluation]:
     runs, thresholds = {}, {}
     for name, folder in folders.items():
-        runs[name] = {row["id"]: row for row in _predictions(folder)}
+        runs[name] = _predictions(folder)
         threshold = json.loads((folder / EVALUATION).read_bytes()).get("threshold")
         thresholds[name] = threshold and Threshold(**threshold)
     with select_samples(measure.version, measure.corpus, evaluation, SamplePart(EVERY)) as samples:

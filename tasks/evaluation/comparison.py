@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from earmark.schemas.errors import InputError
 from earmark.schemas.evaluations import Evaluation
 from earmark.schemas.results import ComparedEvaluation, ComparisonFacts, MetricFacts, ModelRank, PairGap
 from earmark.tasks.evaluation.influence import mean, pair_differences
-from earmark.tasks.evaluation.kinds import Prediction, find_kind
+from earmark.tasks.evaluation.kinds import Prediction, SampleRow, find_kind
 from earmark.tasks.evaluation.results import (
     INTERVALS,
     LABELS,
@@ -28,13 +28,11 @@ from earmark.tasks.store.result_table import ResultColumn, ResultPage, ResultTab
 TEST = "Student's test of what was sampled, paired on the same samples; p (Holm) is adjusted over the pairs"
 PLOT = "intervals.svg"
 
-Rows = Mapping[str, Mapping[str, Any]]  # rows of an evaluation's `predictions.parquet`, by id
-
 
 def compare(
     evaluation: Evaluation,
-    samples: Mapping[str, Mapping[str, Any]],
-    runs: Mapping[str, Rows],
+    samples: Mapping[str, SampleRow],
+    runs: Mapping[str, Mapping[str, Prediction]],
     thresholds: Mapping[str, Threshold | None],
 ) -> list[ComparedEvaluation]:
     """Compare models on an evaluation's samples, and on the means by system where scalars name systems.
@@ -43,7 +41,7 @@ def compare(
 
     Args:
         samples: by id, with `target` and the columns of their units (`unit_columns`).
-        runs, thresholds: by model, with runs of the same samples.
+        runs, thresholds: by model, with predictions of the same samples by id.
 
     Returns:
         For each: `rows`: one per model; `differences`: of each pair and metric, first minus second; `left_out` and
@@ -60,9 +58,8 @@ def compare(
                 f"{len(first):,}; the first that only one of them has is '{odd[0]}': measure both with the same "
                 "--split, --language and --limit"
             )
-    predictions = {name: {one: as_prediction(row) for one, row in rows.items()} for name, rows in runs.items()}
-    ids = [one for one in first if all(rows[one]["reason"] not in NOT_MEASURED for rows in runs.values())]
-    answered = [one for one in ids if all(by_id[one].answered for by_id in predictions.values())]
+    ids = [one for one in first if all(by_id[one].reason not in NOT_MEASURED for by_id in runs.values())]
+    answered = [one for one in ids if all(by_id[one].answered for by_id in runs.values())]
     kind = find_kind(evaluation.kind)
     used = ids if kind.credited else answered
     if not used:
@@ -71,9 +68,9 @@ def compare(
     units = Units.of(unit_labels(evaluation, truth))
     measured = {
         name: Measured.of(evaluation, truth, [by_id[one] for one in used], thresholds[name], units)
-        for name, by_id in predictions.items()
+        for name, by_id in runs.items()
     }
-    tables = [_side_by_side(evaluation, measured, np.flatnonzero(np.isin(used, answered)))]
+    tables: list[ComparedEvaluation] = [_side_by_side(evaluation, measured, np.flatnonzero(np.isin(used, answered)))]
     tables[0]["left_out"], tables[0]["unanswered"] = len(first) - len(ids), len(ids) - len(answered)
     if not kind.credited and any(row.get(LEVEL) for row in truth):
         means = {name: one.means_by([row[LEVEL] for row in truth]) for name, one in measured.items()}
@@ -108,11 +105,6 @@ def _side_by_side(
         "rows": rows,
         "differences": differences,
     }
-
-
-def as_prediction(row: Mapping[str, Any]) -> Prediction:
-    """Return the prediction of a row of `predictions.parquet`."""
-    return Prediction(row["id"], row["score"], row["choice"], row["reason"], row["detail"], row["items"] or [])
 
 
 def ranking(names: Sequence[str], tables: Sequence[ComparedEvaluation]) -> list[ModelRank]:

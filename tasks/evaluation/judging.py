@@ -40,7 +40,7 @@ def asked_of(kind: type[One], annotator: str | None, base_url: str | None, setti
     values = read_toml(settings) if settings else {}
     where = settings or Path(command)
     if annotator is not None:
-        values["model"] = annotator
+        values |= {"model": annotator}
     config = checked(kind, values, where)
     if base_url is not None:
         values = config.model_dump(exclude_unset=True) | {"base_url": base_url}

@@ -7,9 +7,9 @@ A kind is a `SampleKind`. A package adds one by an entry point of the group
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from earmark.schemas.critiques import FORM, read_scores
 from earmark.schemas.errors import ConfigError, InputError
@@ -29,6 +29,28 @@ Draws = Mapping[tuple[str, str], Sequence[Any]]  # values of readable answers by
 Sample = Mapping[str, Any]
 
 
+class SampleRow(TypedDict):
+    """Columns of a sample that every evaluation can have; its query adds others, read by name."""
+
+    id: str
+    target: Any  # a number, a yes or no, a side or a letter, by kind
+    split: NotRequired[str]
+    cluster: NotRequired[object]
+    options: NotRequired[int | None]
+    system: NotRequired[str | None]
+    text: NotRequired[str]
+    lyrics: NotRequired[str | None]
+    reference_audio: NotRequired[str | None]
+    stratum: NotRequired[str]  # of an audit
+
+
+class ItemScore(TypedDict):
+    """Score of an item of a sample."""
+
+    item: str
+    score: float
+
+
 @dataclass
 class Prediction:
     """Prediction for a sample, by a model or a file of scores."""
@@ -38,7 +60,7 @@ class Prediction:
     choice: str | None = None  # the choice
     reason: str | None = None  # reason for a missing answer; else None
     detail: str | None = None  # details of the reason
-    items: list[dict[str, Any]] = field(default_factory=list)  # the score of each item, if the mode has items
+    items: list[ItemScore] = field(default_factory=list)  # the score of each item, if the mode has items
     requests: list[str] = field(default_factory=list)
 
     @property
@@ -157,7 +179,7 @@ def _of_items(row: Parsing, cell: Any) -> Prediction:
     numbers = [_share(row.where, number(row.where, "items", value)) for value in values]
     if row.size is not None and len(numbers) != row.size:
         raise InputError(f"{row.where}: expected {row.size} items, found {len(numbers)}")
-    items = [{"item": str(place), "score": value} for place, value in enumerate(numbers, 1)]
+    items: list[ItemScore] = [{"item": str(place), "score": value} for place, value in enumerate(numbers, 1)]
     return Prediction(row.id, score=_mean(numbers), items=items)
 
 
@@ -178,7 +200,7 @@ def _empty_items(evaluation: Evaluation, text: bool) -> str:
 def _yes_credits(target: Any, prediction: Prediction, threshold: float | None) -> dict[str, float]:
     """Credit a yes; a sample with items is one only if every item is."""
     score = prediction.score
-    items = [one["score"] for one in prediction.items] or [score]
+    items = [one["score"] for one in prediction.items] or ([] if score is None else [score])
     found = {
         "accuracy": score is not None and decide(items) == target,
         "accuracy_share": score is not None and decide(items, SHARE) == target,
@@ -354,6 +376,11 @@ def find_kind(name: str) -> SampleKind:
 def clip_columns(evaluation: Evaluation) -> tuple[str, ...]:
     """Return the query's columns with the clips' ids; none where scores of clips say nothing."""
     return tuple(f"{side}clip" for side in find_kind(evaluation.kind).clips) if evaluation.clips else ()
+
+
+def values_of(row: Sample, names: Iterable[str]) -> list[Any]:
+    """Return the values of columns that an evaluation names."""
+    return [row[name] for name in names]
 
 
 def order_of(evaluation: Evaluation) -> str:

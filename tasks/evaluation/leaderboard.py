@@ -19,7 +19,7 @@ from earmark.tasks.evaluation.comparison import PLOT, TEST, PlotBlock, as_svg, d
 from earmark.tasks.evaluation.entries import MEASURES, Entry, borda_points, borda_ranks, two_stage_ranks
 from earmark.tasks.evaluation.influence import mean, pair_differences
 from earmark.tasks.evaluation.results import metric_column
-from earmark.tasks.evaluation.scorers import names_of, score_in
+from earmark.tasks.evaluation.scorers import ScoredRow, names_of, score_in
 from earmark.tasks.evaluation.submission import ALL, CLIPS, MEANS, RECORD, generation_of
 from earmark.tasks.evaluation.units import Units
 from earmark.tasks.pipeline.registry import find_corpus
@@ -206,6 +206,7 @@ def _tables(records: Sequence[results.ScoreFacts], ranked_on: str) -> list[resul
 
 def _differences(folders: Mapping[str, Path], group: str) -> list[results.PairGap]:
     """Compare each pair of systems on the same prompts: only for means over clips, so not FAD."""
+    tables: dict[str, list[ScoredRow]]
     tables = {name: pq.read_table(path / CLIPS).to_pylist() for name, path in folders.items()}
     rows = {name: {row["id"]: row for row in table if group == ALL or group in row["groups"]}
             for name, table in tables.items()}  # fmt: skip
@@ -221,7 +222,7 @@ def _differences(folders: Mapping[str, Path], group: str) -> list[results.PairGa
     return differences
 
 
-def _of_clip(row: Mapping[str, Any], measure: str) -> Any:
+def _of_clip(row: ScoredRow, measure: str) -> Any:
     return row[MEANS[measure]] if measure in MEANS else score_in(row, measure)
 
 

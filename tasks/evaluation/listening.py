@@ -1,9 +1,9 @@
 """Lay out the clips of scored systems: a page with players (`earmark eval rank --listen`), and lists for studies."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow.parquet as pq
 
@@ -12,6 +12,7 @@ from earmark.schemas.errors import InputError
 from earmark.schemas.results import ScoreFacts
 from earmark.tasks.audio.probe import Probe
 from earmark.tasks.evaluation.leaderboard import EVERY, ranked_group, ranking, scored
+from earmark.tasks.evaluation.scorers import ScoredRow
 from earmark.tasks.evaluation.submission import CLIPS, generation_of, prompts_of
 from earmark.tasks.pipeline.media import media_index
 from earmark.tasks.pipeline.registry import find_corpus
@@ -36,8 +37,7 @@ def write_page(
         Number of clips without a player: moved or changed since their scoring, or beyond the page's limit.
     """
     generation = generation_of(corpus)
-    made = {facts["system"]: {row["id"]: row for row in pq.read_table(folder / CLIPS).to_pylist()}
-            for facts, folder in records}  # fmt: skip
+    made = {facts["system"]: {row["id"]: row for row in _clips(folder)} for facts, folder in records}
     rows = []
     for prompt in prompts_of(version, generation):
         key = prompt[generation.key]
@@ -65,7 +65,12 @@ def write_page(
     return sum(clip.sha256 not in sounds for clip in played)
 
 
-def _label(system: str, clip: Mapping[str, Any]) -> str:
+def _clips(folder: Path) -> list[ScoredRow]:
+    rows: list[ScoredRow] = pq.read_table(folder / CLIPS).to_pylist()
+    return rows
+
+
+def _label(system: str, clip: ScoredRow) -> str:
     measured = {"CLAP": clip["clap"], "CCS": clip["coverage"]}
     figures = [f"{name} {value:.2f}" for name, value in measured.items() if value is not None]
     return ", ".join([system, *figures, *clip["faults"]])
@@ -97,11 +102,7 @@ def scored_clips(version: Version, store: Store, systems: Sequence[str], finalis
         if unknown := sorted(chosen - {facts["system"] for facts, _ in records}):
             raise InputError(f"{unknown[0]}: no record of this system on {version.corpus}@{version.name}")
         records = [(facts, folder) for facts, folder in records if facts["system"] in chosen]
-    held = [
-        (facts["system"], clip["id"], clip["clip_sha256"])
-        for facts, folder in records
-        for clip in pq.read_table(folder / CLIPS, columns=["id", "clip_sha256"]).to_pylist()
-    ]
+    held = [(facts["system"], clip["id"], clip["clip_sha256"]) for facts, folder in records for clip in _clips(folder)]
     index = media_index(store)
     found = index.places({sha256 for *_, sha256 in held}).values()
     paths = [path for places in found for path in places if path.is_file()]

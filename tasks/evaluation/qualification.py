@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, NamedTuple
+from typing import Any, Generic, NamedTuple, TypedDict
 
 import pyarrow as pa
 
@@ -56,6 +56,15 @@ class Exam(Generic[Config]):
     questions: Callable[[Stage, Config, Rows], Iterable[Row]]
     # reads a draw of the walk by dimension; a draw without an answer has no value
     answers: Callable[[Row], Iterable[Given]]
+
+
+class GoldQuestion(TypedDict):
+    """Keys of each question, beside those of the corpus's walk; `at` is its number."""
+
+    at: int
+    control: str
+    domain: str
+    truth: dict[str, str]
 
 
 class Qualifying(ImaginedSessions):
@@ -125,8 +134,9 @@ def qualify_alone(
 
 def measure(walked: Walked, exam: Exam[Any]) -> Iterator[Row]:
     """Yield the figures of one judge: by dimension, then by domain and by control. A missing answer is wrong."""
-    questions = [{**row, "at": at} for at, row in enumerate(read_rows(walked.source))]
-    answers: dict[str, list[tuple[Row, Given]]] = {}
+    asked: Sequence[GoldQuestion] = read_rows(walked.source)
+    questions: list[GoldQuestion] = [{**row, "at": at} for at, row in enumerate(asked)]
+    answers: dict[str, list[tuple[GoldQuestion, Given]]] = {}
     seen: set[tuple[str, str]] = set()
     draw: Draw
     for draw in walked.read_draws():
@@ -152,7 +162,7 @@ def measure(walked: Walked, exam: Exam[Any]) -> Iterator[Row]:
             yield {"domain": domain, "dimension": dimension, "control": control, **row, "weight": weight}
 
 
-def _cells(questions: Sequence[Row]) -> list[tuple[str, str]]:
+def _cells(questions: Sequence[GoldQuestion]) -> list[tuple[str, str]]:
     """List the cells: all, each control, and each domain if there are several."""
     domains = sorted({row["domain"] for row in questions})
     controls = dict.fromkeys(row["control"] for row in questions)
@@ -160,7 +170,7 @@ def _cells(questions: Sequence[Row]) -> list[tuple[str, str]]:
     return [(ALL, ALL), *((ALL, control) for control in controls), *split]
 
 
-def figures_of(answers: Sequence[tuple[Row, Given]]) -> Row:
+def figures_of(answers: Sequence[tuple[GoldQuestion, Given]]) -> Row:
     """Return counts and shares of some answers in one dimension.
 
     Args:

@@ -13,7 +13,7 @@ from earmark.schemas.errors import ConfigError, EarmarkError, StoreError
 from earmark.schemas.evaluations import Evaluation
 from earmark.schemas.results import AskedFacts, EvaluationFacts
 from earmark.tasks.audio.probe import Probe
-from earmark.tasks.evaluation.kinds import Prediction, SampleKind, find_kind, leader
+from earmark.tasks.evaluation.kinds import Prediction, SampleKind, SampleRow, find_kind, leader
 from earmark.tasks.evaluation.results import LEVEL, NOT_MEASURED, Threshold, count, evaluation_page
 from earmark.tasks.evaluation.samples import EVERY, HELD_OUT, MeasurementOptions, Samples, select_samples
 from earmark.tasks.evaluation.statistics import best_threshold
@@ -114,7 +114,7 @@ def record(
 
 
 def add_sizes(
-    kind: SampleKind, rows: list[dict[str, Any]], sizes: dict[str, int], predictions: dict[str, Prediction]
+    kind: SampleKind, rows: Sequence[SampleRow], sizes: dict[str, int], predictions: dict[str, Prediction]
 ) -> None:
     """Add the number of options to rows; drop the answer of a sample whose right letter names no option."""
     for row in rows:
@@ -123,7 +123,7 @@ def add_sizes(
             predictions[row["id"]] = Prediction(row["id"], reason="no_such_option", detail=fault)
 
 
-def _written(kind: SampleKind, rows: list[dict[str, Any]], predictions: dict[str, Prediction]) -> list[tuple[Any, ...]]:
+def _written(kind: SampleKind, rows: list[SampleRow], predictions: dict[str, Prediction]) -> list[tuple[Any, ...]]:
     written = []
     for row in rows:
         one = predictions[row["id"]]
@@ -149,11 +149,9 @@ def _name(facts: EvaluationFacts) -> str:
 
 MEASURES = {"longest": "duration_s", "loudest": "level_dbfs"}
 
-Row = Mapping[str, Any]
-
 
 def baselines(
-    evaluation: Evaluation, rows: Sequence[Row], clips: Mapping[str, Probe]
+    evaluation: Evaluation, rows: Sequence[SampleRow], clips: Mapping[str, Probe]
 ) -> tuple[dict[str, dict[str, Prediction]], list[str]]:
     """Predict each sample by each baseline, by id.
 
@@ -165,23 +163,27 @@ def baselines(
     Returns:
         Predictions by baseline; and a sentence for each missing baseline.
     """
-    rules: dict[str, Callable[[Row], Any]] = {"oracle": lambda row: row["target"]}
     kind = find_kind(evaluation.kind)
+    said: dict[str, list[Any]] = {"oracle": [row["target"] for row in rows]}
     if rows and kind.first(evaluation, rows[0]) is not None:
-        rules["always first"] = lambda row: kind.first(evaluation, row)
+        said |= {"always first": [kind.first(evaluation, row) for row in rows]}
     measured, without = _measured(evaluation, rows, clips)
-    rules |= measured
-    if kind.credited and len({row["target"] for row in rows}) > 1:  # else it is the truth again
-        common = sorted(Counter(row["target"] for row in rows).items(), key=lambda one: (-one[1], str(one[0])))[0][0]
-        rules["majority"] = lambda row: common
-    rules["coin"] = lambda row: kind.coin(evaluation, row, _drawn(row["id"]))
-    made = {name: {row["id"]: kind.predict(row["id"], rule(row)) for row in rows} for name, rule in rules.items()}
+    said |= measured
+    counts = Counter(row["target"] for row in rows)
+    if kind.credited and len(counts) > 1:  # else it is the truth again
+        common = sorted(counts.items(), key=lambda one: (-one[1], str(one[0])))[0][0]
+        said |= {"majority": [common] * len(rows)}
+    said |= {"coin": [kind.coin(evaluation, row, _drawn(row["id"])) for row in rows]}
+    made = {
+        name: {row["id"]: kind.predict(row["id"], one) for row, one in zip(rows, answers, strict=True)}
+        for name, answers in said.items()
+    }
     return made, without
 
 
 def _measured(
-    evaluation: Evaluation, rows: Sequence[Row], clips: Mapping[str, Probe]
-) -> tuple[dict[str, Callable[[Row], Any]], list[str]]:
+    evaluation: Evaluation, rows: Sequence[Mapping[str, Any]], clips: Mapping[str, Probe]
+) -> tuple[dict[str, list[Any]], list[str]]:
     columns = [f"{side}audio" for side in find_kind(evaluation.kind).clips]
     if not columns or not set(columns) <= rows[0].keys():
         return {}, []
@@ -190,14 +192,11 @@ def _measured(
         line = f"no baselines longest and loudest: clips of {lacking:,} samples are not in the store's media index"
         return {}, [line]
 
-    def rule(measure: str) -> Callable[[Row], Any]:
-        def decide(row: Row) -> Any:
-            values = [getattr(clips[row[name]], measure) for name in columns]
-            return values[0] if len(values) == 1 else leader(evaluation, values[0] - values[1])
+    def answer(row: Mapping[str, Any], measure: str) -> Any:
+        values = [getattr(clips[row[name]], measure) for name in columns]
+        return values[0] if len(values) == 1 else leader(evaluation, values[0] - values[1])
 
-        return decide
-
-    return {name: rule(measure) for name, measure in MEASURES.items()}, []
+    return {name: [answer(row, measure) for row in rows] for name, measure in MEASURES.items()}, []
 
 
 def _drawn(sample: str) -> float:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import product
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from earmark.schemas.evaluations import Evaluation
 from earmark.schemas.results import AskedFacts, CountedFacts, CycleFacts, EvaluationFacts, MetricFacts, ResultRow
 from earmark.schemas.rubric_rewards import SHARE
 from earmark.tasks.evaluation.influence import SMALL, Influence, estimates, mean, measure
-from earmark.tasks.evaluation.kinds import INCONSISTENT, Prediction, clip_columns, find_kind
+from earmark.tasks.evaluation.kinds import INCONSISTENT, Prediction, SampleRow, clip_columns, find_kind
 from earmark.tasks.evaluation.statistics import Floats, Places
 from earmark.tasks.evaluation.units import Units, sampled_words, unit_labels
 from earmark.tasks.store.result_table import ResultColumn, ResultPage, ResultTable, Value, interval
@@ -31,7 +31,7 @@ LABELS = {
     "ccs": "CCS", "clap": "CLAP", "fad": "FAD",
 }  # fmt: skip
 LOWER = ("eer", "fad", "mse", "error", "cycles")  # metrics of which less is better
-LEVEL = "system"  # the column whose means scalars are measured on too
+LEVEL: Final = "system"  # the column whose means scalars are measured on too
 MEANS_BY = "means by"
 INTERVALS = f"in brackets: intervals of 95 %; {sampled_words()}"
 NOT_MEASURED = ("no_media", "no_items", "no_such_option")
@@ -61,7 +61,7 @@ class Measured:
     def of(
         cls,
         evaluation: Evaluation,
-        rows: Sequence[Mapping[str, Any]],
+        rows: Sequence[SampleRow],
         predictions: Sequence[Prediction],
         threshold: Threshold | None,
         units: Units,
@@ -108,7 +108,7 @@ class Measured:
 
 def count(
     evaluation: Evaluation,
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[SampleRow],
     predictions: Mapping[str, Prediction],
     threshold: Threshold | None = None,
     baselines: Mapping[str, Mapping[str, Prediction]] | None = None,

@@ -5,14 +5,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import duckdb
 
 from earmark.schemas.corpus import Corpus, names_clip
 from earmark.schemas.errors import ConfigError, StoreError
 from earmark.schemas.evaluations import Blind, Evaluation, Mode
-from earmark.tasks.evaluation.kinds import clip_columns, find_kind
+from earmark.tasks.evaluation.kinds import SampleRow, clip_columns, find_kind
 from earmark.tasks.exports.clips import ClipFile, clip_files
 from earmark.tasks.exports.rows import opened
 from earmark.tasks.store.sql import literal, query
@@ -65,7 +64,7 @@ class Samples:
     count: int
     folder: Path  # for files about the samples; deleted with them
 
-    def batches(self, size: int, columns: Sequence[str]) -> Iterator[list[dict[str, Any]]]:
+    def batches(self, size: int, columns: Sequence[str]) -> Iterator[list[SampleRow]]:
         """Yield the rows in order of their ids."""
         named = ", ".join(f'"{name}"' for name in columns)
         reader = self.connection.cursor().sql(f"SELECT {named} FROM judged.samples ORDER BY id").to_arrow_reader(size)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NotRequired, TypedDict
 
 import pyarrow as pa
 
@@ -13,7 +13,7 @@ from earmark.schemas.results import LackingScore
 from earmark.tasks.annotation.request import AskPlan, Outcome, Unanswered
 from earmark.tasks.annotation.scorer import ScorerInput, identity
 from earmark.tasks.evaluation.clip_scores import columns_for, predicted
-from earmark.tasks.evaluation.kinds import Prediction, find_kind
+from earmark.tasks.evaluation.kinds import Prediction, find_kind, values_of
 from earmark.tasks.evaluation.samples import Samples
 from earmark.tasks.evaluation.scores import NotCovered
 from earmark.tasks.pipeline.scoring import scorer_requests
@@ -48,6 +48,41 @@ def described(scorers: Sequence[Scorer]) -> dict[str, Any]:
         for scorer in scorers
         for name in scorer.scores
     }
+
+
+class ClipScore(TypedDict):
+    """A score of a clip, or the reason for its absence."""
+
+    name: str
+    value: float | None
+    reason: str | None
+    detail: str | None
+
+
+class HeardConcept(TypedDict):
+    """Probability of a concept in a clip, or the reason for its absence."""
+
+    concept: str
+    p_yes: float | None
+    reason: str | None
+
+
+class ScoredRow(TypedDict):
+    """A row of `clips.parquet`; older records have no scores."""
+
+    id: str
+    groups: list[str]
+    clip_sha256: str
+    duration_s: float
+    level_dbfs: float
+    silent_share: float
+    clipped_share: float
+    faults: list[str]
+    clap: float | None
+    concepts: list[HeardConcept]
+    coverage: float | None
+    request_keys: list[str]
+    scores: NotRequired[list[ClipScore] | None]
 
 
 def clip_scores(clips: Mapping[str, ScorerInput], scorers: Sequence[Scorer], store: Store) -> dict[str, list[Scored]]:
@@ -148,29 +183,29 @@ def scorer_inputs(samples: Samples, store: Store, roots: Sequence[Path]) -> dict
     clips = {sha256: Audio(sha256, str(one.path), duration_s=one.duration_s) for sha256, one in files.items()}
     inputs: dict[str, ScorerInput | None] = {}
     for row in (row for batch in samples.batches(10_000, ["id", *words, *heard]) for row in batch):
-        reference = clips[row["reference_audio"]] if row.get("reference_audio") else None
-        for side in sides:
-            more = {name: row[name] for name in words}
-            held = ScorerInput(clips[row[side]], reference=reference, **more) if row[side] else None
+        reference = clips[heard_with] if (heard_with := row.get("reference_audio")) else None
+        more = dict(zip(words, values_of(row, words), strict=True))
+        for side, sha256 in zip(sides, values_of(row, sides), strict=True):
+            held = ScorerInput(clips[sha256], reference=reference, **more) if sha256 else None
             inputs[f"{row['id']} {side}"] = held
     return inputs
 
 
-def score_in(row: Mapping[str, Any], name: str) -> float | None:
+def score_in(row: ScoredRow, name: str) -> float | None:
     """Return a score of a row of `clips.parquet`, by its name; None if the clip lacks it."""
-    return next((one["value"] for one in row["scores"] if one["name"] == name), None)
+    return next((one["value"] for one in row["scores"] or () if one["name"] == name), None)
 
 
-def names_of(row: Mapping[str, Any]) -> list[str]:
+def names_of(row: ScoredRow) -> list[str]:
     """Return the names of a row's scores; none in older records."""
     return [one["name"] for one in row.get("scores") or ()]
 
 
-def unscored(rows: Sequence[Mapping[str, Any]]) -> dict[str, LackingScore]:
+def unscored(rows: Sequence[ScoredRow]) -> dict[str, LackingScore]:
     """Count the clips without each score, with the first such clip and its reason; skip complete scores."""
     lacking: dict[str, list[tuple[str, str]]] = {}
     for row in rows:
-        for one in row["scores"]:
+        for one in row["scores"] or ():
             if one["reason"] is not None:
                 lacking.setdefault(one["name"], []).append((row["id"], f"{one['reason']}: {one['detail']}"))
     return {name: {"clips": len(held), "first": held[0][0], "why": held[0][1]} for name, held in lacking.items()}

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from zipfile import BadZipFile
 
 import numpy as np
@@ -39,7 +39,7 @@ from earmark.tasks.evaluation.asking import Questioner, SampleRequest
 from earmark.tasks.evaluation.entries import concept_shares
 from earmark.tasks.evaluation.frechet import Gaussian, KernelReference, fad, kad
 from earmark.tasks.evaluation.influence import mean_of
-from earmark.tasks.evaluation.kinds import Prediction
+from earmark.tasks.evaluation.kinds import Prediction, values_of
 from earmark.tasks.exports.clips import ClipFile, clip_files
 from earmark.tasks.pipeline.media import media_index, similarity_of
 from earmark.tasks.pipeline.progress import working
@@ -57,7 +57,6 @@ STATISTICS = ".npz"
 AUDIO = (".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a")
 SILENT_DBFS, SILENT_SHARE, CLIPPED_SHARE, LENGTH_OFF = -60.0, 0.9, 0.001, 0.05
 ALL = "all"
-PROBED = ("clip_sha256", "duration_s", "level_dbfs", "silent_share")
 CONCEPTS = pa.list_(pa.struct([("concept", pa.string()), ("p_yes", pa.float64()), ("reason", pa.string())]))
 COLUMNS = pa.schema(
     [
@@ -156,7 +155,7 @@ def score(
         "unscored": scorers.unscored(rows),
     }  # fmt: skip
     folder = out or records_of(store, version) / f"score-{_word(system)}"
-    cells = [tuple(row[name] for name in COLUMNS.names) for row in rows]
+    cells = [tuple(values_of(row, COLUMNS.names)) for row in rows]
     return facts, write_record(folder, RECORD, facts, clips=(COLUMNS, cells))
 
 
@@ -381,9 +380,9 @@ def _rows(
     fits: Sequence[float | None],
     answers: Sequence[Sequence[tuple[str, Prediction]]],
     scores: Mapping[str, Sequence[scorers.Scored]],
-) -> list[dict[str, Any]]:
+) -> list[scorers.ScoredRow]:
     coverage = concept_shares([one.score for _, one in concepts] for concepts in answers)
-    rows = []
+    rows: list[scorers.ScoredRow] = []
     for one, fit, concepts, share in zip(made, fits, answers, coverage, strict=True):
         clipped = clipped_share(decode(one.path)[0])
         numbers = scores[one.row[generation.key]]
@@ -391,7 +390,10 @@ def _rows(
             {
                 "id": one.row[generation.key],
                 "groups": [f"{name}: {one.row[name]}" for name in generation.groups if one.row[name] is not None],
-                **{name: getattr(one.probe, name) for name in PROBED},
+                "clip_sha256": one.probe.clip_sha256,
+                "duration_s": one.probe.duration_s,
+                "level_dbfs": one.probe.level_dbfs,
+                "silent_share": one.probe.silent_share,
                 "clipped_share": clipped,
                 "faults": faults_of(one.probe, clipped, wish.length_s),
                 "clap": fit,
@@ -408,7 +410,10 @@ def _rows(
                     *(key for _, prediction in concepts for key in prediction.requests),
                     *dict.fromkeys(number.request_key for number in numbers),
                 ],
-                "scores": [number._asdict() for number in numbers],
+                "scores": [
+                    {"name": one.name, "value": one.value, "reason": one.reason, "detail": one.detail}
+                    for one in numbers
+                ],
             }
         )
     return rows
@@ -432,7 +437,7 @@ def faults_of(probe: Probe, clipped: float, length_s: float | None) -> list[str]
     return [name for name, is_so in wrong.items() if is_so]
 
 
-def _groups(rows: Sequence[Mapping[str, Any]], vectors: Any, reference: Reference | None) -> list[ScoreGroup]:
+def _groups(rows: Sequence[scorers.ScoredRow], vectors: Any, reference: Reference | None) -> list[ScoreGroup]:
     names = [ALL, *sorted({name for row in rows for name in row["groups"]})]
     found: list[ScoreGroup] = []
     for name in names:
@@ -454,10 +459,13 @@ def _groups(rows: Sequence[Mapping[str, Any]], vectors: Any, reference: Referenc
     return found
 
 
-MEANS = {"ccs": "coverage", "clap": "clap"}  # measures averaged over clips, and their columns in `clips.parquet`
+MEANS: dict[str, Literal["coverage", "clap"]] = {
+    "ccs": "coverage",
+    "clap": "clap",
+}  # measures averaged over clips, and their columns in `clips.parquet`
 
 
-def _by_concept(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+def _by_concept(rows: Sequence[scorers.ScoredRow]) -> dict[str, float]:
     """Return the share of clips with each audible concept, among the answered ones."""
     answers: dict[str, list[bool]] = {}
     for row in rows:

@@ -20,7 +20,7 @@ from earmark.schemas.evaluations import Evaluation
 from earmark.schemas.results import CellFacts, ColumnFacts, TableFacts
 from earmark.tasks.evaluation.comparing import Measure, name_of, predictions_of
 from earmark.tasks.evaluation.influence import SCALES, bounds, gap, mean, measure, scale_of
-from earmark.tasks.evaluation.kinds import Prediction, clip_columns, find_kind
+from earmark.tasks.evaluation.kinds import Prediction, SampleRow, clip_columns, find_kind, values_of
 from earmark.tasks.evaluation.layouts import LayoutColumn, TableLayout, TableRules
 from earmark.tasks.evaluation.results import LABELS, LOWER, NOT_MEASURED, members
 from earmark.tasks.evaluation.samples import NoSamples, Samples, find_evaluation, select_samples
@@ -32,7 +32,6 @@ from earmark.tasks.store.result_table import SURE, Interval, ResultColumn, Resul
 
 RECORD = "table.json"
 
-Row = Mapping[str, Any]
 BOUND = re.compile(r"(<=|>=|<|>)\s*(-?[\d.]+)\s*")
 
 
@@ -51,7 +50,7 @@ class MeasuredPool:
 
     evaluation: Evaluation
     rules: TableRules
-    rows: list[Row]
+    rows: list[SampleRow]
     predictions: dict[str, list[Prediction] | None]
     start: int  # the place of its first sample among those of all evaluations
 
@@ -257,7 +256,7 @@ def _pools(
     return pools, notes
 
 
-def _rows(layout: TableLayout, options: TableOptions, samples: Samples) -> list[Row]:
+def _rows(layout: TableLayout, options: TableOptions, samples: Samples) -> list[SampleRow]:
     """Return the samples with the columns that the table needs.
 
     Raises:
@@ -290,7 +289,7 @@ def _columns(
         _require(metric, wanted[name])
     where = {**layout.where, **form.where}
     places = [
-        (pool, [at for at, row in enumerate(pool.rows) if all(_meets(row[key], want) for key, want in where.items())])
+        (pool, [at for at, row in enumerate(pool.rows) if all(map(_meets, values_of(row, where), where.values()))])
         for pool in chosen
     ]
     if (by := form.by or form.mean) is None:

@@ -293,9 +293,10 @@ def _by_picture(run: Path) -> dict[str | None, list[bool]]:
     if not path.is_file():
         raise InputError(f"{run}: expected the folder of `earmark eval run` with predictions.parquet, found none")
     found: dict[str | None, list[bool]] = {}
-    for row in pq.read_table(path, columns=["cluster", "right"]).to_pylist():
-        if row["right"] is not None:
-            found.setdefault(row["cluster"], []).append(row["right"])
+    columns = (column.to_pylist() for column in pq.read_table(path).select(["cluster", "right"]).columns)
+    for cluster, right in zip(*columns, strict=True):
+        if right is not None:
+            found.setdefault(cluster, []).append(right)
     return found
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import duckdb
 import pyarrow as pa
@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import StoreError
-from earmark.schemas.tables import REJECTS, UNSPLIT, Table
+from earmark.schemas.tables import REJECTS, UNSPLIT, RejectRow, Table
 from earmark.tasks.store.files import replacing, sync
 from earmark.tasks.store.manifest import Step
 from earmark.tasks.store.sql import connect, query, quoted, view_parquet
@@ -67,21 +67,24 @@ def hide_places(stage: Stage, rejects: pa.Table) -> pa.Table:
     return hidden.sort_by([(name, "ascending") for name in REJECTS.schema.names if name != "made_from"])
 
 
-def with_places(version: Version, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def with_places(version: Version, rows: Sequence[RejectRow]) -> list[RejectRow]:
     """Return rejects with their places, where known to this store. `rows` must hold all rejects of an item."""
     path = _path(version.folder.parent, version.manifest.build_key)
     if not rows or not path.is_file():
         return list(rows)
     items = pa.array(sorted({row["item"] for row in rows}), pa.string())
-    known: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
-    for kept in pq.read_table(path, filters=pc.is_in(pc.field("item"), items)).to_pylist():
-        known[_shared(kept)].append({"file": kept["file"], "line": kept["line"]})
-    return [{**row, **(known[_shared(row)].pop(0) if known[_shared(row)] else {})} for row in rows]
+    known: dict[tuple[object, ...], list[RejectRow]] = defaultdict(list)
+    every: list[RejectRow] = pq.read_table(path, filters=pc.is_in(pc.field("item"), items)).to_pylist()
+    for kept in every:
+        known[_shared(kept)].append(kept)
+    places = [known[_shared(row)].pop(0) if known[_shared(row)] else row for row in rows]
+    return [{**row, "file": place["file"], "line": place["line"]} for row, place in zip(rows, places, strict=True)]
 
 
-def _shared(row: dict[str, Any]) -> tuple[Any, ...]:
+def _shared(row: RejectRow) -> tuple[object, ...]:
     """Return the values that a hidden reject has in common with its place: its file's first part is the source."""
-    return *(row[name] for name in SHARED), (row["file"] or "").partition("/")[0]
+    values = (row[name] for name in SHARED)  # type: ignore[literal-required]
+    return *values, (row["file"] or "").partition("/")[0]
 
 
 def _path(folder: Path, build_key: str) -> Path:
@@ -94,7 +97,7 @@ class RowFacts:
 
     table: str  # name of its table
     name: str  # its key, or the reject's item
-    row: dict[str, Any]  # all its columns
+    row: Mapping[str, Any]  # all its columns
     says: tuple[str, ...]  # decisions about it, a sentence each
     through: tuple[Step, ...] = ()  # the steps of the build up to this table, in order
     links: dict[str, RowFacts] = field(default_factory=dict)  # accounts of the rows it names, by column
@@ -128,13 +131,13 @@ class _Rows(NamedTuple):
     version: Version
     tables: list[Table]
 
-    def named(self, table: Table, wanted: str) -> list[dict[str, Any]]:
+    def named(self, table: Table, wanted: str) -> Sequence[Mapping[str, Any]]:
         """Return rows of a table by key or file name, or rejects by item."""
         names = self._names(table)
         found = self._where(table, " OR ".join(f"{name} = $wanted" for name in names), wanted)
         if not found and "." in wanted:  # the name of a file without its folder
             found = self._where(table, " OR ".join(f"ends_with({name}, '/' || $wanted)" for name in names), wanted)
-        return with_places(self.version, found) if table.name == REJECTS.name else found
+        return with_places(self.version, cast(list[RejectRow], found)) if table.name == REJECTS.name else found
 
     def _names(self, table: Table) -> list[str]:
         names = ["item"] if table.name == REJECTS.name else [*table.key]
@@ -150,7 +153,7 @@ class _Rows(NamedTuple):
                     ORDER BY jaro_winkler_similarity(lower(name), lower($wanted)) DESC, name LIMIT 3"""
         return [name for (name,) in self.connection.execute(query, {"wanted": wanted}).fetchall()]
 
-    def account(self, table: Table, row: dict[str, Any], *, whole: bool) -> RowFacts:
+    def account(self, table: Table, row: Mapping[str, Any], *, whole: bool) -> RowFacts:
         """Return the facts about a row; with `whole`, also about rows it names or is named by."""
         name = row["item"] if table.name == REJECTS.name else ", ".join(str(row[key]) for key in table.key)
         says = tuple(sentence.format_map(_Shown(row)) for sentence in table.says)
@@ -172,7 +175,7 @@ class _Rows(NamedTuple):
                     row[name] = {"path": row[name]["path"], "size_bytes": len(row[name]["bytes"])}
         return rows
 
-    def _through(self, table: Table, row: dict[str, Any]) -> tuple[Step, ...]:
+    def _through(self, table: Table, row: Mapping[str, Any]) -> tuple[Step, ...]:
         """Return the steps up to the row's table, or up to its rejection. Of parallel steps with an input each, return
         only the step of the row's input."""
         steps, reject = self.version.manifest.steps, table.name == REJECTS.name

@@ -36,6 +36,14 @@ class Receipt(BaseModel):
     published: datetime
 
 
+class PublishedVersion(Receipt):
+    """A receipt with facts of the call that sent the version."""
+
+    uploaded: int  # files sent
+    url: str
+    collection: str | None
+
+
 def save_receipt(store: Store, receipt: Receipt) -> Path:
     """Save a receipt, keeping the first of equal publications; return its path."""
     branch = f"--{hashlib.sha256(receipt.branch.encode()).hexdigest()[:12]}" if receipt.branch else ""

@@ -5,10 +5,10 @@ import hashlib
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from earmark.schemas.errors import InputError
-from earmark.schemas.tables import REJECTS, Table
+from earmark.schemas.tables import REJECTS, RejectRow, Table
 from earmark.tasks.store.diff import Change, diff_table, key_of
 from earmark.tasks.store.explain import SHARED, links_of, with_places
 from earmark.tasks.store.sql import connect, literal, quoted, view_parquet
@@ -97,13 +97,14 @@ class Shelf:
 
     def placed(self, row: dict[str, Any]) -> dict[str, Any]:
         """Return a reject with the files and lines of all its equals, as far as known to this store."""
-        if row["line"] is not None:
+        reject = cast(RejectRow, row)
+        if reject["line"] is not None:
             return row
         shared = (*SHARED, "file")
         asked = f"SELECT count(*) FROM {quoted(f'rows {REJECTS.name}')} WHERE {_same(shared)}"
         with self._lock:
             (equal,) = self._db.execute(asked, [row[name] for name in shared]).fetchall()[0]
-        found = with_places(self.version, [row] * equal)
+        found = with_places(self.version, [reject] * equal)
         places = sorted((one["file"], one["line"]) for one in found if one["line"] is not None)
         return row | {"file": [file for file, _ in places], "line": [line for _, line in places]} if places else row
 
