@@ -396,9 +396,8 @@ class ClipRule(NamedTuple):
 
 
 _RULE = re.compile(
-    r"(?P<scorer>[^\s](?:[^:]*[^\s:])?\.toml)(?: (?P<score>[A-Za-z][A-Za-z0-9_-]*))? "
-    r"(?P<sign>>=|<=|>|<) (?P<bound>-?[0-9]+(?:\.[0-9]+)?)"
-)
+    r"([^\s](?:[^:]*[^\s:])?\.toml)(?: ([A-Za-z][A-Za-z0-9_-]*))? (>=|<=|>|<) (-?[0-9]+(?:\.[0-9]+)?)"
+)  # scorer, score, sign and bound
 
 
 class ClipsConfig(BuildConfig):
@@ -434,7 +433,8 @@ class ClipsConfig(BuildConfig):
             return None
         parts = _RULE.fullmatch(self.keep)
         assert parts is not None
-        return ClipRule(parts["scorer"], parts["score"], parts["sign"], float(parts["bound"]))  # type: ignore[arg-type]
+        scorer, score, sign, bound = parts.groups()
+        return ClipRule(scorer, score, sign, float(bound))  # type: ignore[arg-type]
 
     def recorded(self) -> dict[str, Any]:
         values = super().recorded()

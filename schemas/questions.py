@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypedDict
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +140,14 @@ def canonical(value: Any) -> str:
         ValueError: NaN or infinity, which JSON lacks.
     """
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+class YesNoValue(TypedDict):
+    """Value of a yes or no: its probability, the listed mass of both words, and whether that is a bound."""
+
+    p_yes: float
+    share: float
+    bounded: bool
 
 
 def says_yes(p_yes: float) -> bool:

@@ -191,10 +191,10 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"; did you mean '{close[0]}'?" if close else f"; known: {', '.join(known)}"
 
 
-def first_fault(error: ValidationError) -> str:
-    """Return the first fault of a record, with its place."""
+def first_fault(error: ValidationError) -> tuple[str, str]:
+    """Return the place and the message of a record's first fault."""
     first: ErrorDetails = error.errors()[0]
-    return f"{'.'.join(map(str, first['loc'])) or 'content'}: {first['msg']}"
+    return ".".join(map(str, first["loc"])) or "content", first["msg"]
 
 
 def _one_line(model: type[BaseModel], error: ValidationError) -> str:

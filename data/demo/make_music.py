@@ -90,11 +90,12 @@ def make_music(folder: Path) -> None:
         prompt_id = f"p{number:02d}"
         row: dict[str, Any] = {"prompt_id": prompt_id, "text": prompt.text}
         if prompt.lyrics:
-            row["lyrics"] = prompt.lyrics
+            row |= {"lyrics": prompt.lyrics}
         if prompt.reference:
-            row["reference_audio"] = f"references/{prompt_id}.flac"
+            reference = f"references/{prompt_id}.flac"
+            row |= {"reference_audio": reference}
             tune = played(prompt, np.random.RandomState([number, len(MODELS)]))
-            sound.write(folder / row["reference_audio"], tune, RATE_HZ)
+            sound.write(folder / reference, tune, RATE_HZ)
         prompts.append(row)
         for place, model in enumerate(MODELS):
             samples = generated(prompt, model, np.random.RandomState([number, place]))

@@ -100,25 +100,17 @@ def cmi_pref(
 def respelt(row: dict[str, Any]) -> dict[str, Any]:
     """Return the row in the other spelling, shown the other way round, with feedback now and then."""
     turned = {"model_a": "model_b", "model_b": "model_a"}
-    out = {
-        "audio-a": row["audio2"],
-        "audio-b": row["audio-path"],
-        "text": row["prompt"],
-        "lyrics": row["lyrics"],
-        "prompt id": row["prompt id"],
-        "ref-audio": row["ref-audio-path"],
-        "user_id": row["user id"],
-        "model_a": row["model_b"],
-        "model_b": row["model_a"],
-        "total_listening_time_a": 2.5,
-        "total_listening_time_b": 2.0,
-        "feedback": "",
-    }
+    names = {
+        "audio-a": "audio2", "audio-b": "audio-path", "text": "prompt", "lyrics": "lyrics", "prompt id": "prompt id",
+        "ref-audio": "ref-audio-path", "user_id": "user id", "model_a": "model_b", "model_b": "model_a",
+    }  # fmt: skip
+    out: dict[str, Any] = {new: row[old] for new, old in names.items()}
+    out |= {"total_listening_time_a": 2.5, "total_listening_time_b": 2.0, "feedback": ""}
     for name in ("musicality", "alignment"):
         out[f"preference-{name}"] = turned[row[f"preference-{name}"]]
         out[f"confidence_preference-{name}"] = row[f"confidence_preference-{name}"]
     if row["prompt id"] == "p03":
-        out["feedback"] = "One clip crackles. Write to listener@mail.example.net if you need more."
+        out |= {"feedback": "One clip crackles. Write to listener@mail.example.net if you need more."}
     return out
 
 

@@ -168,6 +168,6 @@ def _heading(page: str) -> str:
 
 
 def _linked(page: str) -> Iterator[str]:
-    for match in LINK.finditer((ROOT / page).read_text("utf-8")):
-        if "://" not in match["target"]:
-            yield posixpath.normpath(posixpath.join(posixpath.dirname(page), match["target"]))
+    for _, target, _ in LINK.findall((ROOT / page).read_text("utf-8")):
+        if "://" not in target:
+            yield posixpath.normpath(posixpath.join(posixpath.dirname(page), target))

@@ -18,7 +18,7 @@ from earmark.flows.command.running import start_prefect
 from earmark.flows.command.serving import POOL
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.rebuild import Member, Publication, Rebuild
-from earmark.schemas.toml import read_toml
+from earmark.schemas.toml import first_fault, read_toml
 from earmark.tasks.store.versions import Store
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 TAG = "earmark"
 ENTRYPOINT = "earmark.flows.rebuild.rebuild"  # a module's path: it loads from a wheel, in any folder
-_SECRET = re.compile(r"(?P<variable>[A-Z][A-Z0-9_]*)=(?P<block>[a-z0-9][a-z0-9-]*)")
+_SECRET = re.compile(r"([A-Z][A-Z0-9_]*)=([a-z0-9][a-z0-9-]*)")
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,8 @@ def secrets_of(written: Sequence[str]) -> dict[str, str]:
         raise ConfigError(
             f"--secret: expected VARIABLE=BLOCK, a Secret block's name on Prefect's page, found '{name}=…'"
         )
-    return {match["variable"]: f"{{{{ prefect.blocks.secret.{match['block']} }}}}" for _, match in found if match}
+    named = (match.groups() for _, match in found if match)
+    return {variable: f"{{{{ prefect.blocks.secret.{block} }}}}" for variable, block in named}
 
 
 def add(
@@ -108,7 +109,7 @@ def add(
     try:
         CronSchedule(cron=cron, timezone=timezone)  # it checks both
     except ValidationError as error:
-        said = error.errors()[0]["msg"].removeprefix("Value error, ")
+        said = first_fault(error)[1].removeprefix("Value error, ")
         raise ConfigError(
             f'--cron, --timezone: {said}; for example --cron "0 3 * * *" --timezone Europe/Berlin'
         ) from None

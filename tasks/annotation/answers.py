@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from earmark.schemas.questions import Ask, Choice, FreeText, Json, ScaleRating, Text, YesNo
+from earmark.schemas.questions import Ask, Choice, FreeText, Json, ScaleRating, Text, YesNo, YesNoValue
 from earmark.tasks.annotation.errors import (
     BadAnswer,
     BrokenOff,
@@ -278,8 +278,9 @@ def answer_value(ask: Ask, reply: Reply, least_share: float = 0.0, fences: Itera
         raise BrokenOff(f"expected an answer with a known end, found {one_line(reply.broken)}")
     if isinstance(ask, YesNo | ScaleRating):
         value = yes_no(ask, reply) if isinstance(ask, YesNo) else rating(ask, reply)
-        if value["share"] < least_share:
-            raise LowShare(low_share(value["share"], least_share, likeliest(reply)))
+        share: float = value["share"]
+        if share < least_share:
+            raise LowShare(low_share(share, least_share, likeliest(reply)))
         return value
     if reply.unreadable is not None:
         raise BadAnswer(f"expected text, found {one_line(reply.unreadable)}")
@@ -301,7 +302,7 @@ def answer_value(ask: Ask, reply: Reply, least_share: float = 0.0, fences: Itera
     return _choice(ask, text)
 
 
-def yes_no(ask: YesNo, reply: Reply) -> dict[str, Any]:
+def yes_no(ask: YesNo, reply: Reply) -> YesNoValue:
     """Compute the two-way softmax over the first token.
 
     Spellings count together regardless of case and surrounding space. If only yes or no is among the listed

@@ -93,11 +93,9 @@ class Gemini(HttpBackend):
         turns = [message for message in request.messages if message.role != "system"]
         body: dict[str, Any] = {"contents": [_turn(message, media_part) for message in turns]}
         if system:
-            body["systemInstruction"] = {"parts": [_part(part, media_part) for part in system]}
-        body["generationConfig"] = _generation(request)
+            body |= {"systemInstruction": {"parts": [_part(part, media_part) for part in system]}}
         extra: dict[str, Any] = json.loads(request.sampling.extra)
-        body["generationConfig"] |= extra.pop("generationConfig", {})
-        return body | extra
+        return {**body, "generationConfig": _generation(request) | extra.pop("generationConfig", {}), **extra}
 
 
 def read_generate_content(raw: str) -> Reply:
@@ -155,11 +153,10 @@ def _generation(request: Request) -> dict[str, Any]:
         if value is not None:
             config[name] = value
     if sampling.stop:
-        config["stopSequences"] = list(sampling.stop)
+        config |= {"stopSequences": list(sampling.stop)}
     match request.ask:
         case Json(schema, _) if sampling.structured != "none":
-            config["responseMimeType"] = "application/json"
-            config["responseJsonSchema"] = json.loads(schema)
+            config |= {"responseMimeType": "application/json", "responseJsonSchema": json.loads(schema)}
         case YesNo() | ScaleRating():
             config |= {"maxOutputTokens": 1, "responseLogprobs": True, "logprobs": TOP_LOGPROBS}
     return config

@@ -375,20 +375,19 @@ def constrain(body: dict[str, Any], ask: Ask, sampling: Sampling, cap: str, most
     structured = sampling.structured
     match ask:
         case YesNo() | ScaleRating():
-            body[cap] = 1
-            body["logprobs"] = True
+            body |= {cap: 1, "logprobs": True}
             body.setdefault("top_logprobs", most_listed)
             # vLLM: the full vocabulary's log-probabilities of these words alone
             if isinstance(ask, YesNo) and sampling.yes_no_token_ids:
-                body["logprob_token_ids"] = list(sampling.yes_no_token_ids)
+                body |= {"logprob_token_ids": list(sampling.yes_no_token_ids)}
         case Json(schema, name) if structured == "response_format":
             asked = json.loads(schema)
             if narrow and asked.get("type") != "object":
                 return  # it takes no list as a form of answer; the prompt asks for it
             taken = strict_schema(asked) if narrow else asked
             form = {"name": name, "schema": asked if taken is None else taken, "strict": taken is not None}
-            body["response_format"] = {"type": "json_schema", "json_schema": form}
+            body |= {"response_format": {"type": "json_schema", "json_schema": form}}
         case Json(schema, _) if structured == "vllm":
-            body["structured_outputs"] = {"json": json.loads(schema)}
+            body |= {"structured_outputs": {"json": json.loads(schema)}}
         case Choice(choices) if structured == "vllm":
-            body["structured_outputs"] = {"choice": list(choices)}
+            body |= {"structured_outputs": {"choice": list(choices)}}

@@ -3,9 +3,12 @@
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    import torch
 
 TOKENIZER = "FacebookAI/roberta-base"  # of all these checkpoints; taken from the file's folder if it is there
 MOST_TOKENS = 77
@@ -60,7 +63,7 @@ def load_checkpoint(path: Path) -> tuple[Any, Any]:
     return ClapProcessor(feature_extractor=listener, tokenizer=tokenizer), model.float()
 
 
-def _config(weights: Mapping[str, Any]) -> dict[str, Any]:
+def _config(weights: Mapping[str, "torch.Tensor"]) -> dict[str, Any]:
     """Return the model's config by the shapes of its weights."""
     text, audio = "text_branch.encoder.layer", "audio_branch.layers"
     words, hidden = weights["text_branch.embeddings.word_embeddings.weight"].shape

@@ -191,12 +191,12 @@ LISTENING = {"direct": "caption-direct", "describe": "caption-describe", "mix": 
 
 def listening_prompt(config: Captions, row: SpanRow) -> str:
     """Return the name of the prompt of the listening stage."""
-    return LISTENING[pipeline_of(config, row).listen.ask]
+    return LISTENING[pipeline_of(config, row["pipeline"]).listen.ask]
 
 
 def refining_prompt(config: Captions, row: SpanRow) -> str:
     """Return the name of the prompt of the refining stage."""
-    return "caption-refine" if pipeline_of(config, row).listen.spans in (1, "all") else MERGING
+    return "caption-refine" if pipeline_of(config, row["pipeline"]).listen.spans in (1, "all") else MERGING
 
 
 def cut(duration_s: float, listen: Listening) -> list[list[Span]]:
@@ -245,9 +245,9 @@ def shard_sizes(config: Captions, durations_s: Sequence[float]) -> list[int]:
     return sizes
 
 
-def pipeline_of(config: Captions, row: SpanRow) -> Pipeline:
-    """Return the pipeline of a row."""
-    return next(pipeline for pipeline in config.pipelines if pipeline.name == row["pipeline"])
+def pipeline_of(config: Captions, name: str) -> Pipeline:
+    """Return the pipeline of that name."""
+    return next(pipeline for pipeline in config.pipelines if pipeline.name == name)
 
 
 def spans_of(pipeline: Pipeline, track: HeardTrack) -> list[list[SpanRow]]:
@@ -270,7 +270,7 @@ def audio_of(config: Captions, span: SpanRow) -> Audio:
         start_s=span["start_s"] or None,
         end_s=span["end_s"] if span["end_s"] < duration_s - 0.001 else None,
         duration_s=duration_s,
-        form=AudioForm(pipeline_of(config, span).listen.hearing.sample_rate_hz),
+        form=AudioForm(pipeline_of(config, span["pipeline"]).listen.hearing.sample_rate_hz),
     )
 
 
@@ -313,7 +313,7 @@ def check_text(stage: str) -> Callable[[Captions, SpanRow, str], Fault | None]:
     """Return a check for the first fault of a stage's text not merely flagged."""
 
     def check(config: Captions, row: SpanRow, text: str) -> Fault | None:
-        checks = checks_of(pipeline_of(config, row), stage)
+        checks = checks_of(pipeline_of(config, row["pipeline"]), stage)
         return next((fault for fault in find_faults(text, checks) if fault.reason not in checks.flag), None)
 
     return check
@@ -321,7 +321,7 @@ def check_text(stage: str) -> Callable[[Captions, SpanRow, str], Fault | None]:
 
 def check_voices(config: Captions, segment: JudgedText, value: dict[str, float]) -> Fault | None:
     """Return a fault for a caption with voices by the judge's answer."""
-    judge = pipeline_of(config, segment).judge
+    judge = pipeline_of(config, segment["pipeline"]).judge
     if judge is None or judge.action == "flag" or value["p_yes"] < LEAST_YES:
         return None
     probability = f"with a probability of {value['p_yes']:.3f}"

@@ -24,7 +24,8 @@ def music_caption(facts: Mapping[str, Any], clips: list[Mapping[str, float]]) ->
     """
     if len(clips) != 1:
         raise InputError(f"expected one clip, found {len(clips)}")
-    clip, tags = clips[0], [str(tag) for tag in facts.get("tags") or []]
+    clip = clips[0]
+    tags = [str(tag) for tag in facts.get("tags") or []]
     about = f"An instrumental piece with the marks of {_listed(tags)}" if tags else "An instrumental piece"
     tempo, key = clip["tempo_bpm"], int(clip.get("key", -1))
     pace = f"it moves at about {tempo:.0f} beats per minute" if tempo else "it has no clear beat"

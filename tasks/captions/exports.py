@@ -8,12 +8,12 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import pyarrow as pa
 import soundfile
 
 from earmark.schemas.errors import StoreError
+from earmark.tasks.store.parquet import tuples_of
 
 SPLITS = {"validation": "val"}  # names of splits that the baseline has otherwise
 ENDINGS = (".flac", ".wav", ".mp3")  # in the order in which its loader looks for them
@@ -57,14 +57,14 @@ def write_baseline(batches: Iterator[pa.RecordBatch], path: Path) -> None:
     audios.mkdir(parents=True)
 
     def linked() -> Iterator[tuple[str, str]]:
-        for name, caption, row in _captions(batches):
-            clip = path.parent / row["audio"]
+        for name, caption, audio in _captions(batches):
+            clip = path.parent / audio
             if clip.suffix not in ENDINGS:
                 raise StoreError(f"{name}: expected {', '.join(ENDINGS)}, as the baseline reads, found {clip.suffix}")
             if (length := soundfile.info(clip).duration) < SHORTEST_S:
                 detail = f"expected at least {SHORTEST_S:g} s, as the baseline takes, found {length:.2f} s"
                 raise StoreError(f"{name}: {detail}; build with shortest_s = {SHORTEST_S:g} under [tracks]")
-            (audios / f"{_id(name)}{clip.suffix}").symlink_to(Path("../..") / row["audio"])
+            (audios / f"{_id(name)}{clip.suffix}").symlink_to(Path("../..") / audio)
             yield name, caption
 
     _write_lines(path.parent / split / f"jamendo_{split}.tsv", linked())
@@ -87,15 +87,15 @@ def _id(name: str) -> str:
     return PurePosixPath(name).stem.removesuffix(".low")
 
 
-def _captions(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield path, caption and the row; require a single caption per track."""
+def _captions(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, str, str]]:
+    """Yield path, caption and audio; require a single caption per track."""
     seen: set[str] = set()
     for batch in batches:
-        for row in batch.to_pylist():
-            if row["clip_id"] in seen:
+        for clip_id, path, caption, audio in tuples_of(batch, "clip_id", "path", "caption", "audio"):
+            if clip_id in seen:
                 raise StoreError(
-                    f"{row['clip_id']}: expected one caption a track, found several (pipelines or segments); "
+                    f"{clip_id}: expected one caption a track, found several (pipelines or segments); "
                     "export with --for jsonl, which names the pipeline"
                 )
-            seen.add(row["clip_id"])
-            yield row["path"], row["caption"], row
+            seen.add(clip_id)
+            yield path, caption, audio

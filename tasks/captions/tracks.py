@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from earmark.schemas.captions import CAPTIONS, CORPUS, Captions
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.reasons import AudioFault
+from earmark.schemas.tables import WholeFile
 from earmark.schemas.tracks import Track
 from earmark.tasks.captions.asking import JUDGE, LISTEN, REFINE, HeardTrack, shard_sizes
 from earmark.tasks.pipeline.inputs import Input, file_digests
@@ -23,7 +24,7 @@ from earmark.tasks.pipeline.step import Done, step
 from earmark.tasks.pipeline.tracks import audio_name, audio_root, choose_pool, import_list, list_input, read_list
 from earmark.tasks.store.files import replacing
 from earmark.tasks.store.licences import require_terms
-from earmark.tasks.store.parquet import row_schema, write_rows
+from earmark.tasks.store.parquet import row_schema, tuples_of, write_rows
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store, Version
 from earmark.tasks.text.tag_words import list_files
@@ -67,12 +68,11 @@ def instrumentals_of(version: Version | None) -> dict[str, Instrumental]:
     if version is None:
         return {}
     names = ["track_id", "clip_sha256", "duration_s", "instrumental"]
-    rows = [row for path in version.files("tracks") for row in pq.read_table(path, columns=names).to_pylist()]
+    tables = (pq.read_table(path, columns=names) for path in version.files("tracks"))
     return {
-        row["track_id"]: Instrumental(
-            row["clip_sha256"], row["duration_s"], version.folder / row["instrumental"] if row["instrumental"] else None
-        )
-        for row in rows
+        track_id: Instrumental(sha256, duration_s, version.folder / file if file else None)
+        for table in tables
+        for track_id, sha256, duration_s, file in tuples_of(table, *names)
     }
 
 
@@ -101,16 +101,16 @@ def index_tracks(stage: Stage, config: Captions, tracks: Path) -> Done[Rows[Hear
 
     In a dry run embedded instrumentals have no file.
     """
-    listing = pq.ParquetFile(tracks).read(["track_id", "audio"]).to_pylist()
+    listing = [*tuples_of(pq.ParquetFile(tracks).read(["track_id", "audio"]), "track_id", "audio")]
     version = instrumentals_version(config, stage.store)
     separated = instrumentals_of(version)
     extracted = _extract(stage, version) if version and stage.forecast is None else {}
     root = audio_root(config)
     sounds = [
         ("instrumental", one.file or extracted.get(one.clip_sha256))
-        if (one := separated.get(track["track_id"]))
-        else ("mix", root.folder / audio_name(config, track["audio"]))
-        for track in listing
+        if (one := separated.get(track_id))
+        else ("mix", root.folder / audio_name(config, audio))
+        for track_id, audio in listing
     ]
     files = [(row, kind, path) for row, (kind, path) in enumerate(sounds) if path is not None]
     paths = [clip_below(root, path) if kind == "mix" else path for _, kind, path in files]
@@ -118,7 +118,7 @@ def index_tracks(stage: Stage, config: Captions, tracks: Path) -> Done[Rows[Hear
     rows = [(row, kind, str(path), *each) for (row, kind, path), each in zip(files, measured, strict=True)]
     for row, (kind, file) in enumerate(sounds):
         if file is None:  # embedded, and a dry run: its silence is not known yet
-            instrumental = separated[listing[row]["track_id"]]
+            instrumental = separated[listing[row][0]]
             known = (instrumental.clip_sha256, instrumental.duration_s, None, None, 0.0, None, None, None, None, None)
             rows.append((row, kind, "", *known))
     media = stage.work / "media.parquet"
@@ -138,12 +138,13 @@ def _extract(stage: Stage, version: Version) -> dict[str, Path]:
     for path in version.files("tracks"):
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(batch_size=8, columns=["clip_sha256", "audio"]):
-                for row in batch.to_pylist():
-                    if row["audio"] is None:
+                clip: WholeFile | None
+                for sha256, clip in tuples_of(batch, "clip_sha256", "audio"):
+                    if clip is None:
                         continue
-                    target = stage.work / "instrumentals" / row["audio"]["path"]
+                    target = stage.work / "instrumentals" / clip["path"]
                     if not target.is_file():
                         with replacing(target) as temporary:
-                            temporary.write_bytes(row["audio"]["bytes"])
-                    files[row["clip_sha256"]] = target
+                            temporary.write_bytes(clip["bytes"])
+                    files[sha256] = target
     return files

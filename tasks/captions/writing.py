@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from earmark.schemas.captions import CAPTIONS, RAW, TAG_COVERAGE, Captions
+from earmark.schemas.questions import YesNoValue
 from earmark.schemas.tables import UNSPLIT
 from earmark.schemas.tracks import Tag
 from earmark.tasks.captions.asking import caption_tracks, flags_of, pipeline_of
@@ -15,9 +16,9 @@ from earmark.tasks.captions.segments import write_segment_rows
 from earmark.tasks.pipeline.references import references_of
 from earmark.tasks.pipeline.rows import Rows
 from earmark.tasks.pipeline.step import Account, Done, step
-from earmark.tasks.pipeline.walk import DRAW, Walked
+from earmark.tasks.pipeline.walk import DRAW, Draw, Walked
 from earmark.tasks.store.files import replacing
-from earmark.tasks.store.parquet import row_schema, write_rows
+from earmark.tasks.store.parquet import row_schema, tuples_of, write_rows
 from earmark.tasks.store.result_table import ResultColumn, ResultTable
 from earmark.tasks.store.sql import by_split, connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
@@ -58,6 +59,16 @@ def _open(connection: duckdb.DuckDBPyConnection, stage: Stage, config: Captions,
     connection.register("pipelines", pa.Table.from_pylist(rows))
 
 
+class WrittenDraw(Draw):
+    """A draw with its text and flags, or a judge's figures."""
+
+    pipeline: str
+    text: str | None
+    flags: list[str]
+    share: float | None
+    bounded: bool | None
+
+
 def _with_texts(stage: Stage, config: Captions, draws: Path) -> Path:
     """Add text (for a judge, its probability of yes) and flags to a file of draws; write it to `work`.
 
@@ -65,7 +76,7 @@ def _with_texts(stage: Stage, config: Captions, draws: Path) -> Path:
     """
     table = pq.read_table(draws)
     references = references_of(config, stage.store)
-    rows = table.to_pylist()
+    rows: list[WrittenDraw] = table.to_pylist()
     for draw in rows:
         value = None if draw["value"] is None else json.loads(draw["value"])
         if references and isinstance(value, str) and (fault := references.fault_of(value.strip())):
@@ -74,9 +85,11 @@ def _with_texts(stage: Stage, config: Captions, draws: Path) -> Path:
         draw |= {"text": None, "flags": [], "share": None, "bounded": None}
         if value is not None:
             judged = draw["ask"] == "judge"
-            draw["text"] = f"{value['p_yes']:.6f}" if judged else value.strip()
-            draw |= {name: value[name] for name in ("share", "bounded") if judged}
-            draw["flags"] = flags_of(pipeline_of(config, draw), draw["ask"], value)
+            if judged:
+                said: YesNoValue = value
+                draw |= {"share": said["share"], "bounded": said["bounded"]}
+            draw["text"] = f"{said['p_yes']:.6f}" if judged else value.strip()
+            draw["flags"] = flags_of(pipeline_of(config, draw["pipeline"]), draw["ask"], value)
     path = stage.work / "written" / draws.name
     with replacing(path) as temporary:
         pq.write_table(pa.Table.from_pylist(rows, pa.schema([*table.schema, *WRITTEN])), temporary)
@@ -85,18 +98,18 @@ def _with_texts(stage: Stage, config: Captions, draws: Path) -> Path:
 
 def _write_texts(stage: Stage, connection: duckdb.DuckDBPyConnection, config: Captions, pool: Rows) -> None:
     """Write `work/texts.parquet`: every accepted text, the earlier row it repeats, and its named tags."""
-    texts = connection.sql(query("captions/texts")).to_arrow_table().to_pylist()
+    table = connection.sql(query("captions/texts")).to_arrow_table()
+    texts = [*tuples_of(table, "pipeline", "row", "segment", "text")]
     marked = {tag for tags in pq.read_table(pool.path, columns=["tags"])["tags"] for tag in tags.as_py()}
     lexicon = Lexicon(map(Tag.of, marked))
     rows = []
     for pipeline in config.pipelines:
-        own = [text for text in texts if text["pipeline"] == pipeline.name]
-        written = [text["text"] for text in own]
+        own = [one for name, *one in texts if name == pipeline.name]
+        written = [text for _, _, text in own]
         repeated = near_duplicates(written, REPEATED) if config.repeats else [None] * len(own)
-        for text, earlier in zip(own, repeated, strict=True):
-            named = sorted(tag.marked for tag in lexicon.named(text["text"]))
-            first = None if earlier is None else own[earlier]["row"]
-            rows.append((text["row"], pipeline.name, text["segment"], text["text"], first, named))
+        for (row, segment, text), earlier in zip(own, repeated, strict=True):
+            named = sorted(tag.marked for tag in lexicon.named(text))
+            rows.append((row, pipeline.name, segment, text, None if earlier is None else own[earlier][0], named))
     path = stage.work / "texts.parquet"
     write_rows(path, TEXTS, rows)
     view_parquet(connection, "texts", [path])

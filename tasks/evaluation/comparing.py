@@ -44,6 +44,7 @@ from earmark.tasks.evaluation.scores import NotCovered, read_scores
 from earmark.tasks.evaluation.units import unit_columns
 from earmark.tasks.pipeline.scoring import read_scorers
 from earmark.tasks.store.folder import file_word, records_of, version_facts, write_record
+from earmark.tasks.store.parquet import tuples_of
 from earmark.tasks.store.versions import Store, Version
 
 RECORD = "comparison.json"
@@ -144,9 +145,8 @@ def predictions_of(measure: Measure, entrant: str, samples: Samples, overall: Se
 
 
 def _predictions(folder: Path) -> dict[str, Prediction]:
-    held = ["id", "score", "choice", "reason", "detail", "items"]
-    columns = pq.read_table(folder / "predictions.parquet").select(held).to_pydict().values()
-    rows = zip(*columns, strict=True)
+    table = pq.read_table(folder / "predictions.parquet")
+    rows = tuples_of(table, "id", "score", "choice", "reason", "detail", "items")
     return {
         name: Prediction(name, score, choice, reason, detail, items or [])
         for name, score, choice, reason, detail, items in rows

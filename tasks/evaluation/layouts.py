@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from earmark.schemas.errors import ConfigError
-from earmark.schemas.toml import nearest, read_toml
+from earmark.schemas.toml import first_fault, nearest, read_toml
 
 SHIPPED = Path(str(resources.files("earmark.tasks.evaluation"))) / "tables"
 Metric = Literal["accuracy", "error", "cycles", "lcc", "srcc", "ktau", "mse", "auroc", "eer", "samples"]
@@ -124,8 +124,7 @@ def _checked(values: dict[str, Any], where: str) -> TableLayout:
     try:
         return TableLayout.model_validate(values)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise ConfigError(f"{where}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise ConfigError(f"{where}: {': '.join(first_fault(error))}") from None
 
 
 def _values(path: Path) -> dict[str, Any]:

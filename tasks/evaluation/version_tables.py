@@ -1,12 +1,11 @@
 """Tabulate a version's own figures as a paper does: the tables without models of `earmark eval tables`."""
 
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import StoreError
+from earmark.schemas.results import VersionFacts
 from earmark.schemas.toml import read_toml
 from earmark.tasks.evaluation.layouts import SHIPPED, StrictModel
 from earmark.tasks.exports.rows import opened
@@ -27,6 +26,15 @@ class VersionLayout(StrictModel):
     notes: tuple[str, ...] = ()
 
 
+class VersionTableFacts(VersionFacts):
+    """Content of `version-table.json`: the headings and cells of a table."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[str | None]]
+    notes: list[str]
+
+
 def version_layouts() -> dict[str, Path]:
     """Return the files of the tables without models, by name."""
     return {path.stem: path.with_suffix(".toml") for path in sorted(SHIPPED.glob("*.sql"))}
@@ -34,7 +42,7 @@ def version_layouts() -> dict[str, Path]:
 
 def tabulate_version(
     version: Version, corpus: Corpus, store: Store, name: str, out: Path | None
-) -> tuple[dict[str, Any], Path]:
+) -> tuple[VersionTableFacts, Path]:
     """Count a version's rows as a table says, and write the table.
 
     Return the facts of `version-table.json`, and the folder.
@@ -54,7 +62,7 @@ def tabulate_version(
         rows = found.fetchall()
     if not any(cell is not None for row in rows for cell in row[1:]):
         raise StoreError(f"'{layout.title}' counts {layout.counts}; {version.corpus}@{version.name} has none of them")
-    facts = {
+    facts: VersionTableFacts = {
         **version_facts(version),
         "title": layout.title,
         "columns": columns,
@@ -65,9 +73,9 @@ def tabulate_version(
     return facts, write_record(folder, RECORD, facts, version_page(facts).files())
 
 
-def version_page(facts: Mapping[str, Any]) -> ResultPage:
+def version_page(facts: VersionTableFacts) -> ResultPage:
     """Return the page of a version's table; cells stand as their query wrote them, numbers to the right."""
     label, *headings = facts["columns"]
-    columns = (label, *(ResultColumn(heading, decimals=0) for heading in headings))
+    columns: tuple[str | ResultColumn, ...] = (label, *(ResultColumn(heading, decimals=0) for heading in headings))
     table = ResultTable(facts["title"], columns, tuple(map(tuple, facts["rows"])))
     return ResultPage(f"{facts['corpus']} {facts['version']}", (table,), tuple(facts["notes"]))

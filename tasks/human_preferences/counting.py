@@ -22,12 +22,11 @@ from earmark.tasks.human_preferences.sources import (
     root_of,
     split_rule,
 )
-from earmark.tasks.pipeline.ask import Row
 from earmark.tasks.pipeline.grouping import group, share_out
 from earmark.tasks.pipeline.media import MEASURED, clip_below, with_audio
 from earmark.tasks.pipeline.references import measure_apart
 from earmark.tasks.pipeline.step import Account, Done, step
-from earmark.tasks.store.parquet import row_schema, write_rows
+from earmark.tasks.store.parquet import row_schema, tuples_of, write_rows
 from earmark.tasks.store.sql import by_split, connect, create_table, query, view_parquet
 from earmark.tasks.store.staging import Stage
 
@@ -41,12 +40,12 @@ def measure_clips(stage: Stage, config: HumanPreferences, exports: Exports) -> D
     named: set[tuple[str, str]] = set()
     if config.audio != "none":
         for file, columns in ((exports.votes, ("audio_a", "audio_b", "reference")), (exports.ratings, ("file",))):
-            for row in pq.read_table(file, columns=["source", *columns]).to_pylist():
-                named |= {(row["source"], row[name]) for name in columns if row[name] and row["source"] in here}
+            for source, *files in tuples_of(pq.read_table(file, columns=["source", *columns]), "source", *columns):
+                named |= {(source, one) for one in files if one and source in here}
     clips = sorted(named)
     roots = {source.name: root_of(config, source) for source in config.sources}
-    files = [clip_below(roots[source], file) for source, file in clips]
-    measured = measure_apart(stage, config, "measure clips", files)
+    paths = [clip_below(roots[source], file) for source, file in clips]
+    measured = measure_apart(stage, config, "measure clips", paths)
     rows = [(*clip, *each) for clip, each in zip(clips, measured, strict=True)]
     path = stage.work / "media.parquet"
     write_rows(path, MEDIA, rows)
@@ -231,11 +230,16 @@ def split_comparisons(connection: duckdb.DuckDBPyConnection, config: HumanPrefer
     """Create `places` and `rated_places`: the split of each comparison and rated clip. Return notes for the reader."""
     rules = {source.name: split_rule(source) for source in config.sources}
     drawing = {"seed": config.seed, "unit": config.unit, "balance": list(config.split.balance)}
-    compared = connection.sql(query("human_preferences/pieces"), params=drawing).to_arrow_table().to_pylist()
-    prompts = {row["prompt_key"] for row in compared}
+    table = connection.sql(query("human_preferences/pieces"), params=drawing).to_arrow_table()
+    compared = [*tuples_of(table, "prompt_key", "sources", "native", "cell", "draw", "size")]
+    prompts = {prompt for prompt, *_ in compared}
+    kinds = {"id": "prompt_ids", "words": "words", "clip": "clips", "sound": "sounds"}
+    kinds |= {"annotator": "annotators"} if "annotator" in config.split.apart else {}
+    named = tuples_of(table, *kinds.values())
+    held = [{kind: one or [] for kind, one in zip(kinds, row, strict=True)} for row in named]
     rated = connection.execute("SELECT row, source, clip_id, clip_sha256, prompt_key, split FROM rated ORDER BY row")
     clips = rated.fetchall()
-    pieces = [_compared(row, rules, config) for row in compared]
+    pieces = [_compared(rules, alike, *row) for row, alike in zip(compared, held, strict=True)]
     for _, source, clip, sound, prompt, native in clips:
         ties = [
             ("clip", clip),
@@ -246,7 +250,7 @@ def split_comparisons(connection: duckdb.DuckDBPyConnection, config: HumanPrefer
         pieces.append(SplitItem(ties, fixed, None, ""))
     wanted = {"test": config.split.test, "validation": config.split.validation}
     splits, drawn = place(pieces, wanted)
-    names = [row["comparison_id"] for row in compared]
+    names = [name for (name,) in tuples_of(table, "comparison_id")]
     places = list(zip(names, splits[: len(names)], strict=True))
     rated_places = [(row, split) for (row, *_), split in zip(clips, splits[len(names) :], strict=True)]
     create_table(connection, "places", "comparison_id string, split string", places)
@@ -264,17 +268,16 @@ def split_comparisons(connection: duckdb.DuckDBPyConnection, config: HumanPrefer
     return notes
 
 
-def _compared(row: Row, rules: dict[str, str], config: HumanPreferences) -> SplitItem:
-    ties = [("prompt", row["prompt_key"])]
-    kinds = [("id", "prompt_ids"), ("words", "words"), ("clip", "clips"), ("sound", "sounds")]
-    kinds += [("annotator", "annotators")] if "annotator" in config.split.apart else []
-    for kind, name in kinds:
-        ties += [(kind, value) for value in row[name] or [] if value is not None]
+def _compared(
+    rules: dict[str, str], held: Mapping[str, Sequence[str | None]], prompt: str, sources: Sequence[str],
+    native: Sequence[str] | None, cell: str, draw: str, size: int,
+) -> SplitItem:  # fmt: skip
+    ties = [("prompt", prompt), *((kind, one) for kind, every in held.items() for one in every if one is not None)]
     fixed: set[str] = set()
-    for rule in map(rules.__getitem__, row["sources"]):
-        fixed |= set(row["native"] or ["train"]) if rule == "native" else {rule} - {"draw"}
+    for rule in map(rules.__getitem__, sources):
+        fixed |= set(native or ["train"]) if rule == "native" else {rule} - {"draw"}
     split = min(fixed, key=STRONGEST.index) if fixed else None
-    return SplitItem(ties, split, row["cell"], row["draw"], row["size"])
+    return SplitItem(ties, split, cell, draw, size)
 
 
 def _count(connection: duckdb.DuckDBPyConnection, table: str) -> int:

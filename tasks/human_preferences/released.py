@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -53,7 +53,7 @@ def read(path: Path, _: Path) -> dict[str, list[Row]]:
         InputError: the file cannot be read, or a line has another layout.
     """
     file, root = table_file(path, path.name), str(path.parent.absolute())
-    tables: dict[str, list[Row]] = {name: [] for name in ("benchmark", "comparisons", "votes", "ratings", "clips")}
+    tables = BenchmarkTables([], [], [], [], {})
     for line, row in named_rows(file, WANTED, {**VOTED, **RATED}):
         if isinstance(row, Note):
             continue
@@ -64,8 +64,17 @@ def read(path: Path, _: Path) -> dict[str, list[Row]]:
             (_add_ratings if task in ("pam", "musiceval") else _add_vote)(tables, task, row, file, line, root)
         except BadRow as bad:
             raise InputError(f"{path}, line {line}: {bad.detail}") from None
-    tables["clips"] = list({row["clip_id"]: row for row in tables["clips"]}.values())
-    return tables
+    return {**tables._asdict(), "clips": [{"clip_id": name, "file": file} for name, file in tables.clips.items()]}
+
+
+class BenchmarkTables(NamedTuple):
+    """Rows by table, and the files of clips."""
+
+    benchmark: list[Row]
+    comparisons: list[Row]
+    votes: list[Row]
+    ratings: list[Row]
+    clips: dict[str, str | None]
 
 
 def _task(source: Any) -> str:
@@ -75,7 +84,7 @@ def _task(source: Any) -> str:
     return found
 
 
-def _add_vote(tables: dict[str, list[Row]], task: str, row: Row, file: ListFile, line: int, root: str) -> None:
+def _add_vote(tables: BenchmarkTables, task: str, row: Row, file: ListFile, line: int, root: str) -> None:
     """Add a vote: of an arena on the whole, of CMI-Pref in each voted dimension."""
     ours = ("overall",) if task == "music-arena" else ("musicality", "alignment")
     others = {"musicality", "alignment", "overall"}.difference(ours)
@@ -85,25 +94,23 @@ def _add_vote(tables: dict[str, list[Row]], task: str, row: Row, file: ListFile,
     vote = to_vote(cells, file, line, root, withheld=True)
     name, split = vote.vote_id or f"{task}-{line}", vote.split or "test"
     sides = [side or f"{name}/{letter}" for side, letter in ((vote.audio_a, "a"), (vote.audio_b, "b"))]
-    tables["clips"] += [
-        {"clip_id": one, "file": file} for one, file in zip(sides, (vote.audio_a, vote.audio_b), strict=True)
-    ]
+    tables.clips.update(zip(sides, (vote.audio_a, vote.audio_b), strict=True))
     if vote.reference:
-        tables["clips"].append({"clip_id": vote.reference, "file": vote.reference})
+        tables.clips[vote.reference] = vote.reference
     asked = {"text": True, "lyrics": vote.lyrics, "audio": vote.reference}
     month = vote.date[:7] if vote.date else next(iter(_MONTH.findall(vote.audio_a or "")), None)
     prompt = f"{task}/{vote.prompt_id or vote.text or name}"
     models = {"model_a": vote.model_a, "model_b": vote.model_b}
-    tables["comparisons"].append({"comparison_id": name, "split": split, "prompt_id": prompt, **models})
+    tables.comparisons.append({"comparison_id": name, "split": split, "prompt_id": prompt, **models})
     if vote.annotator:  # tables of results name people by a digest, as in a version
         who = hashlib.sha256(f"{task}/{vote.annotator}".encode()).hexdigest()[:16]
-        tables["votes"].append({"comparison_id": name, "annotator": who})
+        tables.votes.append({"comparison_id": name, "annotator": who})
     for dimension in ours:
         if (choice := getattr(vote, dimension)) is None:
             continue
         sure = getattr(vote, f"confidence_{dimension}")
         sample = {"sample_id": f"{name}-{dimension}", "split": split, "task": task, "dimension": dimension}
-        tables["benchmark"].append(
+        tables.benchmark.append(
             {
                 **sample,
                 "comparison_id": name,
@@ -122,10 +129,10 @@ def _add_vote(tables: dict[str, list[Row]], task: str, row: Row, file: ListFile,
         )
 
 
-def _add_ratings(tables: dict[str, list[Row]], task: str, row: Row, _: ListFile, line: int, root: str) -> None:
+def _add_ratings(tables: BenchmarkTables, task: str, row: Row, _: ListFile, line: int, root: str) -> None:
     name, text = clip(row["audio_a"], root), words(row["text"])
     system = row["model_a"] or next(iter(_SYSTEM.findall(name)), None) or (name.split("/")[-2] if "/" in name else None)
-    tables["clips"].append({"clip_id": name, "file": name})
+    tables.clips[name] = name
     scores = {dimension: row[f"rated_{dimension}"] for dimension in ("musicality", "alignment")}
     if not any(map(given, scores.values())):
         raise BadRow("no_score", "expected a number as musicality or text-music alignment, found none")
@@ -136,19 +143,18 @@ def _add_ratings(tables: dict[str, list[Row]], task: str, row: Row, _: ListFile,
             raise BadRow("bad_value", f"expected a number as {RATED[f'rated_{dimension}']}, found '{shown(cell)}'")
         sample = f"{row['vote_id'] or f'{task}-{line}'}-{dimension}"
         prompt = f"{task}/{row['prompt_id'] or text or sample}"
-        tables["ratings"].append({"rating_id": sample, "prompt_id": prompt})
+        tables.ratings.append({"rating_id": sample, "prompt_id": prompt})
         held = {"task": task, "dimension": dimension, "text": text, "clip_a": name, "score": score, "system": system}
-        tables["benchmark"].append({"sample_id": sample, "split": row["split"] or "test", **held})
+        tables.benchmark.append({"sample_id": sample, "split": row["split"] or "test", **held})
 
 
 def write(batches: Iterator[pa.RecordBatch], path: Path) -> None:
     """Write rows of `released.sql` in the benchmark's form: absent values are empty texts."""
     names: Mapping[str, str] = {**WANTED, **VOTED, **RATED}
+    columns = {"audio_a": "a_audio", "audio_b": "b_audio", "reference": "reference_audio", "vote_id": "id"}
     with path.open("w", encoding="utf-8", newline="\n") as lines:
         for batch in batches:
             for row in batch.to_pylist():
-                row |= {"audio_b": row["b_audio"], "audio_a": row["a_audio"], "reference": row["reference_audio"]}
-                row["vote_id"] = row["id"]
-                written = {ours: row.get(name) for name, ours in names.items()}
+                written = {ours: row.get(columns.get(name, name)) for name, ours in names.items()}
                 written = {name: "" if value is None else value for name, value in written.items()}
                 lines.write(json.dumps(written, ensure_ascii=False) + "\n")

@@ -65,7 +65,8 @@ def _origin(track: str, rest: str) -> tuple[str, str, str, str | None]:
     match = re.fullmatch(pattern, rest)
     if not match:
         raise BadRow("bad_value", f"expected {form}, found '{shown(rest)}'")
-    return match["system"], match["speaker"], match["content"], None
+    system, speaker, content = match.group("system", "speaker", "content")
+    return system, speaker, content, None
 
 
 LAYOUT = register("ratings.vmc23")(published(find, read, signature=r"VoiceMOS2023Track\d-"))

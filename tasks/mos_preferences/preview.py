@@ -84,8 +84,8 @@ def rating_lines(stage: Stage, config: MosPreferences) -> list[str]:
         ends = _by_source(connection, Extreme, "shown_ends")
         pairs = _by_source(connection, WorkedPair, "worked_pairs") if stage.files(PAIRS.name) else {}
         lines = []
-        for (facts,) in _by_source(connection, SourceFacts, "shown_sources").values():
-            source = next(one for one in config.sources if one.name == facts["dataset"])
+        for name, (facts,) in _by_source(connection, SourceFacts, "shown_sources").items():
+            source = next(one for one in config.sources if one.name == name)
             lines += [f"ratings of {source.name}", *_summary(source, facts)]
             lines += [f"  {line}" for line in _bars(spread[source.name])]
             lines += [f"  {line}" for line in _ends(ends.get(source.name, []))]
@@ -101,8 +101,9 @@ def said_of(stage: Stage, config: MosPreferences) -> list[str]:
         _view(stage, connection)
         pairs = _by_source(connection, WorkedPair, "worked_pairs")
         lines = []
-        for (facts,) in _by_source(connection, SourceFacts, "shown_sources").values():
-            source = next(one for one in config.sources if one.name == facts["dataset"])
+        sources: Mapping[str, list[SourceFacts]] = _by_source(connection, SourceFacts, "shown_sources")
+        for name, (facts,) in sources.items():
+            source = next(one for one in config.sources if one.name == name)
             of = f"{facts['ratings']:,} ratings of {facts['clips']:,} clips, from {facts['lowest']:g} to"
             lines.append(f"{source.name}: {of} {facts['highest']:g}")
             lines += [line for row in pairs.get(source.name, [])[:1] for line in in_words(row)]
@@ -133,10 +134,11 @@ def _of_other_scales(connection: duckdb.DuckDBPyConnection, source: Source) -> l
     """Report listening tests with ratings unlike the scale configured for all."""
     if isinstance(source.scale, dict):
         return []
+    tests: Mapping[str, list[NarrowTest]] = _by_source(connection, NarrowTest, "shown_tests")
     return [
         f"test {_end(row['test'])} has ratings from {row['lowest']:g} to {row['highest']:g}, another a far wider "
         "range: scale can name one for each test"
-        for row in _by_source(connection, NarrowTest, "shown_tests").get(source.name, [])
+        for row in tests.get(source.name, [])
     ]
 
 

@@ -1,7 +1,8 @@
 """Word the requests of `music-prompts`: to a judge about tags on tracks, and to a writer for prompts."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import pyarrow.parquet as pq
 
@@ -10,6 +11,7 @@ from earmark.schemas.questions import Audio, AudioForm, YesNo
 from earmark.schemas.tracks import Tag
 from earmark.tasks.music_prompts.checks import Checked, check_prompt
 from earmark.tasks.pipeline.ask import Ask, Fault, Row, Values
+from earmark.tasks.store.parquet import tuples_of
 from earmark.tasks.store.versions import Version
 from earmark.tasks.text.tag_words import Lexicon, is_reviewed, written_forms
 
@@ -32,20 +34,49 @@ def concept_prompts(version: Version) -> dict[str, dict[str, str]]:
     asked = {name.partition("@")[0] for name in version.manifest.prompts}
     fenced = not asked.isdisjoint(CONCEPTS.values()) and asked.isdisjoint(TAGS.values())
     columns = {category.replace("/", "_"): category for category in CATEGORIES}
+    names = ["triplet_id", *columns]
     return {
-        row["triplet_id"]: {
-            column: CONCEPTS[category] if fenced else concept_prompt(Tag(category, row[column]))
-            for column, category in columns.items()
+        triplet_id: {
+            column: CONCEPTS[category] if fenced else concept_prompt(Tag(category, tag))
+            for (column, category), tag in zip(columns.items(), tags, strict=True)
         }
-        for row in pq.read_table(version.files("triplets"), columns=["triplet_id", *columns]).to_pylist()
+        for triplet_id, *tags in tuples_of(pq.read_table(version.files("triplets"), columns=names), *names)
     }
+
+
+class TagQuestion(TypedDict):
+    """A row of `questions.sql`, with hash and length of its file, or the file's fault."""
+
+    category: str
+    tag: str
+    written: str
+    file: str
+    clip_sha256: NotRequired[str]
+    duration_s: NotRequired[float]
+    reason: NotRequired[str]
+    detail: NotRequired[str]
+
+
+class DrawnTriplet(TypedDict):
+    """A row of `round.sql`; of the columns of its tags, these are as a sentence has them."""
+
+    triplet_id: str
+    stratum: str
+    genre_written: str
+    instrument_written: str
+    mood_written: str
+    shots: list[str]
+    added: list[str]
+    unnatural: list[str]
+    lexicon: Any  # its file, then the word forms
+    references: Any  # of texts to leave out, if there are any
 
 
 LONGEST_S = 30.0  # what the judge hears of a track, from its start
 
 
-def concept_values(config: MusicPrompts, row: Row) -> Values:
-    """Show a tag and the track that may have it: a row of `questions.sql`, with hash and length of its file."""
+def concept_values(config: MusicPrompts, row: TagQuestion) -> Values:
+    """Show a tag and the track that may have it."""
     judge = config.verification
     assert judge is not None
     form = AudioForm(longest_s=LONGEST_S)
@@ -55,8 +86,8 @@ def concept_values(config: MusicPrompts, row: Row) -> Values:
     return Values({"clip": clip, "concept": row["written"]}, facts, YesNo())
 
 
-def writing_values(config: MusicPrompts, triplet: Row) -> Values:
-    """Show the tags of a triplet, a row of `round.sql`, and examples."""
+def writing_values(config: MusicPrompts, triplet: DrawnTriplet) -> Values:
+    """Show the tags of a triplet, and examples."""
     tags = {
         "genre": triplet["genre_written"],
         "instrument": triplet["instrument_written"],
@@ -65,29 +96,30 @@ def writing_values(config: MusicPrompts, triplet: Row) -> Values:
     return Values({**tags, "shots": triplet["shots"]}, {**tags, "added": triplet["added"]})
 
 
-def style_of(triplet: Row) -> str:
+def style_of(triplet: DrawnTriplet) -> str:
     """Return the style of a triplet's prompt: `strict` or `improvised`."""
-    return str(triplet["stratum"].partition("_")[0])
+    return triplet["stratum"].partition("_")[0]
 
 
-def text_of(value: Any) -> str:
+def text_of(value: Mapping[str, str]) -> str:
     """Return the prompt in an answer, on a single line."""
     return " ".join(value["prompt"].split())
 
 
 def taxonomy(lexicon: Path) -> Lexicon:
     """Return the forms of every tag in the track list and in the reviewed list."""
-    rows = pq.read_table(lexicon, columns=["category", "tag"]).to_pylist()
-    return Lexicon([*(Tag(row["category"], row["tag"]) for row in rows), *written_forms()])
+    rows = tuples_of(pq.read_table(lexicon, columns=["category", "tag"]), "category", "tag")
+    return Lexicon([*(Tag(category, tag) for category, tag in rows), *written_forms()])
 
 
-def checked_prompt(config: MusicPrompts, triplet: Row, value: Any) -> Checked:
+def checked_prompt(config: MusicPrompts, triplet: DrawnTriplet, value: Any) -> Checked:
     """Check a written prompt. The triplet's row holds the `lexicon` of the whole taxonomy."""
-    tags = [Tag(category, triplet[category.replace("/", "_")]) for category in CATEGORIES]
+    row: Row = triplet
+    tags = [Tag(category, row[category.replace("/", "_")]) for category in CATEGORIES]
     return check_prompt(text_of(value), tags, style_of(triplet), triplet["lexicon"], LONGEST)
 
 
-def prompt_fault(config: MusicPrompts, triplet: Row, value: Any) -> Fault | None:
+def prompt_fault(config: MusicPrompts, triplet: DrawnTriplet, value: Any) -> Fault | None:
     """Return the fault of a written prompt, and its words: of its tags, or that it is one of the example captions."""
     text, fault = text_of(value), checked_prompt(config, triplet, value).fault
     if fault is None and text.casefold() in (" ".join(shot.split()).casefold() for shot in triplet["shots"]):

@@ -48,13 +48,14 @@ def draw_triplets(stage: Stage, config: MusicPrompts, lists: Lists) -> Done[Prom
 
 def _write_queue(connection: duckdb.DuckDBPyConnection, config: MusicPrompts, drawn: PromptInputs) -> None:
     wanted = config.prompts.model_dump()
-    in_distribution = wanted["strict_id"] + wanted["improvised_id"]
+    strict = config.prompts.strict_id
+    in_distribution = strict + config.prompts.improvised_id
     rows, before = [], 0
     for name in STRATA:
         rows.append((name, round(wanted[name] * (1 + SPARE)), before / max(1, sum(wanted.values()))))
         before += wanted[name]
     create_table(connection, "wanted", "stratum string, most int64, start float64", rows)
-    share = wanted["strict_id"] / in_distribution if in_distribution else 0.0
+    share = strict / in_distribution if in_distribution else 0.0
     connection.execute(query("music_prompts/candidates"), {"seed": config.seed, "strict_share": share})
     queue = connection.sql(query("music_prompts/queue")).to_arrow_table()
     with replacing(drawn.queue) as path:

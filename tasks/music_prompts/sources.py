@@ -25,7 +25,7 @@ from earmark.tasks.pipeline.plan import Plan, make_plan
 from earmark.tasks.pipeline.progress import Work, working
 from earmark.tasks.pipeline.references import Intake, references_of
 from earmark.tasks.pipeline.step import Done, step
-from earmark.tasks.store.parquet import row_schema, write_rows
+from earmark.tasks.store.parquet import row_schema, tuples_of, write_rows
 from earmark.tasks.store.sql import connect, create_table, query
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store
@@ -219,11 +219,11 @@ def _version_captions(store: Store, captions: CaptionSet) -> Iterator[ListedCapt
                     f"{captions.version}: expected the columns {', '.join(wanted)}, found no {min(missing)}"
                 )
             for batch in file.iter_batches(columns=wanted):
-                for row in batch.to_pylist():
+                for clip_id, pipeline, segment, text, source in tuples_of(batch, *wanted):
                     line += 1
-                    if captions.pipeline in (None, row["pipeline"]):
-                        item = f"{row['clip_id']}/{row['pipeline']}/{row['segment']}"
-                        yield ListedCaption(item, row["text"], f"{version.corpus}@{version.name}", line, row["source"])
+                    if captions.pipeline in (None, pipeline):
+                        item = f"{clip_id}/{pipeline}/{segment}"
+                        yield ListedCaption(item, text, f"{version.corpus}@{version.name}", line, source)
 
 
 def _watched(rows: Iterable[Any], work: Work) -> Iterator[Any]:

@@ -7,17 +7,17 @@ from typing import Any
 import duckdb
 
 from earmark.schemas.music_prompts import COOCCURRENCE, TAGS, MusicPrompts
-from earmark.schemas.questions import says_yes
+from earmark.schemas.questions import YesNoValue, says_yes
 from earmark.schemas.reasons import AudioFault, Reject
 from earmark.schemas.tables import UNSPLIT
-from earmark.tasks.music_prompts.asking import VERIFY
+from earmark.tasks.music_prompts.asking import VERIFY, TagQuestion
 from earmark.tasks.music_prompts.sources import RECALLS_SCHEMA, Lists, verified_clips
-from earmark.tasks.pipeline.ask import Asker, GivenUp, Row
+from earmark.tasks.pipeline.ask import Asker, GivenUp
 from earmark.tasks.pipeline.media import media_index
 from earmark.tasks.pipeline.rows import A_SHARD, Rows, keep_rows, read_rows
 from earmark.tasks.pipeline.step import Account, Done, step
 from earmark.tasks.pipeline.walk import Walked, walk
-from earmark.tasks.store.parquet import write_rows
+from earmark.tasks.store.parquet import tuples_of, write_rows
 from earmark.tasks.store.sql import connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
 
@@ -37,7 +37,7 @@ def choose_questions(stage: Stage, config: MusicPrompts, lists: Lists) -> Done[R
     with connect(stage.work / "spill") as connection:
         open_lists(connection, lists)
         judge_tags(connection, config, verified=False)
-        questions = connection.sql(query("music_prompts/questions")).to_arrow_table().to_pylist()
+        questions: list[TagQuestion] = connection.sql(query("music_prompts/questions")).to_arrow_table().to_pylist()
     probes = media_index(stage.store).look(verified_clips(config, [row["file"] for row in questions]))
     rows = [
         {**row, "reason": probe.reason, "detail": probe.detail}
@@ -49,11 +49,11 @@ def choose_questions(stage: Stage, config: MusicPrompts, lists: Lists) -> Done[R
 
 
 @walk("verify", asks=[VERIFY], label="verify tags")
-async def verify_tag(asker: Asker[MusicPrompts], row: Row) -> bool:
+async def verify_tag(asker: Asker[MusicPrompts], row: TagQuestion) -> bool:
     """Ask a judge whether it hears a tag on a track."""
     if "reason" in row:
         raise GivenUp("verify", row["reason"], row["detail"])
-    answer = await asker(VERIFY, row)
+    answer: YesNoValue = await asker(VERIFY, row)
     return says_yes(answer["p_yes"])
 
 
@@ -97,7 +97,7 @@ def choose_tags(stage: Stage, config: MusicPrompts, lists: Lists) -> Done[None]:
         refused = connection.sql(query("music_prompts/refuse_tags"), params=shown).to_arrow_table()
         connection.execute(query("music_prompts/cooccurrence"))
         stage.write(COOCCURRENCE, UNSPLIT, [connection.sql("FROM cooccurrence ORDER BY ALL").to_arrow_table()])
-    pool = Counter(row["category"] for row in tags.to_pylist() if row["in_pool"])
+    pool = Counter(category for category, in_pool in tuples_of(tags, "category", "in_pool") if in_pool)
     shares = ", ".join(f"{count} of {category}" for category, count in sorted(pool.items()))
     notes = [f"tags in the pool: {shares or 'none'}", *([] if verified else [UNVERIFIED])]
     return Done(None, Account(len(tags), pool.total(), refused, notes=notes))

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from earmark.schemas.music_prompts import PROMPTS, SHOTS, SPLIT_OF, TRIPLETS, MusicPrompts
 from earmark.schemas.tables import UNSPLIT
-from earmark.tasks.music_prompts.asking import WRITE, checked_prompt, taxonomy, text_of
+from earmark.tasks.music_prompts.asking import WRITE, DrawnTriplet, checked_prompt, taxonomy, text_of
 from earmark.tasks.music_prompts.drawing import PromptInputs
 from earmark.tasks.pipeline.ask import Asker, GivenUp, Row
 from earmark.tasks.pipeline.references import references_of
@@ -70,7 +70,9 @@ def open_written(connection: duckdb.DuckDBPyConnection, drawn: PromptInputs, rou
 
 
 @contextmanager
-def with_lexicon(stage: Stage, config: MusicPrompts, triplets: list[Row], encoder: object) -> Iterator[list[Row]]:
+def with_lexicon(
+    stage: Stage, config: MusicPrompts, triplets: list[DrawnTriplet], encoder: object
+) -> Iterator[list[Row]]:
     """Give each triplet, in place of their file, the word forms of the whole taxonomy for checking prompts; and the
     texts no prompt may repeat."""
     lexicon = taxonomy(Path(triplets[0]["lexicon"]))
@@ -79,7 +81,7 @@ def with_lexicon(stage: Stage, config: MusicPrompts, triplets: list[Row], encode
 
 
 @walk("write", asks=[WRITE], label="write prompts", opened=with_lexicon)
-async def write_prompt(asker: Asker[MusicPrompts], triplet: Row) -> Row:
+async def write_prompt(asker: Asker[MusicPrompts], triplet: DrawnTriplet) -> Row:
     """Have a prompt written naming the triplet's tags and no others; return a row of `ANSWERED`."""
     if triplet["unnatural"]:
         names = ", ".join(f"'{name}'" for name in triplet["unnatural"])

@@ -16,6 +16,7 @@ from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import InputError
 from earmark.schemas.results import ListeningFacts, Opinion, SystemOpinion
 from earmark.schemas.study import ANSWERS, FACTS, PLAN, YEARS, AnnotatorPage, AnswerFile, ScreenAnswer, StudyPlan, Trial
+from earmark.schemas.toml import first_fault
 from earmark.tasks.evaluation.agreement import alpha
 from earmark.tasks.evaluation.leaderboard import OPINIONS
 from earmark.tasks.evaluation.submission import prompts_of
@@ -71,7 +72,7 @@ def read_plan(folder: Path) -> StudyPlan:
             f"{folder}: expected the folder of a study, an audit or facts, with {PLAN}; see `earmark people --help`"
         ) from None
     except ValidationError as error:
-        raise InputError(f"{folder / PLAN}: not a plan of this release: {error.errors()[0]['msg']}") from None
+        raise InputError(f"{folder / PLAN}: not a plan of this release: {first_fault(error)[1]}") from None
 
 
 def parse_answers(plan: StudyPlan, content: bytes, name: str) -> Returned:
@@ -94,7 +95,7 @@ def parse_answers(plan: StudyPlan, content: bytes, name: str) -> Returned:
     try:
         answers = _ANSWERS.validate_json(file.body)
     except ValidationError as error:
-        raise InputError(f"{name}: answers in an unknown form: {error.errors()[0]['msg']}") from None
+        raise InputError(f"{name}: answers in an unknown form: {first_fault(error)[1]}") from None
     trials = {trial.id for trial in page.trials}
     for trial, answer in answers.items():
         if trial not in trials:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypedDict, TypeVar
 
 import pyarrow as pa
 
@@ -40,7 +40,15 @@ class Fault(NamedTuple):
     detail: str
 
 
-def check_failed(most: float, asked: int, failures: Sequence[Mapping[str, Any]], refused_usd: float = 0.0) -> None:
+class FailedRequest(TypedDict):
+    """Reason of a request without an answer; `final` if another run would give the same outcome."""
+
+    reason: str
+    detail: str
+    final: bool
+
+
+def check_failed(most: float, asked: int, failures: Sequence[FailedRequest], refused_usd: float = 0.0) -> None:
     """Stop a build with too many unanswered requests that another run might still answer.
 
     Requests beyond the model's limits, or with an unreadable clip, do not count: they stay rejects. Requests that the
@@ -49,7 +57,7 @@ def check_failed(most: float, asked: int, failures: Sequence[Mapping[str, Any]],
     Args:
         most: allowed share of unanswered requests.
         asked: number of requests.
-        failures: unanswered requests: rows with `reason`, `detail` and `final`.
+        failures: unanswered requests.
         refused_usd: greatest cost of asking again for kept answers that today's rules refuse.
 
     Raises:

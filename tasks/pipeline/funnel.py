@@ -16,6 +16,7 @@ from earmark.schemas.config import BuildConfig
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import EarmarkError, Interrupted, TooManyRejects
 from earmark.schemas.reasons import current_word, find_reason, options_of
+from earmark.schemas.tables import RejectRow
 from earmark.schemas.unseen import printable
 from earmark.tasks.annotation.errors import LedgerError, LowShare, Stopped, one_line
 from earmark.tasks.annotation.ledger_reports import received
@@ -217,7 +218,7 @@ class Loss(NamedTuple):
     file: str | None
     reason: str
     items: int
-    examples: Sequence[Mapping[str, Any]]  # the first three
+    examples: Sequence[RejectRow]  # the first three
 
 
 class SourceLosses(NamedTuple):
@@ -345,7 +346,7 @@ def _reasons(losses: Sequence[Loss], config: type[BuildConfig], dropped: Counter
     return lines
 
 
-def example_line(file: str | None, example: Mapping[str, Any]) -> str:
+def example_line(file: str | None, example: RejectRow) -> str:
     """Return a line about one reject: its place, and expected and found."""
     line = example["line"]
     return f"{file or example['item']}{'' if line is None else f' line {line}'}: {example['detail']}"

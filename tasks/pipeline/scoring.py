@@ -2,7 +2,7 @@
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from earmark.schemas.toml import checked, read_toml
 from earmark.tasks.annotation.backend import question
 from earmark.tasks.annotation.request import Outcome, Request, Unanswered
 from earmark.tasks.annotation.scorer import ScorerInput, check_scorer, identity
-from earmark.tasks.pipeline.ask import check_failed
+from earmark.tasks.pipeline.ask import FailedRequest, check_failed
 from earmark.tasks.pipeline.media import fault_row
 from earmark.tasks.pipeline.sessions import open_session
 from earmark.tasks.store.manifest import digest_of
@@ -96,7 +96,9 @@ def score_clips(
     else:
         with open_session(stage.store, scorer, roles=role) as session:
             outcomes = session.ask(requests).outcomes
-        check_failed(MOST_FAILED, len(outcomes), [asdict(one) for one in outcomes if isinstance(one, Unanswered)])
+        lost = (one for one in outcomes if isinstance(one, Unanswered))
+        failed: list[FailedRequest] = [{"reason": o.reason, "detail": o.detail, "final": o.final} for o in lost]
+        check_failed(MOST_FAILED, len(outcomes), failed)
     return [None if one is None else _numbers_of(one) for one in outcomes]
 
 

@@ -37,12 +37,12 @@ from earmark.tasks.annotation.prompts import own_words
 from earmark.tasks.annotation.request import Outcome, Request
 from earmark.tasks.annotation.session import Session
 from earmark.tasks.audio.encode import Encoder
-from earmark.tasks.pipeline.ask import Ask, Asker, Config, GivenUp, Row, check_failed
+from earmark.tasks.pipeline.ask import Ask, Asker, Config, FailedRequest, GivenUp, Row, check_failed
 from earmark.tasks.pipeline.funnel import FirstRows, check_answers
 from earmark.tasks.pipeline.rows import Rows, Shard, each_row, read_shard, shards_of
 from earmark.tasks.pipeline.sessions import sessions_for
 from earmark.tasks.pipeline.step import Account, named, run_each
-from earmark.tasks.store.parquet import write_rows
+from earmark.tasks.store.parquet import tuples_of, write_rows
 from earmark.tasks.store.staging import Stage
 
 COLLECT_S = 0.01
@@ -206,6 +206,12 @@ class WalkLoss(TypedDict):
     detail: str
 
 
+class WalkEnd(WalkLoss):
+    """The end of any row: its result as JSON, or the reason for none."""
+
+    data: str
+
+
 class Walked(NamedTuple):
     """Results of a walk."""
 
@@ -215,17 +221,18 @@ class Walked(NamedTuple):
 
     def results(self) -> Iterator[tuple[int, Any]]:
         """Yield the walk's result for each row not given up, with the row's number, in order."""
-        for row in self._rows("results"):
-            if row["reason"] is None:
-                yield row["at"], json.loads(row["data"])
+        for end in self._ends():
+            if end["reason"] is None:
+                yield end["at"], json.loads(end["data"])
 
     def given_up(self) -> list[WalkLoss]:
         """Return the rows given up, in order."""
-        return [row for row in self._rows("results") if row["reason"] is not None]
+        return [end for end in self._ends() if end["reason"] is not None]
 
     def kept(self) -> Iterator[tuple[Any, Any]]:
         """Yield each source row not given up with its result, in order, a shard in memory at a time."""
-        for row, end in self._with_source(self._rows("results")):
+        end: WalkEnd
+        for row, end in self._with_source(self._ends()):
             if end["reason"] is None:
                 yield row, json.loads(end["data"])
 
@@ -261,8 +268,9 @@ class Walked(NamedTuple):
     def read_draws(self) -> Iterator[Any]:
         """Yield all draws, in order, with parsed values: `Draw` and the walk's own columns."""
         for path in self.draws():
-            for row in pq.ParquetFile(path).read().to_pylist():
-                yield {**row, "value": None if row["value"] is None else json.loads(row["value"])}
+            draws: list[Draw] = pq.ParquetFile(path).read().to_pylist()
+            for draw in draws:
+                yield {**draw, "value": None if draw["value"] is None else json.loads(draw["value"])}
 
     def _with_source(self, records: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
         """Yield records in the order of their source rows (`at`), each after its row."""
@@ -272,9 +280,10 @@ class Walked(NamedTuple):
                 at, row = at + 1, next(source)
             yield row, record
 
-    def _rows(self, part: str) -> Iterator[Row]:
-        for path in sorted((self.folder / part).glob("*.parquet")):
-            yield from pq.ParquetFile(path).read().to_pylist()
+    def _ends(self) -> Iterator[WalkEnd]:
+        for path in sorted((self.folder / "results").glob("*.parquet")):
+            ends: list[WalkEnd] = pq.ParquetFile(path).read().to_pylist()
+            yield from ends
 
 
 class Walk(Generic[Config]):
@@ -347,14 +356,13 @@ class Walk(Generic[Config]):
     def _check_failed(self, config: Config, folder: Path, refused_usd: float) -> None:
         """Stop a build if too many questions, over all parts, lack an answer that another run might get."""
         asked: Counter[tuple[str, str]] = Counter()  # several annotators answer for a role if they are a jury
-        failures: dict[tuple[str, str], list[Row]] = defaultdict(list)
+        failures: dict[tuple[str, str], list[FailedRequest]] = defaultdict(list)
+        names = ["role", "annotator", "last", "reason", "detail", "final"]
         for path in folder.glob("**/draws/*.parquet"):
-            for row in pq.read_table(
-                path, columns=["role", "annotator", "last", "reason", "detail", "final"]
-            ).to_pylist():
-                asked[row["role"], row["annotator"]] += row["last"]
-                if row["last"] and row["reason"] is not None:
-                    failures[row["role"], row["annotator"]].append(row)
+            for role, annotator, last, reason, detail, final in tuples_of(pq.read_table(path, columns=names), *names):
+                asked[role, annotator] += last
+                if last and reason is not None:
+                    failures[role, annotator].append({"reason": reason, "detail": detail, "final": final})
         for who, count in asked.items():
             check_failed(getattr(config.asked()[who[0]], "most_failed", 1.0), count, failures[who], refused_usd)
 

@@ -9,6 +9,7 @@ from earmark.tasks.evaluation.qualification import Exam, Given
 from earmark.tasks.pipeline.ask import Row
 from earmark.tasks.pipeline.media import measure
 from earmark.tasks.pipeline.rows import Rows, read_rows
+from earmark.tasks.pipeline.walk import Draw
 from earmark.tasks.pseudo_preferences.gold_files import clip_at, files_of, read_pairs
 from earmark.tasks.pseudo_preferences.judging import judge_pairs, matched
 from earmark.tasks.store.staging import Stage
@@ -36,7 +37,14 @@ def _questions(stage: Stage, config: PseudoPreferences, pairs: Rows) -> Iterator
             yield {**row, "truth": truth}
 
 
-def answers(draw: Row) -> Iterator[Given]:
+class PairDraw(Draw):
+    """A draw of the walk over pairs."""
+
+    order: str
+    dimensions: str
+
+
+def answers(draw: PairDraw) -> Iterator[Given]:
     """Yield the answers of a pass over a pair, in the pair's own letters."""
     letters, value = PLACES[draw["order"]], draw["value"]
     for dimension in draw["dimensions"].split("+"):

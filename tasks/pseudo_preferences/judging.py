@@ -6,6 +6,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from earmark.schemas.pseudo_preferences import ORDERS, PseudoPreferences
+from earmark.schemas.pseudo_tables import GeneratedPair
 from earmark.schemas.questions import Audio, AudioForm
 from earmark.tasks.audio.index import Beginning
 from earmark.tasks.pipeline.ask import Ask, Asker, Row, Values, side_by_side
@@ -15,6 +16,17 @@ from earmark.tasks.store.staging import Stage
 
 CHANGED = ("heard_s", "a_gain_db", "b_gain_db")
 QUIETEST_LUFS = -70.0  # the absolute gate of BS.1770: at or below it, a clip has no loudness to match
+
+
+class QuestionedPair(GeneratedPair):
+    """A row of `questions.sql`, in an order and some dimensions."""
+
+    reference_file: str | None
+    reference_duration_s: float | None
+    a_duration_s: float
+    b_duration_s: float
+    order: str
+    dimensions: str
 
 
 def matched(stage: Stage, config: PseudoPreferences, pairs: Sequence[Row]) -> list[Row]:
@@ -42,7 +54,7 @@ def matched(stage: Stage, config: PseudoPreferences, pairs: Sequence[Row]) -> li
     return [{"heard_s": heard_s, "a_gain_db": a, "b_gain_db": b} for heard_s, (a, b) in zip(heard, gains, strict=True)]
 
 
-def _shorter_s(pair: Row) -> float | None:
+def _shorter_s(pair: QuestionedPair) -> float | None:
     """Return the end of the shorter clip; None for clips of equal length."""
     a, b = pair["a_duration_s"], pair["b_duration_s"]
     return None if a == b else min(a, b)
@@ -59,7 +71,7 @@ def _gains(*loudness: float) -> tuple[float | None, ...]:
 PAIRS_A_SHARD = 500
 
 
-def prompt_of(config: PseudoPreferences, row: Row) -> str:
+def prompt_of(config: PseudoPreferences, row: QuestionedPair) -> str:
     """Return the name of the prompt for one dimension, or for several at once, joined by +."""
     several = "music-pair-scored" if config.judge.scores else "music-pair"
     return several if "+" in row["dimensions"] else f"music-pair-{row['dimensions']}"
@@ -76,24 +88,24 @@ def pairs_a_shard(config: PseudoPreferences) -> int:
     return max(1, *batches) if batches else PAIRS_A_SHARD
 
 
-def pair_values(config: PseudoPreferences, row: Row) -> Values:
+def pair_values(config: PseudoPreferences, row: QuestionedPair) -> Values:
     """Show a prompt the text and clips of a pair (a row of `questions.sql`) in an `order`, in some `dimensions`."""
     form = AudioForm(config.judge.hearing.sample_rate_hz)
     generations, prompts = config.clips_folder(), config.path(config.prompts).parent
+    clips: Row = row
     a, b = (
         Audio(
-            row[f"{s}_sha256"],
-            str(generations / row[f"{s}_file"]),
-            end_s=row.get("heard_s"),
-            duration_s=row[f"{s}_duration_s"],
-            form=replace(form, gain_db=row.get(f"{s}_gain_db")),
+            clips[f"{s}_sha256"],
+            str(generations / clips[f"{s}_file"]),
+            end_s=clips.get("heard_s"),
+            duration_s=clips[f"{s}_duration_s"],
+            form=replace(form, gain_db=clips.get(f"{s}_gain_db")),
         )
         for s in ("a", "b")
     )
     reference = None
-    if row["reference_sha256"]:
-        path, length = str(prompts / row["reference_file"]), row["reference_duration_s"]
-        reference = Audio(row["reference_sha256"], path, duration_s=length, form=form)
+    if (sha256 := row["reference_sha256"]) and (file := row["reference_file"]):
+        reference = Audio(sha256, str(prompts / file), duration_s=row["reference_duration_s"], form=form)
     first, second = (a, b) if row["order"] == "forward" else (b, a)
     shown = {"text": row["text"], "lyrics": row["lyrics"] or "", "reference": reference, "a": first, "b": second}
     return Values(shown, {"text": row["text"], "dimensions": row["dimensions"].split("+")})

@@ -33,7 +33,7 @@ from earmark.tasks.pseudo_preferences.judging import CHANGED, JUDGE, matched, pa
 from earmark.tasks.pseudo_preferences.released import release_input
 from earmark.tasks.pseudo_preferences.scored import scorer_digests, scorers_of
 from earmark.tasks.store.manifest import digest_of
-from earmark.tasks.store.parquet import record_schema, row_schema, to_table, write_rows
+from earmark.tasks.store.parquet import record_schema, row_schema, to_table, tuples_of, write_rows
 from earmark.tasks.store.sql import by_split, connect, create_table, query, view_parquet
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store
@@ -153,10 +153,10 @@ def import_tables(stage: Stage, config: PseudoPreferences) -> Done[Pool]:
 @step("measure", label="")
 def measure_clips(stage: Stage, config: PseudoPreferences, tables: Pool) -> Done[Pool]:
     """Hash and measure every generation and reference, each once."""
-    prompts = pq.read_table(tables.prompts).to_pylist()
-    generations = pq.read_table(tables.generations).to_pylist()
-    wanted = [("generation", row["row"], row["audio"]) for row in generations]
-    wanted += [("reference", row["row"], row["reference_audio"]) for row in prompts if row["reference_audio"]]
+    made = tuples_of(pq.read_table(tables.generations), "row", "audio")
+    references = tuples_of(pq.read_table(tables.prompts), "row", "reference_audio")
+    wanted = [("generation", row, file) for row, file in made]
+    wanted += [("reference", row, file) for row, file in references if file]
     roots = {"reference": _root(config, config.prompts), "generation": _root(config, config.generations)}
     files = [clip_below(roots[kind], name) for kind, _, name in wanted]
     measured = with_loudness(stage, files, measure_apart(stage, config, "measure clips", files))

@@ -12,7 +12,7 @@ from earmark.schemas.pseudo_preferences import PairJudge, PseudoPreferences
 from earmark.tasks.pipeline.rows import Rows, read_rows
 from earmark.tasks.pipeline.scoring import ClipNumbers, read_scorers, score_clips, scorer_name, scores_digest
 from earmark.tasks.pipeline.walk import DRAW, RESULT, Walked
-from earmark.tasks.pseudo_preferences.judging import dimensions_of, judge_pairs, pair_values
+from earmark.tasks.pseudo_preferences.judging import QuestionedPair, dimensions_of, judge_pairs, pair_values
 from earmark.tasks.store.parquet import write_rows
 from earmark.tasks.store.staging import Stage
 
@@ -61,14 +61,15 @@ def judge_or_score(stage: Stage, config: PseudoPreferences, pairs: Rows, *, part
         return judge_pairs(stage, config, pairs, part=part, about=about)
     ((scorer, scores),) = scorers_of(config).values()
     rows = read_rows(pairs)
-    about_all = {"order": "forward", "dimensions": dimensions_of(config)}
-    shown = [pair_values(config, {**row, **about_all}).shown for row in rows]
+    asked = dimensions_of(config)
+    heard: list[QuestionedPair] = [row | {"order": "forward", "dimensions": asked} for row in rows]
+    shown = [pair_values(config, row).shown for row in heard]
     clips = ((one[side], one["text"], one["lyrics"] or None, one["reference"]) for one in shown for side in "ab")
     held = score_clips(stage, about or "judge", scorer, clips)
     walked = Walked(judge_pairs.name, pairs, stage.work / "scores" / part)
     if stage.forecast is None:
         outcomes = [one for one in held if one is not None]  # all, outside a dry run
-        asked, who = dimensions_of(config), ("judge", config.judge.label, scorer_name(scorer))
+        who = ("judge", config.judge.label, scorer_name(scorer))
         draws = [
             (at, "judge", 0, True, value, *who, key, None, *end, row["pair_id"], order, asked)
             for at, (row, a, b) in enumerate(zip(rows, outcomes[::2], outcomes[1::2], strict=True))

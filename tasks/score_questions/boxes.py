@@ -90,9 +90,9 @@ def version_images(version: Version) -> Iterator[tuple[str, bytes]]:
     """Yield each image of a version once, with the id of its first question."""
     seen = set[bytes]()
     for row in questions_of(version, ["question_id", "image"]):
-        if (mark := hashlib.sha256(row["image"]["bytes"]).digest()) not in seen:
+        if (image := row["image"]) and (mark := hashlib.sha256(image["bytes"]).digest()) not in seen:
             seen.add(mark)
-            yield row["question_id"], row["image"]["bytes"]
+            yield row["question_id"], image["bytes"]
 
 
 def folder_images(folder: Path) -> Iterator[tuple[str, bytes]]:
@@ -130,11 +130,8 @@ def write_training_data(exported: Path, returned: Path, folder: Path, *, force: 
     if not counts:
         raise InputError(f"{returned.name}: expected images with boxes, found none")
     kinds = {kind: number for number, kind in enumerate(sorted(counts))}
-    coco: dict[str, list[dict[str, Any]]] = {
-        "images": [],
-        "annotations": [],
-        "categories": [{"id": number, "name": kind} for kind, number in kinds.items()],
-    }
+    images: list[dict[str, Any]] = []
+    annotations: list[dict[str, Any]] = []
     with building(folder.absolute(), force=force) as place:
         for file, (size, boxes) in sorted(labelled.items()):
             split = "val" if _spot(file) < VALIDATION else "train"
@@ -143,13 +140,14 @@ def write_training_data(exported: Path, returned: Path, folder: Path, *, force: 
             shutil.copyfile(exported / "images" / file, place / "images" / split / file)
             lines = (f"{kinds[box.kind]} {_yolo(box, size)}\n" for box in boxes)
             (place / "labels" / split / f"{Path(file).stem}.txt").write_text("".join(lines), "utf-8")
-            image = {"id": len(coco["images"]) + 1, "file_name": f"images/{split}/{file}"}
-            coco["images"].append({**image, "width": size[0], "height": size[1]})
+            image, name = len(images) + 1, f"images/{split}/{file}"
+            images.append({"id": image, "file_name": name, "width": size[0], "height": size[1]})
             for box in boxes:
-                number = len(coco["annotations"]) + 1
-                coco["annotations"].append({"id": number, "image_id": image["id"], **_coco(box, kinds[box.kind])})
+                annotations.append({"id": len(annotations) + 1, "image_id": image, **_coco(box, kinds[box.kind])})
         names = "".join(f"  {number}: {json.dumps(kind)}\n" for kind, number in kinds.items())
         data = f"path: .\ntrain: images/train\nval: images/val\nnames:\n{names}"
+        categories = [{"id": number, "name": kind} for kind, number in kinds.items()]
+        coco = {"images": images, "annotations": annotations, "categories": categories}
         pages = {"coco.json": json.dumps(coco, indent=1) + "\n", "data.yaml": data}
         write_facts(place, RECORD, {"images": len(labelled), "boxes": counts}, pages)
     return {"images": len(labelled), **dict(counts.most_common())}

@@ -46,12 +46,14 @@ def _example(line: str, label: str, where: str) -> dict[str, str]:
         raise InputError(f"{where}: expected a JSON object with {', '.join(fields)}, found {line[:80]!r}")
     if stray := [name for name in fields if not isinstance(value[name], str) or not value[name].strip()]:
         raise InputError(f"{where}: expected text in {stray[0]}, found {str(value[stray[0]])[:80]!r}")
+    question, *labels = map(value.__getitem__, fields)
     if label == "difficulty":
         _known(value, "difficulty", DIFFICULTIES, where)
-        return {"question": value["question"], "label": value["difficulty"]}
+        return {"question": question, "label": labels[0]}
+    category, subcategory = labels
     _known(value, "category", tuple(CATEGORIES), where)
-    _known(value, "subcategory", CATEGORIES[value["category"]], where)
-    return {"question": value["question"], "label": f"{value['category']}: {value['subcategory']}"}
+    _known(value, "subcategory", CATEGORIES[category], where)
+    return {"question": question, "label": f"{category}: {subcategory}"}
 
 
 def _known(value: dict[str, str], name: str, known: tuple[str, ...], where: str) -> None:

@@ -30,6 +30,7 @@ from earmark.tasks.score_questions.made_music import Fact, as_abc, compose, engr
 from earmark.tasks.score_questions.option_order import LETTERS, in_order, right_places
 from earmark.tasks.score_questions.released import IMAGES, OURS, TABLE, WANTED, write
 from earmark.tasks.store.folder import RECORD, building, write_facts, write_record
+from earmark.tasks.store.parquet import tuples_of
 from earmark.tasks.store.result_table import Interval, ResultColumn, ResultPage, ResultTable, percent
 from earmark.tasks.store.versions import Store
 
@@ -293,8 +294,7 @@ def _by_picture(run: Path) -> dict[str | None, list[bool]]:
     if not path.is_file():
         raise InputError(f"{run}: expected the folder of `earmark eval run` with predictions.parquet, found none")
     found: dict[str | None, list[bool]] = {}
-    columns = (column.to_pylist() for column in pq.read_table(path).select(["cluster", "right"]).columns)
-    for cluster, right in zip(*columns, strict=True):
+    for cluster, right in tuples_of(pq.read_table(path), "cluster", "right"):
         if right is not None:
             found.setdefault(cluster, []).append(right)
     return found

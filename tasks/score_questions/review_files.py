@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from earmark.schemas.errors import StoreError
-from earmark.schemas.score_questions import QUESTIONS
+from earmark.schemas.score_questions import QUESTIONS, ScoreQuestion
 from earmark.tasks.score_questions.option_order import LETTERS
 from earmark.tasks.score_questions.requests import MEDIA_TYPES
 from earmark.tasks.score_questions.reviews import COLUMNS, CRITERIA, DELETES, ReviewerVerdict
@@ -43,11 +43,12 @@ def write_review(version: Version, folder: Path, *, images_at: str | None = None
             table = csv.DictWriter(sheet, [*COLUMNS, *_SHOWN], lineterminator="\r\n")
             table.writeheader()
             for row in questions_of(version):
-                name = str(row["image"]["path"])
-                (place / "images" / name).write_bytes(row["image"]["bytes"])
+                assert row["image"] is not None
+                name, content = row["image"]["path"], row["image"]["bytes"]
+                (place / "images" / name).write_bytes(content)
                 shown = _shown(row)
                 table.writerow(_safe({**shown, "image": f"images/{name}"}))
-                data = {**shown, "image": address_of(name, row["image"]["bytes"], images_at)}
+                data = {**shown, "image": address_of(name, content, images_at)}
                 tasks.write(("[\n" if count == 0 else ",\n") + json.dumps({"data": data}, ensure_ascii=False))
                 count += 1
             tasks.write("\n]\n" if count else "[]\n")
@@ -81,7 +82,7 @@ def write_verdicts(path: Path, verdicts: Iterable[ReviewerVerdict]) -> None:
             table.writerow(_safe({**row, DELETES: " ".join(verdict.deletes), "note": verdict.note or ""}))
 
 
-def questions_of(version: Version, columns: list[str] | None = None) -> Iterator[dict[str, Any]]:
+def questions_of(version: Version, columns: list[str] | None = None) -> Iterator[ScoreQuestion]:
     """Yield the questions of a version, with all columns or some."""
     for path in version.files(QUESTIONS.name):
         with pq.ParquetFile(path) as file:
@@ -89,12 +90,13 @@ def questions_of(version: Version, columns: list[str] | None = None) -> Iterator
                 yield from batch.to_pylist()
 
 
-def _shown(row: Mapping[str, Any]) -> dict[str, str]:
+def _shown(row: ScoreQuestion) -> dict[str, str]:
     """Return the shared cells of both forms for a question."""
     names = ("question_id", "content_sha256", "question", "category", "subcategory", "difficulty")
+    cells: Mapping[str, Any] = row
     lines = [f"{letter}. {text}" for letter, text in zip(LETTERS, row["options"], strict=False)]
     right = lines[LETTERS.index(row["truth_letter"])]
-    return {**{name: row[name] for name in names}, "options": "\n".join(lines), "right": right}
+    return {**{name: cells[name] for name in names}, "options": "\n".join(lines), "right": right}
 
 
 def address_of(name: str, content: bytes, images_at: str | None) -> str:

@@ -158,7 +158,7 @@ def _reviewer(value: Any) -> str:
 
 def _verdict(row: Mapping[str, Any], name: str, line: int) -> ReviewerVerdict | None:
     """Parse a row's verdict. Quote no cell in faults: in a shifted row it may hold anyone's name or words."""
-    cells = {column: str(row.get(column) or "").strip() for column in COLUMNS}
+    cells: dict[str, str] = {column: str(row.get(column) or "").strip() for column in COLUMNS}
     if not any(cells[column] for column in CRITERIA):
         if not cells["question_id"]:
             raise BadRow("missing_value", "expected a question_id, found none")

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar
 
+from obstore import ObjectMeta
 from obstore.exceptions import (
     AlreadyExistsError,
     BaseError,
@@ -57,8 +58,8 @@ def open_bucket(kind: str, name: str, fault: type[EarmarkError]) -> Any:
     access = {"s3": _amazon, "gs": _google, "az": _azure}[kind](fault)
     made: Any = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}[kind]
     options: dict[str, Any] = {**WAITS, "allow_http": _is_plain(access.get("config", {}))}
-    if kind == "gs":
-        options["default_headers"] = {"Accept-Encoding": "gzip"}  # else Google decodes, and bytes are not the object's
+    if kind == "gs":  # else Google decodes, and bytes are not the object's
+        options |= {"default_headers": {"Accept-Encoding": "gzip"}}
     try:
         return made(name, client_options=options, retry_config=RETRIES, **access)
     except (BaseError, ValueError) as error:
@@ -77,7 +78,8 @@ def _amazon(fault: type[EarmarkError]) -> _Access:
             raise fault(f"{variable}: expected a key, found one with a line end or control sign; set it without")
     if os.environ.get("AWS_ACCESS_KEY_ID"):
         return {}
-    name, profile = os.environ.get("AWS_PROFILE", "default"), dict[str, str]()
+    name = os.environ.get("AWS_PROFILE", "default")
+    profile: dict[str, str] = {}
     for variable, file, section in (
         ("AWS_CONFIG_FILE", "config", name if name == "default" else f"profile {name}"),
         ("AWS_SHARED_CREDENTIALS_FILE", "credentials", name),
@@ -91,7 +93,7 @@ def _amazon(fault: type[EarmarkError]) -> _Access:
         profile |= dict(parser[section]) if parser.has_section(section) else {}
     if not profile and name != "default":
         raise fault(f"AWS_PROFILE: found no profile '{name}' in ~/.aws/config and ~/.aws/credentials")
-    config: dict[str, Any] = {key: value for key, value in profile.items() if key in _AMAZONS_KEYS}
+    config: dict[str, str] = {key: value for key, value in profile.items() if key in _AMAZONS_KEYS}
     if "region" in profile and not {"AWS_REGION", "AWS_DEFAULT_REGION"} & os.environ.keys():
         config["region"] = profile["region"]
     if "endpoint_url" in profile and not {"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"} & os.environ.keys():
@@ -138,7 +140,7 @@ def _azure(fault: type[EarmarkError]) -> _Access:
             return {"config": {"use_emulator": True}}
         names = {"AccountName": "account_name", "AccountKey": "account_key", "SharedAccessSignature": "sas_key",
                  "BlobEndpoint": "endpoint"}  # fmt: skip
-        config: dict[str, Any] = {name: given[key] for key, name in names.items() if given.get(key)}
+        config: dict[str, str] = {name: given[key] for key, name in names.items() if given.get(key)}
         if "account_name" not in config:  # strings with a signature have an endpoint alone
             if "endpoint" not in config:
                 raise fault("AZURE_STORAGE_CONNECTION_STRING: expected AccountName or BlobEndpoint, found neither")
@@ -340,7 +342,7 @@ def _key(url: str) -> str:
     return (url.split("/", 3)[3:] or [""])[0].rstrip("/")
 
 
-def _object(facts: Any) -> Object:
+def _object(facts: ObjectMeta) -> Object:
     """Return an object's facts; Azure's lists leave out the quotes of an ETag."""
     etag = str(facts["e_tag"]).strip('"')
     return Object(f'"{etag}"', facts["size"])

@@ -20,6 +20,7 @@ from earmark.schemas.errors import StoreError
 from earmark.schemas.machine import processors
 from earmark.schemas.registry import load
 from earmark.schemas.tables import REJECTS, UNSPLIT, Table
+from earmark.schemas.toml import first_fault
 from earmark.tasks.store.card import render_card, split_order
 from earmark.tasks.store.diff import Change, diff_tables
 from earmark.tasks.store.explain import write_rejects
@@ -267,11 +268,9 @@ def recompute(made: Made, stage: Stage) -> Sequence[Step]:
     try:
         config = corpus.config.model_validate(made.config, context={"file": "manifest", "recorded": True})
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
         raise StoreError(
-            f"{corpus.name}: the version's config is of an earlier release ({where}: {first['msg']}); build the "
-            "corpus again: the build leaves out what was withdrawn"
+            f"{corpus.name}: the version's config is of an earlier release ({': '.join(first_fault(error))}); build "
+            "the corpus again: the build leaves out what was withdrawn"
         ) from None
     steps: Sequence[Step] = load(corpus.recount)(stage, config)
     return steps

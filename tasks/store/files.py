@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from earmark.schemas.errors import StoreError
 from earmark.schemas.files import open_regular
+from earmark.schemas.toml import first_fault
 
 Kept = TypeVar("Kept", bound=BaseModel)
 
@@ -58,7 +59,7 @@ def read_record(kind: type[Kept], path: Path, what: str) -> Kept:
     try:
         return kind.model_validate_json(path.read_bytes())
     except ValidationError as error:
-        raise StoreError(f"{path} is not {what}: {error.errors()[0]['msg']}; remove it to go on") from None
+        raise StoreError(f"{path} is not {what}: {first_fault(error)[1]}; remove it to go on") from None
 
 
 def no_link(folder: Path, below: str) -> Path:

@@ -12,6 +12,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from earmark.schemas.errors import StoreError
 from earmark.schemas.places import BelowPath, CorpusName, VersionName
 from earmark.schemas.tables import Table
+from earmark.schemas.toml import first_fault
 
 FORMAT = 1
 RULES = 2  # raised after a fault made wrong rows of sound inputs: see tasks/release/known_faults.py
@@ -141,9 +142,7 @@ def parse_manifest(text: bytes, place: str) -> Manifest:
     try:
         return Manifest.model_validate_json(text)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise StoreError(f"{place} is not a valid manifest: {where or 'content'}: {first['msg']}") from None
+        raise StoreError(f"{place} is not a valid manifest: {': '.join(first_fault(error))}") from None
 
 
 def claimant_of(build_key: str, applied_withdrawals: Sequence[str]) -> str:

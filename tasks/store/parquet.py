@@ -69,6 +69,11 @@ def file_entry(path: Path, root: Path, table: str | None = None, split: str | No
     )
 
 
+def tuples_of(table: pa.Table | pa.RecordBatch, *names: str) -> Iterator[tuple[Any, ...]]:
+    """Yield the values of these columns, row by row."""
+    return zip(*(table.column(name).to_pylist() for name in names), strict=True)
+
+
 def row_schema(columns: str) -> pa.Schema:
     """Return the schema of an intermediate file from names and Arrow types: `row int64, name string, tags string[]`."""
     pairs = (column.split() for column in columns.split(","))

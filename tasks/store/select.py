@@ -18,7 +18,7 @@ from earmark.tasks.store.files import replacing
 from earmark.tasks.store.sql import connect, literal, quoted, view_parquet
 from earmark.tasks.store.versions import Store
 
-_NAMED = re.compile(r"""(?P<quote>['"])(?P<spec>[a-z][a-z0-9-]*(?:@v\d+)?)(?P=quote)\s*\.(?=\s*["\w])""")
+_NAMED = re.compile(r"""(['"])([a-z][a-z0-9-]*(?:@v\d+)?)\1\s*\.(?=\s*["\w])""")
 STOPPED_S = 3.0  # time for a stopped query to end; built-in functions on a huge value check no stop
 _SHUT = "file system operations are disabled"  # DuckDB's message for a statement reading a file
 
@@ -71,7 +71,7 @@ def _relation(
     connection: duckdb.DuckDBPyConnection, store: Store, statement: str, spill: Path, allow_files: bool
 ) -> duckdb.DuckDBPyRelation:
     known = set(store.corpora())
-    names = {match["spec"] for match in _NAMED.finditer(statement) if _is_version(match, known)}
+    names = {match[2] for match in _NAMED.finditer(statement) if _is_version(match, known)}
     versions = {name: store.find(name) for name in sorted(names)}
     files: list[Path] = []
     for name, version in versions.items():
@@ -85,7 +85,7 @@ def _relation(
         connection.execute(f"SET allowed_directories = [{literal(spill)}]")  # for spilling and for `write_rows`
         connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
-    sql = _NAMED.sub(lambda match: f"{quoted(match['spec'])}." if match["spec"] in versions else match[0], statement)
+    sql = _NAMED.sub(lambda match: f"{quoted(match[2])}." if match[2] in versions else match[0], statement)
     kinds = [one.type for one in connection.extract_statements(sql)]
     if kinds != [duckdb.StatementType.SELECT]:
         kind = kinds[0].name if len(kinds) == 1 else f"{len(kinds)} statements"
@@ -129,4 +129,5 @@ def refused() -> Iterator[None]:
 
 def _is_version(match: re.Match[str], known: set[str]) -> bool:
     """Return whether a match names a version: single quotes always do, double quotes may mark any alias."""
-    return match["quote"] == "'" or "@" in match["spec"] or match["spec"] in known
+    quote, spec = match.groups()
+    return quote == "'" or "@" in spec or spec in known

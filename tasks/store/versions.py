@@ -188,18 +188,17 @@ class Store:
             name, _, number = spec.partition("@")
             hint = f"; versions are named v1, v2, …: {name}@v{number}" if number.isdecimal() else ""
             raise StoreError(f"expected CORPUS or CORPUS@vN, found '{spec}'{hint}")
-        versions = self.versions(match["corpus"])
+        corpus, number = match.group("corpus", "version")
+        versions = self.versions(corpus)
         if not versions:
             known = ", ".join(self.corpora()) or "none; build one first"
-            raise StoreError(f"no version of '{match['corpus']}' in {self.address}; corpora there: {known}")
-        if match["version"] is None:
+            raise StoreError(f"no version of '{corpus}' in {self.address}; corpora there: {known}")
+        if number is None:
             return self.fetch(versions[-1])
         named = {version.name: version for version in versions}
-        if match["version"] not in named:
-            raise StoreError(
-                f"{match['corpus']} has no {match['version']} in {self.address}; found: {', '.join(named)}"
-            )
-        return self.fetch(named[match["version"]])
+        if number not in named:
+            raise StoreError(f"{corpus} has no {number} in {self.address}; found: {', '.join(named)}")
+        return self.fetch(named[number])
 
 
 def open_store(where: str | None) -> Store:

@@ -21,6 +21,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from earmark.schemas.errors import StoreError
 from earmark.schemas.places import CorpusName, FileName, path_below
+from earmark.schemas.toml import first_fault
 from earmark.tasks.store.files import write_text
 from earmark.tasks.store.manifest import MANIFEST, Manifest, Parent, digest_of, read_manifest
 from earmark.tasks.store.remote import Remote
@@ -100,7 +101,7 @@ def withdrawals(root: Path) -> list[Withdrawal]:
         try:
             found.append(Withdrawal.model_validate_json(path.read_bytes()))
         except ValidationError as error:
-            raise StoreError(f"{path} is not a record of a withdrawal: {error.errors()[0]['msg']}") from None
+            raise StoreError(f"{path} is not a record of a withdrawal: {first_fault(error)[1]}") from None
     return sorted(found, key=lambda one: (one.withdrawn, one.name))
 
 

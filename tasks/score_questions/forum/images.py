@@ -19,13 +19,14 @@ from earmark.schemas.forum import IMAGES, Box, ForumImage
 from earmark.schemas.places import without_place
 from earmark.schemas.reasons import Reject
 from earmark.schemas.score_questions import QUESTIONS, ScoreQuestions
+from earmark.schemas.tables import WholeFile
 from earmark.tasks.importers.cells import BadRow
 from earmark.tasks.pipeline.progress import working
 from earmark.tasks.pipeline.step import Account, Done, step
 from earmark.tasks.score_questions.forum.detection import Sight, open_detector
 from earmark.tasks.score_questions.forum.download import Cache, Gate, download
 from earmark.tasks.score_questions.forum.dump import set_variables
-from earmark.tasks.score_questions.forum.links import image_links, images_in
+from earmark.tasks.score_questions.forum.links import PicturedThread, image_links, images_in
 from earmark.tasks.score_questions.forum.pictures import (
     LARGEST_BYTES,
     StoredImage,
@@ -55,7 +56,7 @@ Lost: TypeAlias = tuple[str, Reject]
 class ThreadImage:
     """An image named by a thread."""
 
-    thread: Row  # the thread's row of `pictured.sql`
+    thread: PicturedThread
     place: int  # place among the thread's images, from 1
     where: Path | BadRow  # its file, or its fault
 
@@ -130,16 +131,16 @@ def _imagined(thread_key: str) -> ForumImage:
     }  # fmt: skip
 
 
-def _pictured(stage: Stage, config: ScoreQuestions, threads: Path, candidates: Path) -> list[Row]:
+def _pictured(stage: Stage, config: ScoreQuestions, threads: Path, candidates: Path) -> list[PicturedThread]:
     with connect(stage.work / "spill") as connection:
         view_parquet(connection, "threads", [threads])
         view_parquet(connection, "candidates", [candidates])
         set_variables(connection, {"salt": salt_of(SALT, stage.store.root)})
-        rows: list[Row] = connection.sql(query("score_questions/pictured")).to_arrow_table().to_pylist()
+        rows: list[PicturedThread] = connection.sql(query("score_questions/pictured")).to_arrow_table().to_pylist()
     return rows
 
 
-def _from_folder(config: ScoreQuestions, threads: Sequence[Row]) -> list[ThreadImage]:
+def _from_folder(config: ScoreQuestions, threads: Sequence[PicturedThread]) -> list[ThreadImage]:
     assert config.images.folder is not None
     folder = config.path(config.images.folder)
     if not folder.is_dir():
@@ -157,7 +158,7 @@ def _from_folder(config: ScoreQuestions, threads: Sequence[Row]) -> list[ThreadI
     return named
 
 
-def _from_web(stage: Stage, config: ScoreQuestions, threads: Sequence[Row], gate: Gate) -> list[ThreadImage]:
+def _from_web(stage: Stage, config: ScoreQuestions, threads: Sequence[PicturedThread], gate: Gate) -> list[ThreadImage]:
     links = [(thread, image_links(thread)[:MOST_IMAGES]) for thread in threads]
     wanted = [link for _, named in links for link in named]
     with working("download images", len(dict.fromkeys(wanted))) as work:
@@ -236,14 +237,14 @@ def _kept_out(stage: Stage, config: ScoreQuestions) -> list[tuple[bytes, Path]]:
         return []
     folder = image_folder(stage) / "kept-out"
     folder.mkdir(parents=True, exist_ok=True)
-    rows = [
-        row for form, name in rule.releases if form == LAYOUT for row in read(config.path(name), folder)[QUESTIONS.name]
-    ]
+    released = (read(config.path(name), folder)[QUESTIONS.name] for form, name in rule.releases if form == LAYOUT)
+    images: list[WholeFile | None] = [row["image"] for rows in released for row in rows]
     versions = [version for version in map(stage.store.find, rule.versions) if version.corpus == config.corpus]
     for version in versions:
-        rows += [row for row in questions_of(version, ["split", "image"]) if row["split"] in rule.splits]
+        rows = questions_of(version, ["split", "image"])
+        images += [row["image"] for row in rows if row["split"] in rule.splits]
     kept = []
-    for content in dict.fromkeys(row["image"]["bytes"] for row in rows if row["image"]):
+    for content in dict.fromkeys(image["bytes"] for image in images if image):
         with suppress(BadRow):  # such a picture is none of a question here
             picture = read_picture(content)
             path = folder / f"{picture.sha256}.{picture.extension}"
@@ -284,7 +285,7 @@ def _reject(thread_key: str, place: int, why: BadRow, near: str | None = None) -
     return THREADS_ENTER, Reject(item, why.reason, why.detail, "", None, made_from=things)
 
 
-def _account(threads: Sequence[Row], rows: Sequence[ForumImage], named: set[str]) -> Account:
+def _account(threads: Sequence[PicturedThread], rows: Sequence[ForumImage], named: set[str]) -> Account:
     """Account for threads with a score; the others are rejects."""
     with_score = {row["thread_key"] for row in rows if row["is_score"]}
     with_image = {row["thread_key"] for row in rows}

@@ -4,9 +4,9 @@ import html
 import json
 import re
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 from urllib.parse import parse_qs, urlsplit
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff")
@@ -24,7 +24,22 @@ _NAME = re.compile(r"[a-z0-9]+")
 _NUMBER = re.compile(r"(\d+)")
 
 
-def image_links(submission: Mapping[str, Any]) -> list[str]:
+class PicturedThread(TypedDict):
+    """A row of `pictured.sql`: a kept thread with the dump's id and place, and what names its images."""
+
+    thread_key: str
+    id: str
+    file: str
+    line: int
+    image_from: str
+    text: str
+    url: str | None
+    media_metadata: str | None
+    gallery_data: str | None
+    preview: str | None
+
+
+def image_links(submission: PicturedThread) -> list[str]:
     """Return the addresses of a submission's images, first to last, without repeats; send no requests.
 
     Pages are resolved by the rules of `image_of`, else by the forum's `preview`.
