@@ -283,11 +283,11 @@ def show_request(request: RequestFacts) -> None:
         tell(*(f"  {role}: {_short(part.get('text', '…'))}" for part in parts if "text" in part))
     told = request["reason"] and f"{request['reason']}: {request['detail']}"
     tell(f"answer: {_short(told or request['answer'])}")
+    attempts = (one.values() for one in request["attempts"])
     rows = [
-        (one["number"], one["status"], one["error_type"] or "", one["input_tokens"], one["output_tokens"],
-         f"{one['latency_s']:.2f}", one["cost_usd"])
-        for one in request["attempts"]
-    ]  # fmt: skip
+        (number, status, fault or "", tokens_in, tokens_out, f"{latency_s:.2f}", cost_usd)
+        for number, status, fault, _, _, tokens_in, tokens_out, cost_usd, latency_s, *_ in attempts
+    ]
     print_table("attempt", "status", "fault", "tokens in", "out", "seconds", USD, rows=rows)
     tell("whole texts and raw responses: --json")
 

@@ -93,16 +93,17 @@ def new_values(model: type[Model], values: dict[str, Any]) -> dict[str, Any]:
         if prices and not judges and any(role is new.get(name) for name in ("judge", "synthesis")):
             flat = {"prices": prices}
         flat = flat | {key: role.pop(key) for key in (*OF_MODELS, "annotator") if key in role}
-        role["model"] = flat["annotator"] if len(flat) == 1 else _declare(models, flat)
+        annotator = str(flat["annotator"])
+        role |= {"model": annotator if len(flat) == 1 else _declare(models, annotator, flat)}
     return {**new, "models": models} if models else new
 
 
-def _declare(models: dict[str, dict[str, Any]], flat: dict[str, Any]) -> str:
-    declared: dict[str, Any] = {"annotator": flat["annotator"]}
+def _declare(models: dict[str, dict[str, Any]], annotator: str, flat: dict[str, Any]) -> str:
+    declared: dict[str, Any] = {"annotator": annotator}
     for key in (key for key in OF_MODELS if key in flat):
         group, _, option = OF_MODELS[key].rpartition(".")
         (declared.setdefault(group, {}) if group else declared)[option] = flat[key]
-    last = re.split(r"[:/]", flat["annotator"])[-1].lower()
+    last = re.split(r"[:/]", annotator)[-1].lower()
     stem = re.sub(r"[^a-z0-9_-]+", "-", last).strip("-_")[:60] or "model"
     for name in (stem, *(f"{stem}-{number}" for number in range(2, len(models) + 3))):
         if models.setdefault(name, declared) == declared:

@@ -95,10 +95,11 @@ def make_reward_app(rewarder: Rewarder, roots: Sequence[Path]) -> Starlette:
 
     async def given(request: Request) -> Response:
         items = (await body_of(request)).get("items")
-        found = await run_in_threadpool(rewards.reward, rewarder, items, roots)
+        found: list[rewards.GivenReward] = await run_in_threadpool(rewards.reward, rewarder, items, roots)
         return JSONResponse({"rewards": [one["reward"] for one in found], "items": found})
 
     async def score(request: Request) -> Response:
+        one: rewards.GivenReward
         (one,) = await run_in_threadpool(rewards.reward, rewarder, [await body_of(request)], roots)
         if one["reward"] is None:
             return JSONResponse({"error": f"{one['reason']}: {one['detail']}"}, 422)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict, TypeVar, cast
+from typing import Any, NotRequired, TypedDict
 
 from earmark.tasks.annotation.errors import LedgerError, one_line
 from earmark.tasks.annotation.ledger import connect
@@ -48,7 +48,6 @@ OLD_ROWS = (
     f"DELETE FROM requests WHERE {OLD}",
 )
 PAGE = 1_000
-F = TypeVar("F")  # facts of a row, a `TypedDict`
 _TEXT = re.compile(r'"text_sha256":\s*"([0-9a-f]{64})"')
 
 
@@ -68,49 +67,13 @@ class ModelCounts(TypedDict):
     faults: NotRequired[dict[str, int]]
 
 
-class BatchCounts(TypedDict):
-    """Batches of a state, and their requests."""
-
-    batches: int
-    requests: int
-
-
 class LedgerCounts(TypedDict):
     """A ledger's counts."""
 
     ledger: str
     bytes: int
     models: dict[str, ModelCounts]
-    batches: dict[str, BatchCounts]
-
-
-class BatchFacts(TypedDict):
-    """A provider's batch; times in seconds since 1970."""
-
-    id: str
-    provider_id: str | None
-    model: str
-    state: str
-    requests: int
-    created_at: float
-    updated_at: float
-    detail: str | None
-
-
-class AttemptFacts(TypedDict):
-    """An exchange with a model."""
-
-    number: int
-    status: str
-    error_type: str | None
-    detail: str | None
-    raw: str | None
-    input_tokens: int
-    output_tokens: int
-    cost_usd: float
-    latency_s: float
-    started_at: float
-    batch_id: str | None
+    batches: dict[str, dict[str, int]]  # by state: `batches` and their `requests`
 
 
 class RequestFacts(TypedDict):
@@ -125,13 +88,18 @@ class RequestFacts(TypedDict):
     detail: str | None
     parser: str | None
     reply_model: str | None
-    attempts: list[AttemptFacts]
+    attempts: list[dict[str, Any]]
 
 
-*REQUEST_FIELDS, _ = RequestFacts.__annotations__  # the attempts are a table of their own
+REQUEST_FIELDS = [name for name in RequestFacts.__annotations__ if name != "attempts"]
 REQUEST = f"SELECT id, {', '.join(REQUEST_FIELDS)} FROM requests"
-ATTEMPTS = f"SELECT {', '.join(AttemptFacts.__annotations__)} FROM attempts WHERE request_id = ? ORDER BY number"
-EACH_BATCH = f"SELECT {', '.join(BatchFacts.__annotations__)} FROM batches ORDER BY created_at DESC"
+ATTEMPT_FIELDS = (
+    *("number", "status", "error_type", "detail", "raw"),
+    *("input_tokens", "output_tokens", "cost_usd", "latency_s", "started_at", "batch_id"),
+)
+ATTEMPTS = f"SELECT {', '.join(ATTEMPT_FIELDS)} FROM attempts WHERE request_id = ? ORDER BY number"
+BATCH_FIELDS = ("id", "provider_id", "model", "state", "requests", "created_at", "updated_at", "detail")
+EACH_BATCH = f"SELECT {', '.join(BATCH_FIELDS)} FROM batches ORDER BY created_at DESC"
 
 
 def stats(address: str | Path) -> LedgerCounts:
@@ -156,9 +124,7 @@ def stats(address: str | Path) -> LedgerCounts:
         for name, query in (("rejects", REASONS), ("faults", FAULTS)):
             for model, reason, count in driver.rows(query):
                 models[model].setdefault(name, {})[reason] = count  # type: ignore[misc]
-        batches: dict[str, BatchCounts] = {
-            state: {"batches": n, "requests": int(held)} for state, n, held in driver.rows(BATCHES)
-        }
+        batches = {state: {"batches": n, "requests": int(held)} for state, n, held in driver.rows(BATCHES)}
         return {"ledger": shown(address), "bytes": driver.size_bytes(), "models": models, "batches": batches}
 
 
@@ -195,14 +161,14 @@ def show(address: str | Path, key: str) -> RequestFacts:
         return _request(driver, found[0])
 
 
-def batches(address: str | Path) -> list[BatchFacts]:
-    """Return every provider batch and its state, newest first.
+def batches(address: str | Path) -> list[dict[str, Any]]:
+    """Return every provider batch and its state, newest first: `BATCH_FIELDS`.
 
     Raises:
         LedgerError: there is no such ledger.
     """
     with closing(_existing(address)) as driver:
-        return [_named(BatchFacts, row) for row in driver.rows(EACH_BATCH)]
+        return [dict(zip(BATCH_FIELDS, row, strict=True)) for row in driver.rows(EACH_BATCH)]
 
 
 def free_batch(address: str | Path, batch_id: str) -> int:
@@ -338,17 +304,20 @@ def _existing(address: str | Path, *, reading: bool = False) -> Driver:
     return connect(address, reading=reading)
 
 
-def _named(kind: type[F], cells: Sequence[Any]) -> F:
-    """Return the cells of a row under the keys of its type."""
-    return cast(F, dict(zip(kind.__annotations__, cells, strict=True)))
-
-
 def _request(driver: Driver, row: tuple[Any, ...]) -> RequestFacts:
-    request_id, key, model, body, state, answer, *rest = row
-    texts = _with_texts(driver, json.loads(body))
-    attempts = [_named(AttemptFacts, found) for found in driver.rows(ATTEMPTS, (request_id,))]
-    said = None if answer is None else json.loads(answer)
-    return _named(RequestFacts, (bytes(key).hex(), model, texts, state, said, *rest, attempts))
+    request_id, key, model, body, state, answer, reason, detail, parser, reply_model = row
+    return {
+        "key": bytes(key).hex(),
+        "model": model,
+        "body": _with_texts(driver, json.loads(body)),
+        "state": state,
+        "answer": None if answer is None else json.loads(answer),
+        "reason": reason,
+        "detail": detail,
+        "parser": parser,
+        "reply_model": reply_model,
+        "attempts": [dict(zip(ATTEMPT_FIELDS, one, strict=True)) for one in driver.rows(ATTEMPTS, (request_id,))],
+    }
 
 
 def _with_texts(driver: Driver, body: dict[str, Any]) -> dict[str, Any]:

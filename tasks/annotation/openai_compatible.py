@@ -150,16 +150,16 @@ def strict_schema(schema: dict[str, Any]) -> dict[str, Any] | None:
         return None
     kept = {key: value for key, value in schema.items() if key in KEYWORDS}
     if "enum" in kept and "type" not in kept and all(isinstance(word, str) for word in kept["enum"]):
-        kept["type"] = "string"
+        kept |= {"type": "string"}
     fields = kept.get("properties", {})
     if kept.get("type") == "object" or fields:
         if kept.get("additionalProperties") is not False or {*kept.get("required", ())} != {*fields}:
             return None
-        kept["properties"] = {name: strict_schema(one) for name, one in fields.items()}
+        kept |= {"properties": {name: strict_schema(one) for name, one in fields.items()}}
     if "items" in kept:
-        kept["items"] = strict_schema(kept["items"])
+        kept |= {"items": strict_schema(kept["items"])}
     if "anyOf" in kept:
-        kept["anyOf"] = [strict_schema(one) for one in kept["anyOf"]]
+        kept |= {"anyOf": [strict_schema(one) for one in kept["anyOf"]]}
     parts = [*kept.get("properties", {}).values(), kept.get("items", {}), *kept.get("anyOf", ())]
     return None if None in parts else kept
 

@@ -77,6 +77,7 @@ def _with_texts(stage: Stage, config: Captions, draws: Path) -> Path:
     table = pq.read_table(draws)
     references = references_of(config, stage.store)
     rows: list[WrittenDraw] = table.to_pylist()
+    draw: WrittenDraw
     for draw in rows:
         value = None if draw["value"] is None else json.loads(draw["value"])
         if references and isinstance(value, str) and (fault := references.fault_of(value.strip())):

@@ -11,6 +11,7 @@ from earmark.tasks.evaluation.agreement import alpha
 from earmark.tasks.pipeline.ask import Row
 from earmark.tasks.pipeline.rows import Rows
 from earmark.tasks.pipeline.walk import Walked
+from earmark.tasks.store.parquet import tuples_of
 from earmark.tasks.store.sql import query
 from earmark.tasks.store.staging import Stage
 
@@ -58,7 +59,7 @@ def alphas(connection: duckdb.DuckDBPyConnection, counts: str) -> pa.Table:
     table = connection.sql(counts).to_arrow_table()
     names = table.column_names[:-2]
     groups: dict[tuple[Any, ...], list[list[int]]] = {}
-    for row in table.to_pylist():
-        groups.setdefault(tuple(row[name] for name in names), []).extend([row["votes"]] * row["items"])
+    for *group, votes, items in tuples_of(table, *table.column_names):
+        groups.setdefault(tuple(group), []).extend([votes] * items)
     rows = [{**dict(zip(names, group, strict=True)), "alpha": alpha(votes)} for group, votes in groups.items()]
     return pa.Table.from_pylist(rows, pa.schema([*map(table.schema.field, names), ("alpha", pa.float64())]))

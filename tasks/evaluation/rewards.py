@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict
 
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import ConfigError, InputError
@@ -36,10 +36,19 @@ KEYS = {"clip_audio": "audio", "reference_audio": "reference"}
 OPTIONAL = {"language": "en", "lyrics": None, "reference_audio": None}
 
 
+class GivenReward(TypedDict):
+    """Reward of an item, or the reason for its absence."""
+
+    reward: float | None
+    scores: Mapping[str, float | None]
+    reason: str | None
+    detail: str | None
+
+
 class Rewarder(Protocol):
     """Scorer or judge that gives rewards."""
 
-    def rewards(self, items: Sequence[Item], folder: Path) -> list[dict[str, Any]]:
+    def rewards(self, items: Sequence[Item], folder: Path) -> list[GivenReward]:
         """Return `reward` of each item, with its `scores`; without one null, `reason` and `detail`.
 
         Args:
@@ -60,12 +69,12 @@ class ScorerRewarder:
         if self._score not in scorer.scores:
             raise ConfigError(f"--reward: expected one of the scorer's scores: {', '.join(scorer.scores)}")
 
-    def rewards(self, items: Sequence[Item], folder: Path) -> list[dict[str, Any]]:
+    def rewards(self, items: Sequence[Item], folder: Path) -> list[GivenReward]:
         """Score the clips."""
         _require(items, ["audio", *(name for name in self._scorer.takes if name == "text")])
         inputs = [ScorerInput(one["audio"], one.get("text"), one.get("lyrics"), one.get("reference")) for one in items]
         sign = -1 if self._score in self._scorer.lower else 1
-        given = []
+        given: list[GivenReward] = []
         for outcome in self._session.ask(scorer_requests(inputs, self._scorer)).outcomes:
             numbers = {one.name: one for one in scored(outcome, self._scorer)}
             one, scores = numbers[self._score], {name: score.value for name, score in numbers.items()}
@@ -95,7 +104,7 @@ class JudgeRewarder:
             )
         self._question, self._config, self._session = (evaluation, mode), config, session
 
-    def rewards(self, items: Sequence[Item], folder: Path) -> list[dict[str, Any]]:
+    def rewards(self, items: Sequence[Item], folder: Path) -> list[GivenReward]:
         """Ask the judge about each item."""
         heard = [one for item in items for one in item.values() if isinstance(one, Audio)]
         files = {one.sha256: ClipFile(Path(one.path), length_s(Path(one.path))) for one in heard}
@@ -108,7 +117,7 @@ class JudgeRewarder:
                 columns = {name: values[key] for name, key in KEYS.items() if key in values}
                 groups.append(questioner.requests({**OPTIONAL, **values, **columns}))
         outcomes = iter(self._session.ask([one.request for group in groups for one in group]).outcomes)
-        given = []
+        given: list[GivenReward] = []
         for group in groups:
             one = questioner.read("", group, [next(outcomes) for _ in group])
             scores = {item["item"]: item["score"] for item in one.items}
@@ -130,7 +139,7 @@ def judge_rewarder(corpus: Corpus, wish: MeasurementOptions, config: Examinee, s
         yield JudgeRewarder(corpus, wish, config, session)
 
 
-def reward(rewarder: Rewarder, items: Any, roots: Sequence[Path]) -> list[dict[str, Any]]:
+def reward(rewarder: Rewarder, items: Any, roots: Sequence[Path]) -> list[GivenReward]:
     """Return the rewards of a batch; clips in base64 lie in a folder of their own meanwhile.
 
     Args:

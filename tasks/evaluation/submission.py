@@ -298,7 +298,7 @@ def _statistics(path: Path) -> Gaussian:
     try:
         with np.load(path) as held:
             found = {name.rpartition(".")[2]: held[name] for name in held.files}
-        return Gaussian.of_moments(found["mu"], found["cov"])
+        return Gaussian.of_moments(*(found[name] for name in ("mu", "cov")))
     except (OSError, ValueError, KeyError, BadZipFile) as error:
         raise InputError(f"--reference {path}: expected statistics mu and cov in .npz: {error}") from None
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.files import NotAFile, open_regular
-from earmark.schemas.tables import AUDIO
+from earmark.schemas.tables import AUDIO, WholeFile
 from earmark.tasks.pipeline.media import length_s, measure, media_index
 from earmark.tasks.pipeline.mirror import bring
 from earmark.tasks.pipeline.progress import Work, working
@@ -158,7 +158,8 @@ def _embedded(file: pq.ParquetFile, group: int, column: str) -> Iterator[tuple[s
     for batch in file.iter_batches(AT_ONCE, [group], [column]):
         for value in batch[column]:
             if value.is_valid:
-                yield value["path"].as_py(), value["bytes"].as_py()
+                held: WholeFile = value.as_py()
+                yield held["path"], held["bytes"]
 
 
 def _from_files(

@@ -66,8 +66,8 @@ def _rows(connection: duckdb.DuckDBPyConnection, config: HumanPreferences, split
         if config.audio == "embed":
             measured = rows.filter(pc.is_valid(rows["clip_sha256"]))
             rows = rows.filter(pc.is_null(rows["clip_sha256"]))
-            pairs = zip(measured["source"].to_pylist(), measured["file"].to_pylist(), strict=True)
-            yield from with_audio(measured, [folders[source] / file for source, file in pairs])
+            files = [folders[source] / file for source, file in tuples_of(measured, "source", "file")]
+            yield from with_audio(measured, files)
         yield from with_audio(rows, None)
 
 

@@ -1,6 +1,7 @@
 """Choose clips and pairs for a critic, and write the tables of its critiques."""
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from earmark.tasks.pipeline.ask import Row
 from earmark.tasks.pipeline.media import clip_below, measure
 from earmark.tasks.pipeline.rows import Rows, keep_rows, read_rows
 from earmark.tasks.pipeline.step import Account, Done, step
-from earmark.tasks.pipeline.walk import Walked
+from earmark.tasks.pipeline.walk import Draw, Walked
 from earmark.tasks.store.parquet import row_schema
 from earmark.tasks.store.sql import by_split, connect, query, view_parquet
 from earmark.tasks.store.staging import SplitFiles, Stage
@@ -92,7 +93,8 @@ def write_critiques(stage: Stage, config: MosPreferences, questions: CriticQuest
     critic, accounts = config.critiques, []
     with connect(stage.work / "spill") as connection:
         view_parquet(connection, "questions", [questions.rows.path])
-        valid = (draw for draw in critiqued.read_draws() if draw["last"] and draw["reason"] is None)
+        draws: Iterable[Draw] = critiqued.read_draws()
+        valid = (draw for draw in draws if draw["last"] and draw["reason"] is None)
         connection.register("answers", pa.Table.from_pylist(list(map(_answer, valid)), ANSWERS))
         for kind, table in TABLE_OF.items():
             entered = questions.candidates.get(kind, 0)

@@ -29,6 +29,7 @@ from earmark.tasks.evaluation.statistics import holm
 from earmark.tasks.importers.music import ListedGeneration, read_generations
 from earmark.tasks.store.files import write_text
 from earmark.tasks.store.folder import write_record
+from earmark.tasks.store.parquet import tuples_of
 from earmark.tasks.store.result_table import SURE, Interval, ResultColumn, ResultPage, ResultTable, Value
 
 RECORD = "best-of-n.json"
@@ -144,11 +145,12 @@ def _measures(path: Path, listed: Sequence[ListedGeneration]) -> tuple[Scores, l
             f"{path}: expected the column clip and columns of numbers; found {', '.join(table.column_names)}"
         )
     known: dict[str, dict[str, float | None]] = {}
-    for at, row in enumerate(table.to_pylist(), 1):
-        if row["clip"] in known:
-            raise InputError(f"{path}, row {at}: clip '{row['clip']}' stands there twice")
-        known[row["clip"]] = {
-            name: None if row[name] in (None, "") else number(f"{path}, row {at}", name, row[name]) for name in columns
+    for at, (clip, *cells) in enumerate(tuples_of(table, "clip", *columns), 1):
+        if clip in known:
+            raise InputError(f"{path}, row {at}: clip '{clip}' stands there twice")
+        known[clip] = {
+            name: None if cell in (None, "") else number(f"{path}, row {at}", name, cell)
+            for name, cell in zip(columns, cells, strict=True)
         }
     found = {one.generation_id: known.get(one.generation_id, known.get(one.audio)) for one in listed}
     if lacking := [name for name, values in found.items() if values is None]:

@@ -163,14 +163,14 @@ def _losses_text(error: EarmarkError, stage: Stage) -> str:
 
 def losses_of_walk(stage: Stage, folder: Path) -> list[AskLoss]:
     """Count the rows of a walk at each ask, in the order of the asks."""
-    files = {
-        part: [str(path) for path in [*folder.glob(f"{part}/*.parquet"), *folder.glob(f"stopped/{part}-*.parquet")]]
+    draws, results = (
+        [str(path) for path in [*folder.glob(f"{part}/*.parquet"), *folder.glob(f"stopped/{part}-*.parquet")]]
         for part in ("draws", "results")
-    }
-    if not files["draws"]:
+    )
+    if not draws:
         return []
     with connect(stage.work / "spill") as connection:
-        rows = connection.execute(query("pipeline/walk_losses"), files).fetchall()
+        rows = connection.execute(query("pipeline/walk_losses"), {"draws": draws, "results": results}).fetchall()
     return [AskLoss._make([*row[:-1], [_why(**one) for one in row[-1] or ()]]) for row in rows]
 
 

@@ -217,7 +217,7 @@ def make_plan(
     libraries = library_versions()
     named = list(named_in(config))
     if packages := sorted({entry.package for entry in (*own, *named) if entry.package}):
-        identity["packages"] = packages
+        identity |= {"packages": packages}
         libraries |= dict(packages)
     made = Made(
         corpus=corpus,

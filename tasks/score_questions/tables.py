@@ -1,7 +1,7 @@
 """Write the published tables: assign letters, apply reviews, embed images, account for every thread."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,7 +40,8 @@ def write_tables(stage: Stage, config: ScoreQuestions, written: Walked) -> Done[
     Raises:
         InputError: a review file cannot be read.
     """
-    drafts: dict[str, LabelledQuestion] = {question["thread_key"]: question for _, question in written.results()}
+    results: Iterable[tuple[int, LabelledQuestion]] = written.results()
+    drafts = {question["thread_key"]: question for _, question in results}
     files = [(config.path(name), without_place(name)) for name in config.review.files]
     readings = readings_of(written)
     verdicts, refused = gather_reviews(files, {name: content_of(row) for name, row in drafts.items()})

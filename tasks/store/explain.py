@@ -77,7 +77,7 @@ def with_places(version: Version, rows: Sequence[RejectRow]) -> list[RejectRow]:
     every: list[RejectRow] = pq.read_table(path, filters=pc.is_in(pc.field("item"), items)).to_pylist()
     for kept in every:
         known[_shared(kept)].append(kept)
-    places = [known[_shared(row)].pop(0) if known[_shared(row)] else row for row in rows]
+    places: list[RejectRow] = [known[_shared(row)].pop(0) if known[_shared(row)] else row for row in rows]
     return [{**row, "file": place["file"], "line": place["line"]} for row, place in zip(rows, places, strict=True)]
 
 

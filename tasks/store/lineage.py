@@ -28,6 +28,7 @@ from earmark.schemas.errors import StoreError
 from earmark.schemas.tables import REJECTS, Table
 from earmark.tasks.store.files import place
 from earmark.tasks.store.manifest import Step
+from earmark.tasks.store.parquet import tuples_of
 from earmark.tasks.store.sql import connect, query, quoted
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Version
@@ -301,7 +302,7 @@ def _rejects_that_leave(files: Files, gone: Gone) -> Counter[tuple[str, str]]:
     for _, paths, leaving in by_split(REJECTS, files, gone.rows):
         rows = pa.concat_tables([pq.ParquetFile(path).read(columns=["stage", "reason"]) for path in paths])
         rows = rows.filter(pa.array(leaving))
-        left.update(zip(rows["stage"].to_pylist(), rows["reason"].to_pylist(), strict=True))
+        left.update((stage, reason) for stage, reason in tuples_of(rows, "stage", "reason"))
     return left
 
 

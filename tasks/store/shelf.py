@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from earmark.schemas.errors import InputError
-from earmark.schemas.tables import REJECTS, RejectRow, Table
+from earmark.schemas.tables import REJECTS, RejectRow, Table, WholeFile
 from earmark.tasks.store.diff import Change, diff_table, key_of
 from earmark.tasks.store.explain import SHARED, links_of, with_places
 from earmark.tasks.store.sql import connect, literal, quoted, view_parquet
@@ -97,7 +97,7 @@ class Shelf:
 
     def placed(self, row: dict[str, Any]) -> dict[str, Any]:
         """Return a reject with the files and lines of all its equals, as far as known to this store."""
-        reject = cast(RejectRow, row)
+        reject: RejectRow = cast(RejectRow, row)
         if reject["line"] is not None:
             return row
         shared = (*SHARED, "file")
@@ -165,7 +165,8 @@ class Shelf:
                     )
                     with self._lock:
                         rows = self._db.execute(asked, [sha256]).fetchall()
-                    if rows and (held := rows[0][0]) and hashlib.sha256(held["bytes"]).hexdigest() == sha256:
+                    held: WholeFile | None = rows[0][0] if rows else None
+                    if held and hashlib.sha256(held["bytes"]).hexdigest() == sha256:
                         return held["path"], held["bytes"]
         return None
 
