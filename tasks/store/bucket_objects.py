@@ -11,9 +11,8 @@ from configparser import ConfigParser, Error
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
-from obstore import ObjectMeta
 from obstore.exceptions import (
     AlreadyExistsError,
     BaseError,
@@ -27,6 +26,9 @@ from obstore.store import AzureStore, GCSStore, S3Store
 from earmark.schemas.errors import EarmarkError, InputError
 from earmark.schemas.places import BUCKETS
 from earmark.tasks.store.objects import BLOCK_BYTES, Object, at_once, first_words, waited
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
 
 KEYS = {
     "s3": "the keys in AWS_… variables",
