@@ -20,7 +20,7 @@ from earmark.tasks.release.publishing import (
     read_reviewed,
 )
 from earmark.tasks.store.hub import Repo
-from earmark.tasks.store.receipts import PublishedVersion
+from earmark.tasks.store.receipts import SentVersion
 from earmark.tasks.store.versions import open_store
 
 tell_plainly()
@@ -74,5 +74,5 @@ def publish(
         receipt = keep_receipt(place, target, bundle, state, commit, reviewed)
     announce("published", version.corpus, receipt.model_dump(mode="json", include={"version", "repo", "tag", "commit"}))
     joined = target.join(collection, private) if collection else None
-    sent = PublishedVersion(**receipt.model_dump(), uploaded=uploaded, url=target.url, collection=joined)
+    sent = SentVersion(**receipt.model_dump(), uploaded=uploaded, url=target.url, collection=joined)
     return sent.model_dump(mode="json")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from earmark.tasks.store.diff import Cell, Change
     from earmark.tasks.store.explain import RowFacts
     from earmark.tasks.store.manifest import Parent
-    from earmark.tasks.store.receipts import PublishedVersion, Receipt
+    from earmark.tasks.store.receipts import Receipt, SentVersion
     from earmark.tasks.store.runs import Run
     from earmark.tasks.store.versions import Store, Version
 
@@ -208,7 +208,7 @@ def show_publication_plan(facts: PublicationPlan) -> None:
     tell(*(f"finding: {finding}" for finding in facts["findings"]))
 
 
-def show_publication(sent: PublishedVersion) -> None:
+def show_publication(sent: SentVersion) -> None:
     """Print where a version was published, and how to load it."""
     done = f"{sent.uploaded:,} files sent" if sent.uploaded else "all was there already"
     where = f"branch {sent.branch}" if sent.branch else f"tag {sent.tag}"

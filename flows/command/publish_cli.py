@@ -62,7 +62,7 @@ def publish(
     from earmark.flows.command.ending import stoppable
     from earmark.schemas.errors import HubError
     from earmark.tasks.pipeline.progress import shown
-    from earmark.tasks.store.receipts import PublishedVersion
+    from earmark.tasks.store.receipts import SentVersion
 
     place = open_store(store)
     options: dict[str, Any] = {
@@ -82,7 +82,7 @@ def publish(
     if as_json:
         print_json(facts)
     elif plan is None:
-        console.show_publication(PublishedVersion.model_validate(facts))
+        console.show_publication(SentVersion.model_validate(facts))
     else:
         console.show_publication_plan(plan)
     if plan and (findings := plan["findings"]):

@@ -14,7 +14,7 @@ from scipy.sparse.csgraph import connected_components
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.evaluations import Evaluation
-from earmark.tasks.evaluation.kinds import Prediction, SampleRow, clip_columns, empty, number, preferred, values_of
+from earmark.tasks.evaluation.kinds import MeasuredSample, Prediction, clip_columns, empty, number, preferred, values_of
 from earmark.tasks.evaluation.samples import Samples
 from earmark.tasks.evaluation.scores import NotCovered, read_table
 
@@ -257,7 +257,7 @@ def _clips(samples: Samples) -> dict[str, ListedClip]:
     return {row["id"]: row for row in rows}
 
 
-def _vote(row: SampleRow, evaluation: Evaluation, content: Mapping[str, str]) -> tuple[str, str, bool]:
+def _vote(row: MeasuredSample, evaluation: Evaluation, content: Mapping[str, str]) -> tuple[str, str, bool]:
     first, second = map(content.__getitem__, values_of(row, clip_columns(evaluation)))
     if row["target"] == evaluation.sides[1]:
         return second, first, False

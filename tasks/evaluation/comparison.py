@@ -10,7 +10,7 @@ from earmark.schemas.errors import InputError
 from earmark.schemas.evaluations import Evaluation
 from earmark.schemas.results import ComparedEvaluation, ComparisonFacts, MetricFacts, ModelRank, PairGap
 from earmark.tasks.evaluation.influence import mean, pair_differences
-from earmark.tasks.evaluation.kinds import Prediction, SampleRow, find_kind
+from earmark.tasks.evaluation.kinds import MeasuredSample, Prediction, find_kind
 from earmark.tasks.evaluation.results import (
     INTERVALS,
     LABELS,
@@ -31,7 +31,7 @@ PLOT = "intervals.svg"
 
 def compare(
     evaluation: Evaluation,
-    samples: Mapping[str, SampleRow],
+    samples: Mapping[str, MeasuredSample],
     runs: Mapping[str, Mapping[str, Prediction]],
     thresholds: Mapping[str, Threshold | None],
 ) -> list[ComparedEvaluation]:

@@ -29,7 +29,7 @@ Draws = Mapping[tuple[str, str], Sequence[Any]]  # values of readable answers by
 Sample = Mapping[str, Any]
 
 
-class SampleRow(TypedDict):
+class MeasuredSample(TypedDict):
     """Columns of a sample that every evaluation can have; its query adds others, read by name."""
 
     id: str

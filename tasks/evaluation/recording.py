@@ -13,7 +13,7 @@ from earmark.schemas.errors import ConfigError, EarmarkError, StoreError
 from earmark.schemas.evaluations import Evaluation
 from earmark.schemas.results import AskedFacts, EvaluationFacts
 from earmark.tasks.audio.probe import Probe
-from earmark.tasks.evaluation.kinds import Prediction, SampleKind, SampleRow, find_kind, leader
+from earmark.tasks.evaluation.kinds import MeasuredSample, Prediction, SampleKind, find_kind, leader
 from earmark.tasks.evaluation.results import LEVEL, NOT_MEASURED, Threshold, count, evaluation_page
 from earmark.tasks.evaluation.samples import EVERY, HELD_OUT, MeasurementOptions, Samples, select_samples
 from earmark.tasks.evaluation.statistics import best_threshold
@@ -114,7 +114,7 @@ def record(
 
 
 def add_sizes(
-    kind: SampleKind, rows: Sequence[SampleRow], sizes: dict[str, int], predictions: dict[str, Prediction]
+    kind: SampleKind, rows: Sequence[MeasuredSample], sizes: dict[str, int], predictions: dict[str, Prediction]
 ) -> None:
     """Add the number of options to rows; drop the answer of a sample whose right letter names no option."""
     for row in rows:
@@ -123,7 +123,7 @@ def add_sizes(
             predictions[row["id"]] = Prediction(row["id"], reason="no_such_option", detail=fault)
 
 
-def _written(kind: SampleKind, rows: list[SampleRow], predictions: dict[str, Prediction]) -> list[tuple[Any, ...]]:
+def _written(kind: SampleKind, rows: list[MeasuredSample], predictions: dict[str, Prediction]) -> list[tuple[Any, ...]]:
     written = []
     for row in rows:
         one = predictions[row["id"]]
@@ -151,7 +151,7 @@ MEASURES = {"longest": "duration_s", "loudest": "level_dbfs"}
 
 
 def baselines(
-    evaluation: Evaluation, rows: Sequence[SampleRow], clips: Mapping[str, Probe]
+    evaluation: Evaluation, rows: Sequence[MeasuredSample], clips: Mapping[str, Probe]
 ) -> tuple[dict[str, dict[str, Prediction]], list[str]]:
     """Predict each sample by each baseline, by id.
 

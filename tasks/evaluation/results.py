@@ -16,7 +16,7 @@ from earmark.schemas.evaluations import Evaluation
 from earmark.schemas.results import AskedFacts, CountedFacts, CycleFacts, EvaluationFacts, MetricFacts, ResultRow
 from earmark.schemas.rubric_rewards import SHARE
 from earmark.tasks.evaluation.influence import SMALL, Influence, estimates, mean, measure
-from earmark.tasks.evaluation.kinds import INCONSISTENT, Prediction, SampleRow, clip_columns, find_kind
+from earmark.tasks.evaluation.kinds import INCONSISTENT, MeasuredSample, Prediction, clip_columns, find_kind
 from earmark.tasks.evaluation.statistics import Floats, Places
 from earmark.tasks.evaluation.units import Units, sampled_words, unit_labels
 from earmark.tasks.store.result_table import ResultColumn, ResultPage, ResultTable, Value, interval
@@ -61,7 +61,7 @@ class Measured:
     def of(
         cls,
         evaluation: Evaluation,
-        rows: Sequence[SampleRow],
+        rows: Sequence[MeasuredSample],
         predictions: Sequence[Prediction],
         threshold: Threshold | None,
         units: Units,
@@ -108,7 +108,7 @@ class Measured:
 
 def count(
     evaluation: Evaluation,
-    rows: Sequence[SampleRow],
+    rows: Sequence[MeasuredSample],
     predictions: Mapping[str, Prediction],
     threshold: Threshold | None = None,
     baselines: Mapping[str, Mapping[str, Prediction]] | None = None,

@@ -11,7 +11,7 @@ import duckdb
 from earmark.schemas.corpus import Corpus, names_clip
 from earmark.schemas.errors import ConfigError, StoreError
 from earmark.schemas.evaluations import Blind, Evaluation, Mode
-from earmark.tasks.evaluation.kinds import SampleRow, clip_columns, find_kind
+from earmark.tasks.evaluation.kinds import MeasuredSample, clip_columns, find_kind
 from earmark.tasks.exports.clips import ClipFile, clip_files
 from earmark.tasks.exports.rows import opened
 from earmark.tasks.store.sql import literal, query
@@ -64,7 +64,7 @@ class Samples:
     count: int
     folder: Path  # for files about the samples; deleted with them
 
-    def batches(self, size: int, columns: Sequence[str]) -> Iterator[list[SampleRow]]:
+    def batches(self, size: int, columns: Sequence[str]) -> Iterator[list[MeasuredSample]]:
         """Yield the rows in order of their ids."""
         named = ", ".join(f'"{name}"' for name in columns)
         reader = self.connection.cursor().sql(f"SELECT {named} FROM judged.samples ORDER BY id").to_arrow_reader(size)

@@ -20,7 +20,7 @@ from earmark.schemas.evaluations import Evaluation
 from earmark.schemas.results import CellFacts, ColumnFacts, TableFacts
 from earmark.tasks.evaluation.comparing import Measure, name_of, predictions_of
 from earmark.tasks.evaluation.influence import SCALES, bounds, gap, mean, measure, scale_of
-from earmark.tasks.evaluation.kinds import Prediction, SampleRow, clip_columns, find_kind, values_of
+from earmark.tasks.evaluation.kinds import MeasuredSample, Prediction, clip_columns, find_kind, values_of
 from earmark.tasks.evaluation.layouts import LayoutColumn, TableLayout, TableRules
 from earmark.tasks.evaluation.results import LABELS, LOWER, NOT_MEASURED, members
 from earmark.tasks.evaluation.samples import NoSamples, Samples, find_evaluation, select_samples
@@ -50,7 +50,7 @@ class MeasuredPool:
 
     evaluation: Evaluation
     rules: TableRules
-    rows: list[SampleRow]
+    rows: list[MeasuredSample]
     predictions: dict[str, list[Prediction] | None]
     start: int  # the place of its first sample among those of all evaluations
 
@@ -256,7 +256,7 @@ def _pools(
     return pools, notes
 
 
-def _rows(layout: TableLayout, options: TableOptions, samples: Samples) -> list[SampleRow]:
+def _rows(layout: TableLayout, options: TableOptions, samples: Samples) -> list[MeasuredSample]:
     """Return the samples with the columns that the table needs.
 
     Raises:

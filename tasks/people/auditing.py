@@ -14,7 +14,7 @@ from earmark.schemas.errors import StoreError
 from earmark.schemas.evaluations import Evaluation, Mode, names_image
 from earmark.schemas.study import PAGES, PLAN, AnnotatorPage, Audited, StudyPlan, Trial
 from earmark.tasks.evaluation.asking import swapped_sides
-from earmark.tasks.evaluation.kinds import LETTERS, SampleRow, find_kind
+from earmark.tasks.evaluation.kinds import LETTERS, MeasuredSample, find_kind
 from earmark.tasks.evaluation.reading import write_samples_template
 from earmark.tasks.evaluation.samples import SamplePart, Samples, find_evaluation, select_samples
 from earmark.tasks.people.choosing import LETTERS as SIDES
@@ -136,7 +136,7 @@ def _label(target: Any) -> str:
     return {"true": "yes", "false": "no"}.get(str(target).lower(), str(target))
 
 
-def _pages(evaluation: Evaluation, rows: Sequence[SampleRow], wish: AuditOptions) -> tuple[AnnotatorPage, ...]:
+def _pages(evaluation: Evaluation, rows: Sequence[MeasuredSample], wish: AuditOptions) -> tuple[AnnotatorPage, ...]:
     """Return the pages, with each row on several, in an order of each page's own."""
     names = page_names(max(wish.pages, wish.reviewers))
     mine = shared(rows, names, wish.reviewers, lambda name, row: _digits(wish, name, row["id"]))
@@ -148,7 +148,7 @@ def _pages(evaluation: Evaluation, rows: Sequence[SampleRow], wish: AuditOptions
     )
 
 
-def _trial(evaluation: Evaluation, row: SampleRow, wish: AuditOptions, name: str) -> Trial:
+def _trial(evaluation: Evaluation, row: MeasuredSample, wish: AuditOptions, name: str) -> Trial:
     compares = find_kind(evaluation.kind).compares
     swapped = compares and _digits(wish, "letters", name, row["id"]) < "8"
     label = _label(row["target"])

@@ -36,7 +36,7 @@ class Receipt(BaseModel):
     published: datetime
 
 
-class PublishedVersion(Receipt):
+class SentVersion(Receipt):
     """A receipt with facts of the call that sent the version."""
 
     uploaded: int  # files sent
