@@ -29,7 +29,7 @@ def write_json(batches: Iterator[pa.RecordBatch], path: Path) -> None:
     """
     with path.open("w", encoding="utf-8") as file:
         file.write("[")
-        for number, (name, caption, _) in enumerate(_captions(batches)):
+        for number, (name, caption) in enumerate(_captions(batches)):
             file.write("," if number else "")
             file.write("\n" + json.dumps({"path": name, "caption": caption}, ensure_ascii=False))
         file.write("\n]\n")
@@ -43,7 +43,7 @@ def write_tsv(batches: Iterator[pa.RecordBatch], path: Path) -> None:
     Raises:
         StoreError: a track has several captions, or two tracks have files of one name.
     """
-    _write_lines(path, ((name, caption) for name, caption, _ in _captions(batches)))
+    _write_lines(path, _captions(batches))
 
 
 def write_baseline(batches: Iterator[pa.RecordBatch], path: Path) -> None:
@@ -57,7 +57,7 @@ def write_baseline(batches: Iterator[pa.RecordBatch], path: Path) -> None:
     audios.mkdir(parents=True)
 
     def linked() -> Iterator[tuple[str, str]]:
-        for name, caption, audio in _captions(batches):
+        for name, caption, audio in _captions(batches, "audio"):
             clip = path.parent / audio
             if clip.suffix not in ENDINGS:
                 raise StoreError(f"{name}: expected {', '.join(ENDINGS)}, as the baseline reads, found {clip.suffix}")
@@ -70,7 +70,7 @@ def write_baseline(batches: Iterator[pa.RecordBatch], path: Path) -> None:
     _write_lines(path.parent / split / f"jamendo_{split}.tsv", linked())
 
 
-def _write_lines(path: Path, captions: Iterator[tuple[str, str]]) -> None:
+def _write_lines(path: Path, captions: Iterator[tuple[str, ...]]) -> None:
     files: dict[str, str] = {}
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.write("id\tcaption\n")
@@ -87,15 +87,15 @@ def _id(name: str) -> str:
     return PurePosixPath(name).stem.removesuffix(".low")
 
 
-def _captions(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, str, str]]:
-    """Yield path, caption and audio; require a single caption per track."""
+def _captions(batches: Iterator[pa.RecordBatch], *more: str) -> Iterator[tuple[str, ...]]:
+    """Yield path, caption and further columns; require a single caption per track."""
     seen: set[str] = set()
     for batch in batches:
-        for clip_id, path, caption, audio in tuples_of(batch, "clip_id", "path", "caption", "audio"):
+        for clip_id, *row in tuples_of(batch, "clip_id", "path", "caption", *more):
             if clip_id in seen:
                 raise StoreError(
                     f"{clip_id}: expected one caption a track, found several (pipelines or segments); "
                     "export with --for jsonl, which names the pipeline"
                 )
             seen.add(clip_id)
-            yield path, caption, audio
+            yield tuple(row)
