@@ -98,7 +98,7 @@ def partners(ring: Sequence[RingCaption], at: int, tries: int) -> Iterator[RingC
                 return
 
 
-class Choice(NamedTuple):
+class PairMember(NamedTuple):
     """A caption that fits its clip, or a clip with a wrong instruction, complete and ready to be paired."""
 
     place: float  # in the draw
@@ -107,12 +107,12 @@ class Choice(NamedTuple):
     clip_sha256: str
     instruction_id: str
     kind: str  # of a negative; of a positive, the kind that it needs
-    negative: "Choice | None" = None
+    negative: "PairMember | None" = None
 
 
 def choose_pairs(
-    positives: Sequence[Choice], judged: Sequence[Choice], count: int | None, weights: Mapping[str, float]
-) -> list[tuple[Choice, Choice]]:
+    positives: Sequence[PairMember], judged: Sequence[PairMember], count: int | None, weights: Mapping[str, float]
+) -> list[tuple[PairMember, PairMember]]:
     """Pair positives and negatives of a subset and set, one to one, each kind of negative with its own positives.
 
     Args:

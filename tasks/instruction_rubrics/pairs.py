@@ -9,22 +9,22 @@ from earmark.schemas.instruction_rubrics import InstructionRubrics
 from earmark.schemas.reasons import Reject
 from earmark.schemas.rubric_tables import SAMPLES
 from earmark.tasks.instruction_rubrics.asks import others
-from earmark.tasks.instruction_rubrics.deciding import Choice, choose_pairs
+from earmark.tasks.instruction_rubrics.deciding import PairMember, choose_pairs
 from earmark.tasks.instruction_rubrics.rows import NegativeRow, RubricRow, VerifiedCaption
 from earmark.tasks.instruction_rubrics.verification import reject_of
 from earmark.tasks.pipeline.rows import Rows, each_row
 from earmark.tasks.pipeline.step import Account
 from earmark.tasks.text.near_texts import near_any
 
-Pools: TypeAlias = Mapping[tuple[str, str], tuple[list[Choice], list[Choice]]]
+Pools: TypeAlias = Mapping[tuple[str, str], tuple[list[PairMember], list[PairMember]]]
 
 
 class SamplePair(NamedTuple):
     """A positive and a negative of one split."""
 
     split: str
-    positive: Choice
-    negative: Choice
+    positive: PairMember
+    negative: PairMember
 
 
 def choose(
@@ -42,14 +42,14 @@ def choose(
     """
     true, labelled = _complete(config, each_row(rubrics))
     texts: dict[str, dict[str, str]] = {"test": {}, "train": {}}
-    pools: dict[tuple[str, str], tuple[list[Choice], list[Choice]]] = defaultdict(lambda: ([], []))
-    by_base: dict[int, Choice] = {}
+    pools: dict[tuple[str, str], tuple[list[PairMember], list[PairMember]]] = defaultdict(lambda: ([], []))
+    by_base: dict[int, PairMember] = {}
     entered = 0
 
-    def chosen(row: VerifiedCaption | NegativeRow, number: int, kind: str) -> Choice:
+    def chosen(row: VerifiedCaption | NegativeRow, number: int, kind: str) -> PairMember:
         key, clip = intern(row["instruction_id"]), intern(row["clip_sha256"])
         texts[row["split"]][key] = row["text"]
-        return Choice(row["place"], row["base"], number, clip, key, intern(kind))
+        return PairMember(row["place"], row["base"], number, clip, key, intern(kind))
 
     for caption in each_row(verified):
         entered += caption["positive"]
@@ -82,15 +82,15 @@ def choose(
 
 
 def _drop_near(
-    pools: dict[tuple[str, str], tuple[list[Choice], list[Choice]]],
-    by_base: Mapping[int, Choice],
+    pools: dict[tuple[str, str], tuple[list[PairMember], list[PairMember]]],
+    by_base: Mapping[int, PairMember],
     near: Mapping[str, str],
     verified: Rows[VerifiedCaption],
 ) -> list[tuple[str, Reject]]:
     """Give positives their negatives, and drop what nearly repeats the bench; return the rejects."""
     found: dict[int, str] = {}  # instruction by base
     for (split, subset), (ones, twos) in [*pools.items()]:
-        left: list[Choice] = []
+        left: list[PairMember] = []
         for one in ones:
             negative = by_base.get(one.base)
             keys = [each.instruction_id for each in (one, negative) if each and split == "train"]
