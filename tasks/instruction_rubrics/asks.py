@@ -9,6 +9,7 @@ from earmark.schemas.annotation import AGAIN_TEMPERATURE
 from earmark.schemas.instruction_rubrics import InstructionRubrics, Language
 from earmark.schemas.questions import Audio, AudioForm
 from earmark.tasks.instruction_rubrics.checks import items_fault, numbers_fault, perturbation_fault, translation_fault
+from earmark.tasks.instruction_rubrics.rows import RubricQuestion
 from earmark.tasks.pipeline.ask import Ask, Fault, Posed, Row, Values
 from earmark.tasks.pipeline.imagined import ITEMS, imagined
 
@@ -21,11 +22,11 @@ def prompt_of(ask: str, language: str) -> str:
     return f"rubric-{ask}" if language == "en" else f"rubric-{ask}-{language}"
 
 
-def _spoken(config: InstructionRubrics) -> list[Row]:
+def _spoken(config: InstructionRubrics) -> list[RubricQuestion]:
     return [{"language": language} for language in sorted({source.language for source in config.sources})]
 
 
-def _domains(config: InstructionRubrics) -> list[Row]:
+def _domains(config: InstructionRubrics) -> list[RubricQuestion]:
     pairs = sorted({(source.domain, source.language) for source in config.sources})
     return [{"domain": domain, "language": language} for domain, language in pairs]
 
@@ -46,7 +47,7 @@ def others(config: InstructionRubrics, language: str) -> list[Language]:
     return [other for other in config.languages if other != language]
 
 
-def _listening_values(ask: str, config: InstructionRubrics, row: Row) -> Values:
+def _listening_values(ask: str, config: InstructionRubrics, row: RubricQuestion) -> Values:
     """Show a clip and an instruction that fits it (`verify`), or is wrong for it (`mismatch`), or its items (`hear`).
 
     Args:
@@ -101,17 +102,17 @@ def _reader(
     return Ask(name, role, values=shown, **{**named, **declared})
 
 
-def _imagine_items(config: InstructionRubrics, row: Row) -> dict[str, Any]:
+def _imagine_items(config: InstructionRubrics, row: RubricQuestion) -> dict[str, Any]:
     basis = " ".join(row["instruction"].split()[:12])  # an item without words of the instruction would be dropped
     return {"items": [{"dimension": ..., "question": ..., "basis": basis}] * ITEMS}
 
 
-def _each(**fields: Any) -> Callable[[InstructionRubrics, Row], dict[str, Any]]:
+def _each(**fields: Any) -> Callable[[InstructionRubrics, RubricQuestion], dict[str, Any]]:
     """Imagine the same fields of each item."""
     return lambda config, row: {"items": [{"id": item["id"], **fields} for item in row["items"]]}
 
 
-def _numbers(config: InstructionRubrics, row: Row, value: Any) -> Fault | None:
+def _numbers(config: InstructionRubrics, row: RubricQuestion, value: Any) -> Fault | None:
     return numbers_fault(len(row["items"]), value["items"])
 
 

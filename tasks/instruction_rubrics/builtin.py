@@ -6,12 +6,13 @@ Weak on purpose: small lists of words, for trying the pipeline offline.
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.registry import register
 from earmark.tasks.audio.text_match import Measured, alignment
 from earmark.tasks.instruction_rubrics.builtin_words import attribute_of, content, named_in, phrase_book
+from earmark.tasks.instruction_rubrics.rows import ItemReply
 from earmark.tasks.text.bilingual import Language, language_of, negates
 
 Facts = Mapping[str, Any]
@@ -49,8 +50,26 @@ def rubric_writer(facts: Facts, clips: Sequence[Mapping[str, float]]) -> dict[st
         raise InputError(f"expected an ask of {', '.join(_WRITES)} and its facts, found no {missing}") from None
 
 
+class ItemFacts(TypedDict):
+    """A numbered item of an instruction."""
+
+    id: int
+    question: str
+    basis: NotRequired[str]
+
+
+class JudgeFacts(TypedDict, total=False):
+    """What a question to the judge is about."""
+
+    ask: str
+    instruction: str
+    item: str
+    items: list[ItemFacts]
+    truth: str
+
+
 @register("rubric-judge-1")
-def rubric_judge(facts: Mapping[str, Any], clips: list[Measured]) -> dict[str, Any] | list[dict[str, Any]] | str:
+def rubric_judge(facts: JudgeFacts, clips: list[Measured]) -> dict[str, Any] | list[dict[str, Any]] | str:
     """Judge whether a clip fits a text: by measured tempo, brightness and loudness, and by the words of its own
     caption.
 
@@ -202,7 +221,7 @@ def _filter(facts: Facts) -> dict[str, Any]:
 def _labels_partly(facts: Facts) -> dict[str, Any]:
     """Answer as `_labels`, but deny an unnamed word only if the truth names another word excluding it."""
     named = {one.word for one in named_in(str(facts["truth"]), language_of(str(facts["truth"])))}
-    answers = _labels(facts)["items"]
+    answers: list[ItemReply] = _labels(facts)["items"]
     for item, answer in zip(facts["items"], answers, strict=True):
         words = named_in(_basis(item), language_of(_basis(item)))
         denied = any(one.word not in named and named & set(one.others) for one in words)
@@ -267,7 +286,7 @@ def _within(text: str, form: str) -> str | None:
     return match[1] if match else None
 
 
-def _basis(item: Mapping[str, Any]) -> str:
+def _basis(item: ItemFacts) -> str:
     """Return the words behind an item."""
     if item.get("basis"):
         return str(item["basis"])

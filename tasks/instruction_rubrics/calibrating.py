@@ -2,7 +2,8 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ import pyarrow.parquet as pq
 
 from earmark.schemas.errors import ConfigError, InputError
 from earmark.schemas.files import read_regular
+from earmark.schemas.rubric_tables import RubricSample
 from earmark.tasks.audio.probe import Probe
 from earmark.tasks.audio.similarity import DECIMALS, ClipText
 from earmark.tasks.evaluation.scores import read_table
@@ -92,19 +94,22 @@ def scored_pairs(given: Path, model: str | None, store: Store) -> ScoredPairs:
 def _audited(record: Path, store: Store) -> ScoredPairs:
     """Read the captions and swapped instructions that people were sure of; CLAP is not asked about changed details."""
     try:
-        facts = json.loads(read_regular(record / "audit.json"))
+        facts: dict[str, str] = json.loads(read_regular(record / "audit.json"))
     except (OSError, ValueError) as error:
         raise InputError(f"{record}: expected the record of an audit: {error}") from None
     version = store.find(f"{facts['corpus']}@{facts['version']}")
     if facts["evaluation"] != "alignment":
         raise InputError(f"{record}: expected an audit of 'alignment' of instruction-rubrics")
+    columns = ["sample_id", "language", "similarity", "kind"]
+    kept: Iterable[RubricSample] = chain.from_iterable(
+        pq.read_table(file, columns=columns).to_pylist() for file in version.files("samples")
+    )
     samples = {
         f"{row['sample_id']}-{row['language']}": row["similarity"]
-        for file in version.files("samples")
-        for row in pq.read_table(file, columns=["sample_id", "language", "similarity", "kind"]).to_pylist()
+        for row in kept
         if row["kind"] in ("pos", "swap") and row["similarity"] is not None
     }
-    rows: list[dict[str, Any]] = read_table(record / "rows.csv").to_pylist()
+    rows: list[dict[str, str]] = read_table(record / "rows.csv").to_pylist()
     sure = [row for row in rows if row["verdict"] in ("confirmed", "refuted")]
     told = [(samples[row["row"]], row["instead"] or row["label"]) for row in sure if row["row"] in samples]
     if not told:

@@ -1,11 +1,10 @@
 """Check answers and translations of `instruction-rubrics` by pure rules over words."""
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from earmark.tasks.instruction_rubrics.attributes import DROPPED
-from earmark.tasks.instruction_rubrics.rows import BareItem
+from earmark.tasks.instruction_rubrics.rows import BareItem, ItemReply, WordChange
 from earmark.tasks.pipeline.ask import Fault
 from earmark.tasks.text.bilingual import HAN, Language, language_of, negates, quotes, straight, without_speech
 from earmark.tasks.text.numbers import differing
@@ -14,7 +13,7 @@ _NAME = re.compile(r"(?<![.!?。？！:：\"「『]\s)(?<!^)(?<![.!?。？！\"�
 _TITLE = re.compile(r"[\"「『]((?:[^\s\"」』.!?,;:]+\s?){1,4})[\"」』]")
 
 
-def perturbation_fault(caption: str, value: Mapping[str, Any], names: Sequence[str]) -> Fault | None:
+def perturbation_fault(caption: str, value: WordChange, names: Sequence[str]) -> Fault | None:
     """Return a fault unless a caption differs only in a detail and its dependent words, proved by undoing the changes.
 
     Args:
@@ -148,7 +147,7 @@ def items_fault(instruction: str, items: Sequence[BareItem]) -> Fault | None:
     return Fault("basis_not_found", f"expected words of the instruction, found '{items[0]['basis'][:60]}'")
 
 
-def numbers_fault(count: int, answers: Sequence[Mapping[str, Any]]) -> Fault | None:
+def numbers_fault(count: int, answers: Sequence[ItemReply]) -> Fault | None:
     """Return a fault unless the answers are for items 1 to `count`, in order, once each."""
     numbers = [answer["id"] for answer in answers]
     if numbers == list(range(1, count + 1)):

@@ -91,7 +91,7 @@ def _place_in_sets(rows: list[CaptionRow], config: InstructionRubrics, recording
         by_hash = "test" if draw(config.seed, "bench", name) < config.bench_share else "train"
         split = "test" if "test" in pinned else "train" if pinned else by_hash
         for row in own:
-            row["group_id"], row["split"] = name, split
+            row |= {"group_id": name, "split": split}
             if split == "test" and row["set"] == "train":
                 crossing.append(row)
     return crossing

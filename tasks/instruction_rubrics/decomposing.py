@@ -1,7 +1,7 @@
 """Split lists of items for requests, have items reviewed by a second model, and compare a second draw."""
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from earmark.schemas.instruction_rubrics import InstructionRubrics
 from earmark.tasks.instruction_rubrics.asks import DIRECTION, REDECOMPOSE
 from earmark.tasks.instruction_rubrics.checks import usable_items
 from earmark.tasks.instruction_rubrics.deciding import draw
-from earmark.tasks.instruction_rubrics.rows import BareItem, ItemRow
+from earmark.tasks.instruction_rubrics.rows import BareItem, ItemReply, ItemRow, RubricQuestion
 from earmark.tasks.pipeline.ask import Ask, Asker, AskReply, Row, side_by_side
 
 AT_ONCE = 20  # items in a question; longer lists are split
@@ -19,7 +19,7 @@ Thing = TypeVar("Thing")
 
 
 async def look_again(
-    asker: Asker[InstructionRubrics], row: Row, items: list[BareItem], listed: Sequence[BareItem]
+    asker: Asker[InstructionRubrics], row: RubricQuestion, items: list[BareItem], listed: Sequence[BareItem]
 ) -> tuple[list[ItemRow], float | None]:
     """Flag items by a second model; measure the agreement of a second draw, if drawn.
 
@@ -51,7 +51,7 @@ async def _reversed(asker: Asker[InstructionRubrics], about: Row, items: list[Ba
     replies = await ask_in_parts(asker, DIRECTION, about, items)
     if any(reply.failure for reply in replies):
         return [["unread"] for _ in items]
-    answers = [one["answer"] for reply in replies for one in reply.value["items"]]
+    answers = [one["answer"] for reply in replies for one in items_in(reply.value)]
     return [["direction"] if answer == "no" else [] for answer in answers]
 
 
@@ -71,6 +71,12 @@ async def ask_in_parts(
 ) -> list[AskReply]:
     """Return the replies about all items, in order."""
     return list(await side_by_side(*(asker.reply(ask, one) for one in in_parts(row, items))))
+
+
+def items_in(value: Any) -> list[ItemReply]:
+    """Return a model's answers about items."""
+    answers: list[ItemReply] = value["items"]
+    return answers
 
 
 def numbered(items: Sequence[BareItem]) -> list[Row]:

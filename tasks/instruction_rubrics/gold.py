@@ -6,7 +6,7 @@ from earmark.schemas.instruction_rubrics import InstructionRubrics
 from earmark.tasks.evaluation.controls import draw_other
 from earmark.tasks.evaluation.qualification import Exam, Given
 from earmark.tasks.instruction_rubrics.asks import VERIFY
-from earmark.tasks.instruction_rubrics.rows import CaptionRow
+from earmark.tasks.instruction_rubrics.rows import CaptionRow, JudgeDraw
 from earmark.tasks.pipeline.ask import Asker, Row
 from earmark.tasks.pipeline.rows import Rows, read_rows
 from earmark.tasks.pipeline.walk import walk
@@ -25,15 +25,18 @@ def questions(stage: Stage, config: InstructionRubrics, captions: Rows[CaptionRo
     assert qualify is not None
     rows = [row for row in read_rows(captions) if not row["generated"]]
     alike = ("subset", "language")  # the other caption could plausibly be this clip's
-    for row, other in draw_other(rows, qualify.each, config.seed, "clip_sha256", "group_id", alike):
+    drawn: Iterator[tuple[CaptionRow, CaptionRow]] = draw_other(
+        rows, qualify.each, config.seed, "clip_sha256", "group_id", alike
+    )
+    for row, other in drawn:
         for text, fits in ((row["text"], "yes"), (other["text"], "no")):
             known = {"control": "prompt", "domain": row["subset"], "truth": {"fits": fits}}
             yield {**row, "instruction": text, "pass": 1, **known}
 
 
-def answers(draw: Row) -> Iterator[Given]:
+def answers(draw: JudgeDraw) -> Iterator[Given]:
     """Yield the judge's answer about a clip and a caption."""
-    yield Given("fits", draw["value"] and draw["value"]["answer"], "yes", "no")
+    yield Given("fits", draw["value"]["answer"] if draw["value"] else None, "yes", "no")
 
 
 EXAM = Exam(ask_fit, questions, answers)

@@ -5,9 +5,9 @@ from typing import NamedTuple
 from earmark.schemas.instruction_rubrics import InstructionRubrics
 from earmark.tasks.instruction_rubrics.asks import DECOMPOSE, FILTER
 from earmark.tasks.instruction_rubrics.checks import usable_items
-from earmark.tasks.instruction_rubrics.decomposing import in_parts, wording_of
-from earmark.tasks.instruction_rubrics.rows import BareItem, InstructionRow, ItemRow
-from earmark.tasks.pipeline.ask import Asker, Row, side_by_side
+from earmark.tasks.instruction_rubrics.decomposing import in_parts, items_in, wording_of
+from earmark.tasks.instruction_rubrics.rows import BareItem, InstructionRow, ItemRow, RubricQuestion
+from earmark.tasks.pipeline.ask import Asker, side_by_side
 
 WHOLE = "instruction"
 _COMPLETE = {"en": 'Is nothing heard beyond this: "{}"?', "zh": "除此之外没有其他声音吗：“{}”？"}
@@ -22,12 +22,12 @@ class Parts(NamedTuple):
     listed: list[BareItem]  # the items before a second reading
 
 
-async def take_apart(asker: Asker[InstructionRubrics], row: Row) -> Parts:
+async def take_apart(asker: Asker[InstructionRubrics], row: RubricQuestion) -> Parts:
     """Decompose a row's `instruction` (with `language`, `domain`, `written_by`) and have its items read once more."""
     row = {**row, "wording": wording_of(asker.config, row["domain"])}
     listed, dropped = usable_items(row["instruction"], (await asker(DECOMPOSE, row))["items"])
     answers = await side_by_side(*(asker(FILTER, one) for one in in_parts(row, listed)))
-    verdicts = [one["verdict"] for answer in answers for one in answer["items"]]
+    verdicts = [one["verdict"] for answer in answers for one in items_in(answer)]
     left = [item for item, verdict in zip(listed, verdicts, strict=True) if verdict == "keep"]
     whole: list[BareItem] = [{"dimension": WHOLE, "question": row["instruction"], "basis": row["instruction"]}]
     removed = [(verdict, item["question"]) for item, verdict in zip(listed, verdicts, strict=True) if verdict != "keep"]

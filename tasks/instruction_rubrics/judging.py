@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 from earmark.schemas.errors import ConfigError, EarmarkError, InputError
 from earmark.schemas.evaluations import Examinee
 from earmark.schemas.instruction_rubrics import LANGUAGES, InstructionRubrics
+from earmark.schemas.reasons import AudioFault
 from earmark.schemas.rubric_rewards import decide
 from earmark.schemas.rubric_views import EVALUATIONS
 from earmark.schemas.toml import parse_config, read_toml
@@ -94,15 +95,19 @@ def judge_clips(
     """
     rows = list(_rows(path, language, domain))
     files = [(path if path.is_dir() else path.parent) / row["clip"] for row in rows]
-    looked = media_index(store).look(files)
-    heard = [(row, file, one) for row, file, one in zip(rows, files, looked, strict=True) if isinstance(one, Probe)]
+    looked: list[Probe | AudioFault] = media_index(store).look(files)
+    heard: list[tuple[JudgedClip, Path, Probe]] = [
+        (row, file, one) for row, file, one in zip(rows, files, looked, strict=True) if isinstance(one, Probe)
+    ]
     for row, fault in zip(rows, looked, strict=True):
         if not isinstance(fault, Probe):
-            row["reason"] = f"{fault.reason}: {fault.detail}"
+            row |= {"reason": f"{fault.reason}: {fault.detail}"}
     asked = find_mode(ALIGNMENT, mode)
     if asked.items is not None:
         _take_apart(store, config, [row for row, *_ in heard])
-    whole = [(row, file, probe) for row, file, probe in heard if row["reason"] is None]
+    whole: list[tuple[JudgedClip, Path, Probe]] = [
+        (row, file, probe) for row, file, probe in heard if row["reason"] is None
+    ]
     questions = [
         {"id": str(at), "clip_audio": probe.clip_sha256, "instruction": row["instruction"], "language": row["language"],
          "questions": [item["question"] for item in row["items"]]}
@@ -111,14 +116,14 @@ def judge_clips(
     clips = [(probe.clip_sha256, file, probe.duration_s) for _, file, probe in whole]
     answers = ask_rows(store, ALIGNMENT, asked, judge, questions, clips, config.own_prompts())
     for (row, *_), (prediction, said) in zip(whole, answers, strict=True):
-        row["score"] = prediction.score
         if prediction.score is None:
-            row["reason"], row["items"] = f"{prediction.reason}: {prediction.detail}", []
+            row |= {"reason": f"{prediction.reason}: {prediction.detail}", "items": []}
             continue
-        row["follows"] = decide([one["score"] for one in prediction.items] or [prediction.score])
+        follows = decide([one["score"] for one in prediction.items] or [prediction.score])
+        row |= {"score": prediction.score, "follows": follows}
         evidence = {one["id"]: one["evidence"] for one in said} if asked.together else {}
         for at, (item, one) in enumerate(zip(row["items"], prediction.items, strict=False), 1):
-            item["score"], item["evidence"] = one["score"], evidence.get(at)
+            item |= {"score": one["score"], "evidence": evidence.get(at)}
     if rows and all(row["score"] is None for row in rows):
         raise EarmarkError(f"none of {len(rows):,} clips has an answer, first {rows[0]['clip']}: {rows[0]['reason']}")
     return rows
@@ -187,7 +192,7 @@ def _take_apart(store: Store, config: InstructionRubrics, rows: Sequence[JudgedC
         ended = ask_each(config, {"writer": session}, take_apart, [{**row, "written_by": None} for row in rows])
     for row, parts in zip(rows, ended, strict=True):
         if isinstance(parts, GivenUp):
-            row["reason"] = f"{parts.stage}: {parts.reason}: {parts.detail}"
+            row |= {"reason": f"{parts.stage}: {parts.reason}: {parts.detail}"}
         else:
             items: list[BareItem] = parts.items
-            row["items"] = [{**item, "score": 0.0, "evidence": None} for item in items]
+            row |= {"items": [{**item, "score": 0.0, "evidence": None} for item in items]}

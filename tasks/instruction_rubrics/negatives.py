@@ -21,6 +21,7 @@ from earmark.tasks.instruction_rubrics.rows import (
     InstructionRow,
     NegativeRow,
     VerifiedCaption,
+    WordChange,
 )
 from earmark.tasks.instruction_rubrics.similarity import similarities
 from earmark.tasks.instruction_rubrics.verification import reject_of
@@ -28,7 +29,7 @@ from earmark.tasks.pipeline.ask import Asker, GivenUp, Row
 from earmark.tasks.pipeline.references import references_of
 from earmark.tasks.pipeline.rows import Rows, Sorted, each_row, keep_rows
 from earmark.tasks.pipeline.step import Account, Done, step
-from earmark.tasks.pipeline.walk import Walked, walk
+from earmark.tasks.pipeline.walk import Walked, WalkLoss, walk
 from earmark.tasks.store.staging import Stage
 
 PARTNERS = 4  # instructions of others to try on a clip
@@ -106,7 +107,8 @@ def choose_candidates(
 
 def _changed(config: InstructionRubrics, row: VerifiedCaption) -> Row:
     """Return a caption with a changed detail."""
-    change, text = row["changed"], row["changed"]["caption"].strip()
+    change: WordChange = row["changed"]
+    text = change["caption"].strip()
     return {
         "instruction_id": instruction_id(row["source"], row["domain"], row["language"], text),
         "text": text,
@@ -156,8 +158,8 @@ async def try_candidates(asker: Asker[InstructionRubrics], clip: CandidateClip) 
     it ahead for its rubric."""
     by = _verifiers(asker.config, clip)
     for number, candidate in enumerate(clip["candidates"]):
-        about = {**clip, **candidate, "text": clip["text"], "instruction": candidate["text"]}
-        question = {"written_by": None, **about, "candidate": number, "truth": clip["text"]}
+        about: Row = {**clip, **candidate, "text": clip["text"], "instruction": candidate["text"]}
+        question: Row = {"written_by": None, **about, "candidate": number, "truth": clip["text"]}
         if await _is_wrong(asker, question, by):
             await asker.ahead(partial(take_apart, row=question))
             return number
@@ -182,7 +184,8 @@ def keep_negatives(
 
     def kept() -> Iterator[NegativeRow]:
         nonlocal judged
-        for clip, number in tried.kept():
+        won: Iterator[tuple[CandidateClip, int]] = tried.kept()
+        for clip, number in won:
             ends[clip["subset"], KINDS[clip["role"]], False] += 1
             yield _negative(config, clip, number)
         for row in each_row(verified):
@@ -191,7 +194,8 @@ def keep_negatives(
                 yield _judged(row)
 
     negatives, rejects = keep_rows(stage, "negatives", kept()), []
-    for clip, end in tried.lost():
+    lost: Iterator[tuple[CandidateClip, WalkLoss]] = tried.lost()
+    for clip, end in lost:
         rejects.append((SAMPLES.name, reject_of(clip, end["reason"], end["detail"])))
         ends[clip["subset"], KINDS[clip["role"]], True] += 1
     notes = [f"{judged:,} generated clips failed both passes: hard negatives"] if judged else []

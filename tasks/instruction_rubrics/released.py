@@ -5,9 +5,10 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from earmark.schemas.errors import InputError
@@ -17,7 +18,35 @@ from earmark.schemas.tables import AUDIO
 from earmark.tasks.importers.table import named_rows, table_file
 from earmark.tasks.text.bilingual import language_of
 
-Row = dict[str, Any]
+
+class ReleasedRow(TypedDict):
+    """A row in the released form."""
+
+    uuid: str
+    audio: Any  # a file's name, or its bytes and path
+    caption: str
+    label: str
+    type: str
+    subset: str
+    rubric: list[dict[str, str]]
+    language: str | None
+
+
+class ReleasedSample(TypedDict):
+    """A row of `samples`; `asked` leaves it for `items`."""
+
+    sample_id: str
+    split: str
+    pair_id: str
+    subset: str
+    instruction_id: str
+    language: str | None
+    instruction: str
+    kind: str
+    follows: bool
+    file: str | None
+    asked: NotRequired[list[str]]
+
 
 WANTED = {name: name for name in ("uuid", "audio", "caption", "label", "type", "subset", "rubric")}
 QUESTION = ("question", "题目")
@@ -31,7 +60,7 @@ RELEASED = pa.schema(
 )
 
 
-def read(path: Path, embedded: Path) -> dict[str, list[Row]]:
+def read(path: Path, embedded: Path) -> dict[str, list[Any]]:
     """Read the rows of a file, or of all files below a folder, as rows of `samples` and `items`.
 
     A row's language is its `language` column, else `en` or `zh` in the names of folder and file (the released config),
@@ -50,41 +79,48 @@ def read(path: Path, embedded: Path) -> dict[str, list[Row]]:
         found = [one for one in sorted(path.rglob("*")) if one.suffix in (".parquet", ".jsonl") and one.is_file()]
     if not found:
         raise InputError(f"{path}: expected files that end in .parquet or .jsonl, found none")
-    tables: dict[str, list[Row]] = {"samples": [], "items": []}
+    samples: list[ReleasedSample] = []
     for one in found:
-        first = len(tables["samples"])
-        for line, row in named_rows(table_file(one, one.name), WANTED, {"language": "language"}):
+        first = len(samples)
+        rows: Iterator[tuple[int, Any]] = named_rows(table_file(one, one.name), WANTED, {"language": "language"})
+        for line, row in rows:
             if isinstance(row, Reject):
                 raise InputError(f"{one}, line {line}: {row.detail}")
             if not isinstance(row, Note):
-                _add(tables, row, f"{one}, line {line}", embedded)
+                samples.append(_sample(row, f"{one}, line {line}", embedded))
         place = one.relative_to(path.parent) if path.is_dir() else Path(path.parent.name, path.name)
         named = [word for word in re.split(r"[^a-z]+", str(place).lower()) if word in LANGUAGES]
-        language = (
-            named[-1] if named else language_of("\n".join(row["instruction"] for row in tables["samples"][first:]))
-        )
-        for row in tables["samples"][first:]:
-            row["language"] = row["language"] or language
-    for row in tables["samples"]:
-        about = {"instruction_id": row["instruction_id"], "language": row["language"]}
-        tables["items"] += [
-            {**about, "item": place, "question": text} for place, text in enumerate(row.pop("asked"), 1)
-        ]
-    return tables
+        language = named[-1] if named else language_of("\n".join(row["instruction"] for row in samples[first:]))
+        for sample in samples[first:]:
+            sample |= {"language": sample["language"] or language}
+    items = [
+        {"instruction_id": sample["instruction_id"], "language": sample["language"], "item": place, "question": text}
+        for sample in samples
+        for place, text in enumerate(sample.pop("asked"), 1)
+    ]
+    return {"samples": samples, "items": items}
 
 
-def _add(tables: dict[str, list[Row]], row: Row, where: str, embedded: Path) -> None:
+def _sample(row: ReleasedRow, where: str, embedded: Path) -> ReleasedSample:
     if row["label"] not in ("yes", "no"):
         raise InputError(f"{where}: expected yes or no as label, found {str(row['label'])[:80]!r}")
-    caption, rubric = str(row["caption"] or ""), row["rubric"] or []
-    if not row["uuid"] or not caption or not isinstance(rubric, list):
+    key, caption, rubric = str(row["uuid"] or ""), str(row["caption"] or ""), row["rubric"] or []
+    if not key or not caption or not isinstance(rubric, list):
         raise InputError(f"{where}: expected a uuid, a caption and a list as rubric")
     asked = [next((item[name] for name in QUESTION if item.get(name)), None) for item in rubric]
-    sample = {"sample_id": str(row["uuid"]), "split": "test", "pair_id": str(row["uuid"]), "subset": row["subset"]}
-    named = {"instruction_id": str(row["uuid"]), "language": row["language"], "instruction": caption,
-             "kind": row["type"]}  # fmt: skip
-    known = {"follows": row["label"] == "yes", "file": _file(row["audio"], where, embedded)}
-    tables["samples"].append({**sample, **named, **known, "asked": [str(one) for one in asked if one] or [caption]})
+    return {
+        "sample_id": key,
+        "split": "test",
+        "pair_id": key,
+        "subset": row["subset"],
+        "instruction_id": key,
+        "language": row["language"],
+        "instruction": caption,
+        "kind": row["type"],
+        "follows": row["label"] == "yes",
+        "file": _file(row["audio"], where, embedded),
+        "asked": [str(one) for one in asked if one] or [caption],
+    }
 
 
 def _file(audio: Any, where: str, embedded: Path) -> str | None:
@@ -108,7 +144,7 @@ def write(batches: Iterator[pa.RecordBatch], path: Path) -> None:
         writers: dict[str, pq.ParquetWriter] = {}
         for batch in batches:
             for language in batch["language"].unique().to_pylist():
-                rows = [row for row in batch.to_pylist() if row["language"] == language]
+                rows = batch.filter(pc.field("language") == language).to_pylist()
                 held = [{name: row[name] for name in WANTED} for row in rows]
                 for row in held:
                     row["audio"] = {"bytes": None, "path": row["audio"]}

@@ -1,6 +1,8 @@
 """Rows between the steps of `instruction-rubrics`."""
 
-from typing import Literal, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
+
+from earmark.schemas.instruction_rubrics import Language
 
 Failure = tuple[str, str] | None  # reason and detail
 
@@ -53,6 +55,7 @@ class WordChange(TypedDict):
     attribute: str
     before: str
     after: str
+    also: NotRequired[list[dict[str, str]]]
 
 
 class VerifiedCaption(CaptionRow):
@@ -175,6 +178,39 @@ class RubricRow(InstructionRow):
     translations: dict[str, Translation]
 
 
+class ItemReply(TypedDict, total=False):
+    """A model's answer about an item, by the item's number."""
+
+    id: int
+    verdict: str
+    answer: str
+    rationale: str
+
+
+class RubricQuestion(TypedDict, total=False):
+    """What asks show of a row; each reads some of it."""
+
+    domain: str
+    language: Language
+    into: Language
+    instruction_id: str
+    instruction: str
+    wording: str
+    text: str
+    caption: str
+    base: int
+    attributes: list[dict[str, str]]
+    clip_sha256: str
+    path: str
+    duration_s: float
+    generated: bool
+    items: list[Any]
+    texts: list[str]
+    negative: int | None
+    full: bool
+    part: str
+
+
 class PairedRow(NegativeRow):
     """A sample without its labels: a negative, or a caption in its shape."""
 
@@ -193,6 +229,7 @@ class SampleLabels(TypedDict):
 JudgeDraw = TypedDict(
     "JudgeDraw",
     {  # `pass` is no name in Python
+        "at": int,
         "ask": str,
         "last": bool,
         "value": dict[str, str],

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +24,7 @@ from earmark.tasks.instruction_rubrics.asks import (
     others,
 )
 from earmark.tasks.instruction_rubrics.checks import lost
-from earmark.tasks.instruction_rubrics.decomposing import AT_ONCE, ask_in_parts, look_again, split, wording_of
+from earmark.tasks.instruction_rubrics.decomposing import AT_ONCE, ask_in_parts, items_in, look_again, split, wording_of
 from earmark.tasks.instruction_rubrics.items import take_apart, with_completeness
 from earmark.tasks.instruction_rubrics.negatives import WrongInstructions
 from earmark.tasks.instruction_rubrics.rows import (
@@ -32,6 +33,7 @@ from earmark.tasks.instruction_rubrics.rows import (
     ItemRow,
     Labelled,
     NegativeRow,
+    RubricQuestion,
     RubricRow,
     Translation,
 )
@@ -40,7 +42,7 @@ from earmark.tasks.pipeline.ask import Ask, Asker, Row, side_by_side
 from earmark.tasks.pipeline.references import References, references_of
 from earmark.tasks.pipeline.rows import Rows, each_row, keep_rows
 from earmark.tasks.pipeline.step import Account, Done, step
-from earmark.tasks.pipeline.walk import Walked, walk
+from earmark.tasks.pipeline.walk import Walked, WalkLoss, walk
 from earmark.tasks.store.staging import Stage
 
 STABILITY = "re-decomposition:"
@@ -62,16 +64,16 @@ VERDICTS = {
 async def write_rubric(asker: Asker[InstructionRubrics], instruction: InstructionRow) -> dict[str, Any]:
     """Decompose an instruction and have its items read once more; without any left, it is its own item. Then label the
     items for each negative, give reasons for true items, and translate all."""
-    about: Row = {**instruction, "instruction": instruction["text"]}
+    wording = wording_of(asker.config, instruction["domain"])
+    about: Row = {**instruction, "instruction": instruction["text"], "wording": wording}
     parts = await take_apart(asker, about)
-    about["wording"] = wording_of(asker.config, instruction["domain"])
     kept = [] if parts.whole else parts.items
     checked, stability = await look_again(asker, about, kept, parts.listed)
     items: list[ItemRow] = checked or [{**item, "flags": []} for item in parts.items]
     if instruction.get("complete"):
         items = with_completeness(items, instruction)
     labelled = await side_by_side(
-        *(_label(asker, {**about, **negative}, items) for negative in instruction["negatives"]),
+        *(_label(asker, about | negative, items) for negative in instruction["negatives"]),
         *([_reasons(asker, about, items)] if instruction["true"] else []),
     )
     texts = [instruction["text"], *(item["question"] for item in items)]
@@ -82,17 +84,17 @@ async def write_rubric(asker: Asker[InstructionRubrics], instruction: Instructio
         "removed": parts.removed,
         "stability": stability,
         "labelled": labelled,
-        "translations": await _translate(asker, {**instruction, "part": "instruction"}, texts) if used else {},
+        "translations": await _translate(asker, about | {"part": "instruction"}, texts) if used else {},
     }
 
 
-async def _reasons(asker: Asker[InstructionRubrics], row: Row, items: list[ItemRow]) -> Labelled:
+async def _reasons(asker: Asker[InstructionRubrics], row: RubricQuestion, items: list[ItemRow]) -> Labelled:
     """Return the reasons for the items of a true instruction."""
     answers, failure = await _answered(asker, RATIONALES, row, items, range(1, len(items) + 1))
     return await _labelled(asker, row, answers, []) if failure is None else _unlabelled(None, failure)
 
 
-async def _label(asker: Asker[InstructionRubrics], row: Row, items: list[ItemRow]) -> Labelled:
+async def _label(asker: Asker[InstructionRubrics], row: RubricQuestion, items: list[ItemRow]) -> Labelled:
     """Label the items of an instruction wrong for a clip. Without a full description, items left open are heard, and
     undecided ones dropped. A negative with all items answered yes is rejected: its contradiction was not found."""
     numbers = range(1, len(items) + 1)
@@ -114,7 +116,7 @@ async def _label(asker: Asker[InstructionRubrics], row: Row, items: list[ItemRow
 async def _answered(
     asker: Asker[InstructionRubrics],
     ask: Ask[InstructionRubrics],
-    row: Row,
+    row: RubricQuestion,
     items: list[ItemRow],
     numbers: Sequence[int],
 ) -> tuple[list[ItemAnswer], tuple[str, str] | None]:
@@ -127,13 +129,13 @@ async def _answered(
         {"item": number, "answer": one.get("answer", "yes") == "yes", "rationale": one["rationale"],
          "by": reply.annotator, "prompt": reply.prompt, "key": reply.key}
         for reply, part in zip(replies, split(numbers), strict=True)
-        for number, one in zip(part, reply.value["items"], strict=True)
+        for number, one in zip(part, items_in(reply.value), strict=True)
         if one.get("answer") != "unknown"
     ], None  # fmt: skip
 
 
 async def _labelled(
-    asker: Asker[InstructionRubrics], row: Row, answers: list[ItemAnswer], unknown: list[str]
+    asker: Asker[InstructionRubrics], row: RubricQuestion, answers: list[ItemAnswer], unknown: list[str]
 ) -> Labelled:
     """Return labels with their rationales in all languages, and the undecided items."""
     translations = await _translate(asker, {**row, "part": "answers"}, [one["rationale"] for one in answers])
@@ -145,14 +147,16 @@ def _unlabelled(negative: int | None, failure: tuple[str, str]) -> Labelled:
     return {"negative": negative, "failure": failure, "answers": [], "translations": {}}
 
 
-async def _translate(asker: Asker[InstructionRubrics], row: Row, texts: list[str]) -> dict[str, Translation]:
+async def _translate(asker: Asker[InstructionRubrics], row: RubricQuestion, texts: list[str]) -> dict[str, Translation]:
     """Translate texts into each other language, with the flags of a back-check; or return the failure."""
     languages = others(asker.config, row["language"])
     ends = await side_by_side(*(_translate_into(asker, row, texts, into) for into in languages))
     return dict(zip(languages, ends, strict=True))
 
 
-async def _translate_into(asker: Asker[InstructionRubrics], row: Row, texts: list[str], into: Language) -> Translation:
+async def _translate_into(
+    asker: Asker[InstructionRubrics], row: RubricQuestion, texts: list[str], into: Language
+) -> Translation:
     parts = split(texts, AT_ONCE + 1)  # an instruction and its items
     rows = [{**row, "texts": part, "part": f"{row['part']} {n}" if n > 1 else row["part"], "into": into}
             for n, part in enumerate(parts, 1)]  # fmt: skip
@@ -173,20 +177,22 @@ def keep_rubrics(
     whole = (counts.add(row | _without_repeats(end, references)) for row, end in written.kept())
     rubrics = keep_rows(stage, "rubrics", whole)
     rejects, without = [], set[int]()
-    for row, end in written.lost():
+    lost: Iterator[tuple[InstructionRow, WalkLoss]] = written.lost()
+    for row, end in lost:
         rejects.append((ITEMS.name, reject_of(row, end["reason"], f"{end['stage']}: {end['detail']}")))
         without |= {one["negative"] for one in row["negatives"]}
-    for number in sorted(without):
-        counts.losses["ready"].append((number, "no_items", "expected items of its instruction, found none"))
+    counts.losses["ready"] += [
+        (number, "no_items", "expected items of its instruction, found none") for number in sorted(without)
+    ]
     account = Account(written.source.total, rubrics.total, rejects)
     return Done(rubrics, account, *counts.accounts(negatives.negatives))
 
 
-def _without_repeats(end: Row, references: References | None) -> Row:
+def _without_repeats(end: RubricRow, references: References | None) -> Row:
     """Mark translations nearly repeating the config's references as failed."""
     if references is None:
         return end
-    translations = {
+    translations: dict[str, Any] = {
         language: {"failure": ("decontaminated", fault)}
         if one["failure"] is None and (fault := references.fault_of(one["texts"][0]))
         else one
@@ -195,14 +201,14 @@ def _without_repeats(end: Row, references: References | None) -> Row:
     return {**end, "translations": translations}
 
 
+@dataclass
 class RubricCounts:
     """Counts and losses of rubrics that go by one at a time."""
 
-    def __init__(self) -> None:
-        self.of = Counter[str]()
-        self.stability: list[float] = []
-        # by account: rejects; or the numbers of negatives, each with reason and detail
-        self.losses: dict[str, list[Reject | tuple[int, str, str]]] = defaultdict(list)
+    of: Counter[str] = field(default_factory=Counter)
+    stability: list[float] = field(default_factory=list)
+    # by account: rejects; or the numbers of negatives, each with reason and detail
+    losses: dict[str, list[Reject | tuple[int, str, str]]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, row: RubricRow) -> RubricRow:
         """Count a rubric's parts; return it."""

@@ -17,6 +17,7 @@ from earmark.tasks.audio.probe import SILENCE_DBFS
 from earmark.tasks.audio.recordings import require_chromaprint
 from earmark.tasks.importers.caption_sets import Instruction, read_caption_set
 from earmark.tasks.instruction_rubrics.asks import ASKS
+from earmark.tasks.instruction_rubrics.rows import CaptionRow
 from earmark.tasks.pipeline.inputs import Input
 from earmark.tasks.pipeline.media import MEASURED, clap_at, clap_digest, clip_below
 from earmark.tasks.pipeline.plan import Plan, make_plan
@@ -115,9 +116,8 @@ def captioned_segments(store: Store, source: CaptionSource) -> Iterator[Instruct
             view_parquet(connection, table, version.files(table))
         rows = connection.sql(query("instruction_rubrics/captioned_segments"), params={"split": source.split})
         for batch in rows.to_arrow_reader(10_000):
-            for row in batch.to_pylist():
-                facts = (row["item"], row["file"], row["text"], row["recording_sha256"], None)
-                yield Instruction(*facts, f"{version.corpus}@{version.name}", row["line"])
+            for item, file, text, recording, line in zip(*batch.to_pydict().values(), strict=True):
+                yield Instruction(item, file, text, recording, None, f"{version.corpus}@{version.name}", line)
 
 
 @step("import", unit="captions", label="")
@@ -162,7 +162,7 @@ def index_clips(stage: Stage, config: InstructionRubrics, captions: Path) -> Don
     return Done(usable, Account(sum(sources.values()), len(kept), refused, sources=sources))
 
 
-def _measured(stage: Stage, config: InstructionRubrics, captions: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+def _measured(stage: Stage, config: InstructionRubrics, captions: list[CaptionRow]) -> list[tuple[Any, ...]]:
     roots = {source.name: audio_root(config, stage.store, source) for source in config.sources}
     paths = [roots[row["source"]].folder / row["file"] for row in captions]
     files = [clip_below(roots[row["source"]], path) for row, path in zip(captions, paths, strict=True)]

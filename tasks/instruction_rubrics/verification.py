@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -14,11 +14,11 @@ from earmark.tasks.instruction_rubrics.asks import DECOMPOSE, FILTER, PERTURB, V
 from earmark.tasks.instruction_rubrics.attributes import offered
 from earmark.tasks.instruction_rubrics.deciding import kind_of, lost_by_kind, verdict
 from earmark.tasks.instruction_rubrics.items import take_apart
-from earmark.tasks.instruction_rubrics.rows import CaptionRow, VerifiedCaption
+from earmark.tasks.instruction_rubrics.rows import CaptionRow, InstructionFacts, JudgeDraw, VerifiedCaption
 from earmark.tasks.pipeline.ask import Asker, GivenUp, Row, side_by_side
 from earmark.tasks.pipeline.rows import Rows, keep_rows
 from earmark.tasks.pipeline.step import Account, Done, step
-from earmark.tasks.pipeline.walk import Walked, walk
+from earmark.tasks.pipeline.walk import Walked, WalkLoss, walk
 from earmark.tasks.store.staging import Stage
 
 HARD = "neg_gemini"  # generated audio that failed, in the authors' words
@@ -35,7 +35,7 @@ async def verify_caption(asker: Asker[InstructionRubrics], caption: CaptionRow) 
     fitting caption is decomposed ahead for its rubric; and if its negative is a changed copy, the change is made."""
     config, source = asker.config, caption["source"]
     by = config.verifiers(source, "positives")
-    about = {**caption, "instruction": caption["text"], "written_by": None}
+    about: Row = {**caption, "instruction": caption["text"], "written_by": None}
     answers: list[dict[str, str]] = []
     if "audio" in by:
         passes = (1, 2) if config.judged(source) else (1,)
@@ -78,16 +78,18 @@ def keep_verified(stage: Stage, config: InstructionRubrics, verified: Walked) ->
 
     def decided() -> Iterator[VerifiedCaption]:
         for row, end in verified.kept():
-            verifiers = by[row["source"]]
-            ends[row["subset"], kind_of(verifiers) if end["positive"] else HARD, False] += 1
-            yield row | end | {"verified": list(verifiers), "verified_by": judges[row["source"]]}
+            caption: VerifiedCaption = row | end
+            verifiers = by[caption["source"]]
+            ends[caption["subset"], kind_of(verifiers) if caption["positive"] else HARD, False] += 1
+            yield {**caption, "verified": list(verifiers), "verified_by": judges[caption["source"]]}
 
     kept, rejects = keep_rows(stage, "verified", decided()), []
     notes = [f"{sum(count for (_, kind, _), count in ends.items() if kind != HARD):,} captions fit their clips"]
-    for row, lost in verified.lost():
-        rejects.append((SAMPLES.name, reject_of(row, lost["reason"], lost["detail"])))
+    losses: Iterator[tuple[CaptionRow, WalkLoss]] = verified.lost()
+    for row, end in losses:
+        rejects.append((SAMPLES.name, reject_of(row, end["reason"], end["detail"])))
         ends[row["subset"], kind_of(by[row["source"]]), True] += 1
-        ends[row["subset"], HARD, True] += lost["reason"] == "passes_disagree"
+        ends[row["subset"], HARD, True] += end["reason"] == "passes_disagree"
     notes += lost_by_kind(ends.elements())
     if twice := _failures(verified):
         both, either = sum(map(all, twice)), sum(map(any, twice))
@@ -102,15 +104,16 @@ def keep_verified(stage: Stage, config: InstructionRubrics, verified: Walked) ->
 def _failures(verified: Walked) -> list[tuple[bool, bool]]:
     """Return the failed passes of each generated clip judged twice."""
     failed: dict[int, dict[int, bool]] = defaultdict(dict)
-    for caption, draw in verified.drawn():
+    drawn: Iterator[tuple[CaptionRow, JudgeDraw]] = verified.drawn()
+    for caption, draw in drawn:
         answered = draw["ask"] == VERIFY.name and draw["last"] and draw["reason"] is None
         if answered and caption["generated"]:
-            failed[draw["at"]][draw["pass"]] = draw["value"]["answer"] == "no"
+            failed[draw["at"]] |= {draw["pass"]: draw["value"]["answer"] == "no"}
     return [(passes[1], passes[2]) for passes in failed.values() if len(passes) == 2]
 
 
-def reject_of(row: Mapping[str, Any], reason: str, detail: str, near: str | None = None) -> Reject:
+def reject_of(row: InstructionFacts, reason: str, detail: str, near: str | None = None) -> Reject:
     """Return a reject with the source line of a row; `near` is another instruction involved."""
     things = (("clip", row.get("clip_sha256")), ("instruction", row.get("instruction_id")), ("instruction", near))
-    named = tuple((kind, id_) for kind, id_ in things if id_)
+    named = tuple((kind, str(id_)) for kind, id_ in things if id_)
     return Reject(row["item"], reason, detail, row["source_file"], row["line"], made_from=named)
