@@ -51,6 +51,7 @@ def test_demo_and_tests_come_before_anything_optional_is_installed() -> None:
     assert last < script.index("make lint") < script.index("make test-slow")
 
 
+@pytest.mark.slow
 def test_without_the_real_data_its_tests_are_skipped(tmp_path: Path) -> None:
     needs = [
         str(path)

@@ -77,6 +77,7 @@ def test_commands_are_in_the_table_and_no_others() -> None:
     assert shown == set(COMMANDS)
 
 
+@pytest.mark.slow
 def test_examples_are_commands_with_options_that_they_have() -> None:
     seen = 0
     blocks = re.findall(r"^```(\w*)\n(.*?)^```$", "\n".join(DOCS.values()), re.DOTALL | re.MULTILINE)

@@ -103,6 +103,7 @@ def within(name: str, room: str) -> bool:
     return name == room or name.startswith(f"{room}.")
 
 
+@pytest.mark.slow
 def test_imports_go_down() -> None:
     floor = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
     stray = {
@@ -113,6 +114,7 @@ def test_imports_go_down() -> None:
     assert stray == {}
 
 
+@pytest.mark.slow
 def test_few_arrows(capsys: pytest.CaptureFixture[str]) -> None:
     drawn = arrows()
     with capsys.disabled():
@@ -159,6 +161,7 @@ def test_there_are_queries_and_modules() -> None:
     assert {path.parts[0] for path in MODULES} == {"flows", "tasks", "schemas"}
 
 
+@pytest.mark.slow
 def test_class_names_are_unique() -> None:
     paths = [*MODULES, *(path.relative_to(ROOT) for room in ("data", "deploy") for path in (ROOT / room).glob("**/*.py")
                          if "import" not in path.parts)]  # fmt: skip

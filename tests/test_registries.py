@@ -57,6 +57,7 @@ def test_every_export_format_is_in_the_guide() -> None:
     assert re.findall(r"`([a-z-]+)`", "\n".join(row.split("|")[1] for row in table.splitlines())) == [*FORMATS.own]
 
 
+@pytest.mark.slow
 def test_every_registration_is_read_from_the_text() -> None:
     """As the modules say when they are parsed, each name once in its room."""
     for files, mark in (

@@ -97,6 +97,7 @@ def test_another_host_asks_nothing(tmp_path: Path, run: Any) -> None:
     run(story)
 
 
+@pytest.mark.slow
 def test_a_third_faulty_every_request_ends_and_the_counts_add_up(tmp_path: Path, run: Any) -> None:
     async def story() -> None:
         faults = Faults(rate=0.3, kinds=ALL, most=None, stall_s=2.0, enormous_bytes=2 << 20)

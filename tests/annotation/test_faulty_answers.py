@@ -116,6 +116,7 @@ def test_each_kind_ends_as_the_catalogue_says(met: Met, name: str) -> None:
         assert met.times[name] == (1 if wanted in ("refused", "bad_request") else 2)  # and once more, not for ever
 
 
+@pytest.mark.slow
 def test_the_good_requests_among_them_are_all_answered(met: Met) -> None:
     for n in range(GOOD):
         outcome = met.outcomes[f"nothing-{n}"]
@@ -167,6 +168,7 @@ def test_a_second_response_that_comes_late_is_not_taken_for_the_next_answer(tmp_
 BOMBS = [name for name in KINDS if "bomb" in name or name.startswith(("endless", "a_terabyte", "huge", "model_of_a"))]
 
 
+@pytest.mark.slow
 def test_bombs_take_little_memory(tmp_path: Path) -> None:
     """Two gigabytes each once they are unpacked, all at once, against the most that the asking process ever held."""
 

@@ -215,6 +215,7 @@ def test_records_numbered_from_0_are_numbered_from_1(ids: tuple[Any, ...], more:
     assert all(row.keys() == {"id", "answer"} for row in read)
 
 
+@pytest.mark.slow
 @given(JSON)
 def test_json_means_the_same_after_it_was_forgiven(value: Any) -> None:
     for ascii_only in (True, False):

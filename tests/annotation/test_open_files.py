@@ -16,6 +16,7 @@ from tests.annotation.test_kills import finish, serve  # noqa: F401  (serve is a
 FEW = 150
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hard", [FEW, None])
 def test_what_is_in_flight_fits_the_files_that_may_be_open(serve: Any, tmp_path: Path, hard: int | None) -> None:  # noqa: F811
     """Without a hard limit the soft one is raised; with one, fewer are in flight, and one line says so."""

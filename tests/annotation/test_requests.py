@@ -154,6 +154,7 @@ def test_yes_no_is_a_two_way_softmax_with_spellings_together_and_bounds_marked()
     assert alone["p_yes"] == pytest.approx(0.9 / 0.91)
 
 
+@pytest.mark.slow
 @given(
     st.recursive(
         st.none() | st.booleans() | st.floats() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)

@@ -81,6 +81,7 @@ def test_a_kill_before_the_number_was_shown_asks_nothing(tmp_path: Path, run: An
     run(story)
 
 
+@pytest.mark.slow
 def test_rejects_that_were_paid_for_are_never_asked_again(tmp_path: Path, run: Any) -> None:
     async def story() -> None:
         kinds = ("refusal", "empty", "enormous", "wrong_shape")

@@ -101,6 +101,7 @@ def test_front_matter_that_grows_when_it_is_read_is_refused(tmp_path: Path) -> N
             parse_prompt(tmp_path / "own.md")
 
 
+@pytest.mark.slow
 def test_a_dry_run_of_a_strangers_config_runs_nothing(tmp_path: Path) -> None:
     """By the command, with a key in sight."""
     ours = next(PACKAGED.glob("*/music-pair.md")).read_text("utf-8")

@@ -255,6 +255,7 @@ def test_a_server_that_goes_away_and_comes_back_costs_no_request(tmp_path: Path,
     run(story)
 
 
+@pytest.mark.slow
 def test_a_server_that_stays_away_ends_the_run_with_one_line_and_nothing_is_lost(tmp_path: Path, run: Any) -> None:
     async def story() -> None:
         server, bench = await bench_of(tmp_path / "l.sqlite")

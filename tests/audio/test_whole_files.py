@@ -131,6 +131,7 @@ def test_102_files_equal_the_ffmpeg_command_in_length_samples_and_mean(folder: P
     assert count == 102
 
 
+@pytest.mark.slow
 def test_files_that_libsndfile_reads_to_the_end_keep_their_samples(folder: Path) -> None:
     cut = 0
     for path in sorted(folder.iterdir()):

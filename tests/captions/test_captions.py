@@ -112,6 +112,7 @@ def test_audio_is_decoded_once_for_both_pipelines(
     assert set(count.values()) == {1}
 
 
+@pytest.mark.slow
 def test_a_failed_check_is_drawn_again_then_rejected(tmp_path: Path, server: OpenAIServer) -> None:
     write_tracks(tmp_path, 3)
     server.answer = failing_once
@@ -144,6 +145,7 @@ def test_a_description_that_fails_is_not_refined(tmp_path: Path, server: OpenAIS
     assert rejects_of(version) == {"empty": 4}
 
 
+@pytest.mark.slow
 def test_repeats_are_flagged_or_rejected(tmp_path: Path, server: OpenAIServer) -> None:
     write_tracks(tmp_path, 4)
     server.answer = lambda body, content: "This is a calm piece for the piano with a warm and wide mix."
@@ -155,6 +157,7 @@ def test_repeats_are_flagged_or_rejected(tmp_path: Path, server: OpenAIServer) -
     assert rejects_of(rejected) == {"near_duplicate": 3}
 
 
+@pytest.mark.slow
 def test_a_judge_reads_what_the_word_list_let_pass(tmp_path: Path, server: OpenAIServer) -> None:
     write_tracks(tmp_path, 30)
     asks = {"annotator": "openai:judges", "base_url": server.base_url, **QUICK}
@@ -193,6 +196,7 @@ def test_a_judge_that_does_not_answer_stops_the_build(tmp_path: Path, server: Op
     assert Store(tmp_path / "store").versions("captions") == []
 
 
+@pytest.mark.slow
 def test_a_judge_that_says_neither_yes_nor_no_stops_the_build_with_its_share_and_the_way_out(
     tmp_path: Path, server: OpenAIServer
 ) -> None:
@@ -304,6 +308,7 @@ def test_a_broken_track_is_a_reject_and_the_rest_is_captioned(tmp_path: Path, se
     assert rejects_of(version) == {"file_missing": 1, "duplicate_audio": 1, "duplicate_id": 1}
 
 
+@pytest.mark.slow
 def test_rebuilding_asks_nothing_and_gives_the_same_bytes(tmp_path: Path, server: OpenAIServer) -> None:
     write_tracks(tmp_path, 5)
     config = config_of(tmp_path, direct(server.base_url), refined(server.base_url))
@@ -380,6 +385,7 @@ def baseline_clips(folder: Path) -> dict[str, tuple[str, list[float]]]:
     return clips
 
 
+@pytest.mark.slow
 def test_the_baseline_reads_its_training_set(tmp_path: Path, server: OpenAIServer) -> None:
     header = "TRACK_ID,ARTIST_ID,ALBUM_ID,PATH,DURATION,TAGS"
     tags = '"genre---rock\tinstrument---piano"', "genre---rock,mood/theme---calm", ""
@@ -455,6 +461,7 @@ def test_a_config_that_cannot_work_is_refused(tmp_path: Path, changed: Row, said
         parse_config(Captions, values, tmp_path / "build.toml")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("failing", [1, 3])
 def test_a_clip_without_a_caption_can_be_withdrawn(tmp_path: Path, server: OpenAIServer, failing: int) -> None:
     """What a model wrote of it leaves, though no caption came of it."""
@@ -521,6 +528,7 @@ def test_a_silent_instrumental_is_a_reject(
     assert {row["reason"] for row in rows_of(version, "rejects")} == {"audio_silent"}
 
 
+@pytest.mark.slow
 def test_tracks_that_may_not_be_passed_on_keep_their_name(tmp_path: Path, server: OpenAIServer) -> None:
     """A licence holds by name: captions under another one would be published."""
     store = tmp_path / "store"

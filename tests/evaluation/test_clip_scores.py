@@ -98,6 +98,7 @@ def test_an_empty_cell_is_no_answer_and_wrong(pairs: Version, tmp_path: Path) ->
     assert metrics_of(facts)["accuracy"] == pytest.approx(1 - without / facts["samples"])
 
 
+@pytest.mark.slow
 def test_what_a_number_a_clip_cannot_say_is_refused(samples: Version, tmp_path: Path) -> None:
     path = write(tmp_path / "clips.csv", [{"clip": "x", "score": 1}])
     with pytest.raises(StoreError, match="asks for a yes or no about each item: one score a clip cannot express it"):

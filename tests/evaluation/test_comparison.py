@@ -138,6 +138,7 @@ def test_models_are_asked_and_stand_beside_a_file_on_every_evaluation(
     assert "mean rank" in text
 
 
+@pytest.mark.slow
 def test_a_file_of_all_dimensions_feeds_one_evaluation_alone(labelled: Version, tmp_path: Path) -> None:
     clips = [row["generation_id"] for row in rows_of(labelled, "clips")]
     lines = [f"{clip},{place},{-place}" for place, clip in enumerate(clips)]
@@ -148,6 +149,7 @@ def test_a_file_of_all_dimensions_feeds_one_evaluation_alone(labelled: Version, 
     assert facts["evaluation"] == "musicality"
 
 
+@pytest.mark.slow
 def test_what_cannot_be_compared_is_one_line(pairs: Version, labelled: Version, tmp_path: Path) -> None:
     place = place_of(pairs)
     good = write(tmp_path / "good.jsonl", said(pairs, lambda place: True))

@@ -66,6 +66,7 @@ def predictions(folder: Path) -> list[dict[str, Any]]:
 # -- asking -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_model_is_asked_once_and_the_table_follows(
     built: tuple[Version, Store], server: OpenAIServer, tmp_path: Path
 ) -> None:

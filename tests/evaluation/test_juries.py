@@ -36,6 +36,7 @@ def combined(jury: Jury, votes: dict[tuple[str, str], str | None], judges: int, 
         return dict(connection.execute("SELECT item, choice FROM combined").fetchall())
 
 
+@pytest.mark.slow
 @examples(60)
 @given(
     votes=st.dictionaries(st.tuples(st.sampled_from("pqr"), st.sampled_from(JUDGES)), CHOICE, min_size=1),

@@ -98,6 +98,7 @@ def policy_at(server: OpenAIServer, **options: Any) -> Policy:
     return Policy(annotator="openai:policy", base_url=server.base_url, seed=SEED, retry_base_s=0.01, **options)
 
 
+@pytest.mark.slow
 def test_rows_that_are_right_in_every_draw_are_left_out(built: Any, tmp_path: Path) -> None:
     version, store, server, rows = built
     expected = Counter(times_right(row) for row in rows.values())
@@ -141,6 +142,7 @@ def test_each_policy_has_a_record_of_its_own() -> None:
     assert _name(facts, elsewhere) == names[0], "where it is served and how fast changes no draw"
 
 
+@pytest.mark.slow
 def test_a_record_of_another_view_or_of_nothing_is_refused(built: Any, tmp_path: Path) -> None:
     version, store, server, _ = built
     _, folder = roll(version, CORPUS, store, policy_at(server), RolloutOptions(limit=1), tmp_path / "one")
@@ -161,6 +163,7 @@ def _toml(folder: Path, text: str) -> Path:
     return folder / "settings.toml"
 
 
+@pytest.mark.slow
 def test_a_policy_of_critiques_is_drawn_by_the_listeners_order(tmp_path: Path) -> None:
     make_study(tmp_path)
     with LocalServer(Faults()) as server:

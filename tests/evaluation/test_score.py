@@ -209,6 +209,7 @@ def test_every_figure_of_a_submission_is_the_one_counted_by_hand(
     assert facts["concepts"] == pytest.approx(shares)
 
 
+@pytest.mark.slow
 def test_systems_are_ranked_and_a_further_one_costs_its_own_clips(
     built: tuple[Version, Path], store: Store, tmp_path: Path
 ) -> None:

@@ -419,6 +419,7 @@ def test_a_file_for_pairs_says_which_clip_it_means(pairs: Version, tmp_path: Pat
     assert facts["order"] == "chosen and rejected are chosen_id and rejected_id of the table pairs"
 
 
+@pytest.mark.slow
 def test_cycles_are_counted_in_a_hundred_triplets(pairs: Version, tmp_path: Path) -> None:
     """A triplet of which A beats B, B beats C, and C beats A, or all the other way round; ties decide nothing."""
     triplets = rows_of(pairs, "triplets")

@@ -104,6 +104,7 @@ def measure(store: Path, *words: str | Path) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["callable", "command", "server"])
 def test_each_form_gives_pairs_the_numbers_of_their_clips_and_prompts(
     built: tuple[Version, Store], tmp_path: Path, folder: Path, form: str

@@ -130,6 +130,7 @@ def louder(folder: Path, version: Version, seed: int, factor: float) -> dict[str
     return clips
 
 
+@pytest.mark.slow
 def test_a_callable_scores_each_clip_once(
     built: tuple[Version, Path], store: Store, package: Path, tmp_path: Path
 ) -> None:
@@ -175,6 +176,7 @@ def test_a_callable_scores_each_clip_once(
     assert (Path(board["folder"]) / "score-rms.svg").read_text("utf-8").count("<circle") == 2
 
 
+@pytest.mark.slow
 def test_scores_count_in_the_ranks_where_the_config_says_so(
     built: tuple[Version, Path], store: Store, package: Path, tmp_path: Path
 ) -> None:

@@ -165,6 +165,7 @@ def bench_table(bench: Path, folder: Path, models: dict[str, str], *more: str) -
     return found
 
 
+@pytest.mark.slow
 def test_every_cell_of_the_music_tables_is_the_truth_of_the_simulation(bench: Path, tmp_path: Path) -> None:
     wrong = {"half": lambda n: n % 8 < 4, "seventh": lambda n: n % 7 == 0}
     models = {name: clip_scores(bench, tmp_path / f"{name}.jsonl", one) for name, one in wrong.items()}
@@ -355,6 +356,7 @@ def test_true_ties_stay_or_are_left_out(tmp_path: Path) -> None:
         assert facts["rows"][0]["cells"][0]["value"] == pytest.approx(share)
 
 
+@pytest.mark.slow
 def test_an_earlier_run_gives_the_cells_of_its_file_and_two_files_one_row(bench: Path, tmp_path: Path) -> None:
     file = clip_scores(bench, tmp_path / "half.jsonl", lambda n: n % 8 < 4)
     run = ["eval", "run", str(bench), "--layout", "cmi-rewardbench", "--scores", file, "--out", str(tmp_path / "run")]
@@ -371,6 +373,7 @@ def test_an_earlier_run_gives_the_cells_of_its_file_and_two_files_one_row(bench:
     assert of_run[:3] == [None] * 3
 
 
+@pytest.mark.slow
 def test_a_file_with_the_clips_and_without_the_column_says_so(bench: Path, tmp_path: Path) -> None:
     rows = [{"clip": f"{number}-{side}.wav", "musicality": number} for number in range(48) for side in "ab"]
     write_jsonl(tmp_path / "m.jsonl", rows)

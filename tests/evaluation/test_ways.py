@@ -157,6 +157,7 @@ def test_ratings_are_asked_by_the_probabilities_of_digits(
     assert all(any(text in words(body) for text in texts) for body in server.bodies)
 
 
+@pytest.mark.slow
 def test_a_backend_without_probabilities_rates_in_a_word(heard: Version, server: OpenAIServer, tmp_path: Path) -> None:
     server.answer = lambda body, content: f"{digit_of(clips(body)[0])}."
     _, rows = run(heard, server, tmp_path / "out", MeasurementOptions("pam-musicality"), yes_no="words")
@@ -205,6 +206,7 @@ def test_the_side_that_a_single_rating_prefers_is_the_published_one(
     assert all((row["score"] > 0) == (row["choice"] == "chosen") for row in rows)
 
 
+@pytest.mark.slow
 def test_a_forced_choice_knows_no_tie(votes: Version, server: OpenAIServer, tmp_path: Path) -> None:
     server.answer = lambda body, content: "tie" if digit_of(clips(body)[-1]) == 3 else "B"
     facts, rows = run(votes, server, tmp_path / "out", MeasurementOptions("cmi-pref-alignment", "forced"), repairs=0)
@@ -216,6 +218,7 @@ def test_a_forced_choice_knows_no_tie(votes: Version, server: OpenAIServer, tmp_
     assert {row["choice"] for row in rows if not row["reason"]} <= {"a", "b"}
 
 
+@pytest.mark.slow
 def test_pairs_of_voices_have_a_form_without_a_tie(speech: Version, server: OpenAIServer, tmp_path: Path) -> None:
     """MOS-RMBench, Figure 9: the judge gives the identifier of the better clip alone."""
     server.answer = lambda body, content: "tie" if digit_of(clips(body)[0]) == 3 else "**B**."
@@ -297,6 +300,7 @@ def test_items_in_one_array_say_what_they_say_one_by_one(rubrics: Version, tmp_p
     assert {"accuracy", "accuracy_share", "auroc"} <= facts["rows"][0]["metrics"].keys()
 
 
+@pytest.mark.slow
 def test_an_array_that_leaves_an_item_out_is_wrong(rubrics: Version, server: OpenAIServer, tmp_path: Path) -> None:
     def answer(body: Body, content: str) -> str:
         numbers = [int(number) for number in re.findall(r"^(\d+):$", words(body), re.MULTILINE)]

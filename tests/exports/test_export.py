@@ -81,6 +81,7 @@ def test_every_view_goes_out_in_every_format_that_can_hold_it(
         assert {split: len(rows) for split, rows in loaded.items()} == record["rows"]
 
 
+@pytest.mark.slow
 def test_ms_swift_compares_two_clips(demo_store: Store, tmp_path: Path) -> None:
     folder = exported(demo_store, tmp_path / "out", MUSIC, "ms-swift", view="musicality-clips")
     version = demo_store.find(MUSIC)
@@ -264,6 +265,7 @@ def test_offers_agree_with_what_is_chosen(demo_store: Store) -> None:
                 choose(version, corpus, wish)
 
 
+@pytest.mark.slow
 def test_clips_that_moved_are_found_below_a_root(demo_store: Store, tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     shutil.copytree(demo_store.folder(MUSIC), store.folder(MUSIC))  # a version that came without its media index
@@ -290,6 +292,7 @@ def test_a_clip_that_changed_is_missing(demo_store: Store, tmp_path: Path) -> No
         exported(store, tmp_path / "other", MUSIC, "ms-swift")
 
 
+@pytest.mark.slow
 def test_a_folder_of_others_is_never_replaced(demo_store: Store, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()

@@ -67,6 +67,7 @@ def test_trainers_get_the_image_and_one_mark(tmp_path: Path, version: Version, f
         assert {held["columns"]["images"] for held in info.values()} == {"images"}
 
 
+@pytest.mark.slow
 def test_trainers_of_text_refuse_or_are_blind(tmp_path: Path, version: Version) -> None:
     with pytest.raises(StoreError, match="its prompts hold images, and trl-sft takes text only"):
         write(version, tmp_path, format="trl-sft")

@@ -39,6 +39,7 @@ def test_declared_views_name_a_query_and_say_what_they_are(corpus: str, view: Vi
     assert names.count(view.name) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dimension", ["musicality", "alignment"])
 def test_preferred_clips_are_the_labels(demo_store: Store, tmp_path: Path, dimension: str) -> None:
     found = read(demo_store, "pseudo-preferences", f"{dimension}-clips", tmp_path)

@@ -132,6 +132,7 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
     assert not imported(ended) & HEAVY
 
 
+@pytest.mark.slow
 def test_planning_a_build_imports_no_more_than_it_needs() -> None:
     modules = [find_corpus(name).plan.partition(":")[0] for name in corpora()]
     command = [sys.executable, "-X", "importtime", "-c", "\n".join(f"import {module}" for module in modules)]
@@ -176,6 +177,7 @@ def test_empty_store(tmp_path: Path) -> None:
     assert not store.exists()
 
 
+@pytest.mark.slow
 def test_list_versions_and_verify(store: Path) -> None:
     assert {corpus["corpus"]: corpus["newest"] for corpus in as_json(store, "list")}[CORPUS] == "v2"
     assert CORPUS in earmark(store, "list").stdout

@@ -110,6 +110,7 @@ def test_a_command_that_does_not_hear_is_ended_in_time(sent: signal.Signals, cod
     assert (command.returncode, said) == (code, "interrupted; all is kept; run it again\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_stop_within_a_destructor_is_not_lost(sent: signal.Signals, code: int) -> None:
     command = subprocess.Popen(

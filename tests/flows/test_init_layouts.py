@@ -67,6 +67,7 @@ def test_clips_that_lie_beside_votes_are_measured(row: str, there: bool, tmp_pat
     assert tomllib.loads((tmp_path / "my.toml").read_text()).get("audio", "none") == ("index" if there else "none")
 
 
+@pytest.mark.slow
 def test_the_config_that_is_written_plans_a_build(tmp_path: Path) -> None:
     shutil.copytree(DEMO / "rubrics/audio", tmp_path / "lists", dirs_exist_ok=True)
     shutil.copy(DEMO / "rubrics/music.csv", tmp_path / "lists/music.csv")
@@ -78,6 +79,7 @@ def test_the_config_that_is_written_plans_a_build(tmp_path: Path) -> None:
     assert json.loads(run.stdout)["asks"]["stage"] == "verify"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("corpus", "file", "beside"),
     [

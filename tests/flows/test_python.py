@@ -27,6 +27,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder / "store")
 
 
+@pytest.mark.slow
 def test_every_form_holds_the_files_rows(store: str) -> None:
     version = earmark.open("mos-preferences@v1", store=store)
     files = sorted(Path(store, "mos-preferences/v1/pairs").glob("train-*.parquet"))

@@ -182,6 +182,7 @@ def test_a_plug_ins_fault_shows_its_own_frames_first_in_ten_lines(
     assert "Traceback (most recent call last)" in whole.read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_prefects_telemetry_is_off_before_prefect_is_imported() -> None:
     """As a lab's dry run does: the command is set up, then a flow is imported and telemetry asked for."""
     script = (

@@ -59,6 +59,7 @@ def command(*words: str, code: int = 0) -> str:
     return ended.stdout
 
 
+@pytest.mark.slow
 def test_an_older_version_that_is_up_to_date_is_told_from_the_newest(store: Store) -> None:
     words = ("build", "mos-preferences", "--config")
     lines = command(*words, "a.toml").splitlines()
@@ -69,6 +70,7 @@ def test_an_older_version_that_is_up_to_date_is_told_from_the_newest(store: Stor
     assert "v2, the newest" in " ".join(command(*words, "a.toml", "--dry-run").split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("config", "version"), [("a.toml", "v1"), ("b.toml", "v2"), (None, "v2")])
 def test_an_export_and_a_judge_take_the_version_of_a_config(store: Store, config: str | None, version: str) -> None:
     named = ("--config", config) if config else ()
@@ -80,6 +82,7 @@ def test_an_export_and_a_judge_take_the_version_of_a_config(store: Store, config
     assert len(rows) == sum(store.find(f"mos-preferences@{version}").manifest.rows["pairs"].values())
 
 
+@pytest.mark.slow
 def test_the_list_says_whose_each_version_is(store: Store) -> None:
     build(store, "a.toml")
     assert "mos-preferences: v1 of a.toml; v2 of b.toml" in command("list")
@@ -89,6 +92,7 @@ def test_the_list_says_whose_each_version_is(store: Store) -> None:
     assert " of " not in command("list").splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_a_config_that_changed_since_means_its_newest_version_and_it_is_said(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -97,6 +101,7 @@ def test_a_config_that_changed_since_means_its_newest_version_and_it_is_said(
     assert "mos-preferences v1 was made from a.toml before it" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_config_that_made_nothing_is_one_line(store: Store) -> None:
     Path("c.toml").write_text(CONFIG + "[pairs]\nmin_gap = 0.75\n")
     with pytest.raises(StoreError, match=r"^no version of mos-preferences in .* was made from c.toml; build it: "):
@@ -105,6 +110,7 @@ def test_a_config_that_made_nothing_is_one_line(store: Store) -> None:
         find_version(store, "mos-preferences@v1", Path("a.toml"))
 
 
+@pytest.mark.slow
 def test_a_copy_of_a_config_means_the_same_version(store: Store) -> None:
     shutil.copy("a.toml", "copy.toml")
     assert find_version(store, "mos-preferences", Path("copy.toml")).name == "v1"

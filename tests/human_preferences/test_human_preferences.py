@@ -47,6 +47,7 @@ def turned(row: Row) -> Row:
     return {**row, **swapped, **sides}
 
 
+@pytest.mark.slow
 def test_a_majority_is_weighed_by_confidence(tmp_path: Path) -> None:
     sure = {"preference-musicality": "model_b", "confidence_preference-musicality": "5.0"}
     rows = [
@@ -62,6 +63,7 @@ def test_a_majority_is_weighed_by_confidence(tmp_path: Path) -> None:
     assert [row["unanimous"] for row in rows_of(version, "preferences")] == [True, False]
 
 
+@pytest.mark.slow
 def test_equal_weights_are_a_tie_and_nobody_learns_from_it(tmp_path: Path) -> None:
     rows = [vote(who="ann"), vote(who="bob", **{"preference-musicality": "model_b"})]
     version = built(tmp_path, cmi(tmp_path, rows), unit="comparison")
@@ -69,6 +71,7 @@ def test_equal_weights_are_a_tie_and_nobody_learns_from_it(tmp_path: Path) -> No
     assert {row["dimension"] for row in rows_of(version, "training")} == {"alignment"}
 
 
+@pytest.mark.slow
 def test_a_vote_without_confidence_weighs_three(tmp_path: Path) -> None:
     rows = [
         vote(who="ann", **{"confidence_preference-musicality": ""}),
@@ -101,6 +104,7 @@ def test_both_spellings_say_the_same(tmp_path: Path) -> None:
     assert kept[0] == kept[1]
 
 
+@pytest.mark.slow
 def test_an_annotator_votes_once_on_two_clips(tmp_path: Path) -> None:
     version = built(tmp_path, cmi(tmp_path, [vote(), turned(vote()), vote(who="bob"), vote(who=""), vote(who="")]))
     assert len(rows_of(version, "votes")) == 4
@@ -108,6 +112,7 @@ def test_an_annotator_votes_once_on_two_clips(tmp_path: Path) -> None:
     assert [(row["reason"], row["line"]) for row in reject] == [("repeated_vote", 2)]
 
 
+@pytest.mark.slow
 def test_nobody_is_named(tmp_path: Path) -> None:
     words = "ann thinks a is fine; write to ann@mail.com or call +49 30 1234567"
     rows = [vote(who="ann@mail.com", feedback=words), vote(who="bob", feedback="ok")]
@@ -138,6 +143,7 @@ def test_a_short_salt_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         built(tmp_path, cmi(tmp_path, [vote()]))
 
 
+@pytest.mark.slow
 def test_prompts_and_clips_do_not_cross_splits(tmp_path: Path) -> None:
     rows = [vote(n, who=f"w{n % 7}", **{"prompt id": f"p{n // 2}", "prompt": f"Prompt {n // 3}"}) for n in range(90)]
     version = built(tmp_path, cmi(tmp_path, rows), split={"test": 20, "validation": 10})
@@ -151,6 +157,7 @@ def test_prompts_and_clips_do_not_cross_splits(tmp_path: Path) -> None:
     assert 0 < found["validation"] <= 10
 
 
+@pytest.mark.slow
 def test_the_same_sound_under_two_names_does_not_cross(tmp_path: Path) -> None:
     for number in range(8):
         for side in "ab":
@@ -212,6 +219,7 @@ def test_an_arenas_filter_says_what_it_left_out(tmp_path: Path) -> None:
     assert equal.manifest.rejects == {"both_bad": 1, "generation_failed": 1}
 
 
+@pytest.mark.slow
 def test_rated_clips_join_training_on_one_scale(tmp_path: Path) -> None:
     (tmp_path / "pam.csv").write_text("file,OVL,REL,text\nmusic/ant/1.wav,50,100,A tune\nmusic/bee/1.wav,0,,A tune\n")
     source = {"name": "pam", "format": "pam", "files": ["pam.csv"], "scale": [0, 100]}
@@ -251,6 +259,7 @@ def test_several_ratings_of_a_clip_are_averaged_in_any_order(tmp_path: Path) -> 
             assert std == pytest.approx(statistics.stdev(scores))
 
 
+@pytest.mark.slow
 def test_a_published_mean_counts_once_and_contradictions_are_rejects(tmp_path: Path) -> None:
     sets = tmp_path / "me/sets"
     sets.mkdir(parents=True)
@@ -271,6 +280,7 @@ def test_a_published_mean_counts_once_and_contradictions_are_rejects(tmp_path: P
     ]
 
 
+@pytest.mark.slow
 def test_a_tested_prompt_takes_its_rated_clips_along(tmp_path: Path) -> None:
     sets = tmp_path / "me/sets"
     sets.mkdir(parents=True)
@@ -320,6 +330,7 @@ def test_the_demo_reads_every_layout(demo: Version) -> None:
     assert all(row["rate_low"] < row["rate"] < row["rate_high"] for row in agreement)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tested_pairs", "tested_clips", "preferred_clips", "trained_on"])
 def test_queries_give_what_their_users_read(demo: Version, tmp_path: Path, name: str) -> None:
     given = {

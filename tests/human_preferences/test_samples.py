@@ -162,6 +162,7 @@ def test_the_card_counts_as_the_papers_tables(tmp_path: Path) -> None:
     assert sum(int(line.split(" | ")[1]) for line in system.splitlines() if line.endswith("% |")) == wrote
 
 
+@pytest.mark.slow
 def test_a_dimension_of_a_source_stays_out_of_the_training_table_alone(tmp_path: Path) -> None:
     other = cmi(tmp_path, [vote(number) for number in range(20, 30)], name="other")
     first = cmi(tmp_path, [vote(number) for number in range(20)], untrained=["alignment"])

@@ -46,6 +46,7 @@ def wins(version: Version, out: Path) -> dict[tuple[str, str], float]:
             for b, won in zip(names, row, strict=True) if won}  # fmt: skip
 
 
+@pytest.mark.slow
 def test_each_vote_has_its_own_names_and_the_matrix_counts_them(voted: Version, tmp_path: Path) -> None:
     votes = {row["source_line"]: row for row in rows_of(voted, "votes")}
     assert {line: (row["model_a"], row["model_b"], row["overall"]) for line, row in votes.items()} == {

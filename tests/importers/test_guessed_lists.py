@@ -62,6 +62,7 @@ LISTS: dict[str, tuple[str, str, str | None]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LISTS)
 def test_a_list_becomes_the_means_that_pandas_counts(name: str, tmp_path: Path) -> None:
     content, mos, listener = LISTS[name]
@@ -75,6 +76,7 @@ def test_a_list_becomes_the_means_that_pandas_counts(name: str, tmp_path: Path) 
     assert {row.reason for row in rows if isinstance(row, Reject)} <= {"not_a_rating"}
 
 
+@pytest.mark.slow
 def test_webmushra_names_its_clips_by_trial_and_stimulus(tmp_path: Path) -> None:
     header = "session_test_id,email,session_uuid,trial_id,rating_stimulus,rating_score,rating_time,rating_comment\n"
     content = lines(header, "t,{who}@x,{who},{utt},{system},{score}0,{n},")
@@ -99,6 +101,7 @@ def test_nested_webmushra_names_its_clips_by_trial_and_stimulus(tmp_path: Path) 
     assert means == {"i1/C0.wav": 80, "i1/C1.wav": 40, "i2/C0.wav": 20, "i2/C1.wav": 60}
 
 
+@pytest.mark.slow
 def test_columns_named_by_clips_hold_their_ratings(tmp_path: Path) -> None:
     frame = pd.DataFrame(RATED, columns=["file", "who", "score"])
     frame["file"] = frame["file"].str.replace("/", "_")
@@ -166,6 +169,7 @@ def test_aesthetics_have_four_axes_of_which_a_person_chooses(tmp_path: Path) -> 
     assert got.groupby("file")["score"].mean().to_dict() == {f"{n}.wav": 1.5 + n % 9 for n in range(12)}
 
 
+@pytest.mark.slow
 def test_ranks_are_turned_and_tests_have_their_scales(tmp_path: Path) -> None:
     (tmp_path / "r.csv").write_text(lines("file,listener,rank", "{clip},{who},{score}"))
     assert "the lowest is the best" in init(tmp_path / "r.csv", tmp_path / "my.toml")
@@ -179,6 +183,7 @@ def test_ranks_are_turned_and_tests_have_their_scales(tmp_path: Path) -> None:
     assert read_toml(tmp_path / "m.toml")["sources"][0]["scale"] == {"p": [1, 5], "q": [0, 100]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("layout", "list_", "write"),
     [
@@ -205,6 +210,7 @@ def test_a_list_of_a_published_folder_is_read_as_its_layout(
     assert len([row for row in read(tmp_path / "my.toml") if isinstance(row, Rating)]) == count
 
 
+@pytest.mark.slow
 def test_a_split_fits_the_list(tmp_path: Path) -> None:
     for clips, split, shares in (
         (40, "by-content", None),

@@ -205,6 +205,7 @@ def test_clips_are_measured_where_they_are_found(folder: str | None, root: str |
     assert config["sources"][0].get("audio_root") == root
 
 
+@pytest.mark.slow
 def test_clips_are_looked_for_from_the_config(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     rows = [f"E{n % 3}-p{n // 3}.wav,{1 + n % 5}" for n in range(30)]

@@ -259,6 +259,7 @@ def test_options_that_do_not_fit_are_refused(source: dict[str, Any], says: str) 
         parse_config(MosPreferences, {"sources": [one]}, Path("my.toml"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bomb", ["rows", "cell"])
 def test_a_parquet_whose_few_bytes_claim_more_than_a_list_holds_is_refused(tmp_path: Path, bomb: str) -> None:
     import pyarrow as pa

@@ -89,6 +89,7 @@ JSON = st.recursive(
 QUIET = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
 
 
+@pytest.mark.slow
 @QUIET
 @given(st.lists(st.dictionaries(st.sampled_from([*vote(), "date", "feedback"]), JSON), max_size=4))
 def test_whatever_cells_hold_each_row_comes_out_once(tmp_path: Path, changes: list[dict[str, Any]]) -> None:

@@ -40,6 +40,7 @@ def seconds(version: Version) -> dict[str, list[tuple[float, float]]]:
     return spans
 
 
+@pytest.mark.slow
 def test_every_second_of_a_film_is_in_a_segment_or_a_reject(server: OpenAIServer, tmp_path: Path) -> None:
     write_films(tmp_path)
     config = films_config(tmp_path, server.base_url)

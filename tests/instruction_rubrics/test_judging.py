@@ -44,6 +44,7 @@ def table(path: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_clip_scores_as_it_does_on_a_version_and_nothing_is_asked_twice(tmp_path: Path) -> None:
     verify = {"positives": "none", "swaps": "none", "changes": "none"}
     source = write_captions(tmp_path, "real", TEXTS, verify=verify)

@@ -69,6 +69,7 @@ def test_a_judge_is_measured_by_item_and_as_a_whole(
     assert again["rows"] == facts["rows"]
 
 
+@pytest.mark.slow
 def test_builtin_judges_answer_in_words(built: tuple[Version, Store], tmp_path: Path) -> None:
     version, store = built
     wish = MeasurementOptions("alignment", mode="holistic", part=SamplePart("all", language="zh"))

@@ -95,6 +95,7 @@ def hold(version: Version, languages: int = 2) -> None:
     assert verify(version) == []
 
 
+@pytest.mark.slow
 def test_every_caption_gives_a_pair_in_two_languages(tmp_path: Path, server: OpenAIServer) -> None:
     version = build_rubrics(real_config(tmp_path, server), tmp_path / "store")
     hold(version)
@@ -151,6 +152,7 @@ def test_generated_audio_is_judged_twice(tmp_path: Path, server: OpenAIServer) -
     assert "## Generated audio, judged twice" not in retold, "it counts the clip that left"
 
 
+@pytest.mark.slow
 def test_without_an_item_left_the_instruction_is_its_single_item(tmp_path: Path, server: OpenAIServer) -> None:
     def answer(body: dict[str, Any], content: str) -> str:
         said = rubric_answer(body, content)

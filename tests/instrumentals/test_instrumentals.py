@@ -44,6 +44,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Version:
 # -- the demo -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_demos_rows_and_rejects(demo: Version) -> None:
     assert verify(demo) == []
     assert demo.manifest.rows["tracks"] == {"train": 2, "validation": 3}
@@ -150,6 +151,7 @@ def test_no_track_is_separated_twice(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert counted.taken() == 0
 
 
+@pytest.mark.slow
 def test_a_damaged_or_lost_kept_file_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, store, counted = tmp_path / "t", tmp_path / "store", Counted(monkeypatch)
     make_tracks(folder, 5)
@@ -209,6 +211,7 @@ def test_a_build_that_is_stopped_ends_with_the_track_at_hand(tmp_path: Path, mon
     assert counted.taken() == 5
 
 
+@pytest.mark.slow
 def test_the_size_of_shards_changes_no_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_tracks(tmp_path / "t", 7)
     one = build_separated(config_of(tmp_path / "t"), tmp_path / "one")
@@ -273,6 +276,7 @@ def test_only_the_first_seconds(tmp_path: Path) -> None:
         assert (row["mix_duration_s"], row["duration_s"], row["length_error_s"]) == (1.5, 0.5, 0.0)
 
 
+@pytest.mark.slow
 def test_ids_that_would_steer_a_path_are_rejects_where_files_are_named_by_them(tmp_path: Path) -> None:
     folder = tmp_path / "t"
     rows = make_tracks(folder, 3)
@@ -341,6 +345,7 @@ def test_tables_of_tracks(tmp_path: Path, ending: str) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_artists_keep_to_one_split(tmp_path: Path) -> None:
     folder = tmp_path / "t"
     rows = make_tracks(folder, 12, seconds=0.3)

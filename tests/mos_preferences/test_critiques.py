@@ -109,6 +109,7 @@ def in_markdown(body: dict[str, Any], content: str) -> str:
     return MARKED.format(one, two)
 
 
+@pytest.mark.slow
 def test_answers_in_markdown_are_rows_like_others(study: Path, server: OpenAIServer, tmp_path: Path) -> None:
     plain = build_version(config_of(study, server.base_url, {"tries": 2}), tmp_path / "plain")
     server.answer = in_markdown
@@ -125,6 +126,7 @@ def test_answers_in_markdown_are_rows_like_others(study: Path, server: OpenAISer
     assert all(row["noise"].startswith("noise\n\tas in ") for row in described)
 
 
+@pytest.mark.slow
 def test_kept_answers_that_are_read_now_are_rows_and_not_asked_again(
     study: Path, server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,6 +153,7 @@ def test_kept_answers_that_are_read_now_are_rows_and_not_asked_again(
 # -- a whole build ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_clip_and_pair_is_a_row_or_a_reject(study: Path, server: OpenAIServer, tmp_path: Path) -> None:
     version = build_version(config_of(study, server.base_url, {"tries": 2}), tmp_path / "store")
     assert verify(version) == []
@@ -180,6 +183,7 @@ def test_every_clip_and_pair_is_a_row_or_a_reject(study: Path, server: OpenAISer
     assert asked(server) == len(described) + len(compared) + 2 * len(rejected)
 
 
+@pytest.mark.slow
 def test_nothing_but_the_audio_reaches_the_critic(study: Path, server: OpenAIServer, tmp_path: Path) -> None:
     version = build_version(config_of(study, server.base_url, {"tries": 1}), tmp_path / "store")
     words = set()
@@ -199,6 +203,7 @@ def test_nothing_but_the_audio_reaches_the_critic(study: Path, server: OpenAISer
         assert f"{row['mos']:.2f}" not in said
 
 
+@pytest.mark.slow
 def test_position_tells_nothing_of_the_label(tmp_path: Path, server: OpenAIServer) -> None:
     make_study(tmp_path / "study", 60)
     critiques = {"clips": 0, "tries": 1}
@@ -223,6 +228,7 @@ def _orders(version: Version) -> dict[str, bool]:
     return found
 
 
+@pytest.mark.slow
 def test_another_seed_orders_clips_otherwise(study: Path, server: OpenAIServer, tmp_path: Path) -> None:
     critiques = {"clips": 0, "tries": 1}
     one, other = (
@@ -233,6 +239,7 @@ def test_another_seed_orders_clips_otherwise(study: Path, server: OpenAIServer, 
     assert any(one[name] != other[name] for name in both)
 
 
+@pytest.mark.slow
 def test_more_keeps_what_was_asked(study: Path, server: OpenAIServer, tmp_path: Path) -> None:
     few = build_version(config_of(study, server.base_url, {"clips": 3, "pairs": 4, "tries": 1}), tmp_path / "store")
     before = asked(server)
@@ -244,6 +251,7 @@ def test_more_keeps_what_was_asked(study: Path, server: OpenAIServer, tmp_path: 
         assert all(held[row[key]] == row for row in rows_of(few, table))
 
 
+@pytest.mark.slow
 def test_a_pair_is_asked_again_until_the_scores_agree(study: Path, server: OpenAIServer, tmp_path: Path) -> None:
     heard: Counter[tuple[str, ...]] = Counter()
 
@@ -264,6 +272,7 @@ def test_a_pair_is_asked_again_until_the_scores_agree(study: Path, server: OpenA
     assert contents_of(again.folder) == contents_of(version.folder)
 
 
+@pytest.mark.slow
 def test_clips_without_audio_are_rejects(study: Path, server: OpenAIServer, tmp_path: Path) -> None:
     (study / "clips/c003.wav").unlink()
     (study / "clips/c005.wav").write_bytes(b"no sound")
@@ -277,6 +286,7 @@ def test_clips_without_audio_are_rejects(study: Path, server: OpenAIServer, tmp_
     assert len(rows_of(version, "ratings")) == 12
 
 
+@pytest.mark.slow
 def test_without_critiques_nothing_changes(study: Path, server: OpenAIServer, tmp_path: Path) -> None:
     plain = config_of(study, server.base_url).model_copy(update={"critiques": None})
     version = build_version(plain, tmp_path / "plain")
@@ -289,6 +299,7 @@ def test_without_critiques_nothing_changes(study: Path, server: OpenAIServer, tm
         assert contents_of(with_critic.folder / table) == contents_of(version.folder / table)
 
 
+@pytest.mark.slow
 def test_free_text_beside_the_parts(study: Path, server: OpenAIServer, tmp_path: Path) -> None:
     """Only single clips are asked in other words, and a policy is asked for what its teacher wrote."""
 
@@ -322,6 +333,7 @@ def test_free_text_beside_the_parts(study: Path, server: OpenAIServer, tmp_path:
         assert "Warm" not in says
 
 
+@pytest.mark.slow
 def test_views_for_scores_of_one_clip(study: Path, server: OpenAIServer, tmp_path: Path) -> None:
     """A regression gets each rated clip with its MOS; a score after a critique gets both critiques beside a pair."""
     config = config_of(study, server.base_url, {"tries": 1}, audio="index")
@@ -362,6 +374,7 @@ def exported(version: Version, folder: Path, view: str = "critique-clips", form:
     return folder
 
 
+@pytest.mark.slow
 def test_tables_in_which_nothing_is_valid_are_left_out(study: Path, server: OpenAIServer, tmp_path: Path) -> None:
     server.answer = lambda body, content: comparison(5, 5)
     version = build_version(config_of(study, server.base_url, {"clips": 0, "tries": 1}), tmp_path / "store")
@@ -369,6 +382,7 @@ def test_tables_in_which_nothing_is_valid_are_left_out(study: Path, server: Open
     assert len(refused(version, "paired_critiques")) == len(rows_of(version, "pairs"))
 
 
+@pytest.mark.slow
 def test_a_critic_that_is_down_stops_the_build_and_it_goes_on(
     study: Path, server: OpenAIServer, tmp_path: Path
 ) -> None:
@@ -393,6 +407,7 @@ def test_dry_run_says_what_would_be_asked(study: Path, server: OpenAIServer, tmp
     assert not (tmp_path / "store/mos-preferences").exists()
 
 
+@pytest.mark.slow
 def test_card_says_how_the_critic_scored(study: Path, server: OpenAIServer, tmp_path: Path) -> None:
     version = build_version(config_of(study, server.base_url, {"tries": 2, "seed": 3}), tmp_path / "store")
     rows, pairs = rows_of(version, "paired_critiques"), rows_of(version, "pairs")
@@ -409,6 +424,7 @@ def test_card_says_how_the_critic_scored(study: Path, server: OpenAIServer, tmp_
     assert sum(counted) == len(rows)
 
 
+@pytest.mark.slow
 def test_explain_tells_who_wrote_it(study: Path, server: OpenAIServer, tmp_path: Path) -> None:
     from earmark.schemas.mos_preferences import CORPUS
 

@@ -52,6 +52,7 @@ def built(folder: Path, pairs: dict[str, Any] | None = None, **values: Any) -> V
     return build_version(config_of(folder, {**source, **values}, pairs=pairs or {}), folder / "store")
 
 
+@pytest.mark.slow
 def test_gaps_of_two_scales_are_compared_on_one(tmp_path: Path) -> None:
     write_list(tmp_path)
     version = built(tmp_path, {"min_gap": 0.25, "per_clip": None, "draws": 8})
@@ -69,6 +70,7 @@ def test_gaps_of_two_scales_are_compared_on_one(tmp_path: Path) -> None:
     assert "two hundred: pairs.min_gap 0.25 of a 1-to-5 scale are 6.25 of its points" in step.notes
 
 
+@pytest.mark.slow
 def test_an_edge_compares_rounded_gaps_of_a_five_point_scale(tmp_path: Path) -> None:
     values = [*(round(1 + step / 5, 1) for step in range(21)), 3.3]
     rows = [("five", value) for value in values] + [("hundred", round((value - 1) * 25, 1)) for value in values]
@@ -97,6 +99,7 @@ def test_every_rating_counts_with_all(tmp_path: Path) -> None:
         np.testing.assert_allclose((row["mos"], row["votes"], row["mos_std"]), expected.loc[row["file"]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["system", "speaker"])
 def test_a_split_by_system_or_speaker_keeps_them_apart(word: str, tmp_path: Path) -> None:
     write_list(tmp_path, systems=12)
@@ -108,6 +111,7 @@ def test_a_split_by_system_or_speaker_keeps_them_apart(word: str, tmp_path: Path
     assert frame.groupby("content_id")["split"].nunique().max() == 2, "contents may cross"
 
 
+@pytest.mark.slow
 def test_a_commit_refuses_a_system_in_two_splits(tmp_path: Path) -> None:
     write_list(tmp_path)
     version = built(tmp_path)  # split by the list's own column: systems cross

@@ -154,6 +154,7 @@ def check_notes(config: MosPreferences, version: Version, pairs: list[dict[str, 
             assert {*of_split} == {"unmatched"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("known", "told"),
     [

@@ -54,6 +54,7 @@ def _words(content: Any) -> str:
     return "".join(parts)
 
 
+@pytest.mark.slow
 def test_critic_export_policy_and_judge_read_the_same_words(
     tmp_path: Path, built: Version, server: OpenAIServer
 ) -> None:
@@ -85,6 +86,7 @@ def test_critic_export_policy_and_judge_read_the_same_words(
     assert prompt.partition("@")[2] in folder.name
 
 
+@pytest.mark.slow
 def test_settings_bring_a_judges_own_words_before_the_versions(
     tmp_path: Path, built: Version, server: OpenAIServer
 ) -> None:
@@ -103,6 +105,7 @@ def test_settings_bring_a_judges_own_words_before_the_versions(
     assert all("You are our second" in turns[0][1] for turns in sent(server))
 
 
+@pytest.mark.slow
 def test_a_prompt_of_a_version_that_was_changed_is_refused(tmp_path: Path, built: Version) -> None:
     for path in (built.folder / "prompts").iterdir():
         path.chmod(0o644)

@@ -148,6 +148,7 @@ def test_popularity_and_cooccurrence_are_those_of_the_list(lists: Path, tmp_path
         assert row["tracks"] == sum(both <= tags for tags in tracks)
 
 
+@pytest.mark.slow
 def test_genres_take_turns(lists: Path, tmp_path: Path) -> None:
     """No genre has two triplets more than another that could have had one more."""
     some, all_ = (
@@ -221,6 +222,7 @@ def test_tags_outside_the_pool_are_rejects_with_their_criterion(lists: Path, tmp
     assert not any(row["verified"] for row in tags.values())
 
 
+@pytest.mark.slow
 def test_a_name_run_together_is_no_word_of_a_prompt(lists: Path, tmp_path: Path, server: OpenAIServer) -> None:
     """`dubgrass` is nobody's word, unless a caption has it; `banjo` may be one, and `acidhouse` is two."""
     write_tracks(lists / "tracks.tsv", [[tag.replace("rock", "dubgrass") for tag in t] for t in made_tracks(120)])

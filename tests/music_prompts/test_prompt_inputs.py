@@ -98,6 +98,7 @@ def test_captions_of_a_version_are_examples_each(lists: Path, tmp_path: Path) ->
     assert {row["text"] for row in shots} <= texts
 
 
+@pytest.mark.slow
 def test_which_version_each_caption_set_reads_stands_in_the_key(lists: Path, tmp_path: Path) -> None:
     store, captions = tmp_path / "store", read_captions_config(ROOT / "data/demo/captions.toml")
     for seed in (1, 2):

@@ -91,6 +91,7 @@ def answers(study: Path) -> list[Path]:
     return paths
 
 
+@pytest.mark.slow
 def test_the_board_shows_what_people_said(version: Version, tmp_path: Path) -> None:
     store = version.folder.parents[1]
     study = listening_test(version, tmp_path / "phase", "phase-2")

@@ -44,6 +44,7 @@ SOME = ["slow", "fast", "piano", "song", "a", "dog", "barks", "twice"]
 WORDS = st.lists(st.sampled_from(SOME), max_size=9).map(" ".join)
 
 
+@pytest.mark.slow
 @given(st.lists(WORDS, max_size=20), st.floats(0.5, 1))
 def test_texts_of_different_groups_never_cross(texts: list[str], threshold: float) -> None:
     groups = near_groups(texts, threshold)

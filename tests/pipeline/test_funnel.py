@@ -48,6 +48,7 @@ def config(study: Path, server: OpenAIServer, *, most: float | None = 0.2, **cri
     return config_of(study, server.base_url, {**PAIRS, **critiques}, most_rejected=most)
 
 
+@pytest.mark.slow
 def test_first_rows_without_an_answer_that_passes_stop_a_build(server: OpenAIServer, tmp_path: Path) -> None:
     make_study(tmp_path / "study", 64)
     server.answer = lambda body, content: FORMLESS
@@ -77,6 +78,7 @@ def test_first_rows_without_an_answer_that_passes_stop_a_build(server: OpenAISer
     assert version.manifest.rejects["bad_answer"] == len(rows_of(version, "pairs"))
 
 
+@pytest.mark.slow
 def test_of_few_rows_all_must_fail(study: Path, server: OpenAIServer, tmp_path: Path) -> None:
     server.answer = lambda body, content: FORMLESS
     with pytest.raises(TooManyRejects, match="of the first 6 rows none passed 'paired_critiques'"):
@@ -87,12 +89,14 @@ def test_of_few_rows_all_must_fail(study: Path, server: OpenAIServer, tmp_path: 
     assert rows_of(version, "paired_critiques")
 
 
+@pytest.mark.slow
 def test_a_rule_of_the_method_is_no_form(study: Path, server: OpenAIServer, tmp_path: Path) -> None:
     """More pairs than `most_rejected` disagree with the listeners, and the build commits."""
     version = build_version(config(study, server, tries=1, most=0.0), tmp_path / "store")
     assert version.manifest.rejects["scores_disagree"] > 0.2 * 45
 
 
+@pytest.mark.slow
 def test_rejects_for_form_count_as_faults(study: Path, server: OpenAIServer, tmp_path: Path) -> None:
     better = {True: comparison(8, 2), False: comparison(2, 8)}
 
@@ -113,6 +117,7 @@ def test_rejects_for_form_count_as_faults(study: Path, server: OpenAIServer, tmp
     assert version.manifest.rejects["bad_answer"] > 9
 
 
+@pytest.mark.slow
 def test_a_build_that_its_server_ends_says_where_its_rows_are(
     study: Path, server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

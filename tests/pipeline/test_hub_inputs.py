@@ -70,6 +70,7 @@ def rated(root: str) -> MosPreferences:
     return config_of(Path("/"), source, audio="index")
 
 
+@pytest.mark.slow
 def test_a_version_from_the_hub_is_that_of_the_disk_and_names_its_commit(hub: HubServer, tmp_path: Path) -> None:
     commit = hub.add_commit(REPO, study(tmp_path / "here"))
     there = build_version(rated(f"{HERE}@main"), tmp_path / "store")
@@ -85,6 +86,7 @@ def test_a_version_from_the_hub_is_that_of_the_disk_and_names_its_commit(hub: Hu
     assert store.find("mos-preferences").manifest.commits == there.manifest.commits
 
 
+@pytest.mark.slow
 def test_a_revision_stays_what_it_was_and_a_branch_moves(hub: HubServer, tmp_path: Path) -> None:
     def build(revision: str) -> Version:
         return build_version(rated(f"{HERE}{revision}"), tmp_path / "store")
@@ -128,6 +130,7 @@ def test_a_build_reads_one_commit_and_names_it(hub: HubServer, tmp_path: Path, m
     assert len(rows_of(version, "ratings")) == 4
 
 
+@pytest.mark.slow
 def test_folders_and_choices(hub: HubServer) -> None:
     hub.add_commit(REPO, {f"sets/{n:03d}.csv": b"%d" % n for n in range(100)} | {"sets/deep/x.flac": b"f", "y": b""})
     folder = place_of(f"{HERE}@main/sets")
@@ -196,6 +199,7 @@ def test_a_place_leads_back_to_its_url(url: str, parts: tuple[str, str, str]) ->
     assert hub_commits([]) == {}
 
 
+@pytest.mark.slow
 def test_a_list_names_clips_by_their_urls(hub: HubServer, tmp_path: Path) -> None:
     files: dict[str, Any] = study(tmp_path / "here")
     rows = files["rows.csv"].decode().replace("audio/", f"{HERE}@main/audio/")

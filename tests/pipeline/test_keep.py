@@ -61,6 +61,7 @@ def count(calls: Path) -> int:
     return len(calls.read_text().splitlines()) if calls.exists() else 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("condition", "kept"),
     [

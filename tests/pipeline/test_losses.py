@@ -56,6 +56,7 @@ def test_a_list_with_a_header_only(tmp_path: Path) -> None:
     assert said[-1].endswith("earmark resume --allow-rejects")
 
 
+@pytest.mark.slow
 def test_a_forgotten_scale(tmp_path: Path) -> None:
     scores = [*[1 + number % 5 for number in range(29)], *range(20, 391)]
     said = refusal(tmp_path, a_list(tmp_path, "real", scores))

@@ -92,6 +92,7 @@ def check_rows(folder: Path, names: list[str]) -> None:
         assert sum(row["dataset"] == source for row in ratings) == lines - len(reasons), name
 
 
+@pytest.mark.slow
 def test_rows_of_all_kinds_beside_each_other(tmp_path: Path) -> None:
     check_rows(tmp_path, list(ROWS))
 
@@ -246,6 +247,7 @@ def test_converted_audio(clips: Path) -> None:
         assert abs(info.duration - row["duration_s"]) < 0.001
 
 
+@pytest.mark.slow
 def test_audio_that_changes_is_another_build(clips: Path) -> None:
     config = config_of(clips, table(audio_root="audio"), audio="index")
     first = build_version(config, clips / "store")
@@ -257,6 +259,7 @@ def test_audio_that_changes_is_another_build(clips: Path) -> None:
     assert "gone.wav" in {row["file"] for row in rows_of(second, "ratings")}
 
 
+@pytest.mark.slow
 def test_audio_that_only_some_machines_see_ends_the_build(clips: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def measured(stage: Stage, config: MosPreferences, file: Path, probe: Any) -> Any:
         blind = file.name == "mono.wav"  # as on a machine of a cluster that lacks a disk

@@ -55,6 +55,7 @@ def in_full(facts: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+@pytest.mark.slow
 def test_a_build_does_what_its_preview_says(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     path = config(tmp_path)
@@ -138,6 +139,7 @@ def test_a_build_that_would_stop_is_said_and_ends_with_1(tmp_path: Path) -> None
     assert not (tmp_path / "store").exists()
 
 
+@pytest.mark.slow
 def test_a_dry_run_changes_neither_store_nor_ledger(tmp_path: Path) -> None:
     path = demo_config("mos-preferences")
     store = Store(tmp_path / "store")
@@ -151,6 +153,7 @@ def test_a_dry_run_changes_neither_store_nor_ledger(tmp_path: Path) -> None:
     assert (contents_of(store.root), sorted(store.root.rglob("*"))) == before
 
 
+@pytest.mark.slow
 def test_of_many_new_clips_a_sample_is_measured(tmp_path: Path) -> None:
     path = config(tmp_path)
     path.write_text('audio = "index"\n' + path.read_text())
@@ -184,6 +187,7 @@ def test_a_dry_run_computes_no_embedding_and_fetches_no_model(tmp_path: Path, mo
     assert not store.root.exists()
 
 
+@pytest.mark.slow
 def test_answers_in_the_ledger_count_for_what_follows_from_them(tmp_path: Path) -> None:
     path = demo_config("captions")
     settings = parse_config(Captions, read_toml(path), path)

@@ -79,6 +79,7 @@ def test_the_order_of_a_schema_is_part_of_the_key_of_a_prompt_that_declares_it()
     assert keys[2] == keys[3]
 
 
+@pytest.mark.slow
 def test_a_config_that_names_no_version_stays_on_that_of_its_newest_build(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     plain = config_of(tmp_path)

@@ -40,6 +40,7 @@ def built(folder: Path, tracks: int, faults: Faults) -> tuple[list[int], int]:
         return open_at, len(rows_of(build_captions(config, folder / "store"), "captions"))
 
 
+@pytest.mark.slow
 def test_the_first_question_goes_alone_and_nothing_is_asked_twice(tmp_path: Path) -> None:
     faults = Faults(latency_s=0.2)
     open_at, captions = built(tmp_path, TRACKS, faults)
@@ -48,6 +49,7 @@ def test_the_first_question_goes_alone_and_nothing_is_asked_twice(tmp_path: Path
     assert max(open_at) > 8
 
 
+@pytest.mark.slow
 def test_a_kept_answer_of_the_kind_lets_all_go_at_once(tmp_path: Path) -> None:
     built(tmp_path, 2, Faults())
     open_at, captions = built(tmp_path, TRACKS, Faults(latency_s=0.2))
@@ -96,6 +98,7 @@ def test_a_server_that_fails_at_every_clip_is_asked_a_few_times_and_stops_the_bu
     assert not (tmp_path / "store/captions/v1").exists()
 
 
+@pytest.mark.slow
 def test_a_question_that_fails_now_and_then_holds_nobody_back(tmp_path: Path) -> None:
     faults = Faults(rate=0.5, kinds=("500", "429", "truncated_body"), most=2)
     _, captions = built(tmp_path, TRACKS, faults)

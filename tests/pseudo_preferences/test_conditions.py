@@ -39,6 +39,7 @@ def words_and_sounds(body: dict[str, Any]) -> tuple[str, int]:
     return "".join(part.get("text", "") for part in parts), sum(part["type"] == "input_audio" for part in parts)
 
 
+@pytest.mark.slow
 def test_the_judge_gets_what_both_generations_got(tmp_path: Path) -> None:
     make(tmp_path / "pool", reference_caption="Slow strings in a hall.")
     bodies: list[dict[str, Any]] = []

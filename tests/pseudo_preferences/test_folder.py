@@ -44,6 +44,7 @@ def systems(tmp_path: Path) -> Path:
     return tmp_path / "music"
 
 
+@pytest.mark.slow
 def test_a_folder_of_systems_builds(systems: Path, tmp_path: Path) -> None:
     said = run("init", "pseudo-preferences", "--from", str(systems), "--out", str(tmp_path / "my.toml"))
     assert "35 clips of 3 systems: sysA (12), sysB (12), sysC (11)" in said

@@ -275,6 +275,7 @@ def shape_of(body: Row) -> Row:
     return {**body, "messages": turns}
 
 
+@pytest.mark.slow
 def test_hostile_text_changes_nothing_in_the_structure(tmp_path: Path, server: OpenAIServer) -> None:
     asked, _ = make_pool(tmp_path, 2 * len(HOSTILE), ("ant", "bee"))
     calm = [{**row, "text": f"calm {n}"} for n, row in enumerate(asked)]

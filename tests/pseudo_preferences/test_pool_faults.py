@@ -109,6 +109,7 @@ def bad_prompts(folder: Path) -> list[tuple[Row, str]]:
     ]
 
 
+@pytest.mark.slow
 def test_every_bad_row_is_a_reject_with_its_place(tmp_path: Path, server: OpenAIServer) -> None:
     asked, made = make_pool(tmp_path, 3)
     generations, prompts = bad_generations(tmp_path), bad_prompts(tmp_path)

@@ -68,6 +68,7 @@ def qualified(pool: Path, judge: Listener, store: Path, **qualify: Any) -> list[
         return rows_of(build_judged(config, store), "qualification")
 
 
+@pytest.mark.slow
 def test_controls_are_asked_in_both_orders_before_the_pairs(pool: Path, tmp_path: Path) -> None:
     judge = Listener()
     rows = qualified(pool, judge, tmp_path / "store")
@@ -90,6 +91,7 @@ def test_controls_are_asked_in_both_orders_before_the_pairs(pool: Path, tmp_path
     assert not any("/controls/" in clip.path for clips in second for clip in clips)
 
 
+@pytest.mark.slow
 def test_degraded_clips_have_the_length_and_the_fault_that_they_are_named_for(pool: Path, tmp_path: Path) -> None:
     class Reader(Listener):
         def __call__(self, request: Request) -> Outcome:
@@ -164,6 +166,7 @@ def test_gold_without_an_answer_is_wrong(pool: Path, tmp_path: Path) -> None:
         qualified(pool, Silent(0), tmp_path / "none", least=0.0)
 
 
+@pytest.mark.slow
 def test_the_table_and_the_card_show_requests_beside_answers(pool: Path, tmp_path: Path) -> None:
     config = config_of(pool, URL, judge={**ONE, "most_failed": 1.0, "qualify": {"each": 4, "least": 0.5}})
     judge = Silent(24)
@@ -193,6 +196,7 @@ def write_gold(pool: Path, truths: list[dict[str, str]]) -> None:
     )
 
 
+@pytest.mark.slow
 def test_gold_of_people_is_asked_and_counted_by_domain(pool: Path, tmp_path: Path) -> None:
     """A judge that always says the first clip: right in one order of a or b, never on a tie."""
     write_gold(pool, [{"musicality": "a"}, {"musicality": "b"}, {"musicality": "tie"}, {"alignment": "a"}] * 2)

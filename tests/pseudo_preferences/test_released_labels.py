@@ -247,6 +247,7 @@ def test_a_dry_run_asks_nothing_about_released_labels(tmp_path: Path) -> None:
     assert (row["musicality"], row["alignment"], row["model_a"], row["judge"]) == ("b", None, "unknown", "unknown")
 
 
+@pytest.mark.slow
 def test_a_clip_leaves_a_version_of_released_labels(tmp_path: Path) -> None:
     for number in range(3):
         write_clip(tmp_path / f"{number}.wav", number)

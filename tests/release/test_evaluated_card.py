@@ -96,6 +96,7 @@ def test_the_card_shows_the_newest_evaluations_and_the_version_stays(version: Ve
     assert verify(version) == []
 
 
+@pytest.mark.slow
 def test_a_part_shows_them_too(version: Version, tmp_path: Path) -> None:
     closed = {**read_config(ROOT / f"data/demo/{CORPUS}.toml").licences}
     closed["chimes"] = Licence(licence="in house", redistribute="none")

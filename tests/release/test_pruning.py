@@ -61,6 +61,7 @@ def test_parents_of_what_stays_stay_over_two_corpora(tmp_path: Path) -> None:
     assert going(store, every, 2) == set(), "captions v1 is one of two, and holds instrumentals v1"
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_no_version_that_stays_lacks_a_parent(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     store = Store(tmp_path_factory.mktemp("store"))
@@ -121,6 +122,7 @@ def test_nothing_goes_while_a_run_is_under_way(tmp_path: Path) -> None:
     assert len(store.versions("captions")) == 2
 
 
+@pytest.mark.slow
 def test_the_command_shows_what_would_go_and_then_removes_it(tmp_path: Path) -> None:
     store = Store(tmp_path)
     for number in (1, 2, 3):

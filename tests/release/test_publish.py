@@ -125,6 +125,7 @@ def test_killed_at_a_step_converges(
     assert hub.put_bytes - sent <= told["bytes"], "a file was sent twice"
 
 
+@pytest.mark.slow
 def test_second_publication_sends_nothing(hub: HubServer, press: Publications, store: Store) -> None:
     repo = "lab/twice"
     first = press.run(store.root, f"{CORPUS}@v1", repo)
@@ -280,6 +281,7 @@ def test_only_main_misses_a_tag(branch: str | None) -> None:
     assert ("no tag was made" in str(caught.value)) == (branch is None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("branch", ["", "main"])
 def test_main_is_no_branch_to_ask_for(hub: HubServer, press: Publications, store: Store, branch: str) -> None:
     message = "leave --branch out to publish to main"
@@ -289,6 +291,7 @@ def test_main_is_no_branch_to_ask_for(hub: HubServer, press: Publications, store
     assert "lab/unset" not in hub.repos
 
 
+@pytest.mark.slow
 def test_dry_run_needs_no_network(store: Store) -> None:
     words = ("publish", f"{CORPUS}@v1", "--repo", "lab/far")
     nowhere = {"HF_ENDPOINT": "http://127.0.0.1:9"}  # nothing listens at the port for discarding
@@ -373,6 +376,7 @@ def test_a_hub_without_xet_says_what_to_set(hub: HubServer, store: Store) -> Non
     assert "has no Xet storage; set HF_HUB_DISABLE_XET=1 and run again" in said
 
 
+@pytest.mark.slow
 def test_server_out_of_order(hub: HubServer, press: Publications, store: Store) -> None:
     hub.refuse["commit"] = 503
     try:

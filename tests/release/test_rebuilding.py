@@ -35,6 +35,7 @@ def members(**reads: tuple[str, ...]) -> dict[str, tuple[Member, BuildConfig]]:
     }
 
 
+@pytest.mark.slow
 @given(st.permutations(NAMES), st.data())
 def test_every_corpus_comes_after_what_it_reads(tmp_names: list[str], data: st.DataObject) -> None:
     reads = {

@@ -235,6 +235,7 @@ def test_a_version_of_the_release_and_of_before_it_is_published_and_withdrawn_fr
     assert table in {count["table"] for count in json.loads(ended.stdout)["counts"] if count["removed"]}
 
 
+@pytest.mark.slow
 def test_rejects_of_before_the_release_leave_with_an_annotator_that_their_details_name(tmp_path: Path) -> None:
     """They have no column that says what they are about; nor do they get one in the version that a withdrawal makes."""
     name = "human-preferences"

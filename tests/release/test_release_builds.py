@@ -132,6 +132,7 @@ def test_a_dry_run_of_a_build_that_asked_models_asks_what_is_refused_now_alone(t
     assert paid(made.store("models").root) == asked
 
 
+@pytest.mark.slow
 def test_exactly_the_clips_that_the_release_cut_are_measured_and_asked_anew(tmp_path: Path) -> None:
     made = release(tmp_path, "sound")
     was, asked = made.store("sound").find("captions@v1"), paid(made.store("sound").root)
@@ -156,6 +157,7 @@ def test_exactly_the_clips_that_the_release_cut_are_measured_and_asked_anew(tmp_
     assert known_faults(now) == []
 
 
+@pytest.mark.slow
 def test_a_killed_build_goes_on_and_repeats_what_was_in_flight(tmp_path: Path) -> None:
     made = release(tmp_path, "killed")
     root = made.store("killed").root

@@ -87,6 +87,7 @@ def given() -> dict[str, set[str]]:
     return found
 
 
+@pytest.mark.slow
 def test_every_reason_in_the_code_is_declared() -> None:
     found = given()
     assert {"conflicting_split", "repeated_vote", "file_missing", "missing_value", "rate_limited"} <= found.keys()

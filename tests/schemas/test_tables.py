@@ -37,6 +37,7 @@ def test_published_columns_are_the_frozen_ones(corpus: str) -> None:
     assert [*lines(corpus)] == COLUMNS[corpus].read_text("utf-8").splitlines(), "python -m tests.schemas.test_tables"
 
 
+@pytest.mark.slow
 def test_descriptions_stay_without_docstrings() -> None:
     """`python -OO` drops docstrings; cards go on to describe each table by that of its row."""
     lines = (

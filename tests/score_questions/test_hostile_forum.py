@@ -126,6 +126,7 @@ def test_wild_posts_became_questions(versions: Mapping[str, Version]) -> None:
         assert any(sign in text for text in texts), sign
 
 
+@pytest.mark.slow
 def test_tables_keep_their_form(versions: Mapping[str, Version]) -> None:
     for version in versions.values():
         assert verify(version) == []
@@ -233,6 +234,7 @@ def test_no_lines_stop_a_build(tmp_path_factory: pytest.TempPathFactory, posts: 
     build_spoilt(tmp_path_factory.mktemp("fuzz"), posts, said)
 
 
+@pytest.mark.slow
 def test_what_breaks_readers_breaks_no_build(tmp_path: Path) -> None:
     """One of each: nested bombs, a huge field, bytes that are no text, half an escape, no line end."""
     deep: Any = {"e": "Image"}

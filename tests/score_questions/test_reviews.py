@@ -128,6 +128,7 @@ def test_round_trip_through_a_spreadsheet_and_label_studio(tmp_path: Path) -> No
     assert all(letters[row["question_id"]] == row["truth_letter"] for row in rows_of(again, "questions"))
 
 
+@pytest.mark.slow
 def test_options_that_reviewers_delete_leave_and_the_rest_stays_a_question(tmp_path: Path) -> None:
     version = built(tmp_path)
     before = {row["question_id"]: row for row in rows_of(version, "questions")}
@@ -277,6 +278,7 @@ def test_what_goes_out_is_whole(tmp_path: Path) -> None:
     assert digest == asked[first["data"]["question_id"]]["image_sha256"]
 
 
+@pytest.mark.slow
 def test_label_studios_configuration_asks_what_is_read(tmp_path: Path) -> None:
     write_review(built(tmp_path), tmp_path / "out")
     view = ElementTree.parse(tmp_path / "out" / CONFIG).getroot()

@@ -81,6 +81,7 @@ def test_options_that_could_be_right_are_rejects_and_the_card_has_their_share(tm
     assert {row["may_be_right"] for row in rows_of(version, "options")} == {False}
 
 
+@pytest.mark.slow
 def test_same_threads_give_the_same_bytes(tmp_path: Path) -> None:
     rows = [thread(number) for number in range(5)]
     first = build_questions(config_of(tmp_path), tmp_path / "one", rows)

@@ -28,6 +28,7 @@ def images(tmp_path: Path) -> dict[str, str]:
     return {row["question_id"]: row["image_sha256"] for row in rows_of(version, "questions")}
 
 
+@pytest.mark.slow
 def test_each_question_is_asked_by_what_was_brought_for_its_image(tmp_path: Path, images: dict[str, str]) -> None:
     brought = tmp_path / "omr"
     brought.mkdir()

@@ -216,6 +216,7 @@ RIGHT, CONTRADICTS, TELLS, ALARMS = 0.5, {True: 0.4, False: 0.9}, 0.6, 0.1
 how often it knows a right option; how often it takes a wrong one for right."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", ["comments", "written"])
 def test_second_right_options_are_as_rare_as_the_readers_errors_let_them_be(wrong: str) -> None:
     """A simulated forum and writer, half of whose second options are right, and a reader with known rates of error."""

@@ -43,6 +43,7 @@ def test_datasets_loads_every_table(shared: tuple[Path, Version], tmp_path: Path
     assert json.loads(done.stdout) == version.manifest.rows
 
 
+@pytest.mark.slow
 def test_duckdb_and_pandas_read_every_table(shared: tuple[Path, Version]) -> None:
     version = shared[1]
     for table in TABLES:
@@ -165,6 +166,7 @@ def test_card_counts_what_changed_as_diff_does(tmp_path: Path) -> None:
     assert [line for line in told.splitlines() if line.startswith("| `")] == differing
 
 
+@pytest.mark.slow
 def test_card_draws_the_flow_and_names_licences(tmp_path: Path) -> None:
     folder = lists(tmp_path)
     licences = {"one": {"licence": "CC-BY-4.0 | <b>", "redistribute": "rows"}}

@@ -171,6 +171,7 @@ def ids(version: Version, name: str) -> list[str]:
     return [row[key] for row in rows_of(version, name)]
 
 
+@pytest.mark.slow
 def test_a_clip_leaves_with_all_that_was_made_from_it(store: Store) -> None:
     old = store.find("songs")
     withdraw(store, "clip", SHA["c"])
@@ -194,11 +195,13 @@ def test_a_clip_leaves_with_all_that_was_made_from_it(store: Store) -> None:
     assert heir.digest == songs.manifest.digest()
 
 
+@pytest.mark.slow
 def test_what_other_corpora_made_of_a_clip_s_row_leaves_too(store: Store) -> None:
     withdraw(store, "clip", SHA["d"])  # one caption heard the file under another clip's name
     assert ids(store.find("words"), "captions") == ["cap-a", "cap-c"]
 
 
+@pytest.mark.slow
 def test_a_prompt_leaves_with_its_clips(store: Store) -> None:
     withdraw(store, "prompt", "p-one")
     songs = store.find("songs")
@@ -252,6 +255,7 @@ def stop_after_one_commit(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(withdrawal, "commit", stopped)
 
 
+@pytest.mark.slow
 def test_killed_between_record_and_versions_it_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     found = withdrawal.search(store, CORPORA, "clip", SHA["a"])
     stop_after_one_commit(monkeypatch)
@@ -266,6 +270,7 @@ def test_killed_between_record_and_versions_it_goes_on(store: Store, monkeypatch
     assert {(one.corpus, one.version) for one in act.made} == {("songs", "v2"), ("words", "v2")}
 
 
+@pytest.mark.slow
 def test_killed_between_a_version_and_its_note_it_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         saves: list[Any] = []
@@ -288,6 +293,7 @@ def test_killed_between_a_version_and_its_note_it_goes_on(store: Store, monkeypa
     assert heir.digest == store.find("songs").manifest.digest()
 
 
+@pytest.mark.slow
 def test_only_in_one_corpus_and_what_was_made_from_it(store: Store) -> None:
     other = {"alone": corpus("alone", CORPORA["songs"].tables)}
     with pytest.MonkeyPatch.context() as patch:
@@ -367,6 +373,7 @@ def with_mood(optional: bool = True) -> Mapping[str, Corpus]:
     return {**CORPORA, "words": corpus("words", (captions, *WORDS_OF[1:]))}
 
 
+@pytest.mark.slow
 def test_a_version_of_an_earlier_release_gets_the_schema_of_this_one(store: Store) -> None:
     now = with_mood()
     withdrawal.withdraw(store, now, withdrawal.search(store, now, "clip", SHA["c"]), "asked for")
@@ -497,6 +504,7 @@ def test_rows_leave_as_a_second_implementation_says(
     assert left == brute_force(columns, rows, seeds)
 
 
+@pytest.mark.slow
 def test_records_and_manifests_keep_the_keys_of_earlier_releases(store: Store) -> None:
     """A manifest's digest covers its keys; and machines of another release read the records of this one."""
     withdraw(store, "clip", SHA["a"])

@@ -135,6 +135,7 @@ def test_decimal_points_of_a_column_stand_below_each_other() -> None:
     assert '<th scope="col" class="n">mean</th>' in text, "the heading of numbers is theirs though the first is missing"
 
 
+@pytest.mark.slow
 def test_a_pairs_card_says_why_its_clip_is_chosen_in_figures_that_agree(built: Version) -> None:
     cards = (built.folder / "report.html").read_text("utf-8").split("<li data-tags=")[1:]
     shown = 0
@@ -210,6 +211,7 @@ def table_of(sql: str) -> duckdb.DuckDBPyConnection:
     return db
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(-1e6, 1e6).map(lambda value: round(value, 3)), min_size=1, max_size=50))
 def test_bins_hold_each_number_and_end_where_numbers_end(values: list[float]) -> None:
     found = histogram(table_of(f"SELECT unnest({values}::DOUBLE[]) AS x"), "t", "x", "x")
@@ -229,6 +231,7 @@ def test_bins_hold_each_number_and_end_where_numbers_end(values: list[float]) ->
 NUMBERS = st.lists(st.one_of(st.integers(-40, 40), st.floats(-40, 40).map(lambda x: round(x, 2))), max_size=30)
 
 
+@pytest.mark.slow
 @given(NUMBERS, NUMBERS)
 def test_the_version_before_is_counted_in_the_same_bins(now: list[float], was: list[float]) -> None:
     db = table_of(f"SELECT unnest({now}::DOUBLE[]) AS x")
@@ -339,6 +342,7 @@ class Numbered(TypedDict):
 LONG = Table("t", row=Numbered, key=("name",))
 
 
+@pytest.mark.slow
 def test_a_page_has_a_most_size_and_the_rows_in_it_are_a_sample_by_hash() -> None:
     """Rows that nothing compresses fill the tables' share of a page, and no more; the page stays below 5 MB."""
     noise = "string_agg(md5((i * 7 + j)::VARCHAR), '' ORDER BY j) AS name"

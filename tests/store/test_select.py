@@ -43,6 +43,7 @@ def answer(store: Path, statement: str, *options: str, code: int = 0) -> str:
     return ended.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["'mos-preferences@v1'", '"mos-preferences@v1"'])
 def test_a_versions_table_is_what_arrow_reads(store: Path, name: str) -> None:
     statement = f"SELECT mos, count(*) AS clips FROM {name}.ratings GROUP BY mos ORDER BY mos"
@@ -164,6 +165,7 @@ RUNAWAY = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("statement", "number"), RUNAWAY, ids=["recursion", "product", "one value"])
 def test_a_runaway_statement_ends_when_it_is_told_to(store: Path, statement: str, number: signal.Signals) -> None:
     command = [sys.executable, "-m", "earmark", "inspect", "sql", statement, "--store", str(store)]

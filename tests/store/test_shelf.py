@@ -46,6 +46,7 @@ def frame(shelf: Shelf, table: str, version: str | None = None) -> pd.DataFrame:
     return pd.concat([pd.read_parquet(path) for path in found.files(table)], ignore_index=True)
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
 @given(
     column=st.sampled_from(["category", "split", "mos_gap", "gap_decile", "chosen_id", "chosen_mos_se"]),

@@ -110,6 +110,7 @@ def everything(folder: Path) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
 
 
+@pytest.mark.slow
 def test_an_object_store_writes_nothing_outside_its_copy(
     bucket: str, server: Any, songs: Version, tmp_path: Path
 ) -> None:

@@ -61,6 +61,7 @@ def key_of(built: MosPreferences, store: Path) -> str:
     return plan_build(built, Store(store)).build_key
 
 
+@pytest.mark.slow
 def test_two_builds_are_byte_identical(shared: tuple[Path, Version], tmp_path: Path) -> None:
     again = build_version(config(lists(tmp_path / "moved")), tmp_path / "elsewhere")
     assert contents_of(again.folder) == contents_of(shared[1].folder)
@@ -84,6 +85,7 @@ def test_manifest_says_what_is_there(shared: tuple[Path, Version]) -> None:
     assert str(shared[0]) not in text
 
 
+@pytest.mark.slow
 def test_same_things_are_up_to_date(shared: tuple[Path, Version], tmp_path: Path) -> None:
     folder = lists(tmp_path)
     first = build_version(config(folder), folder / "store")
@@ -169,6 +171,7 @@ def test_folder_that_lost_its_manifest_is_no_version_and_no_obstacle(tmp_path: P
     assert [version.name for version in Store(folder / "store").versions(NAME)] == ["v1", "v3"]
 
 
+@pytest.mark.slow
 def test_stale_staging_is_swept(tmp_path: Path) -> None:
     folder = lists(tmp_path)
     stale = folder / "store" / NAME / STAGING / "0123456789abcdef"
@@ -267,6 +270,7 @@ def copy(tmp_path: Path) -> Version:
     return build_version(config(lists(tmp_path)), tmp_path / "store")
 
 
+@pytest.mark.slow
 def test_verify_finds_every_damage(copy: Version) -> None:
     table = next((copy.folder / "pairs").glob("*.parquet"))
     raw = bytearray(table.read_bytes())
@@ -283,6 +287,7 @@ def test_verify_finds_every_damage(copy: Version) -> None:
     assert f"pairs/{table.name}: expected {len(raw)} bytes, found {len(raw) - 1}" in verify(copy)
 
 
+@pytest.mark.slow
 def test_damaged_manifest_is_one_line(copy: Version) -> None:
     path = copy.folder / MANIFEST
     whole = json.loads(path.read_text())

@@ -151,6 +151,7 @@ def test_what_is_withdrawn_in_the_last_moment_keeps_the_version_unpublished(
     assert withdrawal_against(here.root, here.find("words").manifest) is None
 
 
+@pytest.mark.slow
 def test_a_build_after_that_makes_a_version_that_is_published(
     machines: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,6 +57,7 @@ def test_a_tag_is_found_in_each_of_its_forms(tag: Tag) -> None:
     assert LEXICON.named(written(tag)) >= {tag}
 
 
+@pytest.mark.slow
 @given(st.text(max_size=60), st.sampled_from(sorted(written_forms())), st.text(max_size=60))
 def test_what_stands_between_marks_is_found_in_any_text(before: str, tag: Tag, after: str) -> None:
     assert tag in LEXICON.named(f"{before}. {written(tag)}. {after}")

@@ -181,6 +181,7 @@ def score(seed: int, width: int, height: int, notes: int) -> Image.Image:
     return image
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "height", "notes"), [(600, 160, 4), (900, 900, 4), (900, 900, 6)])
 def test_scores_with_other_notes_are_no_duplicates_and_copies_are(width: int, height: int, notes: int) -> None:
     images = [score(seed, width, height, notes) for seed in range(30)]

@@ -102,6 +102,7 @@ def test_the_demos_dump_gives_its_threads_with_scores(built: Built) -> None:
     assert steps["images"].rejected["file_missing"] == 2
 
 
+@pytest.mark.slow
 def test_no_name_id_link_or_address_of_the_dump_is_in_any_table(built: Built) -> None:
     tables = built[1]
     text = "\n".join(str(value) for rows in tables.values() for row in rows for value in row.values()).lower()
