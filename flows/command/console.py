@@ -283,11 +283,11 @@ def show_request(request: RequestFacts) -> None:
         tell(*(f"  {role}: {_short(part.get('text', '…'))}" for part in parts if "text" in part))
     told = request["reason"] and f"{request['reason']}: {request['detail']}"
     tell(f"answer: {_short(told or request['answer'])}")
-    attempts = (one.values() for one in request["attempts"])
     rows = [
-        (number, status, fault or "", tokens_in, tokens_out, f"{latency_s:.2f}", cost_usd)
-        for number, status, fault, _, _, tokens_in, tokens_out, cost_usd, latency_s, *_ in attempts
-    ]
+        (one["number"], one["status"], one["error_type"] or "", one["input_tokens"], one["output_tokens"],
+         f"{one['latency_s']:.2f}", one["cost_usd"])
+        for one in request["attempts"]
+    ]  # fmt: skip
     print_table("attempt", "status", "fault", "tokens in", "out", "seconds", USD, rows=rows)
     tell("whole texts and raw responses: --json")
 
@@ -322,9 +322,9 @@ def show_diff(
         by_row.setdefault((one.table, *one.key), []).append(one)
     signs = {"added": "+", "removed": "-", "changed": "~"}
     for row in rows:
-        table, what, split, *key = row.values()
-        tell(f"{signs[what]} {table}/{split} {' '.join(map(str, key))}")
-        for one in by_row.get((table, *key), ()) if what == "changed" else ():
+        key = [value for name, value in row.items() if name not in ("table", "what", "split")]
+        tell(f"{signs[row['what']]} {row['table']}/{row['split']} {' '.join(map(str, key))}")
+        for one in by_row.get((row["table"], *key), ()) if row["what"] == "changed" else ():
             tell(f"    {one.column}: {_short(one.old)} → {_short(one.new)}")
 
 

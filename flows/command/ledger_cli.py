@@ -72,12 +72,11 @@ def batches(
     if freed is not None:
         tell(f"{freed:,} requests of {one_line(str(free), 80)} are free: the next build asks them anew")
     for row in rows if freed is None else []:
-        name, provider_id, model, state, requests, created_at, _, detail = row.values()
-        begun = time.strftime("%Y-%m-%d %H:%M", time.localtime(created_at))
-        where = one_line(str(provider_id or name), 60)
-        tell(f"{where}: {state}, {requests:,} requests to {one_line(model, 60)}, since {begun}")
-        if detail:
-            tell(f"  {one_line(detail, 200)}")
+        begun = time.strftime("%Y-%m-%d %H:%M", time.localtime(row["created_at"]))
+        where = one_line(str(row["provider_id"] or row["id"]), 60)
+        tell(f"{where}: {row['state']}, {row['requests']:,} requests to {one_line(row['model'], 60)}, since {begun}")
+        if row["detail"]:
+            tell(f"  {one_line(row['detail'], 200)}")
     if not rows:
         tell("no batches")
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict, cast
 
 from earmark.tasks.annotation.errors import LedgerError, one_line
 from earmark.tasks.annotation.ledger import connect
@@ -88,18 +88,42 @@ class RequestFacts(TypedDict):
     detail: str | None
     parser: str | None
     reply_model: str | None
-    attempts: list[dict[str, Any]]
+    attempts: list["AttemptFacts"]
+
+
+class AttemptFacts(TypedDict):
+    """An exchange about a request; the columns of a query, in order."""
+
+    number: int
+    status: int | None
+    error_type: str | None
+    detail: str | None
+    raw: str | None
+    input_tokens: int | None
+    output_tokens: int | None
+    cost_usd: float | None
+    latency_s: float
+    started_at: float
+    batch_id: str | None
+
+
+class BatchFacts(TypedDict):
+    """A provider's batch; the columns of a query, in order."""
+
+    id: str
+    provider_id: str | None
+    model: str
+    state: str
+    requests: int
+    created_at: float
+    updated_at: float
+    detail: str | None
 
 
 REQUEST_FIELDS = [name for name in RequestFacts.__annotations__ if name != "attempts"]
 REQUEST = f"SELECT id, {', '.join(REQUEST_FIELDS)} FROM requests"
-ATTEMPT_FIELDS = (
-    *("number", "status", "error_type", "detail", "raw"),
-    *("input_tokens", "output_tokens", "cost_usd", "latency_s", "started_at", "batch_id"),
-)
-ATTEMPTS = f"SELECT {', '.join(ATTEMPT_FIELDS)} FROM attempts WHERE request_id = ? ORDER BY number"
-BATCH_FIELDS = ("id", "provider_id", "model", "state", "requests", "created_at", "updated_at", "detail")
-EACH_BATCH = f"SELECT {', '.join(BATCH_FIELDS)} FROM batches ORDER BY created_at DESC"
+ATTEMPTS = f"SELECT {', '.join(AttemptFacts.__annotations__)} FROM attempts WHERE request_id = ? ORDER BY number"
+EACH_BATCH = f"SELECT {', '.join(BatchFacts.__annotations__)} FROM batches ORDER BY created_at DESC"
 
 
 def stats(address: str | Path) -> LedgerCounts:
@@ -161,14 +185,16 @@ def show(address: str | Path, key: str) -> RequestFacts:
         return _request(driver, found[0])
 
 
-def batches(address: str | Path) -> list[dict[str, Any]]:
-    """Return every provider batch and its state, newest first: `BATCH_FIELDS`.
+def batches(address: str | Path) -> list[BatchFacts]:
+    """Return every provider batch and its state, newest first.
 
     Raises:
         LedgerError: there is no such ledger.
     """
     with closing(_existing(address)) as driver:
-        return [dict(zip(BATCH_FIELDS, row, strict=True)) for row in driver.rows(EACH_BATCH)]
+        return [
+            cast(BatchFacts, dict(zip(BatchFacts.__annotations__, row, strict=True))) for row in driver.rows(EACH_BATCH)
+        ]
 
 
 def free_batch(address: str | Path, batch_id: str) -> int:
@@ -306,6 +332,7 @@ def _existing(address: str | Path, *, reading: bool = False) -> Driver:
 
 def _request(driver: Driver, row: tuple[Any, ...]) -> RequestFacts:
     request_id, key, model, body, state, answer, reason, detail, parser, reply_model = row
+    attempts = (zip(AttemptFacts.__annotations__, one, strict=True) for one in driver.rows(ATTEMPTS, (request_id,)))
     return {
         "key": bytes(key).hex(),
         "model": model,
@@ -316,7 +343,7 @@ def _request(driver: Driver, row: tuple[Any, ...]) -> RequestFacts:
         "detail": detail,
         "parser": parser,
         "reply_model": reply_model,
-        "attempts": [dict(zip(ATTEMPT_FIELDS, one, strict=True)) for one in driver.rows(ATTEMPTS, (request_id,))],
+        "attempts": [cast(AttemptFacts, dict(one)) for one in attempts],
     }
 
 
