@@ -39,7 +39,7 @@ def processors(groups: Path = _GROUPS, mount: Path = _MOUNT) -> int:
     # macOS has no affinity
     counts = [len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1]
     for folder, old in _folders("cpu", groups, mount):
-        with suppress(OSError):
+        with suppress(OSError, ValueError, ZeroDivisionError):  # no limit that can be read
             names = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if old else ("cpu.max",)
             quota, period = " ".join((folder / name).read_text() for name in names).split()
             counts += [max(1, -(-int(quota) // int(period)))] if quota not in {"max", "-1"} else []

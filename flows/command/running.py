@@ -333,10 +333,15 @@ def _check_room(home: Path) -> None:
 
 def _start_flow(name: str, config: BuildConfig, store: Store, *, force: bool, inputs: Mapping[str, str]) -> str:
     start_prefect()
-    gc.disable()  # to look for garbage takes a tenth of importing Prefect, and modules are none
-    flow = load(find_corpus(name).flow)
-    gc.freeze()
-    gc.enable()
+    first = gc.isenabled() and "prefect.flows" not in sys.modules
+    if first:  # to look for garbage takes a tenth of importing Prefect, and modules are none
+        gc.disable()
+    try:
+        flow = load(find_corpus(name).flow)
+    finally:
+        if first:
+            gc.freeze()
+            gc.enable()
     version: str = flow(config=config, store=str(store.root.absolute()), force=force, inputs=dict(inputs))
     return version
 

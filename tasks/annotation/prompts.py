@@ -454,10 +454,8 @@ def _turns(path: Path, body: str) -> Iterator[tuple[Role, Template | Message]]:
             template.globals = dict(template.globals)  # a ChainMap, copied key by key, takes a third of each rendering
             turn = next(known for known in ROLES if known == role)
             plain = all(isinstance(node, nodes.TemplateData) for node in tree.find_all(nodes.Expr))
-            if plain and text.strip() and _MARK_OPEN not in text:
-                yield turn, Message(turn, (Text(render(template, {}).strip()),))
-            else:
-                yield turn, template
+            said = render(template, {}).strip() if plain and _MARK_OPEN not in text else ""
+            yield turn, Message(turn, (Text(said),)) if said else template
         except TemplateSyntaxError as error:
             raise PromptError(f"{path}, # {role}, line {error.lineno}: {error.message}") from None
         except TemplateError as error:

@@ -46,7 +46,7 @@ WEB_MUSHRA = (
     ("trial_id", "stimuli", "stimuli_rating"),
     ("trials.id", "trials.responses.stimulus", "trials.responses.score"),
 )
-STEPS = re.compile(r"(?<!\d)([01])\s*(?:-|–|—|~|～|to|bis|\.\.+)\s*(\d+)(?!\d)")  # of a scale
+STEPS = re.compile(r"(?<![\w.–-])([01])\s*(?:-|–|—|~|～|to|bis|\.\.+)\s*(\d+)(?!\d)")  # of a scale
 CLIP_IN = (r"(?P<file>[^\s/\[\]()]+\.\w+)", r"(?P<file>[^\s\[\]()]+/[^\s\[\]()]+\.\w+)")  # without folders, and with
 CLIP_NAME = re.compile(r"[^\s/\\\[\]()\"':]+\.(?:wav|flac|mp3|ogg|opus|m4a)\b", re.IGNORECASE)
 
@@ -127,7 +127,11 @@ def guess_table(path: Path, encoding: str = "") -> Guess:
     ratings = _cells_of(table, columns.get("mos", ()))
     missing, seen, scale = _ratings(ratings) if ratings else ({}, (0.0, 0.0), (1.0, 5.0))
     mos = columns.get("mos")
-    scale = _named_scale(mos, seen) or scale
+    if named := _named_scale(mos, seen):
+        scale = named
+        inside = [cell for cell in missing if isinstance(cell, float) and named[0] <= cell <= named[1]]
+        seen = min([*inside, seen[0]]), max([*inside, seen[1]])
+        missing = {cell: count for cell, count in missing.items() if cell not in inside}
     doubts = (*doubts, *_ambiguous(mos, ratings, missing, seen))
     rated = read_name(mos) if isinstance(mos, str) else ColumnName(())
     best = "low" if {*rated.words} & LOW_IS_GOOD else "high"
@@ -187,9 +191,10 @@ def _answered(names: Sequence[str], rows: list[list[str]]) -> tuple[Held, str, l
         where: Held = {"Finished": ("True", "1")} if "Finished" in names else {}
         return where, "people who finished", rows[2:]
     if "AssignmentStatus" in names:  # Mechanical Turk's
-        words = {row[names.index("AssignmentStatus")] for row in rows}
-        if "Rejected" in words and len(words) > 1:
-            return {"AssignmentStatus": tuple(sorted(words - {"Rejected"}))}, "work that was not rejected", rows
+        words = {row[names.index("AssignmentStatus")] for row in rows} - {"Rejected"}
+        if words:
+            where = {"AssignmentStatus": tuple(sorted({"Approved", "Submitted"} | words))}  # also if further down
+            return where, "work that was not rejected", rows
     return {}, "", rows
 
 

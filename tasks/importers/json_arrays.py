@@ -5,7 +5,7 @@ A key given twice, or nesting too deep to read, is a fault.
 
 import json
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -96,8 +96,10 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return by_key
 
 
-def read_records(file: ListFile) -> Iterator[dict[str, Any]]:
+def read_records(file: ListFile, columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
     """Yield the rows of a document: the objects of its innermost arrays, each with the fields of the objects around it.
+
+    An array without any of the columns is a cell, so that a clip's segments do not repeat its rating. None opens all.
 
     Keys of an object within an object are joined by dots; `data` around all rows is no part of their names. Two arrays
     side by side, `name` and `response`, are names and values, as webMUSHRA (Schoeffler et al. 2018) writes a
@@ -110,16 +112,18 @@ def read_records(file: ListFile) -> Iterator[dict[str, Any]]:
         if isinstance(row, Reject):
             raise InputError(f"{file.name}, line {row.line}: {row.detail}")
         if not isinstance(row, Note):
-            yield from _flattened(row)
+            yield from _flattened(row, columns)
 
 
-def flat_lines(rows: Iterable[tuple[int, dict[str, Any] | Reject]]) -> Iterator[tuple[int, dict[str, Any] | Reject]]:
+def flat_lines(
+    rows: Iterable[tuple[int, dict[str, Any] | Reject]], columns: Sequence[str] | None = None
+) -> Iterator[tuple[int, dict[str, Any] | Reject]]:
     """Yield the rows of each line's object, as `read_records` does those of a document."""
     for line, row in rows:
-        yield from [(line, row)] if isinstance(row, Reject) else ((line, one) for one in _flattened(row))
+        yield from [(line, row)] if isinstance(row, Reject) else ((line, one) for one in _flattened(row, columns))
 
 
-def _flattened(row: dict[str, Any], before: str = "") -> Iterator[dict[str, Any]]:
+def _flattened(row: dict[str, Any], columns: Sequence[str] | None, before: str = "") -> Iterator[dict[str, Any]]:
     flat: dict[str, Any] = {}
     inner: list[tuple[str, list[Any]]] = []
     names, values = row.get("name"), row.get("response")
@@ -127,20 +131,24 @@ def _flattened(row: dict[str, Any], before: str = "") -> Iterator[dict[str, Any]
         row = dict(zip(map(str, names), values, strict=False))
     for key, value in row.items():
         if isinstance(value, dict):
-            rows = list(_flattened(value, f"{before}{key}."))
+            rows = list(_flattened(value, columns, f"{before}{key}."))
             if len(rows) == 1:
                 flat |= rows[0]
             else:
                 inner.append(("", rows))
         elif isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
-            inner.append(("" if key == "data" and not before else f"{before}{key}.", value))
+            prefix = "" if key == "data" and not before else f"{before}{key}."
+            if columns is None or any(column.startswith(prefix) for column in columns):
+                inner.append((prefix, value))
+            else:
+                flat[before + key] = value
         else:
             flat[before + key] = value
     if not inner:
         yield flat
     for prefix, members in inner:
         for member in members:
-            for one in _flattened(member, prefix):
+            for one in _flattened(member, columns, prefix):
                 yield flat | one
 
 

@@ -197,11 +197,12 @@ def bare_rows(file: ListFile, width: int) -> Iterator[tuple[int, Cells | Reject 
 
 
 def by_its_header(file: ListFile) -> ListFile:
-    """Return a list of text with the delimiter of its header, if that holds semicolons, tabs or bars but no comma."""
-    top = next(read_rows(file.path, file.name), (0, []))[1] if file.kind == "csv" else []
+    """Return a list of text with the delimiter of its header, if that is not the one of its file name's ending."""
+    usual = {"csv": ",", "tsv": "\t"}.get(file.kind, "")
+    top = next(read_rows(file.path, file.name, usual), (0, []))[1] if usual else []
     if file.mark or isinstance(top, Reject) or len(top) != 1:
         return file
-    return file._replace(mark=next((mark for mark in ";\t|" if mark in top[0]), ""))
+    return file._replace(mark=next((mark for mark in "\t;|," if mark in top[0]), ""))
 
 
 def headed_rows(

@@ -54,9 +54,9 @@ _NO_RATING = word_set(
     "listener rater participant subject worker user annotator judge assessor session trial block page comment comments "
     "gender sex year years experience played plays playcount clicks volume started stopped submitted attention trap "
     "gold control check predicted pred prediction scale reference ref stimulus file wav random seed rep thisn hit "
-    "assignment reward approval percent lifetime by person reviewer examiner group batch round set week day month "
+    "assignment reward approval percent lifetime person reviewer examiner batch round week day month "
     "hour minute weight length size bitrate kbps khz hz device headphone headphones confidence certainty difficulty "
-    "familiarity is has "
+    "familiarity "
     # measured by a model or a formula, not by a person
     "dnsmos utmos utmo nisqa wvmos squim distillmos scoreq visqol polqa pesq stoi estoi sdr sisdr snr wer cer mcd clap "
     "fad kad muq audiobox cosine bleu rouge meteor cider bert bertscore lufs "
@@ -117,6 +117,8 @@ class ColumnName(NamedTuple):
         """Return whether the column's name suggests ratings."""
         if self.words in (("answer",), ("rating", "response")):
             return True
+        if {*self.words[:1]} & {"is", "has"} or self.words[-1:] == ("by",):  # `is_rated`, `rated_by`
+            return False
         if _meant(self.words, _NO_RATING) or any(map(_PEOPLE, self.words)):  # 評価者 is who rates, 評価 the rating
             return False
         rest = {word for word in self.words if word not in _FILLERS and not word.isdecimal()}
@@ -155,6 +157,7 @@ def read_name(name: str) -> ColumnName:
 
 
 LOOKED_AT = 20_000  # rows
+OPENED: tuple[tuple[()] | None, ...] = ((), None)  # lists of objects: none of them, or all where no field rates without
 LEAST_FITS = 0.5  # share of the rows that must be as wide as the first
 MARKS = (",", "\t", ";", "|", " ")
 WORDS = {",": "comma", "\t": "tab", ";": "semicolon", " ": "space", "|": "|"}
@@ -230,8 +233,11 @@ def _parquet(path: Path) -> Sample:
 
 
 def _objects(path: Path) -> Sample:
-    lines = [row for _, row in islice(flat_lines(object_lines(ListFile(path, path.name))), LOOKED_AT)]
-    objects = [row for row in lines if isinstance(row, dict)]
+    for columns in OPENED:
+        lines = [row for _, row in islice(flat_lines(object_lines(ListFile(path, path.name)), columns), LOOKED_AT)]
+        objects = [row for row in lines if isinstance(row, dict)]
+        if _rates(objects):
+            break
     faults = [row for row in lines if isinstance(row, Reject)]
     if len(objects) < 2 and faults:
         raise InputError(f"{path.name}, line {faults[0].line}: {faults[0].detail}")
@@ -239,12 +245,26 @@ def _objects(path: Path) -> Sample:
 
 
 def _records(path: Path) -> Sample:
-    objects = list(islice(read_records(ListFile(path, path.name)), LOOKED_AT))
+    for columns in OPENED:
+        objects = list(islice(read_records(ListFile(path, path.name), columns), LOOKED_AT))
+        if _rates(objects):
+            break
     if len(objects) < 2:
         raise InputError(
             f"{path.name}: expected an array of objects, one a rating, found JSON of another shape: {AS_CSV}"
         )
     return _named(objects)
+
+
+def _rates(objects: list[dict[str, object]]) -> bool:
+    """Return whether a field outside lists of objects is called a rating."""
+    lists = {
+        name
+        for row in objects
+        for name, cell in row.items()
+        if isinstance(cell, list) and cell and isinstance(cell[0], dict)
+    }
+    return any(read_name(name).rates for name in {name for row in objects for name in row} - lists)
 
 
 def _named(objects: list[dict[str, object]]) -> Sample:

@@ -279,7 +279,8 @@ def _jsonl(file: ListFile, wanted: tuple[str, ...], optional: tuple[str, ...]) -
     readable = [row for _, row in first if isinstance(row, dict)]
     names = dict.fromkeys(chain.from_iterable(readable))
     if any("." in column and column not in names for column in wanted):  # keys of objects within objects
-        first, objects = list(flat_lines(first)), flat_lines(objects)
+        columns = (*wanted, *optional)
+        first, objects = list(flat_lines(first, columns)), flat_lines(objects, columns)
         names = dict.fromkeys(chain.from_iterable(row for _, row in first if isinstance(row, dict)))
     if readable:
         require_columns(file.name, wanted, list(names))
@@ -290,7 +291,7 @@ def _jsonl(file: ListFile, wanted: tuple[str, ...], optional: tuple[str, ...]) -
 
 
 def _json(file: ListFile, wanted: tuple[str, ...], optional: tuple[str, ...]) -> Rows:
-    records = enumerate(read_records(file), 1)
+    records = enumerate(read_records(file, (*wanted, *optional)), 1)
     first = list(islice(records, LOOKAHEAD))
     if first:
         require_columns(file.name, wanted, list(dict.fromkeys(chain.from_iterable(row for _, row in first))))

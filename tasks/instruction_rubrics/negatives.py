@@ -21,7 +21,6 @@ from earmark.tasks.instruction_rubrics.rows import (
     InstructionRow,
     NegativeRow,
     VerifiedCaption,
-    WordChange,
 )
 from earmark.tasks.instruction_rubrics.similarity import similarities
 from earmark.tasks.instruction_rubrics.verification import reject_of
@@ -107,7 +106,8 @@ def choose_candidates(
 
 def _changed(config: InstructionRubrics, row: VerifiedCaption) -> Row:
     """Return a caption with a changed detail."""
-    change: WordChange = row["changed"]
+    change = row["changed"]
+    assert change is not None  # of a row without a failure
     text = change["caption"].strip()
     return {
         "instruction_id": instruction_id(row["source"], row["domain"], row["language"], text),

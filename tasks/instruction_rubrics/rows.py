@@ -63,7 +63,7 @@ class VerifiedCaption(CaptionRow):
 
     positive: bool
     evidence: list[str]
-    changed: WordChange
+    changed: WordChange | None
     failure: Failure
     verified: list[str]
     verified_by: str | None
@@ -75,9 +75,9 @@ class Candidate(TypedDict):
     instruction_id: str
     text: str
     similarity: float
-    attribute: str
-    span_before: str
-    span_after: str
+    attribute: NotRequired[str]  # of a changed instruction, as its spans
+    span_before: NotRequired[str]
+    span_after: NotRequired[str]
 
 
 class CandidateClip(VerifiedCaption):
@@ -232,7 +232,7 @@ JudgeDraw = TypedDict(
         "at": int,
         "ask": str,
         "last": bool,
-        "value": dict[str, str],
+        "value": dict[str, str] | None,
         "annotator": str,
         "prompt": str,
         "request_key": str,

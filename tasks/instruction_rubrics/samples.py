@@ -212,8 +212,8 @@ def _judgment_rows(evidence: tuple[Walked, Walked], clips: set[str]) -> Iterator
     for walked in evidence:
         drawn: Iterator[tuple[CandidateClip, JudgeDraw]] = walked.drawn()
         for row, draw in drawn:
-            answered = draw["ask"] in JUDGES and draw["last"] and draw["reason"] is None
-            if not answered or row["clip_sha256"] not in clips:
+            answered, value = draw["ask"] in JUDGES and draw["last"] and draw["reason"] is None, draw["value"]
+            if not answered or value is None or row["clip_sha256"] not in clips:
                 continue
             judged = row["candidates"][draw["candidate"]] if "candidate" in draw else row
             yield {
@@ -221,8 +221,8 @@ def _judgment_rows(evidence: tuple[Walked, Walked], clips: set[str]) -> Iterator
                 "instruction_id": judged["instruction_id"],
                 "pass": draw.get("pass", 1),
                 "question": draw["ask"],
-                "answer": draw["value"]["answer"] == "yes",
-                "evidence": draw["value"]["evidence"],
+                "answer": value["answer"] == "yes",
+                "evidence": value["evidence"],
                 "judge": draw["annotator"],
                 "prompt": draw["prompt"],
                 "request_key": draw["request_key"],

@@ -106,9 +106,9 @@ def _failures(verified: Walked) -> list[tuple[bool, bool]]:
     failed: dict[int, dict[int, bool]] = defaultdict(dict)
     drawn: Iterator[tuple[CaptionRow, JudgeDraw]] = verified.drawn()
     for caption, draw in drawn:
-        answered = draw["ask"] == VERIFY.name and draw["last"] and draw["reason"] is None
-        if answered and caption["generated"]:
-            failed[draw["at"]] |= {draw["pass"]: draw["value"]["answer"] == "no"}
+        answered, value = draw["ask"] == VERIFY.name and draw["last"] and draw["reason"] is None, draw["value"]
+        if answered and value is not None and caption["generated"]:
+            failed[draw["at"]] |= {draw["pass"]: value["answer"] == "no"}
     return [(passes[1], passes[2]) for passes in failed.values() if len(passes) == 2]
 
 

@@ -25,7 +25,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from functools import partial, update_wrapper
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeAlias, TypedDict
+from typing import Any, Generic, NamedTuple, TypeAlias, TypedDict, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -206,10 +206,14 @@ class WalkLoss(TypedDict):
     detail: str
 
 
-class WalkEnd(WalkLoss):
+class WalkEnd(TypedDict):
     """The end of any row: its result as JSON, or the reason for none."""
 
-    data: str
+    at: int
+    stage: str | None
+    reason: str | None
+    detail: str | None
+    data: str | None
 
 
 class Walked(NamedTuple):
@@ -222,18 +226,18 @@ class Walked(NamedTuple):
     def results(self) -> Iterator[tuple[int, Any]]:
         """Yield the walk's result for each row not given up, with the row's number, in order."""
         for end in self._ends():
-            if end["reason"] is None:
+            if end["data"] is not None:
                 yield end["at"], json.loads(end["data"])
 
     def given_up(self) -> list[WalkLoss]:
         """Return the rows given up, in order."""
-        return [end for end in self._ends() if end["reason"] is not None]
+        return [cast(WalkLoss, end) for end in self._ends() if end["data"] is None]
 
     def kept(self) -> Iterator[tuple[Any, Any]]:
         """Yield each source row not given up with its result, in order, a shard in memory at a time."""
         end: WalkEnd
         for row, end in self._with_source(self._ends()):
-            if end["reason"] is None:
+            if end["data"] is not None:
                 yield row, json.loads(end["data"])
 
     def lost(self) -> Iterator[tuple[Any, WalkLoss]]:
@@ -276,6 +280,8 @@ class Walked(NamedTuple):
         """Yield records in the order of their source rows (`at`), each after its row."""
         source, at, row = each_row(self.source), -1, None
         for record in records:
+            if record["at"] < at:
+                raise ValueError(f"{self.name}: expected records in the order of rows, found {record['at']} after {at}")
             while at < record["at"]:
                 at, row = at + 1, next(source)
             yield row, record

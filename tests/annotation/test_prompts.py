@@ -49,6 +49,13 @@ def test_parts_stand_where_the_body_places_them(folder: Path) -> None:
     assert "Lyrics" not in str(user.parts[0])
 
 
+@pytest.mark.parametrize("empty", ["{# nothing yet #}", "{% raw %} {% endraw %}", "  "])
+def test_a_turn_without_words_is_no_message(empty: str, folder: Path) -> None:
+    (folder / "pair.md").write_text(BODY.replace("# user", f"# assistant\n{empty}\n# user"))
+    said = load_prompt(folder, "pair").render(dimension="musicality", text="calm", lyrics="", a=A, b=B)
+    assert [message.role for message in said] == ["system", "user"]
+
+
 def test_rendering_is_a_function_of_its_values(folder: Path) -> None:
     prompt = load_prompt(folder, "pair")
     values = {"dimension": "musicality", "lyrics": "", "a": A, "b": B}

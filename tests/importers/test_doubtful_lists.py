@@ -101,13 +101,32 @@ def test_names_of_raters_measures_and_circumstances_are_no_ratings(name: str, tm
 
 
 @pytest.mark.parametrize(
-    ("name", "scale"), [("Quality (1-7)", (1, 7)), ("quality 0 to 10", (0, 10)), ("Score 1–3", (1, 5))]
+    ("name", "scale"),
+    [
+        ("Quality (1-7)", (1, 7)),
+        ("quality 0 to 10", (0, 10)),
+        ("Score 1–3", (1, 5)),
+        *((name, (1, 5)) for name in ("MOS Q1-7", "MOS exp0-100", "MOS 2019-0-10", "MOS (v1.0-9)")),
+    ],
 )
 def test_the_scale_that_a_name_states_is_taken_if_the_ratings_fit(
     name: str, scale: tuple[int, int], tmp_path: Path
 ) -> None:
     (tmp_path / "t.csv").write_text(table(f"clip,{name}", "{clip},{score}"))
     assert guess_table(tmp_path / "t.csv").scale == scale
+
+
+@pytest.mark.parametrize("name", ["Quality (0-5)", "quality 0-5"])
+def test_a_zero_within_the_scale_that_a_name_states_is_a_rating(name: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(table(f"clip,{name}", "{clip},{score}").replace(",2\n", ",0\n"))
+    init(tmp_path / "t.csv", tmp_path / "my.toml")
+    frame = pd.DataFrame({"clip": CLIPS, "score": [0 if score == 2 else score for score in SCORES]})
+    assert means(tmp_path / "my.toml") == pytest.approx(frame.groupby("clip")["score"].mean().to_dict())
+
+
+@pytest.mark.parametrize("name", ["How good is the quality?", "Rating by ear", "quality_set1"])
+def test_plain_questions_are_ratings(name: str) -> None:
+    assert read_name(name).rates
 
 
 def test_work_that_was_rejected_is_left_out(tmp_path: Path) -> None:
@@ -162,6 +181,23 @@ def test_objects_in_a_list_are_rows_of_their_line(tmp_path: Path) -> None:
     rows = [row for row in read(tmp_path / "my.toml") if isinstance(row, Rating)]
     assert [row.score for row in rows] == SCORES
     assert [(row.listener_id, row.line) for row in rows[:3]] == [("l0", 1), ("l1", 1), ("l0", 2)]
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "json"])
+def test_a_list_of_objects_beside_a_rating_does_not_repeat_it(ending: str, tmp_path: Path) -> None:
+    rows = [
+        {
+            "audio": {"path": clip},
+            "rater": f"l{n % 2}",
+            "score": score,
+            "segments": [{"start": at} for at in range(n % 3)],
+        }
+        for n, (clip, score) in enumerate(zip(CLIPS, SCORES, strict=True))
+    ]
+    text = json.dumps(rows) if ending == "json" else "\n".join(map(json.dumps, rows))
+    (tmp_path / f"t.{ending}").write_text(text)
+    init(tmp_path / f"t.{ending}", tmp_path / "my.toml")
+    assert [row.score for row in read(tmp_path / "my.toml") if isinstance(row, Rating)] == SCORES
 
 
 def test_letters_of_another_encoding_below_the_first_line_are_said(tmp_path: Path) -> None:

@@ -72,6 +72,17 @@ def test_comparisons_of_a_spreadsheet_are_split_by_its_mark(line: str, tmp_path:
     assert Counter(vote.overall for vote in read(tmp_path / "my.toml")) == EXPECTED
 
 
+@pytest.mark.parametrize(
+    ("name", "mark"), [("t.csv", "\t"), ("t.csv", "|"), ("t.tsv", ";"), ("t.tsv", ","), ("t.tsv", "|")]
+)
+def test_comparisons_are_split_by_their_headers_mark_whatever_the_files_ending(
+    name: str, mark: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(rows(*TABLES["votes"]).replace(",", mark))
+    init(tmp_path / name, tmp_path / "my.toml")
+    assert Counter(vote.overall for vote in read(tmp_path / "my.toml")) == EXPECTED
+
+
 def test_an_encoding_that_no_option_names_is_to_be_changed(tmp_path: Path) -> None:
     text = "audio_a,audio_b,winner,remark\nx.wav,y.wav,A,schön\nx.wav,z.wav,B,schön\n"
     (tmp_path / "t.csv").write_bytes(text.encode("latin-1"))

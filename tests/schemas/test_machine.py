@@ -60,6 +60,8 @@ QUOTA, PERIOD = "cpu/x/cpu.cfs_quota_us", "cpu/x/cpu.cfs_period_us"
         ("5:cpu:/x\n", {QUOTA: "-1\n", PERIOD: "100000\n"}, 8),
         ("5:cpu:/x/y\n", {QUOTA: "400000\n", PERIOD: "200000\n"}, 2),
         ("5:cpuset:/x\n", {QUOTA: "100000\n", PERIOD: "100000\n"}, 8),
+        ("0::/\n", {"cpu.max": ""}, 8),
+        ("0::/\n", {"cpu.max": "many 0\n"}, 8),
         ("", {}, 8),
     ],
 )
