@@ -9,6 +9,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from earmark.schemas.machine import processors
 from earmark.schemas.reasons import CURRENT
 from earmark.schemas.tables import REJECTS, UNSPLIT, Table
 from earmark.tasks.store.sql import connect, quoted
@@ -28,6 +29,9 @@ class Change:
     removed: int
     changed: int
     same: int
+
+
+AUDIO_THREADS = 4  # each holds a row group of embedded audio, up to 200 MB
 
 
 class Cell(NamedTuple):
@@ -105,16 +109,18 @@ def _compare(connection: duckdb.DuckDBPyConnection, table: Table, paths: Mapping
     columns = [quoted(name) for name in table.schema.names if all(name in names for names in there)]
     keys = [*map(quoted, key_of(table))]
     no_rows = table.schema.empty_table()
+    if table.embedded:
+        connection.execute(f"SET threads = {min(processors(), AUDIO_THREADS)}")
     split = quoted("split") if table.splits else f"'{UNSPLIT}'"
     # a reject counts as the same under the word of 1.0.0 and the reason in its place
     now = f"* REPLACE (coalesce(map_extract_value(MAP {CURRENT}, reason), reason) AS reason)"
     for name, each in paths.items():
         rows = connection.read_parquet(each, hive_partitioning=False) if each else connection.from_arrow(no_rows)
         connection.execute(f"DROP TABLE IF EXISTS {name}")
-        (rows.project(now) if table.name == REJECTS.name else rows).project(
-            f"{', '.join(keys)}, {split} AS split_of, hash({', '.join(columns)}) AS content, "
-            f"row_number() OVER (PARTITION BY {', '.join(keys)}) AS occurrence"
-        ).create(name)
+        rows = rows.project(now) if table.name == REJECTS.name else rows
+        # in two steps: beside the window, DuckDB would hold all columns, and a table's audio has more bytes than memory
+        hashed = rows.project(f"{', '.join(keys)}, {split} AS split_of, hash({', '.join(columns)}) AS content")
+        hashed.project(f"*, row_number() OVER (PARTITION BY {', '.join(keys)}) AS occurrence").create(name)
     same = " AND ".join(f"o.{name} IS NOT DISTINCT FROM n.{name}" for name in [*keys, "occurrence"])
     values = ", ".join(f"coalesce(n.{name}, o.{name}) AS {name}" for name in keys)
     connection.execute(
