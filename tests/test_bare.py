@@ -33,6 +33,7 @@ def unshared(*command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_what_ci_hides_is_found_by_no_program() -> None:
     if subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode:
         pytest.skip("unshare needs root, or is not permitted here")

@@ -71,6 +71,7 @@ def test_a_lost_reply_to_a_submission_does_not_double_the_batch(tmp_path: Path, 
     run(story)
 
 
+@pytest.mark.slow
 def test_the_budget_holds_for_batches(tmp_path: Path, run: Any) -> None:
     async def story() -> None:
         server = await serving()
@@ -132,6 +133,7 @@ def test_live_requests_of_a_run_in_batches_cost_the_full_price(tmp_path: Path, r
     run(story)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked_by", ["another", "itself"])
 @pytest.mark.parametrize("at", ["an upload", "a failed try"])
 def test_a_process_taken_for_dead_while_it_submits_claims_before_it_submits_more(

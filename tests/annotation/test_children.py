@@ -60,6 +60,7 @@ def works(up: Path, *how: str) -> list[str]:
     return [sys.executable, "-c", WORKS, str(up), *how]
 
 
+@pytest.mark.slow
 def test_a_killed_parent_leaves_no_process(tmp_path: Path) -> None:
     parent = subprocess.Popen([sys.executable, "-c", PARENT, *works(tmp_path / "up", "stubborn")])
     below = family(parent.pid, tmp_path / "up")
@@ -79,6 +80,7 @@ def test_a_child_dies_with_its_guard(tmp_path: Path) -> None:
     child.end()
 
 
+@pytest.mark.slow
 def test_a_child_that_is_ended_ends_in_order_and_leaves_nothing(tmp_path: Path) -> None:
     with Child(works(tmp_path / "up", "in order")) as child:
         below = family(child._guard.pid, tmp_path / "up")

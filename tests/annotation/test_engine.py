@@ -375,6 +375,7 @@ def test_concurrency_is_bounded_and_yields_to_the_server(tmp_path: Path, run: An
     run(story)
 
 
+@pytest.mark.slow
 def test_a_standstill_is_reported_with_what_it_waits_for(
     tmp_path: Path, run: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

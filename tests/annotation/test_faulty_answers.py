@@ -124,6 +124,7 @@ def test_the_good_requests_among_them_are_all_answered(met: Met) -> None:
         assert outcome.value["reason"] == f"meet nothing-{n}"  # its own, not one that was left on a connection
 
 
+@pytest.mark.slow
 def test_it_ends_soon(met: Met) -> None:
     assert met.seconds < SLOW_S
 

@@ -206,6 +206,7 @@ def test_a_claim_holds_while_its_process_lives_and_not_longer(
     run(story)
 
 
+@pytest.mark.slow
 def test_a_process_taken_for_dead_sends_none_of_its_former_claims(ledger: str, run: Any) -> None:
     """As after a machine's sleep or a minute without network: another one has freed the claims, and asks them."""
 

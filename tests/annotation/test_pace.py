@@ -184,6 +184,7 @@ def test_processes_share_a_cap_and_one_that_is_killed_blocks_nobody(serve: Any, 
         assert at - began >= number * 60 / 1800 - 0.01
 
 
+@pytest.mark.slow
 def test_transactions_that_wait_for_each_other_both_end_well(ledger: str) -> None:
     keys = [f"{number:064x}" for number in range(2)]
 

@@ -236,6 +236,7 @@ def test_questions_whose_schemas_are_bound_to_their_rows_are_of_one_kind() -> No
 # -- patience -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_server_that_goes_away_and_comes_back_costs_no_request(tmp_path: Path, run: Any) -> None:
     async def story() -> None:
         server, bench = await bench_of(tmp_path / "l.sqlite")
@@ -275,6 +276,7 @@ def test_a_server_that_stays_away_ends_the_run_with_one_line_and_nothing_is_lost
     run(story)
 
 
+@pytest.mark.slow
 def test_a_server_that_nobody_reaches_ends_the_run_after_ten_seconds(
     tmp_path: Path, run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -297,6 +299,7 @@ def test_a_server_that_nobody_reaches_ends_the_run_after_ten_seconds(
     run(story)
 
 
+@pytest.mark.slow
 def test_a_server_that_comes_up_within_ten_seconds_loses_no_request(tmp_path: Path, run: Any) -> None:
     async def story() -> None:
         server, bench = await bench_of(tmp_path / "l.sqlite")
@@ -316,6 +319,7 @@ LOADING = next(one for one in RECORDED if "Loading model" in one.body)
 SLOW_DOWN = next(one for one in RECORDED if one.provider == "tgi" and one.status == 429)
 
 
+@pytest.mark.slow
 def test_a_server_that_says_it_is_loading_is_waited_for_from_the_start(tmp_path: Path, run: Any) -> None:
     async def story() -> None:
         server, bench = await bench_of(tmp_path / "l.sqlite")
@@ -328,6 +332,7 @@ def test_a_server_that_says_it_is_loading_is_waited_for_from_the_start(tmp_path:
     run(story)
 
 
+@pytest.mark.slow
 def test_a_rate_limit_gives_up_no_request_while_others_are_served(tmp_path: Path, run: Any) -> None:
     async def story() -> None:
         server, bench = await bench_of(tmp_path / "l.sqlite")
@@ -346,6 +351,7 @@ def test_a_rate_limit_gives_up_no_request_while_others_are_served(tmp_path: Path
     run(story)
 
 
+@pytest.mark.slow
 def test_one_request_that_is_never_served_is_given_up_beside_others(tmp_path: Path, run: Any) -> None:
     async def story() -> None:
         server, bench = await bench_of(tmp_path / "l.sqlite")

@@ -96,6 +96,7 @@ def one_line(error: pytest.ExceptionInfo[EarmarkError]) -> str:
     return said
 
 
+@pytest.mark.slow
 def test_every_form_of_answer_is_asked_as_the_engine_in_the_process_was(stand_in: StandIn, tmp_path: Path) -> None:
     config = config_of(
         "plain",
@@ -192,6 +193,7 @@ def test_a_server_that_hangs_while_it_loads_is_ended_after_patience_s(stand_in: 
     assert stand_in.running() == []
 
 
+@pytest.mark.slow
 def test_a_slow_start_says_how_far_it_is(stand_in: StandIn, tmp_path: Path) -> None:
     config, looks = config_of("slow"), list[Progress]()
     with Session(config, ledger=tmp_path / "l.sqlite", on_progress=looks.append) as session:
@@ -215,6 +217,7 @@ def test_a_port_that_is_taken_meanwhile_is_left_for_another(stand_in: StandIn, t
     assert len({word for one in stand_in.started for word in one["words"] if word.startswith("--port=")}) == 2
 
 
+@pytest.mark.slow
 def test_a_server_that_crashes_is_started_again_and_nothing_is_asked_twice(stand_in: StandIn, tmp_path: Path) -> None:
     config = config_of("crashes-5", max_concurrency=1)
     report = ask_all(config, requests_of(config, *[FreeText()] * 9), ledger=tmp_path / "l.sqlite")

@@ -93,6 +93,7 @@ def test_copies_hang_together_and_nothing_else(songs: list[int], seed: int) -> N
     assert recordings(prints, 0.85) == [songs.index(song) for song in songs]
 
 
+@pytest.mark.slow
 def test_many_copies_hang_together() -> None:
     held = np.random.default_rng(3).integers(0, 2**32, 40, dtype=np.uint32)
     assert set(recordings([held] * 500, 0.85)) == {0}

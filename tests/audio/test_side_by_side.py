@@ -90,6 +90,7 @@ def test_a_fault_of_the_code_comes_back_with_its_place(tmp_path: Path) -> None:
         assert len(list(processes.separate([jobs], CentreRemoval(), Output(), LONGEST_S))) == 1, "it serves on"
 
 
+@pytest.mark.slow
 def test_a_killed_process_is_told_and_leaves_no_part_of_a_file(tmp_path: Path) -> None:
     jobs = made_jobs(tmp_path, "out", [30.0] * 4)
     with SeparatingProcesses(2) as processes:
@@ -123,6 +124,7 @@ with SeparatingProcesses(2) as processes:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_processes_end_with_their_parent(tmp_path: Path, number: signal.Signals) -> None:
     made_jobs(tmp_path, "out", [5.0])

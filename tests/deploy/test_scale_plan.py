@@ -36,6 +36,7 @@ def test_a_hundred_times_takes_a_hundred_times_the_tokens_and_about_the_time(sca
         assert more.wall_h <= 100 * once.wall_h * 1.01
 
 
+@pytest.mark.slow
 def test_the_music_of_the_papers_size_takes_about_its_240_and_25_gigabytes(scale) -> None:  # type: ignore[no-untyped-def]
     """By the preset's bit rate; the listeners' seconds and the judge's questions are the presets', too."""
     by_name = {name: (work, scale.needs(work, 1)) for name, work in scale.WORKLOADS.items()}

@@ -99,6 +99,7 @@ def test_a_model_is_asked_once_and_the_table_follows(
     assert {**again, "spent_usd": 0} == {**facts, "spent_usd": 0}
 
 
+@pytest.mark.slow
 def test_labels_of_both_orders_are_met_by_the_judge_that_made_them(
     built: tuple[Version, Store], server: OpenAIServer, tmp_path: Path
 ) -> None:

@@ -440,6 +440,7 @@ def test_cycles_are_counted_in_a_hundred_triplets(pairs: Version, tmp_path: Path
     assert facts["rows"][0]["metrics"]["accuracy"]["value"] == pytest.approx(1 - 8 / len(rows))
 
 
+@pytest.mark.slow
 def test_gaps_fall_into_tenths_of_what_is_measured(pairs: Version, tmp_path: Path) -> None:
     rows = [{"id": row["pair_id"], "choice": "chosen"} for row in rows_of(pairs, "pairs")]
     facts = measure(pairs, rows, MeasurementOptions(part=SamplePart("all")), tmp_path)

@@ -160,6 +160,7 @@ def test_windows_are_those_of_a_second_implementation(length: int, size: int, ho
     assert found == np.lib.stride_tricks.sliding_window_view(held, size)[:: hop or size].tolist()
 
 
+@pytest.mark.slow
 def test_scores_of_windows_are_averaged(built: tuple[Version, Store], tmp_path: Path, folder: Path) -> None:
     """ClipWindows are part of what is asked: others score anew."""
     (folder / "quality.py").write_text(

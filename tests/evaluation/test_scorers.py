@@ -324,6 +324,7 @@ sampling.extra_body = {{ axis = "all" }}
     return scorer_file(folder, text)
 
 
+@pytest.mark.slow
 def test_a_server_scores_each_clip_once(
     built: tuple[Version, Path], store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -233,6 +233,7 @@ def test_pairs_of_voices_have_a_form_without_a_tie(speech: Version, server: Open
 # -- several draws ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_scores_of_several_draws_are_averaged(speech: Version, server: OpenAIServer, tmp_path: Path) -> None:
     given = {7: (9, 3), 8: (2, 4), 9: (2, 4)}  # most draws say the second, their mean the first
 
@@ -381,6 +382,7 @@ def test_a_model_without_the_words_hears_the_same_clips(heard: Version, server: 
     assert all("(not given)" in words(body) for body in server.bodies)
 
 
+@pytest.mark.slow
 def test_what_would_be_no_control_is_refused(speech: Version, rubrics: Version, votes: Version, tmp_path: Path) -> None:
     refused = [
         (speech, MeasurementOptions("quality", blind="audio"), "shows no words: nothing would be withheld or left"),

@@ -100,6 +100,7 @@ def test_ms_swift_compares_two_clips(demo_store: Store, tmp_path: Path) -> None:
             assert (folder / last).read_bytes() == audio[last.name]
 
 
+@pytest.mark.slow
 def test_a_scalar_reward_hears_each_clip_in_the_users_turn(demo_store: Store, tmp_path: Path) -> None:
     folder = exported(demo_store, tmp_path / "out", "mos-preferences@v2", "ms-swift", view="scored-clips")
     version = demo_store.find("mos-preferences@v2")

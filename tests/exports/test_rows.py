@@ -54,6 +54,7 @@ def test_preferred_clips_are_the_labels(demo_store: Store, tmp_path: Path, dimen
     assert {r["id"]: [r["chosen_audio"], r["rejected_audio"]] for split in found.values() for r in split} == expected
 
 
+@pytest.mark.slow
 def test_the_letter_that_was_chosen_names_the_preferred_clip(demo_store: Store, tmp_path: Path) -> None:
     clips = read(demo_store, "pseudo-preferences", "musicality-clips", tmp_path)
     chosen = {row["id"]: row["chosen_audio"] for split in clips.values() for row in split}

@@ -100,6 +100,7 @@ def test_a_signal_while_modules_are_imported_ends_without_a_traceback(
     assert (command.returncode, said.count("\n") <= 1, "Traceback" in said) == (code, True, False), said + out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_command_that_does_not_hear_is_ended_in_time(sent: signal.Signals, code: int) -> None:
     command = deaf(1.0)
@@ -123,6 +124,7 @@ def test_a_stop_within_a_destructor_is_not_lost(sent: signal.Signals, code: int)
     assert (command.returncode, out, said) == (code, "interrupted; all is kept; run it again\n", "")
 
 
+@pytest.mark.slow
 def test_a_second_signal_ends_at_once_unless_it_is_the_first_one_passed_on() -> None:
     command = deaf(60.0)
     command.send_signal(signal.SIGINT)
@@ -134,6 +136,7 @@ def test_a_second_signal_ends_at_once_unless_it_is_the_first_one_passed_on() -> 
     assert (command.returncode, said) == (130, "interrupted; all is kept; run it again\n")
 
 
+@pytest.mark.slow
 def test_a_sigterm_that_prefect_sends_to_itself_again_cuts_nothing_short() -> None:
     command = deaf(3.0)
     command.send_signal(signal.SIGTERM)

@@ -43,6 +43,7 @@ def scraped(store: Path) -> Samples:
     }
 
 
+@pytest.mark.slow
 def test_metrics_are_what_ledger_and_runs_hold(tmp_path: Path) -> None:
     assert scraped(tmp_path) == {}
 

@@ -41,6 +41,7 @@ def test_every_form_holds_the_files_rows(store: str) -> None:
     assert list(version.datasets("pairs", "train")["pair_id"]) == [row["pair_id"] for row in rows]
 
 
+@pytest.mark.slow
 def test_versions_are_compared_asked_and_explained(store: str) -> None:
     new, old = earmark.open("mos-preferences", store=store), earmark.open("mos-preferences@v1", store=store)
     assert str(new) == "mos-preferences@v2"

@@ -114,6 +114,7 @@ def test_a_comparison_can_be_the_sample(tmp_path: Path) -> None:
         assert len({row["comparison_id"] for row in rows_of(by_vote, table)}) == 2
 
 
+@pytest.mark.slow
 def test_the_published_votes(tmp_path: Path) -> None:
     path = real_path("cmi-pref/test_500_votes_with_model_scores.jsonl")
     raw = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
@@ -132,6 +133,7 @@ def test_the_published_votes(tmp_path: Path) -> None:
         assert not (inside & outside) - {("",)}
 
 
+@pytest.mark.slow
 def test_the_card_counts_as_the_papers_tables(tmp_path: Path) -> None:
     path = real_path("cmi-pref/test_500_votes_with_model_scores.jsonl")
     raw = [json.loads(line) for line in path.read_text("utf-8").splitlines()]

@@ -62,6 +62,7 @@ def test_each_vote_has_its_own_names_and_the_matrix_counts_them(voted: Version, 
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_version_without_names_of_votes_goes_by_its_comparisons(voted: Version, tmp_path: Path) -> None:
     """As 1.0.0 wrote it."""
     before = wins(voted, tmp_path / "out")

@@ -45,6 +45,7 @@ def read(config: Path) -> list[Rating | Reject]:
     return [row for row in read_source(build.sources[0], build.path) if isinstance(row, Rating | Reject)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LISTS)
 def test_real_lists_go_in_without_a_manual(name: str, tmp_path: Path) -> None:
     init(real_path(name if "layouts" in name else f"mos/{name}"), tmp_path / "my.toml")

@@ -153,6 +153,7 @@ def test_every_line_is_a_track_or_a_reject(
             assert {tag.category for tag in row.tags} <= set(CATEGORIES)
 
 
+@pytest.mark.slow
 def test_real_list_is_read_to_the_last_tag(real: Path) -> None:
     path = real / "mtg-jamendo/autotagging.tsv"
     rows = list(read_tracks(path, "autotagging.tsv"))

@@ -144,6 +144,7 @@ def test_an_item_that_rests_on_nothing_is_dropped() -> None:
     assert [one["question"] for one in usable_items("A bell rings.", items)[0]] == ["A bell?"]
 
 
+@pytest.mark.slow
 def test_a_second_draw_is_another_one(tmp_path: Path, server: OpenAIServer) -> None:
     source = write_captions(tmp_path, "made", map(caption, range(4))) | {"generated": True}
     config = config_of(tmp_path, source, base_url=server.base_url, bench_share=0.0,

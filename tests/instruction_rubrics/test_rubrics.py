@@ -195,6 +195,7 @@ def test_a_negative_whose_items_are_all_yes_leaves_with_its_positive(tmp_path: P
     assert len(rows_of(version, "samples")) == 4 * (8 - lost)
 
 
+@pytest.mark.slow
 def test_another_instruction_is_tried_where_one_fits_too(tmp_path: Path, server: OpenAIServer) -> None:
     def answer(body: dict[str, Any], content: str) -> str:
         if asked_for(body) == "mismatch" and "number 3 " in said_to(body):
@@ -234,6 +235,7 @@ HOSTILE = (
 )
 
 
+@pytest.mark.slow
 def test_a_reject_quotes_no_words_of_the_bench(tmp_path: Path, server: OpenAIServer) -> None:
     """The bench may be of a source that may not be passed on."""
     own = write_captions(tmp_path, "own", [f"{name} plays number {name} in hall seven" for name in ("Ann", "Bo")])

@@ -59,6 +59,7 @@ def test_the_demos_rows_and_rejects(demo: Version) -> None:
     assert all(row["line"] and row["file"] == "tracks/tracks.tsv" for row in rows_of(demo, "rejects"))
 
 
+@pytest.mark.slow
 def test_the_demos_lead_is_gone_and_the_band_stays(demo: Version, tmp_path: Path) -> None:
     """Measured against the known lead, sample by sample and by another way than the card's projection."""
     for row in rows_of(demo, "tracks"):
@@ -390,6 +391,7 @@ def test_bad_audio_of_every_kind_stops_nothing(tmp_path: Path) -> None:
     assert all(str(tmp_path) not in row["detail"] for row in rows_of(version, "rejects"))
 
 
+@pytest.mark.slow
 def test_processes_of_their_own_make_the_version_of_one_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,6 +53,7 @@ def tables(version: Version) -> dict[str, bytes]:
     return {path: content for path, content in contents_of(version.folder).items() if path.endswith(".parquet")}
 
 
+@pytest.mark.slow
 def test_appended_rows_give_the_tables_and_sounds_of_a_build_from_nothing(
     server: OpenAIServer, tmp_path: Path, encoded: list[int]
 ) -> None:
@@ -75,6 +76,7 @@ def test_appended_rows_give_the_tables_and_sounds_of_a_build_from_nothing(
     assert len(sounds(grown)) == CLIPS + 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["damaged", "cut", "lost", "encoded otherwise"])
 def test_sounds_of_a_report_that_is_not_as_committed_or_of_another_encoder_are_encoded_again(
     change: str, server: OpenAIServer, tmp_path: Path, encoded: list[int], monkeypatch: pytest.MonkeyPatch

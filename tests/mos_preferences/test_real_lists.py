@@ -68,6 +68,7 @@ def test_every_row_is_accounted_for(built: tuple[Path, Version]) -> None:
     assert all(row["item"] in lines[row["line"] - 1] for row in rejects)
 
 
+@pytest.mark.slow
 def test_every_gap_agrees_with_the_lists(built: tuple[Path, Version]) -> None:
     means = published(built[0])
     pairs = rows_of(built[1], "pairs")

@@ -45,6 +45,7 @@ def page(port: int) -> bytes:
         return bytes(answer.read())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", HEADS.values(), ids=HEADS)
 def test_requests_that_never_come_take_few_threads_and_end(port: int, head: bytes) -> None:
     before = threading.active_count()
@@ -69,6 +70,7 @@ def test_requests_that_never_come_take_few_threads_and_end(port: int, head: byte
         connection.close()
 
 
+@pytest.mark.slow
 def test_a_request_that_comes_byte_by_byte_ends_too(port: int) -> None:
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nX: ")
@@ -82,6 +84,7 @@ def test_a_request_that_comes_byte_by_byte_ends_too(port: int) -> None:
     pytest.fail("the request was still read after a minute")
 
 
+@pytest.mark.slow
 def test_an_answer_may_take_longer_than_a_request(port: int) -> None:
     with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
         connection.sendall(b"GET / HTTP/1.0\r\n\r\n")

@@ -187,6 +187,7 @@ def test_roles_are_told_apart_in_the_progress(
     assert told == ["ask writer (openai:tiny)", "ask judge, labeller (openai:tiny)"]
 
 
+@pytest.mark.slow
 def test_an_annotator_without_questions_does_not_say_that_it_waits(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -196,6 +196,7 @@ def test_the_first_that_is_there(bucket: str, server: S3Server, tmp_path: Path) 
     bring([folder / ("n" * 300), folder / ("n" * 2000)])  # what no disk can hold is not there
 
 
+@pytest.mark.slow
 def test_a_folder_follows_its_objects(bucket: str, server: S3Server, tmp_path: Path) -> None:
     for name in ("x/one.json", "x/y/two.json", "x/sound.wav", "xx/other.json"):
         (tmp_path / "some" / name).parent.mkdir(parents=True, exist_ok=True)

@@ -38,6 +38,7 @@ def schemas_sent(server: OpenAIServer, name: str) -> list[dict[str, Any]]:
     return [form["schema"] for form in forms if form.get("name") == name]
 
 
+@pytest.mark.slow
 def test_a_first_build_sends_the_newest_prompts_schema_as_declared_and_bound_to_the_row(
     tmp_path: Path, server: OpenAIServer
 ) -> None:

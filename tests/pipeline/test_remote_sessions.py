@@ -59,6 +59,7 @@ def test_a_further_step_shares_the_pace_anew(tmp_path: Path, monkeypatch: pytest
             came[0].close()
 
 
+@pytest.mark.slow
 def test_processes_share_a_budget(tmp_path: Path, elsewhere: Any) -> None:
     prices = {"input_per_million": 1.0, "output_per_million": 10.0}
     with LocalServer(Faults()) as server:
@@ -113,6 +114,7 @@ def test_a_budget_is_kept_for_a_month(tmp_path: Path) -> None:
     driver.close()
 
 
+@pytest.mark.slow
 def test_what_a_killed_process_had_reserved_counts_as_spent(tmp_path: Path, elsewhere: Any) -> None:
     prices = {"input_per_million": 1.0, "output_per_million": 10.0}
     with LocalServer(Faults()) as server:

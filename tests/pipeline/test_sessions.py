@@ -37,6 +37,7 @@ def test_a_model_in_this_process_is_closed_by_the_first_walk_that_does_not_ask_i
     assert not any(session._thread.is_alive() for session in third.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_processes", [False, True])
 def test_roles_of_a_model_spend_one_budget(tmp_path: Path, elsewhere: Any, in_processes: bool) -> None:
     """Three roles would spend 0.02 each; the fourth has a budget of its own."""

@@ -49,6 +49,7 @@ def fault_of(error: BaseException | None) -> BaseException | None:
     return fault_of(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at_once", [2, 128])
 def test_a_session_that_closes_keeps_what_is_in_flight_and_ends_every_shard(at_once: int, tmp_path: Path) -> None:
     ledger, patience = tmp_path / "ledger.sqlite", {"read_timeout_s": 30.0, "total_timeout_s": 30.0}

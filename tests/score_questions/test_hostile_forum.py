@@ -141,6 +141,7 @@ def test_tables_keep_their_form(versions: Mapping[str, Version]) -> None:
             assert not {"\u202e", "\u200b", "\x00", "\x1b"} & set(row["question"] + "".join(row["options"]))
 
 
+@pytest.mark.slow
 def test_the_report_has_no_other_elements(versions: Mapping[str, Version]) -> None:
     tame, wild = (Skeleton((versions[name].folder / "report.html").read_text("utf-8")) for name in ("tame", "wild"))
     assert wild.elements <= tame.elements

@@ -251,6 +251,7 @@ def test_a_discarding_that_is_killed_is_ended_by_the_next(
     assert store.remote.faults(open_store(url).versions(CORPUS)[0].manifest) == []
 
 
+@pytest.mark.slow
 def test_a_discarding_of_files_that_stay_ends_with_an_error(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     remote = open_store(url).remote
     assert remote

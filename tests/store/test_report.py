@@ -148,6 +148,7 @@ def test_a_pairs_card_says_why_its_clip_is_chosen_in_figures_that_agree(built: V
     assert shown > 0
 
 
+@pytest.mark.slow
 def test_what_an_option_sets_is_said_once_in_sentences(built: Version) -> None:
     text = (built.folder / "report.html").read_text("utf-8")
     assert ".;" not in text

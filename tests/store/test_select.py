@@ -53,6 +53,7 @@ def test_a_versions_table_is_what_arrow_reads(store: Path, name: str) -> None:
     assert json.loads(answer(store, statement, "--json")) == expected
 
 
+@pytest.mark.slow
 def test_versions_join_and_a_corpus_alone_is_its_newest(store: Path, tmp_path: Path) -> None:
     later = (
         "FROM 'mos-preferences' . ratings ANTI JOIN 'mos-preferences@v1'.ratings USING (sample_id) ORDER BY sample_id"

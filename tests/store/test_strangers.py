@@ -159,6 +159,7 @@ def test_the_copy_that_this_machine_made_still_names_its_store(bucket: str, serv
     assert open_store(str(copy.root)).address == url
 
 
+@pytest.mark.slow
 def test_what_is_gone_in_the_object_store_is_kept_here(bucket: str, server: Any, songs: Version) -> None:
     url = put(server, bucket, songs.folder.parents[1], "store")
     copy = open_store(url)

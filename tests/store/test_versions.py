@@ -68,6 +68,7 @@ def test_two_builds_are_byte_identical(shared: tuple[Path, Version], tmp_path: P
     assert {"README.md", MANIFEST} < set(contents_of(again.folder))
 
 
+@pytest.mark.slow
 def test_manifest_says_what_is_there(shared: tuple[Path, Version]) -> None:
     version = shared[1]
     manifest = version.manifest
