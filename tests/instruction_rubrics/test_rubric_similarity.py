@@ -142,5 +142,5 @@ def test_a_clip_that_anyone_embedded_goes_through_the_model_no_more(tmp_path: Pa
         path.unlink()
     with plan_build(config, store).stage() as stage:
         rows = [({"clip_sha256": one.clip_sha256, "path": str(one.path)}, one.text) for one in said]
-        assert similarities(stage, config, rows, unknown=0.0) == pytest.approx(expected, abs=2e-4)
+        assert [*similarities(stage, config, rows, unknown=0.0)] == pytest.approx(expected, abs=2e-4)
     assert {*kept} == {*clips}
