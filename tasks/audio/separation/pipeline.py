@@ -176,9 +176,14 @@ class _OpenTracks:
             track.close()
 
 
+builder_pid = 0
+"""Process of the build for which this one separates, if it is another: parts go with the build, which ends first."""
+
+
 def part_path(target: Path) -> Path:
-    """Return the temporary path of a target; writing the target again removes those of killed processes."""
-    return target.with_name(f".{target.name}.{os.getpid()}.part")
+    """Return the temporary path of a target; writing the target again removes those of killed builds."""
+    build = f"{builder_pid}." if builder_pid else ""
+    return target.with_name(f".{target.name}.{build}{os.getpid()}.part")
 
 
 def write_track(track: DecodedTrack, name: str, output: Output) -> SeparatedTrack | FailedTrack:
@@ -271,6 +276,6 @@ def _sweep(target: Path) -> None:
     head, tail = f".{target.name}.", ".part"
     for name in os.listdir(target.parent):  # noqa: PTH208  # paths of a full folder take longer
         if name.startswith(head) and name.endswith(tail):
-            pid = name.removeprefix(head).removesuffix(tail)
+            pid = name.removeprefix(head).removesuffix(tail).partition(".")[0]
             if pid.isdigit() and not psutil.pid_exists(int(pid)):
                 target.with_name(name).unlink(missing_ok=True)

@@ -19,8 +19,8 @@ from contextlib import suppress
 from typing import IO, Self
 
 from earmark.schemas.errors import EarmarkError
+from earmark.tasks.audio.separation import pipeline
 from earmark.tasks.audio.separation.jobs import FailedTrack, Output, SeparatedTrack, SeparationJob, Separator
-from earmark.tasks.audio.separation.pipeline import separate
 
 Results = list[SeparatedTrack | FailedTrack]
 # of the C library: arrays of windows stay with a process instead of being given back, and cleared, for each track
@@ -37,7 +37,7 @@ class SeparatingProcesses:
     def __init__(self, count: int) -> None:
         self._all = [
             subprocess.Popen(  # its interrupts and its end are the parent's to decide: a session of its own
-                [sys.executable, "-P", "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                [sys.executable, "-P", "-m", __name__, str(os.getpid())], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 env={**os.environ, **KEPT_MEMORY}, start_new_session=True,
             )
             for _ in range(count)
@@ -97,6 +97,7 @@ class SeparatingProcesses:
 
 def serve() -> None:
     """Separate what comes at standard input, until it closes."""
+    pipeline.builder_pid = int(sys.argv[1])
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is no reply
     orders: queue.SimpleQueue[tuple[list[SeparationJob], Separator, Output, float]] = queue.SimpleQueue()
@@ -106,7 +107,7 @@ def serve() -> None:
         results: Results = []
         error: Exception | None = None
         try:
-            results += separate(jobs, separator, output, longest_s=longest_s, threads=1)
+            results += pipeline.separate(jobs, separator, output, longest_s=longest_s, threads=1)
         except EarmarkError as fault:
             error = fault
         except Exception:  # noqa: BLE001 - the parent raises it
