@@ -59,7 +59,7 @@ class ItemFacts(TypedDict):
 
 
 class JudgeFacts(TypedDict, total=False):
-    """What a question to the judge is about."""
+    """Name the instruction that a question to the judge is about."""
 
     ask: str
     instruction: str

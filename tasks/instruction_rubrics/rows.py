@@ -188,7 +188,7 @@ class ItemReply(TypedDict, total=False):
 
 
 class RubricQuestion(TypedDict, total=False):
-    """What asks show of a row; each reads some of it."""
+    """Fields of a row that asks show; each ask reads some of them."""
 
     domain: str
     language: Language
