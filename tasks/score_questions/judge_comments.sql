@@ -10,7 +10,7 @@ SELECT
         WHEN NOT first_level THEN 'not_first_level'
         WHEN NOT regexp_full_match(id, '[A-Za-z0-9_]{1,32}') THEN 'bad_id'
         WHEN NOT regexp_matches(coalesce(text, ''), '\S') THEN 'missing_body'
-        WHEN regexp_matches(text, '(?i)^\s*\[\s*deleted\s*(by\b[^\]]*)?\]?\s*$') THEN 'deleted'
+        WHEN gone OR regexp_matches(text, '(?i)^\s*\[\s*deleted\s*(by\b[^\]]*)?\]?\s*$') THEN 'deleted'
         WHEN regexp_matches(text, '(?i)^\s*\[\s*removed\s*(by\b[^\]]*)?\]?\s*$') THEN 'removed'
         WHEN notice OR author = 'AutoModerator'
             OR regexp_matches(coalesce(author, ''), '([_-][Bb]ot|[a-z0-9]Bot|BOT)[0-9_]*$')

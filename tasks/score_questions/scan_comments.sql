@@ -34,13 +34,20 @@ SELECT
     END AS notice,
     CASE WHEN passed IS NULL THEN coalesce(lower(is_submitter) IN ('true', '1'), false) END AS by_asker,
     CASE WHEN passed IS NULL THEN author_flair_text END AS flair,
-    -- votes that nobody could see yet, or that were counted within a day, decide nothing
+    -- dumps from 2023-11 on keep the text of what was gone when it was read again, a day and a half later
+    CASE
+        WHEN passed IS NULL THEN coalesce(TRY(json_extract_string(_meta, '$.was_deleted_later')) = 'true', false)
+    END AS gone,
+    -- votes that nobody could see yet, or that were counted within a day, decide nothing; the second reading counts anew
     CASE
         WHEN passed IS NULL
             THEN coalesce(lower(score_hidden) IN ('true', '1'), false)
                 OR coalesce(
-                    coalesce(TRY_CAST(retrieved_on AS DOUBLE), TRY_CAST(retrieved_utc AS DOUBLE))
-                        - TRY_CAST(created_utc AS DOUBLE) BETWEEN 0 AND 86400,
+                    coalesce(
+                        TRY_CAST(TRY(json_extract_string(_meta, '$.retrieved_2nd_on')) AS DOUBLE),
+                        TRY_CAST(retrieved_on AS DOUBLE),
+                        TRY_CAST(retrieved_utc AS DOUBLE)
+                    ) - TRY_CAST(created_utc AS DOUBLE) BETWEEN 0 AND 86400,
                     false
                 )
     END AS unripe

@@ -67,7 +67,9 @@ judged AS (
             WHEN passed IS NOT NULL THEN NULL
             WHEN NOT regexp_full_match(id, '[A-Za-z0-9_]{1,32}') THEN 'bad_id'
             WHEN created_s IS NULL OR NOT created_s BETWEEN 0 AND 4102444800 THEN 'bad_time'
+            -- dumps from 2023-11 on keep the text of what was gone when it was read again, a day and a half later
             WHEN removed_by_category IS NOT NULL
+                OR coalesce(TRY(json_extract_string(_meta, '$.was_deleted_later')) = 'true', false)
                 OR regexp_matches(text, '(?i)^\s*\[\s*(removed|deleted)\s*(by\b[^\]]*)?\]?\s*$')
                 OR regexp_matches(title, '(?i)^\s*\[\s*(removed|deleted)\b') THEN 'removed'
             WHEN lower(over_18) IN ('true', '1') THEN 'adult'

@@ -27,11 +27,12 @@ from earmark.tasks.store.sql import exactly, query
 COLUMNS = {
     "submissions": (
         "id", "subreddit", "author", "created_utc", "title", "selftext", "url", "over_18", "removed_by_category",
-        "media_metadata", "gallery_data", "preview", "crosspost_parent_list",
+        "media_metadata", "gallery_data", "preview", "crosspost_parent_list", "_meta",
     ),
     "comments": (
         "id", "link_id", "parent_id", "author", "body", "score", "ups", "downs", "stickied", "distinguished",
         "is_submitter", "author_flair_text", "score_hidden", "created_utc", "retrieved_on", "retrieved_utc",
+        "_meta",
     ),
 }  # fmt: skip
 MALFORMED = "malformed"  # reason for skipped lines without an object or id

@@ -44,6 +44,7 @@ def comments_of(folder: Path, **changes: Any) -> tuple[dict[str, Any], list[Row]
         ("removed", {"body": "[ Removed by reddit in response to a copyright notice."}),
         ("removed", {"body": " [removed by moderator] "}),
         ("removed", {"body": "[deleted by user]"}),
+        ("removed", {"_meta": {"was_deleted_later": True, "removal_type": "deleted"}}),
         ("automatic", {"body": "Please read the rules.", "stickied": True}),
         ("automatic", {"body": "Please read the rules.", "distinguished": "moderator"}),
         ("automatic", {"body": "^(I am a bot, and this action was performed automatically.)"}),
@@ -74,6 +75,8 @@ def test_a_comment_that_answers_nothing_neither_counts_nor_wins(tmp_path: Path, 
         {"body": "Talbot says so.", "author": "talbot"},
         {"body": "It is a robotic rhythm, I am about sure.", "distinguished": None, "stickied": False},
         {"body": "It is V7.", "author": "[deleted]", "is_submitter": False},
+        {"_meta": {"was_initially_deleted": True, "removal_type": "deleted"}},  # and restored since
+        {"_meta": [True]},
     ],
 )
 def test_a_comment_near_these_is_an_answer(tmp_path: Path, changes: Row) -> None:
@@ -88,6 +91,7 @@ def test_a_comment_near_these_is_an_answer(tmp_path: Path, changes: Row) -> None
         {"title": "[ Removed by Reddit in response to a copyright notice. ]"},
         {"selftext": "[ Removed by reddit ]"},
         {"title": "[deleted by user]"},
+        {"_meta": {"was_deleted_later": True, "removal_type": "moderator"}},
     ],
 )
 def test_a_submission_that_was_removed_is_dropped(tmp_path: Path, changes: Row) -> None:
@@ -114,6 +118,8 @@ def test_a_comment_without_parent_is_first_level_and_a_number_is_a_reply(tmp_pat
         (True, {"score_hidden": True}),
         (True, {"retrieved_on": 1_500_000_503}),
         (True, {"retrieved_utc": "1500086000"}),
+        (True, {"retrieved_on": 1_500_000_520, "_meta": {"note": "no_2nd_retrieval"}}),
+        (False, {"retrieved_on": 1_500_000_520, "_meta": {"retrieved_2nd_on": 1_500_000_500 + 129_650}}),
         (False, {"retrieved_on": 1_500_000_500 + 90_000}),
         (False, {"score_hidden": False}),
     ],
