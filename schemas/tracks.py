@@ -77,8 +77,8 @@ class TrackSource(Model):
     name: Name = Field(description="What the rows' column `source` says, and what `licences` is asked by.")
     format: Annotated[str, OneOf("earmark.tasks.importers.tracks:TRACK_LAYOUTS")] = Field(
         default="mtg-jamendo",
-        description="mtg-jamendo: its TSV; table: any table with track_id, audio, artist_id?, album_id?, tags?, "
-        "licence?.",
+        description="mtg-jamendo: its TSV; table: any table with track_id, audio, artist_id?, album_id?, tags? "
+        "between ; or | or commas, licence?.",
     )
     tracks: str = Field(description="The list of tracks.")
     tag_map: str | None = Field(default=None, description="Synonyms of tags: JSON, as MTG-Jamendo's `tag_map.json`.")

@@ -1,12 +1,16 @@
 """Register the layouts of tagged tracks, `tracks.<format>` among the entry points `earmark.importers`.
 
 `table` is any table: CSV, TSV, JSON lines or Parquet with `track_id`, `audio`, and if present `artist_id`,
-`album_id`, `licence` and `tags`: words between semicolons, or a list of them.
+`album_id`, `licence` and `tags`: a list of words, also as text, or words between semicolons, bars or commas. The whole
+column decides: if one of its cells holds a semicolon, commas and bars are part of tags, and so are commas beside bars.
 """
 
+import ast
+import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -19,7 +23,7 @@ from earmark.schemas.tracks import MARK, NOT_STATED, Tag, Track
 from earmark.tasks.importers.cells import BadRow, clip, given, identifier, number
 from earmark.tasks.importers.json_arrays import read_json
 from earmark.tasks.importers.lines import read_lines, read_rows
-from earmark.tasks.importers.lists import Cells, parsed, require_columns, require_once
+from earmark.tasks.importers.lists import Cells, ListFile, parsed, require_columns, require_once
 from earmark.tasks.importers.table import read_table, table_file
 
 CATEGORIES = ("genre", "instrument", "mood/theme")
@@ -29,6 +33,9 @@ _TERMS = re.compile(r"available under (?:an? )?(.+?)(?: licen[cs]e)?: *(https?:/
 _COMMONS = re.compile(
     r"https?://(?:www\.)?creativecommons\.org/(licenses|publicdomain)/([a-z-]+)/([0-9.]+)(?:/([a-z]+))?/?"
 )
+
+# A list that was written as text, as pandas writes MusicCaps' `aspect_list`; `[live]; [loud]` is none.
+_LIST = re.compile(r"""\s*\[(\s*['"].*['"],?\s*|[^\[\]]*)\]\s*""", re.DOTALL)
 
 TagMap = Mapping[str, Mapping[str, str]]
 
@@ -205,29 +212,54 @@ def read_track_table(
         InputError: the file, or its column `track_id` or `audio`, is missing, or the content contradicts the ending.
     """
     file, root, lines = table_file(path, written), str(audio or path.parent), dict[str, int]()
+    mark = _mark(file)
 
     def parse(cells: Cells, line: int) -> Track:
-        track = _track(cells, file.name, line, synonyms or {}, root)
+        track = _track(cells, file.name, line, synonyms or {}, root, mark)
         require_once(lines, track.track_id, line, "track")
         return track
 
-    return parsed(file.name, read_table(file, WANTED, OPTIONAL), parse)
+    yield from parsed(file.name, read_table(file, WANTED, OPTIONAL), parse)
 
 
-def _track(cells: Cells, name: str, line: int, synonyms: TagMap, root: str) -> Track:
+def _mark(file: ListFile) -> str:
+    """Return what stands between tags in a table's cells: `;` if one has it, else `|` if one has it, else a comma."""
+    found = set[str]()
+    for _, cells in read_table(file, WANTED, ("tags",)):
+        if not isinstance(cells, Reject | Note) and isinstance(text := cells[-1], str) and not _LIST.fullmatch(text):
+            found.update(mark for mark in ";|" if mark in text)
+            if ";" in found:
+                break
+    return next((mark for mark in ";|" if mark in found), ",")
+
+
+def _track(cells: Cells, name: str, line: int, synonyms: TagMap, root: str, mark: str) -> Track:
     track_id, file = identifier(cells[0], "track"), clip(cells[1], root)
     artist = identifier(cells[2], "artist") if given(cells[2]) else ""
     album = identifier(cells[3], "album") if given(cells[3]) else ""
-    tags = tuple(dict.fromkeys(_tag(word, synonyms) for word in _words(cells[4])))
+    tags = tuple(dict.fromkeys(_tag(word, synonyms) for word in _words(cells[4], mark)))
     licence = shown(str(cells[5]).strip()) if given(cells[5]) else ""
     return Track(track_id, artist, album, file, 0.0, tags, name, line, licence)
 
 
-def _words(cell: Any) -> list[str]:
+def _words(cell: Any, mark: str) -> list[str]:
     if not given(cell):
         return []
-    parts = cell if isinstance(cell, list) else str(cell).split(";")
+    text = str(cell).strip()
+    parts = cell if isinstance(cell, list) else _listed(text) if _LIST.fullmatch(text) else text.split(mark)
     return [identifier(part, "tag") for part in parts if given(part)]
+
+
+def _listed(text: str) -> list[Any]:
+    """Parse a list that was written as text, by JSON, by Python, or without quotes."""
+    if not re.search("['\"]", text):
+        return re.split("[;|,]", text[1:-1])
+    bare = re.search(r"""['"]\s+['"]""", text)  # NumPy's, without commas: Python would join its words
+    for read in (json.loads, *(() if bare else (ast.literal_eval,))):
+        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+            found: list[Any] = read(text)
+            return found
+    raise BadRow("bad_value", f"expected tags such as rock; piano or ['rock', 'piano'], found '{shown(text)}'")
 
 
 def _tag(word: str, synonyms: TagMap) -> Tag:
