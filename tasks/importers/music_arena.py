@@ -13,6 +13,7 @@ from earmark.schemas.registry import register
 from earmark.tasks.importers.cells import BadRow
 from earmark.tasks.importers.json_arrays import read_documents
 from earmark.tasks.importers.lists import ListFile
+from earmark.tasks.importers.music import words
 from earmark.tasks.importers.table import named_rows
 from earmark.tasks.importers.votes import Voted, VoteLayout, author_of, each, to_votes, unread_rows
 
@@ -34,6 +35,8 @@ NAMES = {
     "listened_b_s": "total_listening_time_b",
 }
 WANTED = ("vote_id", "overall", "model_a", "model_b")
+FEEDBACK = {"feedback": "General", "a_feedback": "Audio A", "b_feedback": "Audio B"}  # as the release joins them
+DATES = ("vote_time", "timestamp", "date")  # of other exports; the service keeps the time in the vote and the session
 FAILED = ("failed", "failure", "error", "timeout")
 
 
@@ -84,7 +87,7 @@ def _battles(file: ListFile) -> Iterator[tuple[int, Mapping[str, Any] | Reject |
 
 def _battle(battle: Mapping[str, Any]) -> dict[str, Any]:
     prompt = {**_part(battle, "prompt"), **_part(battle, "prompt_detailed")}
-    vote = _part(battle, "vote")
+    vote, session = _part(battle, "vote"), _part(battle, "prompt_session")
     sides = {side: _part(battle, f"{side}_metadata") for side in ("a", "b")}
     preference = vote.get("preference")
     if not vote or not preference:
@@ -96,8 +99,8 @@ def _battle(battle: Mapping[str, Any]) -> dict[str, Any]:
         "lyrics": prompt.get("lyrics"),
         "instrumental": prompt.get("instrumental"),
         "overall": preference,
-        "feedback": vote.get("feedback"),
-        "date": battle.get("vote_time") or battle.get("timestamp") or battle.get("date"),
+        "feedback": " | ".join(f"{part}: {text}" for key, part in FEEDBACK.items() if (text := words(vote.get(key)))),
+        "date": vote.get("preference_time") or next(filter(None, map(battle.get, DATES)), session.get("create_time")),
         "listened_a_s": _listened(vote.get("a_listen_data")),
         "listened_b_s": _listened(vote.get("b_listen_data")),
         "fault": next((f"clip {side}: {fault}" for side, one in sides.items() if (fault := _fault(one))), None),
@@ -107,9 +110,11 @@ def _battle(battle: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _visitor(battle: Mapping[str, Any]) -> Any:
-    vote, session = battle.get("vote"), battle.get("prompt_session")
-    named = vote.get("user") if isinstance(vote, Mapping) else None
-    return named or battle.get("user_pseudonym") or (session.get("uuid") if isinstance(session, Mapping) else None)
+    """Return the person, as the release names them; a session, of which a person may have several, only if need be."""
+    parts = [battle.get(name) for name in ("prompt_user", "vote_user", "vote", "prompt_session")]
+    asker, voter, vote, session = (part if isinstance(part, Mapping) else {} for part in parts)
+    named = asker.get("salted_ip") or voter.get("salted_ip") or vote.get("user")
+    return named or battle.get("user_pseudonym") or session.get("uuid")
 
 
 def _part(battle: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -138,7 +143,7 @@ def _system(key: Any) -> Any:
 
 
 def _listened(data: Any) -> float | None:
-    """Sum a clip's played seconds, from each PLAY to the next event; return None without times."""
+    """Sum a clip's played seconds, from each PLAY to the next event but a TICK; return None without times."""
     if not isinstance(data, list):
         return None
     total, started = 0.0, None
@@ -147,7 +152,8 @@ def _listened(data: Any) -> float | None:
             raise BadRow("bad_line", "expected events and times as listening data, found something else")
         if started is not None:
             total += max(0.0, event[1] - started)
-        started = event[1] if str(event[0]).upper() == "PLAY" else None
+        kind = str(event[0]).upper()
+        started = event[1] if kind == "PLAY" or (kind == "TICK" and started is not None) else None
     return total
 
 

@@ -150,6 +150,29 @@ def test_a_raw_battle_is_read(tmp_path: Path) -> None:
     )
 
 
+def test_battles_of_the_running_service_have_a_person_a_date_and_all_their_words(tmp_path: Path) -> None:
+    """Fields as Music Arena's `Battle` and `Vote` write them; a person comes back in another session."""
+    vote = {
+        "preference": "B",
+        "preference_time": 1754000000.5,
+        "a_listen_data": [["PLAY", 100.0], *(["TICK", 100.0 + n] for n in range(1, 31)), ["PAUSE", 131.0]],
+        "b_listen_data": [["TICK", 130.0], ["PLAY", 131.0], ["TICK", 140.0], ["STOP", 150.0], ["TICK", 160.0]],
+        "feedback": "Close.",
+        "a_feedback": "Thin drums",
+        "b_feedback": None,
+    }
+    service = {key: value for key, value in BATTLE.items() if key != "vote_time"} | {"prompt_user": {"salted_ip": "p1"}}
+    sessions = [{"uuid": f"s{n}", "create_time": 1752800000.0} for n in (1, 2)]
+    rows = [
+        {**service, "vote": vote, "prompt_session": sessions[0]},
+        {**service, "vote": {**vote, "preference_time": None}, "prompt_session": sessions[1]},
+    ]
+    first, second = documents(tmp_path, json.dumps(rows).encode(), music_arena.read_battles)
+    assert (first.annotator, first.date, first.listened_a_s, first.listened_b_s) == ("p1", "2025-07-31", 31.0, 19.0)
+    assert first.feedback == "General: Close. | Audio A: Thin drums"
+    assert (second.annotator, second.date) == ("p1", "2025-07-18")
+
+
 @pytest.mark.parametrize(
     ("changed", "fault"),
     [
