@@ -3,6 +3,7 @@
 A set pairs clips with texts.
 """
 
+import os
 import re
 import string
 from collections.abc import Callable, Iterable, Iterator
@@ -120,6 +121,7 @@ class CaptionColumns(NamedTuple):
     some_texts: bool = False  # whether a row may leave texts out
     kind: str = ""  # type of the file, if its ending does not show it
     video: str | None = None  # instead of a group: the column whose file or id begins with the id of a YouTube video
+    mended: Callable[[Instruction, str], Instruction] | None = None  # adds what no column tells, by the audio folder
 
     @property
     def layout(self) -> CaptionLayout:
@@ -128,6 +130,7 @@ class CaptionColumns(NamedTuple):
 
 
 YOUTUBE = "youtube:"
+_AUDIOSET = re.compile(r"Y([\w-]{11})(?:\.wav)?")
 _VIDEO = re.compile(r"(?:.*/)?([\w-]{11})(?:_[^/]*)?(?:\.\w+)?")
 
 
@@ -202,7 +205,8 @@ def _texts(
             yield Reject(shown(row[form.item]), bad.reason, bad.detail, *place)
             continue
         seen.add(item)
-        yield Instruction(item, audio, text, group, model, *place)
+        found = Instruction(item, audio, text, group, model, *place)
+        yield form.mended(found, root) if form.mended else found
 
 
 def video_of(name: str) -> str | None:
@@ -212,6 +216,26 @@ def video_of(name: str) -> str | None:
     """
     match = _VIDEO.fullmatch(name)
     return f"{YOUTUBE}{match.group(1)}" if match else None
+
+
+def _in_excerpts(found: Instruction, root: str) -> Instruction:
+    """Name the file that Song Describer ships for the listed track `14/214.mp3`: its excerpt `14/214.2min.mp3`."""
+    return _with_file(found, root, found.audio, f"{found.audio.removesuffix('.mp3')}.2min.mp3")
+
+
+def _of_audioset(found: Instruction, root: str) -> Instruction:
+    """Name the file and the video of WavCaps' clip `Yb0RFKhbpFJA.wav` of AudioSet: it ships `Yb0RFKhbpFJA.flac`."""
+    match = _AUDIOSET.fullmatch(found.item)
+    if match is None:
+        return found
+    sound = found._replace(group=f"{YOUTUBE}{match.group(1)}")
+    return _with_file(sound, root, sound.audio.replace(".wav.flac", ".flac"), sound.audio)
+
+
+def _with_file(found: Instruction, root: str, *files: str) -> Instruction:
+    """Name the first of some files that is below the folder, or without any the first."""
+    there = (file for file in files if os.path.isfile(Path(root, file)))  # noqa: PTH113  # a name may be too long
+    return found._replace(audio=next(there, files[0]))
 
 
 def _audio(row: dict[str, Any], pattern: str, root: str) -> str:
@@ -250,7 +274,7 @@ MUSICBENCH = register("captions.musicbench")(
 )
 MUSICCAPS = register("captions.musiccaps")(CaptionColumns("ytid", ("caption",), "{ytid}.wav", video="ytid").layout)
 SONG_DESCRIBER = register("captions.song-describer")(
-    CaptionColumns("caption_id", ("caption",), "{path}", "artist_id").layout
+    CaptionColumns("caption_id", ("caption",), "{path}", "artist_id", mended=_in_excerpts).layout
 )
 # Captions generated from attributes are left out, as its authors advise.
 LP_MUSICCAPS = register("captions.lp-musiccaps")(
@@ -260,7 +284,7 @@ LP_MUSICCAPS_MTT = register("captions.lp-musiccaps-mtt")(
     CaptionColumns("track_id", LP_TEXTS, "{path}", some_texts=True).layout
 )
 WAVCAPS = register("captions.wavcaps")(
-    CaptionColumns("id", ("caption",), "{id}.flac").layout
+    CaptionColumns("id", ("caption",), "{id}.flac", mended=_of_audioset).layout
 )  # JSON of one source; its rows stand under `data`
 INSTRUCT_TTS = register("captions.instruct-tts")(
     CaptionColumns("id", ("APS", "DSD", "RP"), "{id}.wav", some_texts=True).layout

@@ -133,6 +133,24 @@ def test_columns_are_read_as_csv_writes_them(tmp_path: Path) -> None:
     assert found.text.startswith('Says "hi", then')
 
 
+def test_clips_lie_in_the_files_that_the_owners_ship(tmp_path: Path) -> None:
+    sounds = {"data": [{"id": id_, "caption": "Wind."} for id_ in ("Yb0RFKhbpFJA.wav", "Y_abcdefghi_.wav", "180913")]}
+    (tmp_path / "w.json").write_text(json.dumps(sounds))
+    found = list(read_caption_set(tmp_path / "w.json", "w.json", "wavcaps", tmp_path))
+    assert [(row.audio, row.group) for row in found if isinstance(row, Instruction)] == [
+        ("Yb0RFKhbpFJA.flac", "youtube:b0RFKhbpFJA"),
+        ("Y_abcdefghi_.flac", "youtube:_abcdefghi_"),
+        ("180913.flac", None),
+    ]
+    name, held, _ = SETS["song-describer"]
+    (tmp_path / name).write_text(held + "2,1004035,A song.,True,0,artist_7,album_9,35/1004035.mp3,120\n")
+    for file in ("34/1004034.2min.mp3", "35/1004035.2min.mp3", "35/1004035.mp3"):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).touch()
+    found = list(read_caption_set(tmp_path / name, name, "song-describer", tmp_path))
+    assert [row.audio for row in found if isinstance(row, Instruction)] == ["34/1004034.2min.mp3", "35/1004035.mp3"]
+
+
 def test_json_of_wavcaps_and_lp_musiccaps(tmp_path: Path) -> None:
     sounds = {
         "num_captions_per_audio": 1,
