@@ -1,9 +1,9 @@
 -- Grain: one row a vote that was read, with names for its prompt and clips.
 --
 -- A prompt is what it says: words without regard to case and spacing, lyrics, and the bytes (else the name) of its
--- reference. One that says nothing goes by the source's id, else by the vote's own row. CMI-Pref counts every prompt as
--- text, also the one that is lyrics alone. A clip that a source withholds
--- has its row's name: it is nobody else's.
+-- reference. One that says nothing goes by the source's id, else by its two clips, so that votes on them meet. CMI-Pref
+-- counts every prompt as text, also the one that is lyrics alone. A clip that a source withholds has its row's name: it
+-- is nobody else's.
 CREATE TABLE known AS
 WITH heard AS (
     SELECT
@@ -36,7 +36,7 @@ SELECT
         WHEN coalesce(text, lyrics, reference) IS NOT NULL THEN concat_ws(chr(31),
             'says', plain_words(text), plain_words(lyrics), coalesce(reference_key, ''))
         WHEN prompt_id IS NOT NULL THEN concat_ws(chr(31), 'id', source, prompt_id)
-        ELSE concat_ws(chr(31), 'row', vote_id)
+        ELSE concat_ws(chr(31), 'clips', least(clip_a, clip_b), greatest(clip_a, clip_b))
     END), 16) AS prompt_key,
     CASE WHEN coalesce(text, lyrics, reference) IS NULL THEN 'none' ELSE concat_ws('+',
         CASE WHEN text IS NOT NULL OR task = 'cmi-pref' THEN 'text' END,

@@ -113,6 +113,21 @@ def test_an_annotator_votes_once_on_two_clips(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_votes_without_a_prompt_meet_by_their_clips(tmp_path: Path) -> None:
+    votes = ["x,y,ann,a", "x,y,bob,b", "y,x,cy,b", "x,y,dee,a", "y,x,ann,a", "x,z,ann,a", ",,bob,a"]
+    rows = [("{}.wav,{}.wav,{},{}" if one[0] != "," else "{},{},{},{}").format(*one.split(",")) for one in votes]
+    (tmp_path / "v.csv").write_text("\n".join(["audio_a,audio_b,annotator,overall", *rows]) + "\n")
+    version = built(tmp_path, {"name": "ab", "format": "votes", "files": ["v.csv"]})
+    rejects = [(row["reason"], row["line"]) for row in rows_of(version, "rejects")]
+    assert sorted(rejects) == [("missing_value", 8), ("repeated_vote", 6)]
+    found = {row["clip_b"]: row for row in rows_of(version, "comparisons")}
+    assert {clip: row["votes"] for clip, row in found.items()} == {"ab/y.wav": 4, "ab/z.wav": 1}
+    assert len({row["prompt_id"] for row in found.values()}) == 2
+    (agreed,) = (row for row in rows_of(version, "agreement") if row["scope"] == "all")
+    assert (agreed["vote_pairs"], agreed["agree"]) == (6, 3)  # a b a a, in the letters of the comparison
+
+
+@pytest.mark.slow
 def test_nobody_is_named(tmp_path: Path) -> None:
     words = "ann thinks a is fine; write to ann@mail.com or call +49 30 1234567"
     rows = [vote(who="ann@mail.com", feedback=words), vote(who="bob", feedback="ok")]
