@@ -63,13 +63,18 @@ def propose_layout(corpus: str, file: Path, config: Path, name: str) -> Proposal
     Raises:
         InputError: the file is neither.
     """
+    is_table = corpus == "human-preferences" and file.suffix.lower() != ".json"
     try:
-        return guess_config(corpus, file, config, name).proposal
+        fit = guess_config(corpus, file, config, name)
     except InputError:
-        votes = guess_votes(file) if corpus == "human-preferences" and file.suffix.lower() != ".json" else None
+        votes = guess_votes(file) if is_table else None
         if votes is None:
             raise
-        return of_votes(votes, file, config, name, file.absolute().parent if _holds_clips(file) else None)
+    else:  # names of our own stand beside others
+        votes = guess_votes(file) if is_table and fit.layout == "votes" else None
+        if votes is None:
+            return fit.proposal
+    return of_votes(votes, file, config, name, file.absolute().parent if _holds_clips(file) else None)
 
 
 def guess_config(corpus: str, file: Path, config: Path, name: str) -> LayoutFit:
@@ -134,10 +139,10 @@ def _beside(corpus: str, beside: Beside, file: Path) -> Path:
 
 
 def _holds_clips(file: Path) -> bool:
-    """Return whether a clip named in a table's first rows lies below its folder."""
+    """Return whether a clip named in a table's first rows lies below its folder; a name may be too long for a path."""
     with file.open("rb") as opened:
         named = CLIP.finditer(opened.read(1 << 16).decode("utf-8", "replace"))
-    return any((file.parent / clip[1]).is_file() for clip in islice(named, LOOKED_AT))
+    return any(os.path.isfile(file.parent / clip[1]) for clip in islice(named, LOOKED_AT))  # noqa: PTH113
 
 
 def _forums(file: Path) -> list[str]:

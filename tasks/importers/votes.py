@@ -28,6 +28,7 @@ CHOICES = {
     **dict.fromkeys(("both_bad", "bothbad", "tie_(bothbad)"), "both_bad"),
 }
 SPLIT_WORDS = ("", "all", "full")  # of an undivided list
+LEAST_SECONDS = 1e9  # since 1970, in September 2001: smaller numbers are dates, or count days as Excel does
 FIELDS = (
     *("audio_a", "audio_b", "vote_id", "annotator", "prompt_id", "text", "lyrics", "reference", "model_a", "model_b"),
     *(name for dimension in DIMENSIONS for name in (dimension, f"confidence_{dimension}")),
@@ -158,25 +159,36 @@ def table_votes(file: ListFile, columns: Mapping[str, str], root: str, positive:
     wanted = {"audio_a": "audio_a", "audio_b": "audio_b", **columns}
     optional = {field: field for field in FIELDS if field not in wanted}
     rows = unread_rows(named_rows(by_its_header(file), wanted, optional))
-    named = wanted["audio_a"] == "choice_reference"  # webMUSHRA's paired_comparison.csv
-    yield from to_votes(file, ((line, _chosen(file, line, row, positive, named=named)) for line, row in rows), root)
+    yield from to_votes(file, ((line, _chosen(file, line, row, positive)) for line, row in rows), root)
 
 
-def _chosen(file: ListFile, line: int, row: Named, positive: str | None, *, named: bool) -> Named:
-    """Return a row with choices in words, converted from numbers and from names of clips or models."""
+def _chosen(file: ListFile, line: int, row: Named, positive: str | None) -> Named:
+    """Return a row with choices in words, converted from numbers and from names of clips or models.
+
+    Raises:
+        InputError: a choice names a model or clip of one side, and the other side.
+    """
     if isinstance(row, Reject | Note):
         return row
-    words = {str(row.get(f"{what}_{side}") or "").strip(): side for what in ("model", "audio") for side in "ab"}
-    words |= {"reference": "a", "nonReference": "b", "non_reference": "b"} if named else {}
+    named: dict[str, str] = {}
+    for what in ("model", "audio"):
+        one, other = (_plain(row.get(f"{what}_{side}")) for side in "ab")
+        named |= {one: "a", other: "b"} if one != other else {}
     changed: dict[str, Any] = {}
     for dimension in DIMENSIONS:
         cell = row.get(dimension)
         if not given(cell):
             continue
-        value = number(cell)
-        if value == value:
+        value, side = number(cell), named.get(_plain(cell))
+        if value == value and (positive or side is None):
             changed |= _rated(file, line, value, positive, dimension, signed=str(cell).strip().startswith("+"))
-        elif side := words.get(str(cell).strip()):
+        elif side is not None:
+            said = {1.0: "a", 2.0: "b"}.get(value, said_choice(cell))
+            if said not in (None, side):
+                raise InputError(
+                    f"{file.name}, line {line}: '{shown(cell)}' names the model or clip of {side}, and says {said}: "
+                    f"write a or b in columns.{dimension}"
+                )
             changed[dimension] = side
     sizes = {key: value for key, value in changed.items() if key.startswith("confidence_") and given(row.get(key))}
     return {**row, **{key: value for key, value in changed.items() if key not in sizes}}
@@ -205,11 +217,22 @@ def _rated(
     return {dimension: side, f"confidence_{dimension}": max(1.0, 2 * abs(value) - 1) if value else None}
 
 
+def _plain(cell: Any) -> str:
+    """Return a name's or choice's one spelling: `2` and `2.0`, `B` and `b` are the same."""
+    value = number(cell)
+    return str(value) if value == value else str(cell or "").strip().lower()
+
+
+def said_choice(cell: Any) -> str | None:
+    """Return the choice that a word says; None for another word."""
+    return CHOICES.get(str(cell).strip().lower().replace(" ", "_").replace("-", "_"))
+
+
 def choice(cell: Any) -> str | None:
     """Parse a choice as a, b, tie or both_bad; return None for an empty cell."""
     if not given(cell):
         return None
-    chosen = CHOICES.get(str(cell).strip().lower().replace(" ", "_").replace("-", "_"))
+    chosen = said_choice(cell)
     if chosen is None:
         raise BadRow("bad_value", f"expected a, b or tie as preference, found '{shown(cell)}'")
     return chosen
@@ -226,14 +249,15 @@ def confidence(cell: Any) -> float | None:
 
 
 def day(cell: Any) -> str | None:
-    """Return the day of an ISO date, a date and time (taken to UTC if it has a zone), or seconds since 1970."""
+    """Return the day of an ISO date (also 20250831), a date and time (taken to UTC if it has a zone), or seconds."""
     if not given(cell):
         return None
     try:
         if isinstance(cell, datetime):
             moment = cell
         elif math.isfinite(seconds := number(cell)):
-            moment = datetime.fromtimestamp(seconds, UTC)
+            is_date = seconds < LEAST_SECONDS
+            moment = datetime.fromisoformat(f"{seconds:.15g}") if is_date else datetime.fromtimestamp(seconds, UTC)
         else:
             moment = datetime.fromisoformat(str(cell).strip())
         return (moment.astimezone(UTC) if moment.tzinfo else moment).date().isoformat()

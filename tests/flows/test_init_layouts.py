@@ -67,6 +67,18 @@ def test_clips_that_lie_beside_votes_are_measured(row: str, there: bool, tmp_pat
     assert tomllib.loads((tmp_path / "my.toml").read_text()).get("audio", "none") == ("index" if there else "none")
 
 
+def test_a_text_before_a_clips_name_is_no_path(tmp_path: Path) -> None:
+    """CMI-Pref's prompts may end in the name of a reference."""
+    row = {
+        "audio-path": "a.wav",
+        "audio2": "b.wav",
+        "prompt": "像，" * 200 + "ref.mp3",
+        "preference-musicality": "model_a",
+    }
+    (tmp_path / "v.jsonl").write_text(json.dumps(row, ensure_ascii=False) + "\n")
+    assert json.loads(init("human-preferences", tmp_path / "v.jsonl", tmp_path / "my.toml", "--json"))["rows"] == 1
+
+
 @pytest.mark.slow
 def test_the_config_that_is_written_plans_a_build(tmp_path: Path) -> None:
     shutil.copytree(DEMO / "rubrics/audio", tmp_path / "lists", dirs_exist_ok=True)

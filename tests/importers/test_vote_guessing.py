@@ -37,7 +37,6 @@ def rows(header: str, form: str, words: dict[str, str]) -> str:
 
 SAME: dict[str, str] = {}
 NUMBERS = {"A": "1", "B": "2"}
-WEB = {"A": "reference", "B": "nonReference"}
 TABLES = {
     "votes": ("worker_id,audio_a,audio_b,winner", "w{n},x/{n}.wav,y/{n}.wav,{choice}", SAME),
     "numbers": ("rater,wav1,wav2,preference", "w{n},x/{n}.wav,y/{n}.wav,{choice}", NUMBERS),
@@ -45,11 +44,7 @@ TABLES = {
         "left_clip,right_clip,system_left,system_right,vote,who", "x{n}.wav,y{n}.wav,s,t,{choice},w",
         {"A": "left", "B": "right"},
     ),
-    "webmushra": (
-        "session_test_id,session_uuid,trial_id,choice_reference,choice_non_reference,choice_answer,choice_time",
-        "t,u{n},item{n},C1,C2,{choice},40{n}",
-        WEB,
-    ),
+    "own": ("worker_id,audio_a,audio_b,overall", "w{n},x/{n}.wav,y/{n}.wav,{choice}", SAME),
 }  # fmt: skip
 
 
@@ -110,6 +105,51 @@ def test_ratings_from_minus_three_to_three_ask_for_their_sign(tmp_path: Path) ->
     frame = pd.read_csv(tmp_path / "t.csv")
     assert (votes["overall"] == "b").sum() == (frame["cmos"] > 0).sum()
     assert votes["confidence_overall"].tolist()[:2] == [5, 1]
+
+
+def test_names_of_our_own_stand_beside_others(tmp_path: Path) -> None:
+    header = "audio_a,audio_b,overall,worker_id,system_a,system_b,prompt,date,score"
+    (tmp_path / "t.csv").write_text(
+        f"{header}\nx.wav,y.wav,b,w,ant,bee,A tune,2025-08-31,1\nx.wav,y.wav,a,v,ant,bee,,,2\n"
+    )
+    assert "not used: score\n" in init(tmp_path / "t.csv", tmp_path / "my.toml")
+    one, other = read(tmp_path / "my.toml")
+    assert (one.overall, one.annotator, one.model_a, one.model_b, one.text) == ("b", "w", "ant", "bee", "A tune")
+    assert (other.overall, other.annotator, other.text, one.date) == ("a", "v", None, "2025-08-31")
+
+
+def test_who_hears_the_reference_is_no_preference(tmp_path: Path) -> None:
+    """webMUSHRA's write.php and PairedComparisonPage.js."""
+    header = (
+        "session_test_id,email,trial_id,choice_reference,choice_non_reference,choice_answer,choice_time,choice_comment"
+    )
+    rows = [f"t,,item,reference,C1,{word},4000," for word in ("correct", "incorrect", "undecided")]
+    (tmp_path / "t.csv").write_text("\n".join([header, *rows]) + "\n")
+    said = init(tmp_path / "t.csv", tmp_path / "my.toml", code=1)
+    assert "t.csv: expected a preference, found correct and incorrect in choice_answer" in said
+    assert not (tmp_path / "my.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("column", "cells", "says"),
+    [
+        ("AssignmentStatus", "Approved Rejected", 'AssignmentStatus holds "Approved", "Rejected": write a table'),
+        ("is_attention_check", "False True", "is_attention_check holds"),
+        ("question", "better? fits?", "question holds"),
+        ("swapped", "0 1", "swapped holds"),
+        ("presented", "AB BA", "presented holds"),
+        ("X", "x.wav y.wav", "X holds a third clip"),
+        ("item", "p1 p2", ""),
+        ("swapped", "0 0", ""),
+    ],
+)
+def test_a_column_that_may_tell_what_a_choice_means_is_asked_about(
+    column: str, cells: str, says: str, tmp_path: Path
+) -> None:
+    rows = [f"x.wav,y.wav,{choice},{cell}" for choice, cell in zip(("left", "right"), cells.split(), strict=True)]
+    (tmp_path / "t.csv").write_text("\n".join([f"audio_a,audio_b,choice,{column}", *rows]) + "\n")
+    said = init(tmp_path / "t.csv", tmp_path / "my.toml", code=bool(says))
+    assert says in said
 
 
 @pytest.mark.parametrize(

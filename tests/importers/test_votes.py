@@ -289,6 +289,50 @@ def test_choices_are_read_as_people_write_them(
         assert [row.confidence_overall for row in found if isinstance(row, Vote)] == [5, 5, None, 1, 1]
 
 
+@pytest.mark.parametrize(
+    ("rows", "chosen"),
+    [
+        (["1,2,1", "2,1,2"], r"line 3: '2' names the model or clip of a, and says b: write a or b in columns.overall"),
+        (["1,2,1.0", "2,1,2.0"], "line 3: '2.0' names"),
+        (["B,A,A"], "line 2: 'A' names the model or clip of b, and says a"),
+        (["B,A,b"], "line 2: 'b' names"),
+        (["1,2,2", "1,2,1", "3,4,4", "A,B,B", "ant,bee,bee"], ["b", "a", "b", "b", "b"]),
+        (["ant,ant,ant", "ant,ant,b"], ["bad_value", "b"]),
+    ],
+)
+def test_a_model_called_like_the_other_side_is_refused(
+    rows: list[str], chosen: str | list[str], tmp_path: Path
+) -> None:
+    content = "audio_a,audio_b,model_a,model_b,overall\n" + "".join(f"x.wav,y.wav,{row}\n" for row in rows)
+    votes = table_votes(file_of(tmp_path, content.encode(), "t.csv", "csv"), {}, str(tmp_path))
+    if isinstance(chosen, str):
+        with pytest.raises(InputError, match=chosen):
+            list(votes)
+    else:
+        assert [row.overall if isinstance(row, Vote) else getattr(row, "reason", None) for row in votes] == chosen
+
+
+@pytest.mark.parametrize(
+    ("written", "day"),
+    [
+        ("20250831", "2025-08-31"),
+        ("20250831.0", "2025-08-31"),
+        ("1756640000", "2025-08-31"),
+        ("45900", None),  # Excel's
+        ("20251331", None),
+        ("202508", None),
+        ("-1", None),
+    ],
+)
+def test_a_date_without_marks_is_a_date_and_a_count_of_days_is_none(
+    written: str, day: str | None, tmp_path: Path
+) -> None:
+    content = f"audio_a,audio_b,overall,date\nx.wav,y.wav,a,{written}\n"
+    (found,) = table_votes(file_of(tmp_path, content.encode(), "t.csv", "csv"), {}, str(tmp_path))
+    assert (found.date if isinstance(found, Vote) else None) == day
+    assert isinstance(found, Vote) or getattr(found, "reason", None) == "bad_value"
+
+
 @pytest.mark.parametrize("written", ["-1", "0", "3", "+1"])
 def test_a_sign_needs_to_be_told(written: str, tmp_path: Path) -> None:
     content = f"audio_a,audio_b,overall\nx.wav,y.wav,1\nx.wav,y.wav,{written}\n"
