@@ -1,6 +1,7 @@
 """Lay out the clips of scored systems: a page with players (`earmark eval rank --listen`), and lists for studies."""
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -9,8 +10,9 @@ import pyarrow.parquet as pq
 
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import InputError
+from earmark.schemas.reasons import AudioFault
 from earmark.schemas.results import ScoreFacts
-from earmark.tasks.audio.probe import Probe
+from earmark.tasks.audio.probe import QUIET_DB, Probe, probe
 from earmark.tasks.evaluation.leaderboard import EVERY, ranked_group, ranking, scored
 from earmark.tasks.evaluation.scorers import ScoredRow
 from earmark.tasks.evaluation.submission import CLIPS, generation_of, prompts_of
@@ -118,3 +120,13 @@ def scored_clips(version: Version, store: Store, systems: Sequence[str], finalis
         ScoredClip(system, key, rows[key][generation.text], groups[key], sha256, known[sha256])
         for system, key, sha256 in held
     ]
+
+
+def playable(paths: Sequence[Path]) -> list[str | AudioFault]:
+    """Return the SHA-256 of each clip, or its fault if it cannot be decoded or is silent."""
+    silent = AudioFault("audio_silent", f"expected a peak above {QUIET_DB:g} dBFS, found a silent clip")
+    with ThreadPoolExecutor() as pool:
+        return [
+            clip if isinstance(clip, AudioFault) else clip.clip_sha256 if clip.peak_dbfs > QUIET_DB else silent
+            for clip in pool.map(probe, paths)
+        ]

@@ -2,7 +2,6 @@
 
 import secrets
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
@@ -11,8 +10,7 @@ import duckdb
 from earmark.schemas.errors import InputError
 from earmark.schemas.reasons import AudioFault, Note, Reject, shown
 from earmark.schemas.study import PAGES, PLAN, Heard, Study, StudyPlan, Wanted
-from earmark.tasks.audio.probe import QUIET_DB, Probe, probe
-from earmark.tasks.evaluation.listening import scored_clips
+from earmark.tasks.evaluation.listening import playable, scored_clips
 from earmark.tasks.importers.cells import given
 from earmark.tasks.importers.music import ListedGeneration, MusicPrompt, read_generations, read_prompts
 from earmark.tasks.importers.table import named_rows, table_file
@@ -106,14 +104,11 @@ def _playable(study: Study, generations: list[ListedGeneration], rejects: list[R
     """Return the SHA-256 of each clip, if decodable and not silent; add the others to `rejects`."""
     paths = [clip_path(study, study.generations, one.audio) for one in generations]
     digests = {}
-    with ThreadPoolExecutor() as pool:
-        for made, clip in zip(generations, pool.map(probe, paths), strict=True):
-            if isinstance(clip, Probe) and clip.peak_dbfs > QUIET_DB:
-                digests[made.generation_id] = clip.clip_sha256
-                continue
-            silent = AudioFault("audio_silent", f"expected a peak above {QUIET_DB:g} dBFS, found a silent clip")
-            fault = silent if isinstance(clip, Probe) else clip
-            rejects.append(Reject(made.generation_id, fault.reason, fault.detail, made.source_file, made.line))
+    for made, clip in zip(generations, playable(paths), strict=True):
+        if isinstance(clip, AudioFault):
+            rejects.append(Reject(made.generation_id, clip.reason, clip.detail, made.source_file, made.line))
+        else:
+            digests[made.generation_id] = clip
     return digests
 
 

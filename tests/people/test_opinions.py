@@ -134,9 +134,11 @@ def test_a_record_needs_answers(version: Version, tmp_path: Path) -> None:
 
 def test_a_study_without_a_clip_to_play_is_one_line(version: Version, tmp_path: Path) -> None:
     listening_test(version, tmp_path / "mute", "mute")
+    start = ["people", "study", "start", "--config", tmp_path / "mute/study.toml", "--out", tmp_path / "new"]
+    line = "expected clips that can be played, found none: generations.csv, line 2"
+    for path in (tmp_path / "mute").glob("*/*.wav"):
+        soundfile.write(path, np.zeros(RATE), RATE)
+    assert f"{line}: expected a peak above -60 dBFS, found a silent clip" in earmark(*start, code=1)
     for path in (tmp_path / "mute").glob("*/*.wav"):
         path.unlink()
-    said = earmark(
-        "people", "study", "start", "--config", tmp_path / "mute/study.toml", "--out", tmp_path / "new", code=1
-    )
-    assert "expected clips that can be played, found none: generations.csv, line 2" in said
+    assert line in earmark(*start, code=1)
