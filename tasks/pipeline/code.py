@@ -1,7 +1,7 @@
-"""Digest the code of a corpus: the parsed code of its flow and all its imports, and their SQL.
+"""Digest the code of a corpus: the parsed code of its flow and all its imports, with their data, and their SQL.
 
-Comments, docstrings, formatting and progress texts are left out, and so are modules for display: rewording a sentence
-makes no build stale.
+A module's data lie beside it under its name, as `reasons.toml` beside `reasons.py`. Comments, docstrings, formatting
+and progress texts are left out, and so are modules for display: rewording a sentence makes no build stale.
 """
 
 import ast
@@ -9,7 +9,8 @@ import hashlib
 import importlib.util
 import json
 import re
-from collections.abc import Iterable, Iterator
+import tomllib
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Lock
@@ -26,6 +27,8 @@ SHOWING = re.compile(
 SPOKEN = ("say", "telling", "working")  # calls whose first argument is a sentence for the user
 SHOWN = {"Field": "description", "step": "label", "walk": "label", "Ask": "about"}
 """Keywords for display only, by their call."""
+DATA: dict[str, Callable[[str], str]] = {".toml": lambda text: repr(tomllib.loads(text)), ".tsv": str}
+"""Endings of a module's data, and what counts of their text."""
 APART = ("Start", "Story", "Workload")  # declarations that decide no row
 MOST_REMEMBERED = 1_000
 _PARSING = Lock()  # CPython 3.11 counts one depth for all threads: parsing in two threads may end in SystemError
@@ -44,7 +47,8 @@ class Parsed:
 
 
 def code_digest(module: str, *more: str) -> str:
-    """Return a SHA-256 over the parsed code of modules, of their imports (ours or their package's), and the queries.
+    """Return a SHA-256 over the parsed code of modules, of their imports (ours or their package's), with the modules'
+    data, and the queries.
 
     Args:
         module: `flows.<corpus>`, with the queries in `tasks/<corpus>/`, or the flow's module in another package, with
@@ -58,9 +62,12 @@ def code_digest(module: str, *more: str) -> str:
     if not modules:
         raise ValueError(f"expected a module of ours, found '{module}'")
     digest = hashlib.sha256()
-    for name in sorted(modules):
-        digest.update(f"{name} {modules[name].code}\n".encode())
-    for name, path in sorted(_queries(module, modules.values())):
+    for name, (path, parsed) in sorted(modules.items()):
+        digest.update(f"{name} {parsed.code}\n".encode())
+        for suffix, plain in DATA.items():
+            if (data := path.with_suffix(suffix)).is_file():
+                digest.update(f"{name}{suffix}\n{plain(data.read_text('utf-8'))}\n".encode())
+    for name, path in sorted(_queries(module, (parsed for _, parsed in modules.values()))):
         digest.update(f"{name}\n{plain_sql(path.read_text('utf-8'))}\n".encode())
     return digest.hexdigest()
 
@@ -129,10 +136,11 @@ def _fields(node: ast.AST) -> Iterator[tuple[str, object]]:
             yield name, held
 
 
-def _closure(*start: str) -> dict[str, Parsed]:
-    """Return modules with all direct and indirect imports from ours or their packages, without display modules."""
+def _closure(*start: str) -> dict[str, tuple[Path, Parsed]]:
+    """Return modules with all direct and indirect imports from ours or their packages, without display modules: file
+    and facts by name."""
     remembered, roots = _recall(), {OURS, *(module.partition(".")[0] for module in start)}
-    modules: dict[str, Parsed] = {}
+    modules: dict[str, tuple[Path, Parsed]] = {}
     new: dict[str, Parsed] = {}
     waiting, seen = [*start], set[str]()
     while waiting:
@@ -146,7 +154,7 @@ def _closure(*start: str) -> dict[str, Parsed]:
         key = hashlib.sha256(raw).hexdigest()
         if (known := remembered.get(key)) is None:
             known = new[key] = parse(raw.decode("utf-8"))
-        modules[name] = known
+        modules[name] = (path, known)
         waiting += known.imports
         if (
             name.startswith(f"{OURS}.tasks.") or name in start[1:]

@@ -12,9 +12,10 @@ import pytest
 
 from earmark.schemas.registry import named_in
 from earmark.schemas.toml import parse_config, read_toml
-from earmark.tasks.pipeline.code import _closure, code_digest, parse, plain_sql
+from earmark.tasks.pipeline.code import DATA, _closure, code_digest, parse, plain_sql
 from earmark.tasks.pipeline.plan import _references
 from earmark.tasks.pipeline.registry import find_corpus
+from earmark.tasks.text.tag_words import list_files
 from tests.conftest import ROOT
 
 RULE = '''
@@ -82,6 +83,33 @@ def test_comments_of_queries_change_nothing() -> None:
     query = "-- Grain: a row a clip.\nSELECT a,\n       b\nFROM c\n"
     assert plain_sql(query.replace("a row a clip", "one row a clip").replace("       b", " b")) == plain_sql(query)
     assert plain_sql(query.replace("FROM c", "FROM d")) != plain_sql(query)
+
+
+def test_a_modules_data_count_and_their_comments_do_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "lab_of_data"
+    package.mkdir()
+    data = {"__init__.py": "", "flow.py": "from lab_of_data import rules", "rules.py": "",
+            "rules.toml": "least = 3  # why three", "rules.tsv": "a\tb\n", "other.toml": "least = 3"}  # fmt: skip
+    for name, text in data.items():
+        (package / name).write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    before = code_digest("lab_of_data.flow")
+    for name, text in (("rules.toml", "# because\nleast=3"), ("other.toml", "least = 4")):
+        (package / name).write_text(text)
+        assert code_digest("lab_of_data.flow") == before, name
+    for name, text in (("rules.toml", "least = 4"), ("rules.tsv", "a\tc\n")):
+        (package / name).write_text(text)
+        assert code_digest("lab_of_data.flow") != before, name
+        (package / name).write_text(data[name])
+
+
+def test_all_data_are_a_modules_or_inputs() -> None:
+    """Word lists are inputs of the builds that read them; a paper's tables are compared with, and decide no row."""
+    found = {path for room in ("tasks", "schemas") for end in DATA for path in (ROOT / room).rglob(f"*{end}")}
+    assert ROOT / "tasks/instruction_rubrics/builtin_words.tsv" in found
+    alone = {path for path in found if not path.with_suffix(".py").is_file()}
+    lists = {path.resolve() for _, path in list_files()}
+    assert alone == lists | {*(ROOT / "tasks/evaluation/tables").glob("*.toml")}
 
 
 @pytest.mark.slow

@@ -315,7 +315,8 @@ def test_the_code_of_a_build_is_compared(tmp_path: Path, monkeypatch: pytest.Mon
     found = look_around(stage, NAMED, [])
     assert found.release != look_around(replace(stage, corpus="mos-preferences"), NAMED, []).release
     with monkeypatch.context() as patch:
-        patch.setattr(code, "_closure", lambda _: {"earmark.flows.pseudo_preferences": code.Parsed("0", (), (), ())})
+        other = (tmp_path / "flow.py", code.Parsed("0", (), (), ()))
+        patch.setattr(code, "_closure", lambda _: {"earmark.flows.pseudo_preferences": other})
         assert found.release != look_around(stage, NAMED, []).release  # a flow that calls other code
     for unknown in ("pseudo_preferences", "flows.nothing"):  # as a deployment may name a flow that it loads by path
         with pytest.raises(ValueError, match="expected a module of ours"):
