@@ -9,12 +9,15 @@ import json
 import math
 import re
 import time
+import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from pathlib import Path
+from typing import Any, NotRequired, TypedDict
 
+from earmark.tasks.annotation import errors
 from earmark.tasks.annotation.errors import (
     AskError,
     AuthFailed,
@@ -22,8 +25,6 @@ from earmark.tasks.annotation.errors import (
     ModelMissing,
     QuotaExhausted,
     RateLimited,
-    Refused,
-    RowRefused,
     ServerError,
     Unavailable,
     Unsupported,
@@ -60,112 +61,25 @@ class KnownForm:
     statuses: range
 
 
-def _form(fault: type[AskError], patterns: str, statuses: range = range(400, 500)) -> KnownForm:
-    words = "|".join(filter(None, map(str.strip, patterns.split("\n"))))
-    return KnownForm(fault, re.compile(words, re.IGNORECASE), statuses)
+class FaultRow(TypedDict):
+    """Row of `server_faults.toml`."""
+
+    fault: str  # a class of `errors.py`
+    patterns: str  # a line each
+    statuses: NotRequired[tuple[int, int]]  # of forms: from, and before; without it 400 to 499
+    says: NotRequired[str]  # of ends: the cause, with advice
 
 
-ANY = range(400, 600)
-FORMS: tuple[KnownForm, ...] = (
-    # Quotas of a day and longer. Google's sentence for quotas of a minute is the same: the quotas' ids differ.
-    _form(QuotaExhausted, r"""
-        PerDay
-        \bper[- ](day|week|month)\b
-        \b[RT]PD\b
-        \b(daily|weekly|monthly)\b[^.]{0,40}\b(limit|quota)
-        \b(limit|quota)[^.]{0,40}\bdaily\b
-    """),
-    _form(RateLimited, r"""
-        PerMinute
-        \bper[- ](minute|second)\b
-        \b[RT]PM\b
-    """, range(429, 430)),
-    # Money and quotas of an account
-    _form(QuotaExhausted, r"""
-        insufficient_quota
-        billing_(hard_limit_reached|not_active)
-        budget_exceeded
-        budget has been exceeded
-        (crossed|exceeded) ?budget
-        credit balance is too low
-        insufficient[ _](credits?|funds|balance|user_quota)
-        requires more credits
-        exceeded your (current quota|monthly)
-        key limit exceeded
-        (credit|spend(ing)?|usage)[ _]limit[ _](exceeded|reached)
-        \bbilling\b[^.]{0,60}\b(enable|disabled|inactive|not active|account)
-        \bArrearage\b
-        payment required
-        \bquota[ _]exhausted\b
-    """),
-    # Keys
-    _form(AuthFailed, r"""
-        API_KEY_INVALID
-        invalid_api_key
-        api key (not valid|expired|not found)
-        expired_key
-        token_not_found
-        (authentication|permission)_error
-        invalid proxy server token
-        (incorrect|invalid|malformed) api key
-        no auth credentials
-    """),
-    # A refusal by the provider's filter is an outcome of the row.
-    _form(Refused, r"""
-        content_filter
-        content_policy_violation
-        ResponsibleAIPolicyViolation
-        content management policy
-        ContentPolicyViolationError
-        requires moderation
-        data_inspection_failed
-        flagged as potentially violating
-    """),
-    # Faults of a row: it is too long, or its media cannot be read.
-    _form(RowRefused, r"""
-        context_length_exceeded
-        (maximum )?context[ _](length|window|size)
-        ContextWindowExceededError
-        prompt is too long
-        input (is )?too long
-        must have less than \d+ tokens
-        longer than the (maximum )?model
-        input token count
-        string_above_max_length
-        (cannot|could not|unable to|failed to) (identify|decode|load|process|open|read)[^.]{0,40}(image|audio|file)
-        invalid (image|audio|base64)
-        request entity too large
-    """),
-    _form(ModelMissing, r"""
-        model_(not_found|decommissioned|not_available)
-        has been decommissioned
-        invalid model name
-        unknown model
-        \bmodel\b[^.]{0,80}\b(does not exist|not found)
-        not a valid model
-        no endpoints found
-        DeploymentNotFound
-        no models? loaded
-        not_found_error
-        is not found for api version
-    """),
-    # Unsupported parameters and kinds of input
-    _form(Unsupported, r"""
-        unsupported[_ ](value|parameter)
-        UnsupportedParamsError
-        unknown_parameter
-        unrecognized request argument
-        unknown name
-        extra inputs are not permitted
-        (audio|image|vision|multimodal)( input)?s? (is|are) not supported
-        not a multimodal model
-        does ?n[o']t support (audio|image|vision|log ?prob|response_format|json|structured|multimodal|tools)
-        logprobs?[^.]{0,40}not (supported|enabled|available)
-        mmproj
-        grammar[^.]{0,40}not supported
-        At most 0 (audio|image)
-    """, ANY),
-)  # fmt: skip
+def pattern_of(row: FaultRow) -> re.Pattern[str]:
+    """Return the pattern of a row: any of its lines."""
+    return re.compile("|".join(row["patterns"].splitlines()), re.IGNORECASE)
+
+
+TABLE: dict[str, list[FaultRow]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+FORMS = tuple(
+    KnownForm(getattr(errors, one["fault"]), pattern_of(one), range(*one.get("statuses", (400, 500))))
+    for one in TABLE["forms"]
+)
 """The first matching form decides."""
 ADVICE: dict[type[AskError], str] = {
     QuotaExhausted: "add money or quota, change the account, or wait for the quota's next day, then run again",

@@ -28,13 +28,13 @@ from yarl import URL
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.questions import ScaleRating, YesNo, canonical
+from earmark.tasks.annotation import errors
 from earmark.tasks.annotation.answers import Reply
 from earmark.tasks.annotation.backend import Media, backend
 from earmark.tasks.annotation.children import Child, end_orphans, orphan_mark
 from earmark.tasks.annotation.errors import (
     AskError,
     BadRequest,
-    ModelMissing,
     ServerGone,
     StopRun,
     Unsupported,
@@ -46,6 +46,7 @@ from earmark.tasks.annotation.keys import Key, key_hosts, origin_of
 from earmark.tasks.annotation.openai_compatible import Choices, OpenAICompatible, read_chat_completion
 from earmark.tasks.annotation.progress import span
 from earmark.tasks.annotation.request import Request
+from earmark.tasks.annotation.server_faults import TABLE, pattern_of
 
 STAGES = tuple(
     (re.compile(pattern, re.IGNORECASE), stage)
@@ -66,34 +67,8 @@ WRAPPED = re.compile(r"Engine core initialization failed|EngineDeadError|Failed 
 """Errors that only report another error further up."""
 
 FAULTS: tuple[tuple[re.Pattern[str], type[StopRun], str], ...] = tuple(
-    (re.compile(pattern, re.IGNORECASE), kind, words)
-    for pattern, kind, words in (
-        (
-            r"out of memory|No available memory for the cache|KV cache is needed|desired GPU memory utili[sz]ation"
-            r"|cannot allocate memory|DefaultCPUAllocator|Failed core proc.*: -9\b",
-            ServerGone,
-            "out of memory; set serve.tensor_parallel_size, serve.max_model_len or serve.gpu_memory_utilization, or "
-            "take a smaller model",
-        ),
-        (
-            r"Model architecture.*not supported|does not recognize this architecture|no vLLM implementation",
-            ModelMissing,
-            "unknown architecture; take a newer vLLM, or ask the model as transformers:",
-        ),
-        (
-            r"not a valid model identifier|Invalid repository ID|Repository Not Found|gated repo|is not a local folder"
-            r"|LocalEntryNotFound|cannot find any model weights",
-            ModelMissing,
-            "no such model, or none that may be had; check annotator, HF_TOKEN and the network",
-        ),
-        (r"No module named '?vllm", ServerGone, "no vLLM beside EARMARK_VLLM; run 'earmark doctor --vllm'"),
-        (
-            r"unrecognized arguments|error: argument|error: ambiguous",
-            Unsupported,
-            "an option that this vLLM does not take; check serve and extra_body.engine",
-        ),
-    )
-)  # fmt: skip
+    (pattern_of(one), getattr(errors, one["fault"]), one["says"]) for one in TABLE["ends"]
+)
 """Causes of a server's end, with advice; the first match decides."""
 
 

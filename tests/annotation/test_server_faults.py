@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -17,10 +18,11 @@ from multidict import CIMultiDict
 
 from earmark.schemas.questions import Json
 from earmark.tasks.annotation import patience, server_faults
-from earmark.tasks.annotation.errors import AllAlike, BadRequest, RowRefused, ServerGone, StopRun
+from earmark.tasks.annotation.errors import AllAlike, AskError, BadRequest, RowRefused, ServerGone, StopRun
 from earmark.tasks.annotation.patience import FIRST, IN_A_ROW, Streaks
 from earmark.tasks.annotation.request import Request
-from earmark.tasks.annotation.server_faults import FORMS, fault_of, form_of, said_in, wait_s
+from earmark.tasks.annotation.server_faults import FORMS, TABLE, FaultRow, fault_of, form_of, said_in, wait_s
+from earmark.tasks.annotation.vllm_serve import FAULTS
 from tests.annotation.asking import digest
 from tests.annotation.conftest import Bench, config_for, requests_for
 from tests.annotation.error_bodies import RECORDED, Recorded
@@ -42,6 +44,19 @@ def test_sixty_bodies_of_every_provider_hold_every_form() -> None:
     assert wanted | {"ollama", "lm-studio"} <= {one.provider for one in RECORDED}
     met = Counter(form_of(said_in(one.status, one.body)) for one in RECORDED)
     assert {form.fault for form in FORMS} <= met.keys()
+
+
+def test_the_table_is_of_faults_and_patterns() -> None:
+    keys = {"forms": {"fault", "patterns", "statuses"}, "ends": {"fault", "patterns", "says"}}
+    assert TABLE.keys() == keys.keys()
+    assert set.union(*keys.values()) == FaultRow.__annotations__.keys()
+    assert not [one for part, rows in TABLE.items() for one in rows if one.keys() - keys[part]]
+    assert len(FORMS) == len(TABLE["forms"]) > 7
+    assert len(FAULTS) == len(TABLE["ends"]) > 4
+    assert all(issubclass(form.fault, AskError) and set(form.statuses) < set(range(400, 601)) for form in FORMS)
+    assert all(issubclass(kind, StopRun) and says == says.strip() and "\n" not in says for _, kind, says in FAULTS)
+    patterns = [line for rows in TABLE.values() for one in rows for line in one["patterns"].split("\n")[:-1]]
+    assert not [line for line in patterns if line != line.strip() or re.search(line, "")]
 
 
 class Bodies(OpenAIServer):
