@@ -1,11 +1,12 @@
 """Find versions and evaluations that a known fault of an earlier Earmark may have damaged, by one dated table.
 
 A version's manifest names its `rules`; for versions of earlier rules, functions here check manifests or tables. A
-developer who mends a fault with wrong rows increments `RULES` and adds a row.
+developer who mends a fault with wrong rows increments `RULES`, adds a row to `known_faults.toml` and a function here.
 """
 
 import json
 import re
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,102 +87,23 @@ def _answers_voted(version: Version) -> bool:
         return bool(connection.execute("SELECT 1 FROM questions WHERE preference = 'human' LIMIT 1").fetchone())
 
 
-FAULTS = (
-    KnownFault(
-        "before-1.0",
-        "2026-11-22",
-        1,
-        (),
-        lambda version: True,
-        "made before release 1.0.0, whose notes list faults with wrong rows: build again",
-    ),
-    KnownFault(
-        "contested-clip",
-        "2026-11-25",
-        2,
-        ("mos-preferences",),
-        _contested_clip,
-        "of a clip whose rows disagree on its test, system, speaker, content or condition the first row's were taken: "
-        "look at the rejects conflicting_facts, build again",
-    ),
-    KnownFault(
-        "number-as-rating",
-        "2026-11-25",
-        2,
-        ("mos-preferences",),
-        _number_as_rating,
-        "a column of ids, ages, counters or times was taken for the rating, as `earmark init` did: mend columns.mos, "
-        "build again",
-    ),
-    KnownFault(
-        "quote-between-tabs",
-        "2026-11-25",
-        2,
-        ("mos-preferences",),
-        _quoted_between_tabs,
-        "an open quote in a TSV may have swallowed the rows up to the next quote: build again, and compare the ratings",
-    ),
-    KnownFault(
-        "sound-cut",
-        "2026-11-25",
-        2,
-        (),
-        _sound_cut,
-        "of MP3s without a count of frames, joined MP3s and chained Oggs the beginning alone was decoded (or may have "
-        "been, where no build has measured the clips since): build again, which asks about these clips anew",
-    ),
-    KnownFault(
-        "notice-as-answer",
-        "2026-11-25",
-        2,
-        ("score-questions",),
-        _answers_voted,
-        "notices of moderators and bots, the asker's own comments, bare links and hidden votes counted: the right "
-        "option may be none: build again",
-    ),
-    KnownFault(
-        "half-corpus",
-        "2026-11-25",
-        2,
-        (),
-        believed.was_refused_requests,
-        "requests that the server refused became rejects; an ended key or budget refuses all that follow, so rows may "
-        "be missing: build again, which asks these alone",
-    ),
-    KnownFault(
-        "half-answer",
-        "2026-11-25",
-        2,
-        (),
-        believed.holds_half_answers,
-        "answers that the server broke off passed for whole (or may have, where the ledger does not have them): build "
-        "again",
-    ),
-    KnownFault(
-        "thought-as-answer",
-        "2026-11-25",
-        2,
-        (),
-        believed.holds_thoughts,
-        "texts hold a model's thoughts or special tokens: build again, and look at the texts",
-    ),
-    KnownFault(
-        "fence-in-text",
-        "2026-11-25",
-        2,
-        (),
-        believed.holds_fences,
-        "texts hold the marks of a prompt, such as <caption-0123456789>: build again",
-    ),
-    KnownFault(
-        "guessed-probability",
-        "2026-11-25",
-        2,
-        ("captions", "music-prompts"),
-        believed.holds_guessed_probabilities,
-        "the probability of yes was guessed (one half) where the server listed one token, or stood for a small share "
-        "of what the model would say (or may have, where the ledger does not have it): build again",
-    ),
+TOUCHES: dict[str, Callable[[Version], bool]] = {
+    "before-1.0": lambda version: True,
+    "contested-clip": _contested_clip,
+    "number-as-rating": _number_as_rating,
+    "quote-between-tabs": _quoted_between_tabs,
+    "sound-cut": _sound_cut,
+    "notice-as-answer": _answers_voted,
+    "half-corpus": believed.was_refused_requests,
+    "half-answer": believed.holds_half_answers,
+    "thought-as-answer": believed.holds_thoughts,
+    "fence-in-text": believed.holds_fences,
+    "guessed-probability": believed.holds_guessed_probabilities,
+}
+"""Whether a version of earlier rules may have a fault."""
+FAULTS = tuple(
+    KnownFault(**one | {"corpora": tuple(one.get("corpora", ())), "touches": TOUCHES[one["name"]]})
+    for one in tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))["faults"]
 )
 HIDDEN_ORDER = (
     "score-file-order (mended 2026-11-22): a file of scores was compared with a hidden order of the clips: run "
