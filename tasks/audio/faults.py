@@ -15,7 +15,7 @@ class BadAudio(Exception):
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
-        self.reason = reason  # from `schemas/reasons.py`, `audio_…`
+        self.reason = reason  # from `schemas/reasons.toml`, `audio_…`
         self.detail = detail  # expected and found values, without the file's path
 
 

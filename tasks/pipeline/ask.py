@@ -227,7 +227,7 @@ class GivenUp(Exception):  # no error: the row becomes a reject
 
     Args:
         stage: the ask or step that gives up the row.
-        reason: a word of `schemas/reasons.py`.
+        reason: a word of `schemas/reasons.toml`.
         detail: expected and found, in one line.
     """
 

@@ -117,7 +117,7 @@ class Stage:
                 the rejects: `most_rejected` is a share of them.
 
         Raises:
-            LookupError: a reason is not declared in `schemas/reasons.py`.
+            LookupError: a reason is not declared in `schemas/reasons.toml`.
         """
         names = REJECTS.schema.names
         rows = rows.rename_columns(names[: rows.num_columns])

@@ -169,6 +169,10 @@ def test_a_build_is_stale_after_a_rule_and_not_after_words(tmp_path: Path) -> No
     edit("tasks/pipeline/report.py", "HEARD_S = 8.0", "HEARD_S = 9.0")
     edit("tasks/store/report.py", "FILTER_VALUES = 40", "FILTER_VALUES = 41")
     assert "up to date" in build()
+    edit("schemas/reasons.toml", "# reading lists", "# of lists")
+    assert "merge ratings" not in build()
+    edit("schemas/reasons.toml", "where = 'not_selected'", "where = 'not_selected not_wanted'")
+    assert "merge ratings" in build()  # it is built again, and finds the rows of before
     edit("tasks/mos_preferences/ratings.sql", "ORDER BY", "ORDER BY 1,")
     assert "up to date" not in build()
 
