@@ -19,7 +19,7 @@ from earmark.tasks.evaluation.samples import EVERY, HELD_OUT, MeasurementOptions
 from earmark.tasks.evaluation.statistics import best_threshold
 from earmark.tasks.evaluation.units import unit_columns
 from earmark.tasks.pipeline.media import media_index
-from earmark.tasks.store.folder import file_word, records_of, version_facts, write_record
+from earmark.tasks.store.folder import file_word, named_word, records_of, version_facts, write_record
 from earmark.tasks.store.parquet import row_schema
 from earmark.tasks.store.versions import Store
 
@@ -137,7 +137,8 @@ def _written(kind: SampleKind, rows: list[MeasuredSample], predictions: dict[str
 
 def _name(facts: EvaluationFacts) -> str:
     """Return the folder's name for a model, a mode and a part of the samples."""
-    who = facts["annotator"] or Path(facts["scores"] or "").stem + ("-clips" if facts.get("per_clip") else "")
+    scores = named_word(Path(facts["scores"] or "").stem) + ("-clips" if facts.get("per_clip") else "")
+    who = facts["annotator"] or scores
     parts = [facts["evaluation"], facts["mode"] or "", who, *facts["splits"], facts["language"] or ""]
     parts += [f"first-{facts['limit']}"] if facts["limit"] else []
     parts += ["both-orders"] if facts.get("both_orders") else []

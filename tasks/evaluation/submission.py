@@ -47,7 +47,7 @@ from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.pipeline.rows import words_of
 from earmark.tasks.pipeline.sessions import open_session
 from earmark.tasks.store.files import sha256_file
-from earmark.tasks.store.folder import file_word, records_of, version_facts, write_record
+from earmark.tasks.store.folder import named_word, records_of, version_facts, write_record
 from earmark.tasks.store.manifest import digest_of
 from earmark.tasks.store.parquet import row_schema
 from earmark.tasks.store.versions import Store, Version
@@ -154,7 +154,7 @@ def score(
                                           if one["reason"]).items())),
         "unscored": scorers.unscored(rows),
     }  # fmt: skip
-    folder = out or records_of(store, version) / f"score-{_word(system)}"
+    folder = out or records_of(store, version) / f"score-{named_word(system, 'system')}"
     cells = [tuple(values_of(row, COLUMNS.names)) for row in rows]
     return facts, write_record(folder, RECORD, facts, clips=(COLUMNS, cells))
 
@@ -183,12 +183,6 @@ def generation_of(corpus: Corpus) -> Generation:
     if corpus.generation is None:
         raise StoreError(f"{corpus.name} holds no prompts that systems generate audio for; music-prompts does")
     return corpus.generation
-
-
-def _word(name: str) -> str:
-    """Return a system's folder name; a name changed for the file system gets a digest of the original."""
-    word = file_word(name) or "system"
-    return word if word == name else f"{word}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def _submitted(

@@ -1,6 +1,7 @@
 """Write a folder whole or not at all."""
 
 import fcntl
+import hashlib
 import json
 import os
 import re
@@ -82,6 +83,12 @@ def file_word(*parts: str) -> str:
     """Return a file name made of words, without empty ones."""
     words = (re.sub(r"[^A-Za-z0-9._-]+", "-", part).strip("-.") for part in parts if part)
     return "-".join(words)
+
+
+def named_word(name: str, empty: str = "") -> str:
+    """Return a file name for a name; one changed for the file system gets a digest of the original."""
+    word = file_word(name) or empty
+    return word if word == name else file_word(word, hashlib.sha256(name.encode()).hexdigest()[:8])
 
 
 def _check_free(folder: Path, force: bool | None, record: str) -> None:

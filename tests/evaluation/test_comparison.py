@@ -107,6 +107,20 @@ def test_the_truth_beats_a_coin_and_a_coin_its_mirror(pairs: Version, tmp_path: 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("right", "wrong"), [("模型甲", "模型乙"), ("GRM+SFT", "GRM SFT")])
+def test_files_whose_names_differ_in_signs_alone_are_two_models(
+    pairs: Version, tmp_path: Path, right: str, wrong: str
+) -> None:
+    choices = {right: said(pairs, lambda _: True), wrong: said(pairs, lambda _: False)}
+    files = [write(tmp_path / f"{name}.jsonl", rows) for name, rows in choices.items()]
+    facts, _ = compare_models(place_of(pairs), files, tmp_path / "out")
+    (table,) = facts["evaluations"]
+    values = {row["value"]: row["metrics"]["accuracy"]["value"] for row in table["rows"]}
+    assert values == {right: 1.0, wrong: 0.0}
+    assert len({folder["quality"] for folder in facts["runs"].values()}) == 2
+
+
+@pytest.mark.slow
 def test_models_are_asked_and_stand_beside_a_file_on_every_evaluation(
     labelled: Version, server: OpenAIServer, tmp_path: Path
 ) -> None:
