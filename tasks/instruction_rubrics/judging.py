@@ -15,6 +15,7 @@ from earmark.schemas.rubric_views import EVALUATIONS
 from earmark.schemas.toml import parse_config, read_toml
 from earmark.tasks.audio.probe import Probe
 from earmark.tasks.evaluation.judging import ask_rows
+from earmark.tasks.evaluation.kinds import number
 from earmark.tasks.evaluation.samples import find_mode
 from earmark.tasks.evaluation.scores import read_table
 from earmark.tasks.instruction_rubrics.items import take_apart
@@ -167,9 +168,10 @@ def _rows(path: Path, language: str | None, domain: str) -> Iterator[JudgedClip]
         if not clip or not instruction or own not in LANGUAGES:
             raise InputError(f"{path}, row {at}: expected a clip, an instruction, and {' or '.join(LANGUAGES)}")
         rating = row.get("rating")
+        rated = None if rating in (None, "") else number(f"{path}, row {at}", "rating", rating)
         yield {
             "clip": str(clip), "instruction": instruction, "language": own, "domain": row.get("domain") or domain,
-            "model": row.get("model"), "rating": None if rating is None else float(rating),
+            "model": row.get("model"), "rating": rated,
             "score": None, "follows": None, "reason": None, "items": [],
         }  # fmt: skip
 

@@ -154,3 +154,6 @@ def test_what_cannot_be_judged_is_one_line(tmp_path: Path) -> None:
     path = table(tmp_path / "clips.csv", [{"clip": "0.wav", "instruction": "A dog."}])
     with pytest.raises(EarmarkError, match=r"none of 1 clips has an answer, first 0\.wav: file_missing"):
         judge_clips(path, store, judge, wording)
+    rows = [{"clip": f"{at}.wav", "instruction": TEXTS[at], "rating": rating} for at, rating in enumerate(("4", "n/a"))]
+    with pytest.raises(InputError, match=r"clips\.csv, row 2: expected a number as rating, found 'n/a'"):
+        judge_clips(table(tmp_path / "clips.csv", rows), store, judge, wording)
