@@ -193,10 +193,12 @@ def plain(row: ViewRow) -> dict[str, Any]:
 
 
 def clips_of(row: Mapping[str, Any]) -> dict[str, str]:
-    """Return the row's clips by a short name: `chosen` for `chosen_audio`; `audio0`, … for the prompt's clips."""
+    """Return the row's clips and images by a short name: `chosen` for `chosen_audio`; `audio0`, `image0`, … for the
+    prompt's."""
     named = {
         name.removesuffix("_audio").removesuffix("_image"): value
         for name, value in row.items()
         if names_file(name) and value
     }
-    return {**named, **{f"audio{index}": clip for index, clip in enumerate(row.get("audios") or [])}}
+    lists = {"audio": row.get("audios"), "image": row.get("images")}
+    return named | {f"{kind}{at}": clip for kind, held in lists.items() for at, clip in enumerate(held or [])}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,17 @@ def test_wildscores_layout(tmp_path: Path, version: Version) -> None:
         assert list(json.loads(row["final_options"]).items()) == list(zip("ABCD", held["options"], strict=False))
         assert row["truth_letter"] == held["truth_letter"]
     assert not list(out.glob("*.csv"))[1:]
+
+
+def test_a_tar_holds_the_images_of_its_samples(tmp_path: Path, version: Version) -> None:
+    held = {row["question_id"]: row["image"]["bytes"] for row in rows_of(version, "questions")}
+    seen = {}
+    for path in write(version, tmp_path, format="webdataset").glob("*.tar"):
+        with tarfile.open(path) as archive:
+            files = {member.name: archive.extractfile(member).read() for member in archive}  # type: ignore[union-attr]
+        for name in [name for name in files if name.endswith(".json")]:
+            seen[json.loads(files[name])["id"]] = files.get(f"{Path(name).stem}.image0.png")
+    assert seen == held
 
 
 @pytest.mark.slow
