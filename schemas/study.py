@@ -248,7 +248,8 @@ class Audited(Model):
     stratify: str  # the column by which rows are drawn; empty for none
     sides: tuple[str, str]  # what the version calls the clips of a preference
     strata: dict[str, str]  # of each audited row, its value there
-    totals: dict[str, int]  # rows of the version by label and stratum, `label` and `stratum` joined by a tab
+    totals: dict[str, int]  # rows that these were drawn from by label and stratum, joined by a tab
+    every: int = 0  # all rows of the evaluation, of every split; 0 in older plans
 
 
 class PrecisionFacts(TypedDict):
@@ -266,7 +267,7 @@ class StratumFacts(PrecisionFacts):
 
 
 class AuditCell(StratumFacts):
-    """Rows of a label and stratum, by verdict, and their number in the version."""
+    """Rows of a label and stratum, by verdict, and the number that they were drawn from."""
 
     label: str
     confirmed: int
@@ -285,7 +286,7 @@ class AuditFacts(VersionFacts):
     audited: int
     overall: PrecisionFacts
     alone: NotRequired[list[StratumFacts]]
-    covered: float  # share of the version's rows, by label and stratum
+    covered: float  # share of the version's rows of an audited label and stratum
     alpha: float | None
     cells: list[AuditCell]
     refused: NotRequired[list[str]]

@@ -114,7 +114,8 @@ def _show(facts: "AuditFacts") -> None:
     print_result(audit_table(facts))
     print_result(alone_table(facts, facts.get("alone", [])))
     if facts["covered"] < 1:
-        tell(f"audited kinds are {facts['covered']:.0%} of the rows: draw more rows, or leave --stratify out")
+        advice = "draw more rows, of all splits (`--split all`) and languages, or leave --stratify out"
+        tell(f"audited kinds are {facts['covered']:.0%} of the version's rows: {advice}")
     alpha = facts["alpha"]
     tell(f"Krippendorff's alpha of {facts['reviewers']} reviewers: " + ("–" if alpha is None else f"{alpha:.2f}"))
     for line in facts.get("refused", []):

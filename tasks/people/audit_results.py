@@ -1,6 +1,7 @@
 """Summarise an audit: reviewers' confirmation of rows' labels by label and stratum, and the contested rows."""
 
 import csv
+import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -82,9 +83,9 @@ def summary(plan: StudyPlan, rows: list[Verdict]) -> AuditFacts:
     """Return the precision of each label and stratum and of the whole version, and the reviewers' agreement.
 
     Precision, with Wilson's interval, is the share of confirmed rows among rows not unsure; a disputed row is not
-    confirmed. Rows are drawn from labels and strata in turn, so the overall figure weighs each cell by its rows in the
-    version; its interval joins the cells' (Zou and Donner 2008, "MOVER"). `alone` is the rate of single reviewers
-    giving the label, by stratum and overall: the human counterpart of models measured on the same rows.
+    confirmed. Rows are drawn from labels and strata in turn, so the overall figure weighs each cell by the rows that
+    it was drawn from; its interval joins the cells' (Zou and Donner 2008, "MOVER"). `alone` is the rate of single
+    reviewers giving the label, by stratum and overall: the human counterpart of models measured on the same rows.
     """
     audited = _audited(plan)
     cells: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
@@ -114,8 +115,8 @@ def summary(plan: StudyPlan, rows: list[Verdict]) -> AuditFacts:
         "audited": len(rows),
         "overall": _overall((cell["rows"], cell) for cell in table),
         "alone": _alone(rows, audited.totals),
-        "covered": decided / (sum(audited.totals.values()) or 1),  # of the version's rows, by label and stratum
-        "alpha": _agreement(rows),
+        "covered": decided / (audited.every or sum(audited.totals.values()) or 1),
+        "alpha": _agreement(rows, audited.sides),
         "cells": table,
     }
 
@@ -168,9 +169,17 @@ def _overall(cells: Iterable[tuple[int, PrecisionFacts]]) -> PrecisionFacts:
     return {"precision": value, "low": max(0.0, value - below), "high": min(1.0, value + above)}
 
 
-def _agreement(rows: Iterable[Verdict]) -> float | None:
-    """Return Krippendorff's nominal alpha over rows, without unsure answers; None if undefined."""
-    tables = [Counter(value for value in one.answers.values() if value != UNSURE) for one in rows]
+def _agreement(rows: Iterable[Verdict], sides: tuple[str, str]) -> float | None:
+    """Return Krippendorff's nominal alpha over rows, without unsure answers; None if undefined.
+
+    A hash of the row names its sides: where the version calls each better clip `chosen`, reviewers who agree would
+    all give one answer, which chance explains.
+    """
+    tables = []
+    for one in rows:
+        turned = hashlib.sha256(one.row.encode()).digest()[0] % 2
+        named = dict(zip(sides, reversed(sides), strict=True)) if turned else {}
+        tables.append(Counter(named.get(value, value) for value in one.answers.values() if value != UNSURE))
     values = sorted({value for counts in tables for value in counts})
     return alpha([[counts[value] for value in values] for counts in tables] or [[0]])
 

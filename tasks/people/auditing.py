@@ -74,6 +74,7 @@ def start_audit(version: Version, corpus: Corpus, store: Store, wish: AuditOptio
             sides=evaluation.sides,
             strata={row["id"]: row["stratum"] for row in rows},
             totals=totals,
+            every=samples.connection.execute("SELECT count(*) FROM judged.everything").fetchall()[0][0],
         )
         plan = StudyPlan(
             study=f"{version.corpus}-{version.name}-{evaluation.name}",

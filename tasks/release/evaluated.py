@@ -45,7 +45,7 @@ def newest_audits(store: Store, version: Version) -> list[AuditFacts]:
 
 def audit_section(facts: AuditFacts) -> str:
     """Render an audit as a section of a card."""
-    covered = "" if facts["covered"] == 1 else f" The audited kinds are {facts['covered']:.0%} of the rows."
+    covered = "" if facts["covered"] == 1 else f" The audited kinds are {facts['covered']:.0%} of the version's rows."
     parts = [
         f"## Audit: {markdown_cell(facts['evaluation'])}",
         f"{facts['audited']:,} rows were answered by {facts['reviewers']} reviewers who did not see the labels "
@@ -59,7 +59,7 @@ def audit_section(facts: AuditFacts) -> str:
 
 
 def audit_table(facts: AuditFacts) -> ResultTable:
-    """Tabulate the confirmed labels of an audit by label and stratum, with their precision over the version below."""
+    """Tabulate the confirmed labels of an audit by label and stratum, with the precision of the whole below."""
     verdicts = ("confirmed", "refuted", "disputed", "unsure")
     rows = []
     for cell in facts["cells"]:
@@ -67,10 +67,10 @@ def audit_table(facts: AuditFacts) -> ResultTable:
         rows.append((cell["label"], cell["stratum"], cell.get("rows"), sum(given), *given, _precision(cell)))
     return ResultTable(
         "",
-        ("label", facts["stratify"] or "rows", "in the version", "audited", *verdicts, PRECISION),
+        ("label", facts["stratify"] or "rows", "drawn from", "audited", *verdicts, PRECISION),
         tuple(rows),
         footings=(("all, weighted", *[""] * (len(verdicts) + 3), _precision(facts["overall"])),),
-        drop=("in the version", "audited"),
+        drop=("drawn from", "audited"),
     )
 
 
@@ -110,5 +110,5 @@ def _who(facts: EvaluationFacts) -> str:
 
 def _figure(facts: EvaluationFacts) -> tuple[str, Interval | None]:
     metrics = facts["rows"][0]["metrics"]
-    name = next(name for name in HEADLINES if name in metrics)
-    return HEADLINES[name], interval(metrics[name])
+    name = next((name for name in HEADLINES if name in metrics), next(iter(metrics)))  # a plug-in's kind has its own
+    return HEADLINES.get(name, name), interval(metrics[name])

@@ -66,7 +66,10 @@ def check_audited(store: Store, version: Version, least: float | None) -> None:
     for facts in audits:
         low, name = facts["overall"]["low"], facts["evaluation"]
         if facts["covered"] < 1:
-            raise HubError(f"{wanted}; the audit of {name} covers {facts['covered']:.0%} of the rows; draw more rows")
+            raise HubError(
+                f"{wanted}; the audit of {name} covers {facts['covered']:.0%} of the rows; draw more rows, of all "
+                "splits (`--split all`) and languages"
+            )
         if low is None or low < least:
             share = "nothing" if low is None else f"{facts['overall']['precision']:.3f}, and at least {low:.3f}"
             raise HubError(f"{wanted}; the audit of {name} says {share} (95 %)")

@@ -6,6 +6,7 @@ import csv
 import html
 import json
 import math
+import random
 import re
 import shutil
 from collections import Counter
@@ -19,11 +20,17 @@ import pytest
 from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
+from earmark.schemas.errors import HubError
+from earmark.schemas.score_questions import CORPUS
 from earmark.schemas.study import AnnotatorPage, Audited, ScreenAnswer, StudyPlan, Trial
 from earmark.tasks.people.answers import Returned, read_plan
-from earmark.tasks.people.audit_results import summary, verdicts
+from earmark.tasks.people.audit_results import summary, verdicts, write_record
+from earmark.tasks.people.auditing import ASKED, AuditOptions, start_audit
+from earmark.tasks.release.publishing import check_audited
 from earmark.tasks.store.sql import query
+from earmark.tasks.store.versions import Store
 from tests.people.test_answers import ROOT, returned
+from tests.score_questions.questions import build_questions, config_of, rows_of, thread
 
 CORPORA = {
     "mos-preferences": ("quality", "dataset"),
@@ -131,11 +138,46 @@ def test_kinds_that_nobody_audited_are_said() -> None:
     assert facts["overall"]["precision"] == 1.0
 
 
+def test_an_audit_of_the_held_out_split_lets_no_version_out(tmp_path: Path) -> None:
+    config = config_of(tmp_path, shares={"train": 0.5, "test": 0.5})
+    version = build_questions(config, tmp_path / "store", [thread(number) for number in range(6)])
+    store, truth = Store(tmp_path / "store"), rows_of(version, "questions")
+    tested = sum(row["split"] == "test" for row in truth)
+    assert 0 < tested < len(truth)
+    for split, rows in ((None, tested), ("all", len(truth))):
+        folder = tmp_path / str(split)
+        plan = start_audit(version, CORPUS, store, AuditOptions(split=split, reviewers=1, pages=1), folder)
+        (page,) = plan.pages
+        found = verdicts(plan, [answered(page.name, {trial.id: trial.expected["label"] for trial in page.trials})])
+        facts = summary(plan, found)
+        assert (len(found), facts["overall"]["precision"]) == (rows, pytest.approx(1.0))
+        assert facts["covered"] == pytest.approx(rows / len(truth))
+        write_record(store.root / "audits" / version.corpus / version.name / str(split), facts, found, folder / ASKED)
+        if split is None:
+            with pytest.raises(HubError, match=rf"covers {rows / len(truth):.0%} of the rows; .*`--split all`"):
+                check_audited(store, version, 0.2)
+    check_audited(store, version, 0.2)
+
+
+def test_reviewers_who_find_the_better_clip_of_a_pair_agree() -> None:
+    """Both are right about nine tenths of 300 pairs, all labelled alike; two who guess agree by chance alone."""
+    labels = {f"pair-{number}": "a" for number in range(300)}
+    plan = plan_of(labels, dict.fromkeys(labels, "x"), {"a\tx": 300})
+
+    def agreed(share: float) -> float:
+        source = random.Random(7)
+        pages = [{f"{at}-{row}": "a" if source.random() < share else "b" for row in labels} for at in (1, 2)]
+        alpha = summary(plan, verdicts(plan, [answered(f"p{at}", page) for at, page in enumerate(pages, 1)]))["alpha"]
+        assert alpha is not None
+        return alpha
+
+    assert agreed(0.9) == pytest.approx(0.9**2 + 0.1**2 - 0.9 * 0.1 * 2, abs=0.1)  # where chance agrees on a half
+    assert agreed(0.5) == pytest.approx(0, abs=0.15)
+
+
 @pytest.mark.slow
 def test_the_interval_covers() -> None:
     """Of 400 audits of a version whose labels are right in 80 of 100, about 95 % of intervals hold 0.8."""
-    import random
-
     source = random.Random(5)
     labels = {f"r{number}": "a" for number in range(60)}
     plan = plan_of(labels, dict.fromkeys(labels, "x"), {"a\tx": 1000})

@@ -96,6 +96,13 @@ def test_the_card_shows_the_newest_evaluations_and_the_version_stays(version: Ve
     assert verify(version) == []
 
 
+def test_a_figure_of_a_kind_of_a_package_has_its_own_name() -> None:
+    metric = {"value": 0.5, "low": 0.4, "high": 0.6}
+    facts: Any = {"evaluation": "tempo", "annotator": None, "scores": "a.csv", "splits": ["test"], "samples": 3}
+    facts |= {"rows": [{"metrics": {"error": metric, "within": metric}}]}
+    assert "| error | 0.500" in section([facts])
+
+
 @pytest.mark.slow
 def test_a_part_shows_them_too(version: Version, tmp_path: Path) -> None:
     closed = {**read_config(ROOT / f"data/demo/{CORPUS}.toml").licences}
