@@ -304,7 +304,7 @@ def forecast(
         "exists": state is not None,
         "unreachable": unreachable,
         "private": state.private if state else private,
-        "gated": bool(gate),
+        "gated": bool(gate) or (state is not None and state.gated),
         "published": done,
         "upload": {entry.path: entry.bytes for entry in difference.upload},
         "delete": list(difference.delete),
@@ -365,6 +365,15 @@ def _check_gate(repo: Repo, bundle: Bundle, state: State | None, gate: Mapping[s
             raise HubError(
                 f"{repo.name} holds {version} already, without these terms of access; a published version never "
                 "changes: build a new version and publish it with --gate"
+            )
+    if gate or repo.branch is not None or state is None or version in state.tags or not state.gated:
+        return
+    if any(file.path == CARD for file in state.files):
+        terms = repo.card(state.head)
+        if asked := [name for name in GATE if name in terms]:
+            raise HubError(
+                f"{repo.name}: its card asks readers for terms ({asked[0]}), which {version} would drop: give them "
+                "with --gate, or open the repository on the Hub first"
             )
 
 

@@ -144,6 +144,7 @@ class State:
     tags: dict[str, str]  # commits by tag
     files: tuple[HubFile, ...]  # files of the head commit
     manifest: dict[str, Any] | None  # its `manifest.json`, if present
+    gated: bool = False  # whether readers must ask for access
 
     @property
     def earlier(self) -> list[str]:
@@ -197,7 +198,7 @@ class Repo:
             files = self.files(head)
             has_manifest = any(file.path == MANIFEST for file in files)
             manifest = self._manifest(head) if has_manifest else None
-            return State(head, self.revision in heads, bool(info.private), tags, files, manifest)
+            return State(head, self.revision in heads, bool(info.private), tags, files, manifest, bool(info.gated))
 
     def create(self, private: bool) -> None:
         """Create the repository, and the branch as a copy of main, unless they exist."""

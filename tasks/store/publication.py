@@ -29,6 +29,7 @@ from earmark.tasks.store.versions import MANIFEST, Store, Version
 from earmark.tasks.store.view_configs import PublishedView, card_with_views
 
 FOLDER, LOCK = ".publish", ".publish.lock"
+_GATED = re.compile(r"^extra_gated_\w+:.*\n(?:[ \t].*\n|\n)*", re.MULTILINE)
 EMBEDS = (b"<audio ", b"<img ")  # unambiguous: the report escapes texts of rows
 
 
@@ -111,9 +112,8 @@ def bundled(
             if made:
                 manifest = _with_views(manifest, folder, made)
             if gate:
-                head = yaml.safe_dump(dict(gate), sort_keys=False, allow_unicode=True)
-                card = _place(version, folder, CARD).read_text("utf-8").removeprefix("---\n")
-                manifest = _with_card(manifest, folder, f"---\n{head}{card}")
+                card = _place(version, folder, CARD).read_text("utf-8")
+                manifest = _with_card(manifest, folder, _with_terms(card, gate))
             manifest = manifest.model_copy(update={"applied_withdrawals": ()})  # they stay in the store
             if manifest != version.manifest:
                 write_text(folder / MANIFEST, manifest.to_json())
@@ -161,6 +161,14 @@ def _with_card(manifest: Manifest, folder: Path, card: str) -> Manifest:
     entry = file_entry(folder / CARD, folder)
     files = tuple(entry if file.path == CARD else file for file in manifest.files)
     return manifest.model_copy(update={"files": files})
+
+
+def _with_terms(card: str, gate: Mapping[str, Any]) -> str:
+    """Return a card with these terms, in place of those that a pulled version's card has."""
+    terms = yaml.safe_dump(dict(gate), sort_keys=False, allow_unicode=True)
+    head, _, body = card.removeprefix("---\n").partition("\n---\n")
+    own = _GATED.sub("", f"{head}\n")
+    return f"---\n{terms}{own}---\n{body}"
 
 
 def _entries(version: Version, manifest: Manifest, folder: Path) -> Iterator[PublishedFile]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from huggingface_hub import DatasetCard
 
 from earmark.schemas.config import Licence
@@ -110,6 +112,57 @@ def test_a_gated_repository_is_gated_before_its_files_come(hub: HubServer, store
     gate.write_text("extra_gated_field: {}")
     with pytest.raises(ConfigError, match=r"expected some of extra_gated_fields, .*; found extra_gated_field$"):
         read_gate(str(gate))
+
+
+def test_a_new_version_without_the_terms_of_its_repository_is_refused(
+    hub: HubServer, press: Publications, store: Store, tmp_path: Path
+) -> None:
+    (gate := tmp_path / "gate.yaml").write_text("extra_gated_prompt: You agree to cite us.\n")
+    assert press.run(store.root, f"{CORPUS}@v1", "lab/terms", gate=str(gate))["tag"] == "v1"
+    commits = len(hub.commits("lab/terms"))
+    words = ("publish", f"{CORPUS}@v2", "--repo", "lab/terms")
+    refused = "lab/terms: its card asks readers for terms (extra_gated_prompt), which v2 would drop"
+    assert refused in " ".join(earmark(store.root, *words, "--dry-run", code=1).split())
+    assert refused in press.run(store.root, f"{CORPUS}@v2", "lab/terms")["fault"]
+    assert len(hub.commits("lab/terms")) == commits
+    assert press.run(store.root, f"{CORPUS}@v2", "lab/terms", branch="trial")["branch"] == "trial"
+    assert "(public, gated;" in " ".join(earmark(store.root, *words, "--branch", "trial", "--dry-run").split())
+    hub.repos["lab/terms"]["gated"] = False  # somebody opened it by hand
+    assert press.run(store.root, f"{CORPUS}@v2", "lab/terms")["tag"] == "v2"
+
+
+def test_a_pulled_version_is_published_with_other_terms(
+    hub: HubServer, press: Publications, store: Store, tmp_path: Path
+) -> None:
+    terms = {"old": "You agree to the old terms.\n\n--- Ask before any use.\n", "new": "You agree to the new terms."}
+    gates = {}
+    for name, prompt in terms.items():
+        facts = {"extra_gated_prompt": prompt, "extra_gated_fields": {name: {"type": "select", "options": ["a", "b"]}}}
+        (path := tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(facts))
+        gates[name] = str(path)
+    assert press.run(store.root, f"{CORPUS}@v1", "lab/old", gate=gates["old"])["tag"] == "v1"
+    other = Store(tmp_path / "other")
+    earmark(other.root, "pull", "lab/old@v1")
+    assert press.run(other.root, CORPUS, "lab/new", gate=gates["new"])["tag"] == "v1"
+    text = (hub.folder / "objects" / hub.files("lab/new", "v1")["README.md"]["oid"]).read_text("utf-8")
+    whole = (store.find(f"{CORPUS}@v1").folder / "README.md").read_text("utf-8")
+    assert text == f"---\n{yaml.safe_dump(yaml.safe_load(Path(gates['new']).read_text()), sort_keys=False)}{whole[4:]}"
+    assert DatasetCard(text).data["extra_gated_prompt"] == terms["new"]
+    assert press.run(other.root, CORPUS, "lab/old", gate=gates["old"])["uploaded"] == 0
+
+
+def test_converted_clips_are_published_where_their_originals_are_not(store: Store, tmp_path: Path) -> None:
+    shutil.copytree(store.folder(CORPUS), tmp_path / CORPUS)  # without the media index, which knows the originals
+    place, corpus = Store(tmp_path), find_corpus(CORPUS)
+    version = place.find(f"{CORPUS}@v1")
+    with gathered(version, corpus, place, True, view_writer([VIEW], version, corpus, place)) as bundle:
+        shown = pd.concat([pd.read_parquet(one.source) for one in bundle.entries if one.path.startswith("view-")])
+    ratings = pd.read_parquet(version.folder / "ratings").set_index("sample_id")
+    pairs = pd.read_parquet(version.folder / "pairs").set_index("pair_id")
+    assert set(shown.id) == set(pairs.index)
+    for row in shown.itertuples():
+        for side, cell in (("chosen", row.audio_chosen), ("rejected", row.audio_rejected)):
+            assert cell["bytes"] == ratings.audio[pairs.at[row.id, f"{side}_id"]]["bytes"]
 
 
 HEARD = """
