@@ -195,7 +195,7 @@ def explained(request: Request, answer: str, fault: str) -> Request:
     return replace(request, messages=(*before, replace(last, parts=(*last.parts, Text(text)))))
 
 
-PARSER = 5
+PARSER = 6
 MOST_TOKENS = 10_000_000  # more tokens than any model takes or gives: a larger count is invalid
 NO_USAGE = "expected token counts, found none"
 MOST_DEPTH = 64  # greatest nesting of lists and objects in an answer
@@ -382,10 +382,11 @@ def _json_value(ask: Json, text: str, *, cut: bool) -> Any:
     values = _checked_json(text)
     fitting = [value for value in values if validator.is_valid(value)]
     if not fitting:
-        values = [*values, *_checked_json(as_json(text))]
+        text = as_json(text)
+        values = [*values, *_checked_json(text)]
         meant = [fitted(value, validator.schema) for value in values]
         fitting = [value for value in meant if validator.is_valid(value)]
-    if fitting and all(value == fitting[0] for value in fitting):
+    if fitting and all(value == fitting[0] for value in fitting) and not (cut and _unfinished(text)):
         return fitting[0]
     if cut:
         raise Truncated("the JSON ran into the token cap (max_tokens)")
@@ -447,6 +448,24 @@ def _embedded(decoder: json.JSONDecoder, text: str) -> Iterator[Any]:
             at = start + 1
         else:
             yield value
+
+
+_NESTING = re.compile(r'"(?:[^"\\]|\\.)*+"?|[{}\[\]]', re.DOTALL)  # a string, up to the end if it has none
+
+
+def _unfinished(text: str) -> bool:
+    """Return whether an object or array runs into the end of a text: whole ones before or in it may be drafts."""
+    at = 0
+    while (at := _opening(text, at)) >= 0:
+        depth = 0
+        for part in _NESTING.finditer(text, at):
+            depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(part[0], 0)
+            at = part.end()
+            if depth == 0:
+                break
+        if depth:
+            return True
+    return False
 
 
 def _opening(text: str, at: int) -> int:
