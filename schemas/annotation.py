@@ -17,6 +17,12 @@ from earmark.schemas.toml import Model, Name, checked, moved
 BACKENDS = OneOf("earmark.tasks.annotation.backend:BACKENDS", "backend:model")
 Seconds = Annotated[float, Field(gt=0)]
 Dollars = Annotated[float, Field(ge=0)]
+COUNTED = {"best_of", "max_completion_tokens", "max_tokens", "model", "n"} | {
+    f"{table}.{name}"
+    for table in ("generationConfig", "generation_config")
+    for name in ("candidateCount", "candidate_count", "maxOutputTokens", "max_output_tokens")
+}
+"""Fields of a request's body by which its highest cost is counted."""
 AGAIN_TEMPERATURE = 0.7  # temperature of a question that is asked again, in place of 0; request keys omit it
 
 
@@ -317,6 +323,20 @@ class AnnotatorConfig(MoneyOptions, PatienceOptions, PaceOptions, AnswerOptions,
             )
         if self.batch and not provider.batches:
             raise ValueError(f"batch = true needs an annotator with a batch API, and '{self.annotator}' has none")
+        return self
+
+    @model_validator(mode="after")
+    def _costs_as_counted(self, info: ValidationInfo) -> Self:
+        """Refuse a priced model's fields that the budget would not know of."""
+        if self.charged is None or (info.context or {}).get("recorded"):
+            return self
+        tables = {name: part for name, part in self.extra_body.items() if isinstance(part, dict)}
+        names = [*self.extra_body, *(f"{name}.{key}" for name, part in tables.items() for key in part)]
+        if found := min(COUNTED.intersection(names), default=None):
+            raise ValueError(
+                f"extra_body.{found}: the cost of a request is counted by its model and one answer of max_tokens; "
+                "leave it out, and set annotator and max_tokens"
+            )
         return self
 
     @model_validator(mode="after")

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from earmark.schemas.annotation import AnnotatorConfig, Limits, known_prices
+from earmark.schemas.annotation import AnnotatorConfig, Limits, Prices, known_prices
 from earmark.schemas.questions import Audio, AudioForm, Choice, FreeText, Image, Json, Message, YesNo
 from earmark.tasks.annotation.answers import Reply, answer_value
 from earmark.tasks.annotation.backend import question
@@ -251,6 +251,33 @@ def test_a_provider_charges_its_list_prices_unless_a_config_says_otherwise() -> 
     assert all(price.output_per_million >= price.input_per_million > 0 for price in known_prices().values())
     with pytest.raises(ValidationError, match="no price of 'openai:new'"):
         AnnotatorConfig(annotator="openai:new", budget_usd=1.0)
+
+
+@pytest.mark.parametrize(
+    ("model", "extra", "option"),
+    [
+        ("openai:gpt-4.1-mini", {"max_tokens": 16_000, "seed": 1}, "max_tokens"),
+        ("openai:gpt-4.1-mini", {"max_completion_tokens": 16_000}, "max_completion_tokens"),
+        ("openai:gpt-4.1-mini", {"n": 8}, "n"),
+        ("openai:gpt-4.1-mini", {"model": "gpt-5-pro"}, "model"),
+        ("gemini:gemini-2.5-flash", {"generationConfig": {"maxOutputTokens": 60_000}}, r"generationConfig\.max"),
+        ("gemini:gemini-2.5-flash", {"generation_config": {"candidate_count": 8}}, r"generation_config\.candidate_c"),
+    ],
+)
+def test_a_priced_answer_costs_no_more_than_is_reserved(model: str, extra: dict[str, Any], option: str) -> None:
+    with pytest.raises(ValidationError, match=rf"extra_body\.{option}.*max_tokens"):
+        AnnotatorConfig(annotator=model, extra_body=extra)
+    own = {"annotator": "openai:tiny", "base_url": "http://127.0.0.1/v1", "extra_body": extra}
+    assert AnnotatorConfig(**own).extra_body == extra  # without prices nothing is counted
+    with pytest.raises(ValidationError, match=rf"extra_body\.{option}"):
+        AnnotatorConfig(**own, prices=Prices(input_per_million=1.0, output_per_million=1.0))
+    recorded = {"annotator": model, "extra_body": extra}
+    assert AnnotatorConfig.model_validate(recorded, context={"recorded": True}).extra_body == extra
+
+
+def test_other_fields_of_the_body_go_with_a_priced_question() -> None:
+    extra = {"generationConfig": {"topK": 5}, "top_logprobs": 5, "chat_template_kwargs": {"n": 1}}
+    assert AnnotatorConfig(annotator="gemini:gemini-2.5-flash", extra_body=extra).extra_body == extra
 
 
 @pytest.mark.parametrize(
