@@ -158,20 +158,25 @@ class Ledger:
     def _enlist(self, driver: Driver) -> None:
         self.lease += enlist(driver, self.owner)
 
-    async def record(self, attempt: Attempt) -> None:
-        """Keep an attempt; return when it is durable."""
-        await self.change(partial(record, attempt=attempt))
+    async def record(self, attempt: Attempt, lease: int) -> int:
+        """Keep an attempt of a claim under a lease; return its number when it is durable."""
+        return await self.change(partial(self._record, attempt=attempt, lease=lease))
 
-    def record_soon(self, attempt: Attempt) -> None:
+    def record_soon(self, attempt: Attempt, lease: int) -> None:
         """Keep an attempt with the next commit, without waiting."""
-        self._put(partial(record, attempt=attempt))
+        self._put(partial(self._record, attempt=attempt, lease=lease))
+
+    def _record(self, driver: Driver, attempt: Attempt, lease: int) -> int:
+        if self._was_silent:
+            self._enlist(driver)
+        return record(driver, attempt, late=lease != self.lease)
 
     def judge_soon(self, verdict: ReadAttempt) -> None:
         """Keep the verdict on an attempt; after a crash it can be read again."""
         self._put(partial(judge, verdict=verdict))
 
     def settle_soon(self, request_id: int, finished: Finished) -> None:
-        """Settle a request with the next commit. Its raw response is durable already, so a crash costs nothing."""
+        """Settle an open request with the next commit. Its raw response is durable, so a crash costs nothing."""
         self._put(partial(settle, request_id=request_id, finished=finished))
 
     def release_soon(self, claims: Sequence[tuple[int, int]]) -> None:
@@ -194,8 +199,13 @@ class Ledger:
 
     async def keep_alive(self) -> None:
         """Record a heartbeat if the last was long ago, as after a machine's sleep or a time without network."""
-        if abs(time.time() - self._beat_at) > ALIVE_S / 2:
+        if self._was_silent:
             await self.beat()
+
+    @property
+    def _was_silent(self) -> bool:
+        """Return whether this process may have been taken for dead since its last heartbeat."""
+        return abs(time.time() - self._beat_at) > ALIVE_S / 2
 
     async def change_if_held(self, lease: int, change: Change) -> bool:
         """Run a change unless claims under a lease have ended; return whether it ran."""

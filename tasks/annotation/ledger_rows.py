@@ -136,8 +136,11 @@ WHERE request_id = ? AND number = ?
 """
 SETTLE = """
 UPDATE requests SET state = ?, answer = ?, reason = ?, detail = ?, parser = ?, reply_model = ?, owner = NULL,
-settled_at = ? WHERE id = ?
+settled_at = ? WHERE id = ? AND state = 'open'
 """
+LATE = 1_000_000  # distance of a late attempt's number from all those that the claim's present holder gives
+LOCK_REQUEST = "UPDATE requests SET owner = owner WHERE id = ?"  # in databases with row locks
+LAST_NUMBER = "SELECT coalesce(max(number), 0) FROM attempts WHERE request_id = ?"
 LOSE_SIGHT = """
 UPDATE budgets SET doubtful_usd = doubtful_usd + reserved_usd, reserved_usd = 0 WHERE owner = ? AND reserved_usd <> 0
 """  # requests in flight at a process's death may have been charged
@@ -220,9 +223,19 @@ def _add_history(driver: Driver, held: dict[str, Held], older: dict[int, str]) -
         held[key] = replace(held[key], attempts=count, received=tuple(raws.get(request_id, ())))
 
 
-def record(driver: Driver, attempt: Attempt) -> None:
-    """Keep an attempt, once."""
+def record(driver: Driver, attempt: Attempt, *, late: bool = False) -> int:
+    """Keep an attempt, once; return its number.
+
+    Args:
+        driver: the ledger's database, in a transaction.
+        attempt: an exchange.
+        late: its claim has ended: another process may be giving the same numbers.
+    """
+    if late:
+        driver.run(LOCK_REQUEST, (attempt.request_id,))
+        attempt = attempt._replace(number=LATE + driver.rows(LAST_NUMBER, (attempt.request_id,))[0][0])
     driver.run(RECORD, attempt)
+    return attempt.number
 
 
 def judge(driver: Driver, verdict: ReadAttempt) -> None:
@@ -231,7 +244,7 @@ def judge(driver: Driver, verdict: ReadAttempt) -> None:
 
 
 def settle(driver: Driver, request_id: int, finished: Finished) -> None:
-    """Settle a request."""
+    """Settle a request that is open."""
     state = "rejected" if finished.reason else "answered"
     driver.run(SETTLE, (state, *finished, driver.now(), request_id))
 

@@ -278,7 +278,11 @@ class WorkerPool:
         await self.ledger.keep_alive()
         if job.lease == self.ledger.lease:
             return True
-        await self.let_go([job])
+        return self._claim_anew(job)
+
+    def _claim_anew(self, job: Job) -> bool:
+        """Queue a job whose claim has ended; a new claim reads the records made since, or finds another's."""
+        self._claimed.pop(job.key, None)
         self._unclaimed.append(job)
         self._hungry.set()
         return False
@@ -312,13 +316,15 @@ class WorkerPool:
         try:
             raw = await self.annotator.backend.send(request)
             latency_s = time.monotonic() - started
-            await self.ledger.record(Attempt(job.row, job.attempts, "received", started_at, latency_s, raw=raw))
+            attempt = Attempt(job.row, job.attempts, "received", started_at, latency_s, raw=raw)
+            job.attempts = await self.ledger.record(attempt, job.lease)
         except AskError as error:
             self.annotator.pace.failed(error, started)
             if error.charged:
                 self.annotator.budget.doubt(job.request, live=True)
             self._record_failure(job, error, started_at, time.monotonic() - started)
-            self._after(job, error)
+            if await self._holds(job):
+                self._after(job, error)
             return None
         finally:
             self.meter.in_flight -= 1
@@ -333,7 +339,7 @@ class WorkerPool:
         LOG.info("%s: %s", error.reason, error, extra={"request": job.key, "model": job.request.model})
         raw = error.raw[:4000] if isinstance(error, Retriable) and error.raw else None
         self.ledger.record_soon(
-            Attempt(job.row, job.attempts, "failed", started_at, latency_s, raw, error.reason, str(error))
+            Attempt(job.row, job.attempts, "failed", started_at, latency_s, raw, error.reason, str(error)), job.lease
         )
 
     # -- reading ----------------------------------------------------------------------------------------------
@@ -353,6 +359,7 @@ class WorkerPool:
         """
         backend, budget = self.annotator.backend, self.annotator.budget
         bill, reply, live = Bill(), None, queue and not again
+        late = live and job.lease != self.ledger.lease
         try:
             reply = backend.read(job.request, raw)
             bill = budget.bill(job.request, reply, live=live)
@@ -366,9 +373,11 @@ class WorkerPool:
             job.refused = f"{error.reason}: {error}"
             self.ledger.judge_soon(ReadAttempt(job.row, number, "unusable", error.reason, str(error), *bill[:3]))
             self._count(bill, again=again)
-            return self._after(job, error, again=again, queue=queue and not again)
+            return self._claim_anew(job) if late else self._after(job, error, again=again, queue=live)
         self.ledger.judge_soon(ReadAttempt(job.row, number, "ok", bill.odd and ODD_USAGE, bill.odd, *bill[:3]))
         self._count(bill, again=again)
+        if late:
+            return self._claim_anew(job)
         answer = Answer(job.key, value, reply.model, job.notes, from_ledger=again)
         self.ledger.settle_soon(job.row, Finished(json.dumps(value), None, None, PARSER, reply.model))
         self.end(job, answer, was_there=again)

@@ -20,6 +20,9 @@ from typing import Any
 
 import pytest
 
+from earmark.schemas.annotation import Prices
+from earmark.schemas.questions import Message
+from earmark.tasks.annotation.backend import question
 from earmark.tasks.annotation.engine import Annotator
 from earmark.tasks.annotation.errors import LedgerError
 from earmark.tasks.annotation.ledger import connect, open_ledger
@@ -177,7 +180,8 @@ def test_what_is_acknowledged_is_there_for_another_connection(ledger: str, run: 
         async with open_ledger(ledger) as opened:
             held = await opened.claim([("ab" * 32, "m", "{}")], {"d": "lone \ud800 and \0"}, 1)
             other = connect(ledger)
-            await opened.record(Attempt(held["ab" * 32].request_id, 1, "received", 0.0, 0.1, raw="raw"))
+            attempt = Attempt(held["ab" * 32].request_id, 1, "received", 0.0, 0.1, raw="raw")
+            await opened.record(attempt, opened.lease)
             assert other.rows("SELECT raw FROM attempts") == [("raw",)]
             opened.settle_soon(held["ab" * 32].request_id, Finished("1", None, None, 1, None))
             assert (await opened.finished(["ab" * 32, "cd" * 32])) == {"ab" * 32: Finished("1", None, None, 1, None)}
@@ -222,6 +226,39 @@ def test_a_process_taken_for_dead_sends_none_of_its_former_claims(ledger: str, r
             awake = await Bench(ledger, server).ask(config, requests)
             assert (awake.answered, (await asleep).answered) == (16, 16)
         assert server.faults.numbers()["asked"] <= 16 + config.max_concurrency
+        await server.stop()
+
+    run(story)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("other_s", "fault"), [(0.1, None), (1.0, None), (1.0, "500")])
+def test_an_answer_to_a_process_taken_for_dead_is_kept_beside_the_settled_one(
+    ledger: str, run: Any, other_s: float, fault: str | None
+) -> None:
+    """It comes after the answer of the process that took the request over, or before."""
+
+    async def story() -> None:
+        server = await serving(Faults(latency_s=0.5, kinds=(fault or "",), rate=float(fault is not None), most=1))
+        numbers = iter(range(100))
+        server.answer = lambda body, content: f"answer {next(numbers)}"
+        config = config_for(server, prices=Prices(input_per_million=1.0, output_per_million=10.0), read_timeout_s=9.0)
+        asked = [question(config, [Message.of("user", "which?")])]
+        async with open_ledger(ledger) as opened, Annotator(config, ledger=opened) as sleeper:
+            asleep = asyncio.create_task(sleeper.ask(asked))
+            while not server.faults.asked:
+                await asyncio.sleep(0.01)
+            take_for_dead(opened, ledger)
+            server.faults.latency_s = other_s
+            reports = [await Bench(ledger, server).ask(config, asked), await asleep]
+        (settled,) = export(ledger)
+        assert [report.outcomes[0].value for report in reports] == [settled["answer"]] * 2
+        assert server.faults.numbers()["asked"] == len(settled["attempts"]) == 2
+        answers = [json.loads(one["raw"] or "") for one in settled["attempts"] if one["status"] == "ok"]
+        said = {one["choices"][0]["message"]["content"] for one in answers}
+        assert said == ({"answer 0", "answer 1"} if fault is None else {"answer 1"})
+        cost = stats(ledger)["models"]["openai:tiny"]["cost_usd"]
+        assert cost == pytest.approx(len(answers) * 300e-6) == sum(report.spent_usd or 0.0 for report in reports)
         await server.stop()
 
     run(story)

@@ -130,7 +130,7 @@ def resume(count: int) -> dict[str, float]:
                 texts = some[0].long_texts()
                 claims = await ledger.claim([(r.key, r.model, r.canonical) for r in some], texts, PARSER)
                 for claimed in claims.values():
-                    ledger.record_soon(Attempt(claimed.request_id, 1, "received", time.time(), 0.5, raw))
+                    ledger.record_soon(Attempt(claimed.request_id, 1, "received", time.time(), 0.5, raw), ledger.lease)
                     ledger.judge_soon(ReadAttempt(claimed.request_id, 1, "ok", None, None, 900, 40, 0.001))
                     ledger.settle_soon(claimed.request_id, Finished(answer, None, None, PARSER, "tiny"))
                 await ledger.flush()
