@@ -25,6 +25,7 @@ from earmark.tasks.annotation.ledger_rows import Driver
 
 AHEAD_S = 0.5
 """Reservation horizon of a process, in seconds. Its next request is always granted, so all take turns at low rates."""
+MOST_TURNS = 100  # largest number of turns that lie ahead in a quota, beyond an hour of them
 
 KNOW = """
 INSERT INTO quotas (name, next_request_at, next_token_at) VALUES (?, 0, 0)
@@ -55,6 +56,9 @@ def reserve(driver: Driver, name: str, request_s: float, token_s: float, wanted:
     driver.run(KNOW, (name,))
     [(next_request, next_token)] = driver.rows(LOOK, (name,))
     now = driver.now()
+    furthest = now + LONGEST_WAIT_S + MOST_TURNS * max(request_s, token_s * max(wanted))
+    if max(next_request, next_token) > furthest:  # reserved on a clock that was ahead and has been set right
+        next_request = next_token = now
     waits: list[float] = []
     for tokens in wanted:
         at = max(now, next_request, next_token)

@@ -73,6 +73,20 @@ def test_at_a_low_rate_all_take_turns() -> None:
     assert first == [[0.0], [10.0], [20.0]]  # however many requests a process has
 
 
+@pytest.mark.parametrize(("request_s", "token_s"), [(10.0, 0.0), (0.0, 0.1), (10.0, 0.1)])
+def test_a_clock_that_was_ahead_holds_nobody_back_once_it_is_right(request_s: float, token_s: float) -> None:
+    clock = Clock()
+    clock.time += 3 * 3600
+    reserve(clock, "q", request_s, token_s, [100])
+    clock.time -= 3 * 3600
+    assert [reserve(clock, "q", request_s, token_s, [100]) for _ in range(3)] == [[0.0], [10.0], [20.0]]
+
+
+def test_a_quota_of_few_requests_a_day_is_kept() -> None:
+    clock = Clock()
+    assert [reserve(clock, "q", 14_400.0, 0.0, [0]) for _ in range(6)] == [[14_400.0 * turn] for turn in range(6)]
+
+
 def limits(fails: Callable[[int, int], AskError | None], exchanges: int) -> tuple[list[float], float]:
     """The limit after each exchange, of as many in flight as it admits, and the share that failed."""
     pace, failed = Pace(64), 0
