@@ -97,6 +97,7 @@ class GoogleLogin:
 
         Raises:
             AuthFailed: this machine has no such credentials, or they are refused.
+            ConnectionFailed: the network fails while a token is renewed.
         """
         if origin_of(url) != self._origin:
             return ""
@@ -106,7 +107,7 @@ class GoogleLogin:
 
     def _renew(self) -> None:
         import google.auth
-        from google.auth.exceptions import GoogleAuthError
+        from google.auth.exceptions import GoogleAuthError, TransportError
         from google.auth.transport.requests import Request
 
         with self._lock:
@@ -115,6 +116,9 @@ class GoogleLogin:
                     self._credentials, _ = google.auth.default(scopes=SCOPES)
                 if not self._credentials.valid:
                     self._credentials.refresh(Request())
+            except TransportError as error:
+                said = f"no token for {self._origin}: {one_line(str(error), 200)}"
+                raise ConnectionFailed(said, refused=True) from None  # nothing was asked
             except GoogleAuthError as error:
                 raise AuthFailed(
                     f"{self._origin} wants application-default credentials: {type(error).__name__}: "

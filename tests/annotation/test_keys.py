@@ -346,9 +346,15 @@ def test_vertex_gets_a_token_of_the_machines_credentials_and_no_other_server_doe
 
     async def story() -> None:
         granted: list[str] = []
+        broken: list[Any] = []
 
         async def token(request: web.Request) -> web.Response:
-            granted.append((await request.post())["assertion"])  # type: ignore[arg-type]
+            assertion = (await request.post())["assertion"]
+            if not broken:  # as a network does
+                broken.append(request.transport)
+                broken[0].abort()
+            else:
+                granted.append(assertion)  # type: ignore[arg-type]
             return web.json_response({"access_token": CANARY, "expires_in": 3600, "token_type": "Bearer"})
 
         app = web.Application()
