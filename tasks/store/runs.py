@@ -15,6 +15,7 @@ from earmark.schemas.errors import StoreError
 from earmark.schemas.files import private_folder
 from earmark.schemas.places import CorpusName, FileName
 from earmark.tasks.store.files import read_record, write_text
+from earmark.tasks.store.staging import is_idle
 from earmark.tasks.store.versions import Store
 
 State = Literal["running", "completed", "failed", "interrupted"]
@@ -92,12 +93,16 @@ def settle_runs(
 
 
 def list_runs(store: Store) -> list[Run]:
-    """Return all runs, oldest first.
+    """Return all runs, oldest first. One of another host or container is interrupted if nobody has its corpus's lock.
 
     Raises:
         StoreError: a record cannot be read.
     """
-    return [read_record(Run, path, "a run record") for path in sorted(_folder(store).glob("*.json"))]
+    runs = [read_record(Run, path, "a run record") for path in sorted(_folder(store).glob("*.json"))]
+    for run in runs:
+        if run.state == "running" and run.host != socket.gethostname() and is_idle(store, run.corpus):
+            run.state = "interrupted"
+    return runs
 
 
 def made_by(store: Store, corpus: str) -> dict[str, Run]:

@@ -224,6 +224,17 @@ def sweep_if_idle(store: Store, corpus: str) -> None:
             sweep(store, corpus, keep=None)
 
 
+def is_idle(store: Store, corpus: str) -> bool:
+    """Return whether surely no build of a corpus is at work, on this machine or another: nobody has its lock."""
+    try:
+        with (store.folder(corpus) / LOCK).open("r+b") as file:
+            return _try_lock(file.fileno())
+    except FileNotFoundError:
+        return True
+    except OSError:  # no right to write, or a disk without locks: it cannot be known
+        return False
+
+
 @contextmanager
 def locked(path: Path, work: str, say: Callable[[str], None]) -> Iterator[None]:
     """Hold an exclusive lock; the operating system releases it however the process ends."""
