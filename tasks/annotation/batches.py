@@ -1,8 +1,8 @@
 """Ask through provider batches: half the price, answers within a day, neither lost nor doubled by a crash.
 
 A batch's content is written to the ledger before submission, under an intent also held in the provider's metadata.
-After
-a crash the provider is searched for the intent: if found, its answers are collected; if not, its requests are released.
+After a crash the provider is searched for the intent: if found, its answers are collected; if not, its requests are
+released; if the search fails, the run stops.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Batches:
             members = await run.ledger.change(partial(_members, intent=intent))
             batch = Open(intent, members, provider_id)
             if provider_id is None:
-                batch.provider_id = await self._find(intent, self._run.config.batch_settle_s)
+                batch.provider_id = await self._find(intent)
             if batch.provider_id is None:
                 await self._close(batch, "failed", "the provider never heard of it")
                 continue
@@ -189,8 +189,10 @@ class Batches:
         try:
             batch.provider_id = await self._submitted(batch, lines, lease)
         except AskError as error:
-            await self._close(batch, "failed", str(error))
             run.annotator.budget.settle(worst, 0.0)
+            if isinstance(error, BatchUnreachable):  # it may be there: it stays intended, and the next run looks for it
+                raise
+            await self._close(batch, "failed", str(error))
             if isinstance(error, StopRun):
                 raise
             for job in jobs:
@@ -217,8 +219,12 @@ class Batches:
             await held()
             try:
                 return await self._provider.submit(batch.intent, lines, held)
-            except Retriable:
-                if (known := await self._find(batch.intent, self._run.config.batch_settle_s)) is not None:
+            except Retriable as lost:
+                try:
+                    known = await self._find(batch.intent)
+                except AskError as error:
+                    raise BatchUnreachable(f"a submission may have arrived: {lost}; looking for it: {error}") from None
+                if known is not None:
                     return known
                 raise
 
@@ -227,17 +233,16 @@ class Batches:
         except ClaimsEnded:
             return None
 
-    async def _find(self, intent: str, patience_s: float) -> str | None:
-        """Look for an intent at the provider for `patience_s`, the time until a new batch is listed."""
-        until = time.monotonic() + patience_s
-        while True:
-            try:
-                found = await self._provider.find(intent)
-            except Retriable:
-                found = None
-            if found is not None or time.monotonic() >= until:
-                return found
+    async def _find(self, intent: str) -> str | None:
+        """Look for an intent at the provider for `batch_settle_s`, the time until a new batch is listed.
+
+        Raises:
+            BatchUnreachable: the list cannot be read, so the batch may be there.
+        """
+        until = time.monotonic() + self._run.config.batch_settle_s
+        while (found := await self._looked(partial(self._provider.find, intent))) is None and time.monotonic() < until:
             await asyncio.sleep(min(self._run.config.batch_poll_s, 2.0))
+        return found
 
     async def _collect(self, batch: Open, jobs: dict[str, Job]) -> str:
         """Wait for a batch, record its answers, and settle its jobs.
@@ -261,7 +266,7 @@ class Batches:
             answered = {key: raw for key, raw, _ in results if raw is not None and key in batch.members}
             numbers = await self._record(batch, answered)
         except ModelMissing as error:
-            if await self._find(batch.intent, 0.0) is not None:
+            if await self._find(batch.intent) is not None:
                 raise
             await self._gone(batch, jobs, error)
             return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from earmark.flows.command.ledger_cli import app
 from earmark.schemas.errors import EarmarkError
 from earmark.schemas.questions import FreeText, Message
 from earmark.tasks.annotation.backend import question
-from earmark.tasks.annotation.errors import QuotaExhausted
+from earmark.tasks.annotation.errors import BatchUnreachable, QuotaExhausted
 from earmark.tasks.annotation.ledger import connect
 from earmark.tasks.annotation.ledger_reports import batches, free_batch
 from tests.annotation.conftest import Bench, config_for, requests_for
@@ -31,6 +32,8 @@ class Provider(OpenAIServer):
 
     trouble = ""
     looks = 0
+    list_fault, list_faulty_s = 0, 0.0  # status of the list of batches, for so long after it is first asked for
+    listed_at = 0.0
 
     def _work_off(self, batch: dict[str, Any]) -> None:
         super()._work_off(batch)
@@ -73,6 +76,9 @@ class Provider(OpenAIServer):
         return await super().get_batch(request)
 
     async def list_batches(self, request: web.Request) -> web.Response:
+        self.listed_at = self.listed_at or time.monotonic()
+        if time.monotonic() - self.listed_at < self.list_faulty_s:
+            return web.json_response({"error": {"message": "not now"}}, status=self.list_fault)
         if self.trouble == "gone":
             return web.json_response({"object": "list", "data": [], "has_more": False})
         return await super().list_batches(request)
@@ -196,3 +202,34 @@ def test_a_lost_batch_is_let_go_by_hand(tmp_path: Path, run: Any, monkeypatch: p
     driver = connect(ledger)
     assert driver.rows("SELECT count(*) FROM requests WHERE owner IS NOT NULL") == [(0,)]
     driver.close()
+
+
+def test_a_submission_is_not_repeated_while_the_list_of_batches_cannot_be_read(tmp_path: Path, run: Any) -> None:
+    async def story() -> None:
+        server = Provider()
+        server.lose_batch_replies, server.list_fault, server.list_faulty_s = 1, 503, 2 * BATCH["batch_settle_s"]
+        await server.start()
+        config = config_for(server, **BATCH)
+        report = await Bench(tmp_path / "l.sqlite", server).ask(config, requests_for(config, 5))
+        assert (report.answered, len(server.batches), server.faults.numbers()["asked"]) == (5, 1, 5)
+        await server.stop()
+
+    run(story)
+
+
+def test_a_submission_of_unknown_fate_is_found_by_a_later_run(tmp_path: Path, run: Any) -> None:
+    """The first run's key expires while it looks; the list fails for a while when the second run looks."""
+
+    async def story() -> None:
+        server = Provider()
+        server.lose_batch_replies, server.list_fault, server.list_faulty_s = 1, 401, 60.0
+        await server.start()
+        config, bench = config_for(server, **BATCH), Bench(tmp_path / "l.sqlite", server)
+        with pytest.raises(BatchUnreachable, match=r"a submission may have arrived: .*looking for it: .*401"):
+            await bench.ask(config, requests_for(config, 5))
+        server.listed_at, server.list_fault, server.list_faulty_s = 0.0, 503, 2 * BATCH["batch_settle_s"]
+        report = await bench.ask(config, requests_for(config, 5))
+        assert (report.answered, len(server.batches), server.faults.numbers()["asked"]) == (5, 1, 5)
+        await server.stop()
+
+    run(story)
