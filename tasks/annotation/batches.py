@@ -21,7 +21,6 @@ from earmark.tasks.annotation.backend import Batching, BatchProvider, BatchState
 from earmark.tasks.annotation.errors import (
     AskError,
     BatchFailed,
-    BatchGone,
     BatchUnreachable,
     ModelMissing,
     Retriable,
@@ -251,6 +250,8 @@ class Batches:
             The provider's message if its queue had no room for the batch, which then stays open; else an empty string.
 
         Raises:
+            BatchUnreachable: the account does not have the batch. It may be lost, or in another account, which no
+                ledger can tell: only a person lets it go.
             StopRun: a line met a fault common to every further request; the answers are recorded.
         """
         run = self._run
@@ -265,11 +266,12 @@ class Batches:
             results = await self._looked(partial(self._provider.results, state))
             answered = {key: raw for key, raw, _ in results if raw is not None and key in batch.members}
             numbers = await self._record(batch, answered)
-        except ModelMissing as error:
-            if await self._find(batch.intent) is not None:
-                raise
-            await self._gone(batch, jobs, error)
-            return ""
+        except ModelMissing:
+            raise BatchUnreachable(
+                f"batch {batch.provider_id} of {len(batch.members)} requests: expected in this account with results, "
+                "found none; set the key and base_url with which it was sent, or have it asked and paid anew by "
+                f"earmark ledger batches --free {batch.provider_id}"
+            ) from None
         finally:
             self._open -= 1
             self._ended_one.set()
@@ -289,16 +291,6 @@ class Batches:
         if stop := next((fault for fault in faults.values() if isinstance(fault, StopRun)), None):
             raise stop
         return ""
-
-    async def _gone(self, batch: Open, jobs: dict[str, Job], error: ModelMissing) -> None:
-        """Close a batch missing from the account; its requests are asked again."""
-        LOG.warning(
-            "%s: batch %s is not in this account any more; its %d requests are asked anew", self._model,
-            batch.provider_id, len(batch.members),
-        )  # fmt: skip
-        await self._close(batch, "failed", f"gone: {error}")
-        for _, job in self._members_of(batch, jobs, {}):
-            self._run.fail(job, BatchGone(f"batch {batch.provider_id} is not in this account any more"))
 
     def _members_of(self, batch: Open, jobs: dict[str, Job], numbers: dict[str, int]) -> Iterator[tuple[str, Job]]:
         """Yield the jobs of this call in a batch, with their present state."""

@@ -150,13 +150,6 @@ class BrokenOff(Retriable):
     most_tries = 2
 
 
-class BatchGone(Retriable):
-    """Batch unknown to the account: deleted, expired, or in another project."""
-
-    reason = "batch_failed"
-    most_tries = 2
-
-
 class TooLarge(AskError):
     """Response over `most_response_bytes`; a second read would cost the same."""
 
@@ -285,7 +278,7 @@ class KeptRefused(StopRun):
 
 
 class BatchUnreachable(StopRun):
-    """Provider's batch API without a response; submitted batches wait there."""
+    """Provider's batch API without a response or a submitted batch, which may wait there or in another account."""
 
     reason = "batch_unreachable"
 
