@@ -130,7 +130,13 @@ class Batches:
 
     async def _bring(self, batch: Open | None, part: list[Job], jobs: dict[str, Job]) -> None:
         """Collect a batch; if the account's queue had no room for it, submit it again after another batch ends."""
-        while batch is not None and (full := await self._collect(batch, jobs)):
+        while batch is not None:
+            try:
+                full = await self._collect(batch, jobs)
+            finally:  # not before its answers are counted: another batch may wait for what is left of the budget
+                self._run.annotator.budget.settle(batch.worst_usd, 0.0)
+            if not full:
+                return
             LOG.warning("%s: a batch waits for those before it: %s", self._model, full)
             await self._room()
             await self._close(batch, "failed", full)
@@ -276,7 +282,6 @@ class Batches:
             self._open -= 1
             self._ended_one.set()
             run.meter.in_flight -= len(batch.members)
-            run.annotator.budget.settle(batch.worst_usd, 0.0)
         said = f"{state.word}: {state.detail}" if state.detail else state.word
         await self._close(batch, "done", said)
         faults = {key: fault for key, _, fault in results if fault is not None}

@@ -14,10 +14,11 @@ from aiohttp import web
 from typer.testing import CliRunner
 
 from earmark.flows.command.ledger_cli import app
+from earmark.schemas.annotation import Prices
 from earmark.schemas.errors import EarmarkError
 from earmark.schemas.questions import FreeText, Message
 from earmark.tasks.annotation.backend import question
-from earmark.tasks.annotation.errors import BatchUnreachable, QuotaExhausted
+from earmark.tasks.annotation.errors import BatchUnreachable, BudgetExhausted, QuotaExhausted
 from earmark.tasks.annotation.ledger import connect
 from earmark.tasks.annotation.ledger_reports import batches, free_batch
 from tests.annotation.conftest import Bench, config_for, requests_for
@@ -131,6 +132,22 @@ def test_a_batch_missing_from_the_account_is_asked_anew_only_after_a_person_let_
         assert free_batch(bench.ledger, str(stop.value).rpartition(" --free ")[2]) == 10
         assert (await bench.ask(config, more)).answered == 10
         assert server.faults.numbers()["asked"] == 50
+        await server.stop()
+
+    run(story)
+
+
+def test_a_batch_waits_for_the_cost_of_those_before_it(tmp_path: Path, run: Any) -> None:
+    """A batch costs $0.002 here, also at worst; the second would pass the cap."""
+
+    async def story() -> None:
+        server = await Provider(answer=lambda body, content: "so many tokens as it may").start()
+        prices = Prices(input_per_million=0.0, output_per_million=20.0)
+        config = config_for(server, prices=prices, max_tokens=20, budget_usd=0.003, **BATCH | {"batch_requests": 10})
+        requests = [question(config, [Message.of("user", f"say {n}")], FreeText()) for n in range(30)]
+        with pytest.raises(BudgetExhausted, match=r"spent 0\.0020"):
+            await Bench(tmp_path / "l.sqlite", server).ask(config, requests)
+        assert len(server.batches) == 1
         await server.stop()
 
     run(story)
