@@ -43,6 +43,7 @@ ORPHANS = """
 SELECT id, provider_id FROM batches WHERE owner IS NULL AND model = ? AND state IN ('intended', 'submitted')
 ORDER BY created_at
 """
+ADOPT = "UPDATE batches SET owner = ? WHERE id = ? AND owner IS NULL RETURNING id"
 MEMBERS = "SELECT r.key, r.id FROM batch_requests b JOIN requests r ON r.id = b.request_id WHERE b.batch_id = ?"
 RECORD_AT_ONCE = 500
 MOST_LOOKS = 20  # number of failed polls of the provider in a row before a run gives up; its batches stay there
@@ -100,9 +101,10 @@ class Batches:
         return self._backend.batches()  # imports the provider's library, which takes a second and is seldom needed
 
     async def take_over(self, jobs: dict[str, Job]) -> None:
-        """Collect the batches of dead processes from the provider."""
-        run = self._run
-        for intent, provider_id in await run.ledger.change(partial(_adopt, owner=run.ledger.owner, model=self._model)):
+        """Collect the batches of dead processes that hold these jobs; calls beside this one need the others' claims."""
+        run, keys = self._run, [bytes.fromhex(key) for key in jobs]
+        adopt = partial(_adopt, owner=run.ledger.owner, model=self._model, keys=keys)
+        for intent, provider_id in await run.ledger.change(adopt):
             members = await run.ledger.change(partial(_members, intent=intent))
             batch = Open(intent, members, provider_id)
             if provider_id is None:
@@ -349,11 +351,12 @@ class Batches:
         await self._run.ledger.change(partial(_close, batch=batch, state=state, detail=detail))
 
 
-def _adopt(driver: Driver, owner: str, model: str) -> list[tuple[str, str | None]]:
-    found = [(intent, provider_id) for intent, provider_id in driver.rows(ORPHANS, (model,))]
-    for intent, _ in found:
-        driver.run("UPDATE batches SET owner = ? WHERE id = ?", (owner, intent))
-    return found
+def _adopt(driver: Driver, owner: str, model: str, keys: list[bytes]) -> list[tuple[str, str | None]]:
+    if not (found := driver.rows(ORPHANS, (model,))):
+        return []
+    holders = {row[0] for row in driver.rows_in("SELECT DISTINCT owner FROM requests WHERE key IN {values}", keys)}
+    ours = [(intent, provider_id) for intent, provider_id in found if f"batch:{intent}" in holders]
+    return [(intent, provider_id) for intent, provider_id in ours if driver.rows(ADOPT, (owner, intent))]
 
 
 def _members(driver: Driver, intent: str) -> dict[str, int]:

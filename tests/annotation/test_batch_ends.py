@@ -18,8 +18,9 @@ from earmark.schemas.annotation import Prices
 from earmark.schemas.errors import EarmarkError
 from earmark.schemas.questions import FreeText, Message
 from earmark.tasks.annotation.backend import question
+from earmark.tasks.annotation.engine import Annotator
 from earmark.tasks.annotation.errors import BatchUnreachable, BudgetExhausted, QuotaExhausted
-from earmark.tasks.annotation.ledger import connect
+from earmark.tasks.annotation.ledger import connect, open_ledger
 from earmark.tasks.annotation.ledger_reports import batches, free_batch
 from tests.annotation.conftest import Bench, config_for, requests_for
 from tests.annotation.test_batches import BATCH
@@ -148,6 +149,46 @@ def test_a_batch_waits_for_the_cost_of_those_before_it(tmp_path: Path, run: Any)
         with pytest.raises(BudgetExhausted, match=r"spent 0\.0020"):
             await Bench(tmp_path / "l.sqlite", server).ask(config, requests)
         assert len(server.batches) == 1
+        await server.stop()
+
+    run(story)
+
+
+def test_calls_side_by_side_resume_in_batches(tmp_path: Path, run: Any) -> None:
+    """A run is stopped while four shards upload. No shard takes the questions of another, which would be asked live."""
+
+    async def story() -> None:
+        server, live = Provider(), 0
+        uploads: asyncio.Queue[str] = asyncio.Queue()
+        upload, chat = server.upload, server.chat
+
+        async def slow(request: web.Request) -> web.Response:
+            if stopped:
+                uploads.put_nowait("begun")
+                await asyncio.Event().wait()
+            return await upload(request)
+
+        async def counted(request: web.Request) -> web.StreamResponse:
+            nonlocal live
+            live += 1
+            return await chat(request)
+
+        server.upload, server.chat = slow, counted  # type: ignore[method-assign]
+        await server.start()
+        config = config_for(server, **BATCH)
+        requests = requests_for(config, 40)
+        for stopped in (True, False):
+            async with open_ledger(tmp_path / "l.sqlite") as ledger, Annotator(config, ledger) as annotator:
+                shards = [asyncio.create_task(annotator.ask(requests[at : at + 10])) for at in range(0, 40, 10)]
+                if stopped:
+                    for _ in shards:
+                        await uploads.get()
+                    for shard in shards:
+                        shard.cancel()
+                    await asyncio.gather(*shards, return_exceptions=True)
+                else:
+                    assert [report.answered for report in await asyncio.gather(*shards)] == [10] * 4
+        assert (live, sum(batch["lines"] for batch in server.batches.values())) == (0, 40)
         await server.stop()
 
     run(story)
