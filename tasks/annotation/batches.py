@@ -291,10 +291,10 @@ class Batches:
         for key, job in self._members_of(batch, jobs, numbers):
             if key in answered:
                 run.take_raw(job, numbers[key], answered[key], queue=False)
-            elif results:
+            elif results and state.word != "cancelled":  # a person stopped that one: a further run asks again
                 run.fail(job, faults.get(key) or ServerError("in a batch: no line came back"))
             else:
-                run.fail(job, BatchFailed(f"the batch ended without results, as '{said}'"))
+                run.fail(job, BatchFailed(f"the batch ended without its answer, as '{said}'"))
         if stop := next((fault for fault in faults.values() if isinstance(fault, StopRun)), None):
             raise stop
         return ""

@@ -22,6 +22,7 @@ from earmark.tasks.annotation.engine import Annotator
 from earmark.tasks.annotation.errors import BatchUnreachable, BudgetExhausted, QuotaExhausted
 from earmark.tasks.annotation.ledger import connect, open_ledger
 from earmark.tasks.annotation.ledger_reports import batches, free_batch
+from earmark.tasks.annotation.request import Unanswered
 from tests.annotation.conftest import Bench, config_for, requests_for
 from tests.annotation.test_batches import BATCH
 from tests.servers.openai_server import OpenAIServer
@@ -48,6 +49,10 @@ class Provider(OpenAIServer):
             for line in lines[len(lines) // 2 :]:
                 line["response"] = {"status_code": 429, "body": said}
             texts = [json.dumps(line) for line in lines]
+        elif self.trouble == "cancelled":
+            texts = [json.dumps(line) for line in lines[: len(lines) // 2]]
+            unasked = {"response": None, "error": {"code": "batch_cancelled", "message": "This batch was cancelled."}}
+            batch["error_file_id"] = self._keep([lines[-1] | unasked])
         else:
             texts = [json.dumps(line, ensure_ascii=False) for line in lines]  # separators stand as they are
         self.files[batch["output_file_id"]] = ("\n".join(texts) + "\n").encode()
@@ -57,6 +62,8 @@ class Provider(OpenAIServer):
         self.looks += 1
         if self.trouble == "late" and shown["status"] == "completed" and self.looks < 12:
             return shown | {"output_file_id": None, "error_file_id": None}
+        if self.trouble == "cancelled" and shown["status"] == "completed":
+            return shown | {"status": "cancelled"}
         if self.trouble == "failed":
             errors = {"data": [{"code": "invalid", "message": "The file holds a line that is no request."}]}
             return shown | {"status": "failed", "errors": errors, "output_file_id": None, "error_file_id": None}
@@ -154,6 +161,25 @@ def test_a_batch_waits_for_the_cost_of_those_before_it(tmp_path: Path, run: Any)
     run(story)
 
 
+def test_a_batch_cancelled_by_a_person_is_not_submitted_again_in_the_same_run(tmp_path: Path, run: Any) -> None:
+    async def story() -> None:
+        server = Provider()
+        server.trouble = "cancelled"
+        await server.start()
+        config, bench = config_for(server, **BATCH), Bench(tmp_path / "l.sqlite", server)
+        report = await bench.ask(config, requests_for(config, 10))
+        assert (report.answered, report.reasons(), len(server.batches)) == (5, {"batch_failed": 5}, 1)
+        assert {one.detail for one in report.outcomes if isinstance(one, Unanswered)} == {
+            "the batch ended without its answer, as 'cancelled'"
+        }
+        server.trouble = ""
+        report = await bench.ask(config, requests_for(config, 10))
+        assert (report.answered, report.from_ledger, server.faults.numbers()["asked"]) == (10, 5, 15)
+        await server.stop()
+
+    run(story)
+
+
 def test_calls_side_by_side_resume_in_batches(tmp_path: Path, run: Any) -> None:
     """A run is stopped while four shards upload. No shard takes the questions of another, which would be asked live."""
 
@@ -229,7 +255,7 @@ def test_the_sentence_of_the_provider_is_in_the_reject_and_in_the_list(tmp_path:
         config = config_for(server, **BATCH)
         report = await Bench(tmp_path / "l.sqlite", server).ask(config, requests_for(config, 3))
         assert {getattr(one, "detail", "") for one in report.outcomes} == {
-            "the batch ended without results, as 'failed: The file holds a line that is no request.'"
+            "the batch ended without its answer, as 'failed: The file holds a line that is no request.'"
         }
         (listed,) = batches(tmp_path / "l.sqlite")
         assert (listed["state"], listed["requests"]) == ("done", 3)
