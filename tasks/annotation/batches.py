@@ -23,6 +23,7 @@ from earmark.tasks.annotation.errors import (
     BatchFailed,
     BatchUnreachable,
     ModelMissing,
+    QuotaExhausted,
     Retriable,
     ServerError,
     StopRun,
@@ -45,6 +46,12 @@ ORDER BY created_at
 """
 ADOPT = "UPDATE batches SET owner = ? WHERE id = ? AND owner IS NULL RETURNING id"
 MEMBERS = "SELECT r.key, r.id FROM batch_requests b JOIN requests r ON r.id = b.request_id WHERE b.batch_id = ?"
+BESIDE = """
+SELECT count(*) FROM batches b JOIN batches mine ON mine.id = ? AND b.model = mine.model AND b.id <> mine.id
+WHERE (b.state = 'submitted' AND b.detail IS NULL AND b.created_at > ?)
+OR (b.state = 'done' AND b.updated_at > mine.created_at)
+"""  # batches in the queue when one was refused; `detail` marks those that were refused too
+LONGEST_BATCH_S = 2 * 86_400.0  # an older one is in no queue: OpenAI's last a day, Google's may be pending for two
 RECORD_AT_ONCE = 500
 MOST_LOOKS = 20  # number of failed polls of the provider in a row before a run gives up; its batches stay there
 Got = TypeVar("Got")
@@ -131,7 +138,12 @@ class Batches:
             await asyncio.gather(*waits, return_exceptions=True)
 
     async def _bring(self, batch: Open | None, part: list[Job], jobs: dict[str, Job]) -> None:
-        """Collect a batch; if the account's queue had no room for it, submit it again after another batch ends."""
+        """Collect a batch; if the account's queue had no room for it, submit it again after another batch ends.
+
+        Raises:
+            QuotaExhausted: no room for `patience_s`, and then none though no other batch of the model was in the queue.
+        """
+        config, refused_at = self._run.config, 0.0
         while batch is not None:
             try:
                 full = await self._collect(batch, jobs)
@@ -139,7 +151,16 @@ class Batches:
                 self._run.annotator.budget.settle(batch.worst_usd, 0.0)
             if not full:
                 return
-            LOG.warning("%s: a batch waits for those before it: %s", self._model, full)
+            refused_at = refused_at or time.monotonic()
+            LOG.warning("%s: a batch waits for room in the account's queue: %s", self._model, full)
+            await self._move(batch, "submitted", full)
+            alone = await self._run.ledger.change(partial(_refused_alone, intent=batch.intent))
+            if alone and time.monotonic() - refused_at > config.patience_s:
+                await self._close(batch, "failed", full)
+                raise QuotaExhausted(
+                    f"a batch of {len(batch.members)} requests has no room in the account's queue, though none of this "
+                    f"ledger is before it: {full}; set money.batch_requests (now {config.batch_requests}) lower"
+                )
             await self._room()
             await self._close(batch, "failed", full)
             if not (part := [job for job in await self._run.claim(part) if not self._run.replay(job)]):
@@ -357,6 +378,10 @@ def _adopt(driver: Driver, owner: str, model: str, keys: list[bytes]) -> list[tu
     holders = {row[0] for row in driver.rows_in("SELECT DISTINCT owner FROM requests WHERE key IN {values}", keys)}
     ours = [(intent, provider_id) for intent, provider_id in found if f"batch:{intent}" in holders]
     return [(intent, provider_id) for intent, provider_id in ours if driver.rows(ADOPT, (owner, intent))]
+
+
+def _refused_alone(driver: Driver, intent: str) -> bool:
+    return driver.rows(BESIDE, (intent, driver.now() - LONGEST_BATCH_S)) == [(0,)]
 
 
 def _members(driver: Driver, intent: str) -> dict[str, int]:

@@ -67,6 +67,9 @@ class Provider(OpenAIServer):
         if self.trouble == "failed":
             errors = {"data": [{"code": "invalid", "message": "The file holds a line that is no request."}]}
             return shown | {"status": "failed", "errors": errors, "output_file_id": None, "error_file_id": None}
+        if self.trouble == "never room":
+            errors = {"data": [{"code": "token_limit_exceeded", "message": "Enqueued token limit reached."}]}
+            return shown | {"status": "failed", "errors": errors, "output_file_id": None, "error_file_id": None}
         if self.trouble == "full":
             mine, held = batch["created_at"], self.batches.values()
             if batch.get("full") or (
@@ -175,6 +178,45 @@ def test_a_batch_cancelled_by_a_person_is_not_submitted_again_in_the_same_run(tm
         server.trouble = ""
         report = await bench.ask(config, requests_for(config, 10))
         assert (report.answered, report.from_ledger, server.faults.numbers()["asked"]) == (10, 5, 15)
+        await server.stop()
+
+    run(story)
+
+
+@pytest.mark.parametrize("calls", [1, 3])
+def test_a_batch_larger_than_the_queue_stops_the_run(tmp_path: Path, run: Any, calls: int) -> None:
+    """Also beside others that are refused like it."""
+
+    async def story() -> None:
+        server = Provider()
+        server.trouble = "never room"
+        await server.start()
+        config = config_for(server, patience_s=0.3, **BATCH | {"batch_requests": 10})
+        requests = requests_for(config, 20 * calls)
+        async with open_ledger(tmp_path / "l.sqlite") as ledger, Annotator(config, ledger) as annotator:
+            shards = [annotator.ask(requests[at : at + 20]) for at in range(0, len(requests), 20)]
+            for end in await asyncio.wait_for(asyncio.gather(*shards, return_exceptions=True), 20):
+                assert isinstance(end, QuotaExhausted)
+                assert "a batch of 10 requests" in str(end)
+                assert "set money.batch_requests (now 10) lower" in str(end)
+        await server.stop()
+
+    run(story)
+
+
+def test_a_batch_waits_longer_than_the_patience_for_a_queue_that_others_fill(tmp_path: Path, run: Any) -> None:
+    """The queue has room for one batch, and those of two calls take far longer than `patience_s`."""
+
+    async def story() -> None:
+        server = Provider(batch_s=1.0)
+        server.trouble = "full"
+        await server.start()
+        config = config_for(server, patience_s=0.2, **BATCH)
+        requests = requests_for(config, 20)
+        async with open_ledger(tmp_path / "l.sqlite") as ledger, Annotator(config, ledger) as annotator:
+            first, second = await asyncio.gather(annotator.ask(requests[:10]), annotator.ask(requests[10:]))
+        assert (first.answered, second.answered) == (10, 10)
+        assert len(server.batches) > 3  # refused again after its patience
         await server.stop()
 
     run(story)
