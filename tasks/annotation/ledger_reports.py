@@ -35,7 +35,7 @@ SELECT r.model, {WITHIN}, count(*), sum(a.latency_s) FROM attempts a JOIN reques
 GROUP BY r.model ORDER BY r.model
 """
 BATCHES = "SELECT state, count(*), sum(requests) FROM batches GROUP BY state ORDER BY state"
-OPEN_BATCH = "SELECT id, owner FROM batches WHERE (id = ? OR provider_id = ?) AND state IN ('intended', 'submitted')"
+OPEN_BATCH = "SELECT id FROM batches WHERE (id = ? OR provider_id = ?) AND state IN ('intended', 'submitted')"
 FREED = "UPDATE batches SET state = 'failed', owner = NULL, detail = 'freed by hand', updated_at = ? WHERE id = ?"
 RECEIVED = """
 SELECT r.model, r.body, a.raw FROM attempts a JOIN requests r ON r.id = a.request_id
@@ -213,8 +213,10 @@ def free_batch(address: str | Path, batch_id: str) -> int:
             raise LedgerError(
                 f"ledger batches: no batch '{one_line(batch_id, 80)}' is under way; run it without --free"
             )
-        ((intent, owner),) = found
-        if owner is not None and free_the_dead(driver) == 0:
+        ((intent,),) = found
+        free_the_dead(driver)
+        ((owner,),) = driver.rows("SELECT owner FROM batches WHERE id = ?", (intent,))
+        if owner is not None:
             raise LedgerError("ledger batches: a process that runs collects this batch; stop it first")
         (held,) = driver.rows("SELECT count(*) FROM requests WHERE owner = ?", (f"batch:{intent}",))
         driver.begin()

@@ -19,7 +19,7 @@ from earmark.schemas.errors import EarmarkError
 from earmark.schemas.questions import FreeText, Message
 from earmark.tasks.annotation.backend import question
 from earmark.tasks.annotation.engine import Annotator
-from earmark.tasks.annotation.errors import BatchUnreachable, BudgetExhausted, QuotaExhausted
+from earmark.tasks.annotation.errors import BatchUnreachable, BudgetExhausted, LedgerError, QuotaExhausted
 from earmark.tasks.annotation.ledger import connect, open_ledger
 from earmark.tasks.annotation.ledger_reports import batches, free_batch
 from earmark.tasks.annotation.request import Unanswered
@@ -336,6 +336,11 @@ def test_a_lost_batch_is_let_go_by_hand(tmp_path: Path, run: Any, monkeypatch: p
         while not server.batches:
             await asyncio.sleep(0.02)
         await asyncio.sleep(0.1)
+        driver = connect(ledger)
+        driver.run("INSERT INTO runs (owner, host, pid, started_at, seen_at) VALUES ('dead', 'elsewhere', 1, 0, 0)")
+        driver.close()
+        with pytest.raises(LedgerError, match="a process that runs collects this batch"):
+            free_batch(ledger, next(iter(server.batches)))
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
         return 0
