@@ -204,11 +204,12 @@ def test_a_batch_larger_than_the_queue_stops_the_run(tmp_path: Path, run: Any, c
     run(story)
 
 
+@pytest.mark.slow
 def test_a_batch_waits_longer_than_the_patience_for_a_queue_that_others_fill(tmp_path: Path, run: Any) -> None:
     """The queue has room for one batch, and those of two calls take far longer than `patience_s`."""
 
     async def story() -> None:
-        server = Provider(batch_s=1.0)
+        server = Provider(batch_s=0.5)
         server.trouble = "full"
         await server.start()
         config = config_for(server, patience_s=0.2, **BATCH)

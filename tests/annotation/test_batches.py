@@ -144,7 +144,7 @@ def test_a_process_taken_for_dead_while_it_submits_claims_before_it_submits_more
     async def story() -> None:
         server = await serving()
         config, path = config_for(server, **BATCH), tmp_path / "l.sqlite"
-        live, requests = config_for(server), requests_for(config, 30)
+        live, requests = config_for(server, batch_settle_s=0.3), requests_for(config, 30)
         async with open_ledger(path) as opened, Annotator(config, opened) as cut_off:
             await cut_off.open_backend()
             provider = cut_off.backend.batches()
