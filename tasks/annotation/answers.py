@@ -386,7 +386,7 @@ def _json_value(ask: Json, text: str, *, cut: bool) -> Any:
         values = [*values, *_checked_json(text)]
         meant = [fitted(value, validator.schema) for value in values]
         fitting = [value for value in meant if validator.is_valid(value)]
-    if fitting and all(value == fitting[0] for value in fitting) and not (cut and _unfinished(text)):
+    if fitting and all(value == fitting[0] for value in fitting) and not (cut and _unfinished(text, len(fitting))):
         return fitting[0]
     if cut:
         raise Truncated("the JSON ran into the token cap (max_tokens)")
@@ -453,18 +453,21 @@ def _embedded(decoder: json.JSONDecoder, text: str) -> Iterator[Any]:
 _NESTING = re.compile(r'"(?:[^"\\]|\\.)*+"?|[{}\[\]]', re.DOTALL)  # a string, up to the end if it has none
 
 
-def _unfinished(text: str) -> bool:
-    """Return whether an object or array runs into the end of a text: whole ones before or in it may be drafts."""
+def _unfinished(text: str, whole: int) -> bool:
+    """Return whether an object or array runs into the end of a text: whole ones before or in it may be drafts.
+
+    Behind two or more whole ones, a beginning of the same is the loop of a small model, no second thought.
+    """
     at = 0
     while (at := _opening(text, at)) >= 0:
-        depth = 0
+        start, depth = at, 0
         for part in _NESTING.finditer(text, at):
             depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(part[0], 0)
             at = part.end()
             if depth == 0:
                 break
         if depth:
-            return True
+            return whole < 2 or text[start:] not in text[:start]
     return False
 
 
