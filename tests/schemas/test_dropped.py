@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from earmark.schemas.dropped import DROPPED
+from earmark.schemas.dropped import DROPPED, Dropped
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.instrumentals import Instrumentals
 from earmark.schemas.toml import Model, parse_config, read_toml
@@ -36,6 +36,12 @@ def lost(then: Any, now: Any, key: str = "") -> Iterator[str]:
             yield from lost(one, other, f"{key}[{place}]")
     elif then != now:
         yield key
+
+
+def test_no_key_is_listed_twice() -> None:
+    lines = (ROOT / "schemas/dropped.tsv").read_text("utf-8").splitlines()
+    assert lines[0].split("\t") == ["model", "key", *Dropped._fields]
+    assert len(lines) - 1 == len(KEYS) > 60
 
 
 @pytest.mark.parametrize(("name", "key"), KEYS)
