@@ -8,6 +8,7 @@ of them current.
 import json
 import re
 import sys
+import tomllib
 import types
 from collections.abc import Iterator
 from enum import Enum
@@ -30,93 +31,8 @@ from earmark.tasks.pipeline.registry import corpora, find_corpus
 _PART = re.compile(r"(<!-- (corpora|reasons) -->\n).*?(<!-- end -->\n)", re.DOTALL)
 _SUFFIXES: dict[Any, str] = {tuple: "[]", list: "[]", dict: ".NAME"}
 SHARED = set(BuildConfig.model_fields) - {"corpus"}  # options of every corpus, in `flows/reference/options.md`
-
-
 ROOT = Path(__file__).resolve().parents[2]
-_REBUILD = """\
-# Every corpus of the demo, kept up to date by one command; written by `python -m earmark.flows.command.guides`.
-#
-#     earmark rebuild --config data/demo/rebuild.toml --dry-run
-#
-# A corpus whose config names versions of another (`instrumentals = "instrumentals"`) is built after it; the others are
-# built side by side. One that fails does not stop the rest. A table `publish` in an entry sends its new versions to the
-# Hub:  publish = { repo = "my-lab/captions", private = true }
-"""
-_DEPLOYMENTS = """\
-# Deployments of every corpus with the demo's config, of the rebuild and of publishing; written by
-# `python -m earmark.flows.command.guides`. From the repository's root, with a server and a work pool named `local`
-# (see SERVER.md):
-#
-#     prefect --no-prompt deploy --all --prefect-file deploy/prefect.yaml
-#
-# Workers run the flow in that folder: `store` starts from it, and paths of a config from its `base`. A flow's docstring
-# is its description. A worker publishes with its HF_TOKEN, and salts the ids of score-questions with its EARMARK_SALT.
-"""
-_CORPUS = """\
-# Reference of `{name}`
-
-Written from the declarations; the [guide](../{guide}) explains them.
-
-```
-earmark init {name} --schema > {name}.schema.json
-```
-
-With `#:schema ./{name}.schema.json` as its first line, editors complete and check a config.
-
-## Options
-
-The [options of every corpus](options.md), such as `seed`, `limit`, `licences` and `engine`, come on top.
-
-{options}
-## Reasons
-
-The table `rejects` gives a reason for each dropped row. These options of the corpus change some of them; see
-[all reasons](../command/rejects.md#reasons).
-
-{reasons}
-## Views
-
-[`earmark export`](../command/export.md) writes these rows.
-
-{views}
-## Tables
-
-{tables}"""
-_OPTIONS = """\
-# Options of every corpus
-
-Written from the declarations. A config takes these beside its corpus's own:
-
-```toml
-limit = 100                     # the first rows of each source, to try it
-
-[licences."my-study"]
-licence = "CC-BY-4.0"
-redistribute = "all"            # rows and audio may be published
-```
-
-"""
-_MODELS = """\
-# Options of models and roles
-
-Written from the declarations; [Models and roles](../command/models.md) explains them.
-
-```toml
-[models.judge-1]                # a model, declared once
-annotator = "openai:gpt-audio"
-pace.requests_per_minute = 60
-
-[judge]                         # a role
-model = "judge-1"
-temperature = 0.7
-```
-
-## Options of a role
-
-{}
-## Options of a model
-
-{}"""
+_WORDS: dict[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 
 
 def generated() -> dict[Path, str]:
@@ -126,9 +42,10 @@ def generated() -> dict[Path, str]:
         ROOT / "README.md": {"corpora": corpora_table(own)},
         ROOT / "flows/command/rejects.md": {"reasons": reasons_table()},
     }
+    models = [options_table(model) for model in (Asked, ModelDeclaration)]
     written = {
-        ROOT / "flows/reference/options.md": _OPTIONS + options_table(BuildConfig, SHARED),
-        ROOT / "flows/reference/models.md": _MODELS.format(options_table(Asked), options_table(ModelDeclaration)),
+        ROOT / "flows/reference/options.md": _WORDS["options"] + options_table(BuildConfig, SHARED),
+        ROOT / "flows/reference/models.md": _WORDS["models"].format(*models),
     } | {ROOT / reference(corpus): corpus_reference(corpus) for corpus in own}
     builds = [{"corpus": corpus.name, "config": f"{corpus.name}.toml"} for corpus in own]
     entries = "".join("\n[[builds]]\n" + "".join(f'{key} = "{one[key]}"\n' for key in one) for one in builds)
@@ -136,8 +53,8 @@ def generated() -> dict[Path, str]:
         {path: rewritten(path.read_text("utf-8"), texts) for path, texts in parts.items()}
         | written
         | {
-            ROOT / "data/demo/rebuild.toml": _REBUILD + entries,
-            ROOT / "deploy/prefect.yaml": _DEPLOYMENTS + deployments(own, builds),
+            ROOT / "data/demo/rebuild.toml": _WORDS["rebuild"] + entries,
+            ROOT / "deploy/prefect.yaml": _WORDS["deployments"] + deployments(own, builds),
         }
     )
 
@@ -212,7 +129,7 @@ def options_table(model: type[Model], names: set[str] | None = None) -> str:
 
 def corpus_reference(corpus: Corpus) -> str:
     """Document a corpus's own options, the reasons that its options mend, and its tables."""
-    return _CORPUS.format(
+    return _WORDS["corpus"].format(
         name=corpus.name,
         guide=Path(guide(corpus)).name,
         options=options_table(corpus.config, set(corpus.config.model_fields) - SHARED),
