@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self, TypedDict, get_args
 from pydantic import Field, model_validator
 
 from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Asked, Drawn, Hearing
-from earmark.schemas.corpus import Corpus, Start, Story, View, Workload, Writer
+from earmark.schemas.corpus import Corpus, Start, View, Workload, Writer, read_story
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.tables import REJECTS, Column, Table
 from earmark.schemas.toml import Model, Name, changed, no_table, only, without
@@ -332,39 +332,6 @@ SEGMENTS = Table(
 )
 TAG_COVERAGE = Table("tag_coverage", row=TagCoverage, key=("pipeline", "category", "tag"), splits=False, counted=True)
 
-_STORY = Story(
-    title="Captions",
-    summary=(
-        "What audio-language models write about tagged tracks: captions to train text-to-music models on, and texts "
-        "whose agreement with the audio can be judged."
-    ),
-    method=(
-        "A list of tagged tracks is read and each track's audio is measured. Where a version of `instrumentals` holds "
-        "the track, its instrumental is heard instead.",
-        "Long recordings may be cut first: silence of some length and the fades beside it are left out, and what lies "
-        "between is cut where it is silent or most quiet into segments, each a track of its own.",
-        "Each pipeline hears one span of a track, several spans, or all of it in segments; rows say which seconds. "
-        "A second stage, which reads text only, shortens and merges where the config has one.",
-        "Each stage's text is checked: length, language, repetition, boilerplate, and mentions of voices or of lengths "
-        "of time where these are unwanted. What fails is drawn again, then is a reject or a flag. A judge may read "
-        "what has passed, for mentions of voices in other words.",
-        "Captions of a pipeline that nearly repeat an earlier one are found over the whole corpus.",
-    ),
-    main_table="captions",
-    references=(
-        "ATTM: captions by Qwen2-Audio, and by Music Flamingo with Qwen3 as the refiner.",
-        "AnyAudio-Judge: comprehensive captions of one-minute segments of cinematic audio.",
-    ),
-    limits=(
-        "A caption says what a model wrote, not what is there; only the listed seconds were heard.",
-        "Mentions are found by word forms; a paraphrase without them is not found.",
-        "A model named `builtin:` measures the signal and fills in a template: for trying the pipeline.",
-    ),
-    tags=("audio", "music", "captions", "text-to-music"),
-    tasks=("audio-text-to-text", "text-to-audio"),
-    languages=("en",),
-)
-
 _JSON = Writer(
     "attm-json",
     "earmark.tasks.captions.exports:write_json",
@@ -420,7 +387,7 @@ CORPUS = Corpus(
     paper="ATTM, AnyAudio-Judge",
     config=Captions,
     tables=(CAPTIONS, RAW, SEGMENTS, TAG_COVERAGE, REJECTS),
-    story=_STORY,
+    story=read_story("captions"),
     plan="earmark.tasks.captions.tracks:plan_build",
     inputs="earmark.tasks.captions.tracks:inputs",
     flow="earmark.flows.captions:build",

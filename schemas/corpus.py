@@ -1,7 +1,9 @@
 """Declare a corpus for the command line and the card, without running it."""
 
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from earmark.schemas.config import BuildConfig
@@ -102,6 +104,13 @@ class Story:
     annotations: tuple[str, ...] = ()
     # that its own prompts ask for, as ISO 639-1 codes; none where texts are as the inputs have them
     languages: tuple[str, ...] = ()
+
+
+def read_story(corpus: str) -> Story:
+    """Read the story of a corpus of ours from `stories/`."""
+    values = tomllib.loads((Path(__file__).parent / f"stories/{corpus}.toml").read_text("utf-8"))
+    told: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in values.items()}
+    return Story(**told)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from earmark.schemas.config import ClipsConfig
-from earmark.schemas.corpus import Corpus, Start, Story, View, Workload, Writer
+from earmark.schemas.corpus import Corpus, Start, View, Workload, Writer, read_story
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.places import without_places
 from earmark.schemas.rating_sources import NOT_A_RATING, Cell
@@ -118,43 +118,6 @@ class HumanPreferences(ClipsConfig):
         values = changed(values, "sources", lambda each: [filled(one, newer, False) for one in each])
         return changed(values, "sources.files", without_places)
 
-
-_STORY = Story(
-    title="Human preferences",
-    summary=(
-        "What people prefer of generated music, on musicality, on alignment with the prompt, or overall: their votes, "
-        "what the votes on two clips say together, how far annotators agree, rated clips, a training table, and a "
-        "benchmark of five tasks. For training and testing reward models."
-    ),
-    method=(
-        "Votes are read from exports as they are published. Failed generations and, in an arena, votes for neither "
-        "clip are rejects; months are kept.",
-        "All votes on the same two clips of one prompt are one comparison. Its preference on a dimension is the choice "
-        "of greatest weight: a vote weighs its confidence (1 to 5 in half steps), one without confidence weighs 3. "
-        "Choices of equal weight make a tie.",
-        "Agreement is counted over all pairs of votes of a comparison: the share that agrees, and Krippendorff's "
-        "nominal alpha, with intervals by bootstrap over comparisons.",
-        "A sample of `training` and `benchmark` is a vote, or by config (`unit`) a comparison. The test split is drawn "
-        "by seeded hash order, with equally many samples for each combination that the config balances: by default "
-        "lyrics and reference audio. Comparisons that share a prompt or a clip are kept together, so neither crosses "
-        "splits, nor do two annotators' votes on the same clips.",
-        "Annotators' ids are salted hashes; the salt is in no file of a version. Free text has lost e-mail addresses, "
-        "links, mentions and numbers to call.",
-    ),
-    main_table="preferences",
-    references=(
-        "CMI-RewardBench: CMI-Pref, and a benchmark of five tasks on generated music.",
-        "Krippendorff (2011): Computing Krippendorff's Alpha-Reliability.",
-    ),
-    limits=(
-        "An arena's visitors and hired annotators listen differently; `source` tells them apart.",
-        "The terms of the generating models hold for the audio.",
-        "A salted hash hides an id; it does not hide a person from whoever knows the votes.",
-    ),
-    tags=("audio", "music", "preference", "human-feedback", "reward-model"),
-    tasks=("audio-classification",),
-    annotations=("crowdsourced",),
-)
 
 _PAIR = ("text", "lyrics", "reference_audio", "a_audio", "b_audio")
 _CLIPS = ("clips", "clip_id")
@@ -288,7 +251,7 @@ CORPUS = Corpus(
     paper="CMI-Pref, CMI-RewardBench",
     config=HumanPreferences,
     tables=TABLES,
-    story=_STORY,
+    story=read_story("human_preferences"),
     plan="earmark.tasks.human_preferences.sources:plan_build",
     inputs="earmark.tasks.human_preferences.sources:inputs",
     flow="earmark.flows.human_preferences:build",

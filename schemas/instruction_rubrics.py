@@ -6,7 +6,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Drawn, Hearing
 from earmark.schemas.config import ClipsConfig
-from earmark.schemas.corpus import Corpus, Start, Story, Workload
+from earmark.schemas.corpus import Corpus, Start, Workload, read_story
 from earmark.schemas.judges import QUALIFICATION, Judging, Qualified, judge_identity
 from earmark.schemas.places import without_place
 from earmark.schemas.registry import OneOf
@@ -383,41 +383,6 @@ class InstructionRubrics(ClipsConfig, Qualified):
         return values
 
 
-_STORY = Story(
-    title="Instruction rubrics",
-    summary=(
-        "Clips with instructions that they follow or do not follow, one to one: each instruction taken apart into "
-        "yes/no items, each item labelled for each clip, in two languages. The split `test` is a bench, `train` a "
-        "corpus to train judges of instruction following on; they share no clip and no caption."
-    ),
-    method=(
-        "Caption sets give clips and true captions. Rows of one clip, captions that say nearly the same and rows that "
-        "their source groups stay in one split; so do recordings that sound the same, where fingerprints are compared.",
-        "Who verifies is set by source, and differs by kind: a judge that hears, an audio-text similarity, a reader, "
-        "several that must agree, or nobody; `samples.verified` says who did. Generated audio that a judge "
-        "hears is judged twice: failing both times makes a hard negative, passing both times a positive, the rest is "
-        "rejected.",
-        "Other negatives swap in another sample's instruction, or change one detail, drawn by hash.",
-        "Each instruction is taken apart once into independent yes/no items; a second reading removes what is not "
-        "supported or said twice. If nothing is left, the instruction is its single item.",
-        "Items of a positive are all yes. For a negative, a reader compares what is true of the clip with the "
-        "instruction, item by item. Where that is not a full description, the reader may say that it leaves an item "
-        "open; such an item is heard, or left out. A negative whose items all come out yes is rejected.",
-        "Every subset holds as many positives as negatives. Instructions, items and rationales are translated; what "
-        "loses numbers, names, negations or quoted speech is flagged.",
-    ),
-    main_table="samples",
-    references=("AnyAudio-Judge: bench and corpus for rubric-based judging of instruction following.",),
-    limits=(
-        "Labels are made by models; only the rationale says why. No person has checked them.",
-        "An item that the caption does not speak of is not asked: 'yes' means that nothing asked for is missing.",
-        "Translations are made by a model; the column `flags` names what the back-check found.",
-        "A model named `builtin:` measures the signal and compares words: for trying the pipeline.",
-    ),
-    tags=("audio", "music", "speech", "sound", "rubrics", "reward-model", "instruction-following"),
-    tasks=("audio-text-to-text",),
-)
-
 _START = Start(
     "earmark.tasks.importers.caption_sets:CAPTION_LAYOUTS",
     """
@@ -440,7 +405,7 @@ CORPUS = Corpus(
     paper="AnyAudio-Judge",
     config=InstructionRubrics,
     tables=(SAMPLES, INSTRUCTIONS, ITEMS, LABELS, JUDGMENTS, CLIPS, QUALIFICATION, REJECTS),
-    story=_STORY,
+    story=read_story("instruction_rubrics"),
     plan="earmark.tasks.instruction_rubrics.sources:plan_build",
     inputs="earmark.tasks.instruction_rubrics.sources:inputs",
     flow="earmark.flows.instruction_rubrics:build",

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import Field
 
-from earmark.schemas.corpus import Corpus, Start, Story, View, Workload
+from earmark.schemas.corpus import Corpus, Start, View, Workload, read_story
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.tables import REJECTS, Column, Table, WholeFile
 from earmark.schemas.toml import Model
@@ -128,33 +128,6 @@ TRACKS = Table(
     ),
 )
 
-_STORY = Story(
-    title="Instrumentals",
-    summary=(
-        "Tagged tracks without their voice, and an index of what was removed: audio for training text-to-music models "
-        "that must not sing, as in the ATTM challenge."
-    ),
-    method=(
-        "A list of tagged tracks is read, synonyms of tags are replaced, each track's audio is hashed and measured. "
-        "Tracks without audio, and audio that is damaged, silent, too short or there twice, are rejects.",
-        "A separator takes the voice out: what is kept is the mix less the voice, stereo, at the track's own rate.",
-        "Each result is checked: clipping, silence where the mix was not silent, the level of what was removed and of "
-        "what is left, what of the voice is left, and the length. What does not pass is flagged, and stays.",
-        "Splits are by artist, by the hash of the artist's id: no artist, and no clip, is in two of them.",
-    ),
-    main_table="tracks",
-    references=("ATTM: text-to-music on MTG-Jamendo with vocals removed by melband-roformer-kim-vocals.",),
-    limits=(
-        "Separation is not perfect: choirs, whispers and reverberation may stay, and solo instruments may go.",
-        "`centre-removal` is no model: it takes out what is in the middle of the stereo image, the voice or not.",
-        "The licences of the tracks hold for their instrumentals: MTG-Jamendo's are Creative Commons, track by track. "
-        "Where one allows no derivatives, `earmark publish` holds the instrumental back.",
-    ),
-    tags=("audio", "music", "source-separation", "text-to-music"),
-    tasks=("audio-to-audio",),
-    annotations=("found",),
-)
-
 VIEWS = (
     View(
         "tracks", "rows", "instrumentals/audio", "Instrumentals with their tags, and what was measured of each.",
@@ -187,7 +160,7 @@ CORPUS = Corpus(
     paper="ATTM",
     config=Instrumentals,
     tables=(TRACKS, REJECTS),
-    story=_STORY,
+    story=read_story("instrumentals"),
     plan="earmark.tasks.instrumentals.sources:plan_build",
     inputs="earmark.tasks.instrumentals.sources:inputs",
     flow="earmark.flows.instrumentals:build",

@@ -7,7 +7,7 @@ from pydantic import Field, field_validator, model_validator
 
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.config import ClipsConfig
-from earmark.schemas.corpus import Corpus, Story, View, Workload
+from earmark.schemas.corpus import Corpus, View, Workload, read_story
 from earmark.schemas.critiques import CRITIQUE_EVALUATIONS, CRITIQUE_VIEWS, CRITIQUES, PAIRED_CRITIQUES, Critiques
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.places import without_places
@@ -285,41 +285,6 @@ TRIPLETS = Table(
 
 TABLES = (RATINGS, PAIRS, TRIPLETS, CRITIQUES, PAIRED_CRITIQUES, REJECTS)
 
-_STORY = Story(
-    title="MOS preferences",
-    summary=(
-        "Pairs of rated speech and singing clips in which listeners scored one clip higher than the other, for "
-        "training and testing reward models on audio quality. Each pair carries the gap between the two mean scores."
-    ),
-    method=(
-        "Lists of rated clips are read as their owners publish them; the ratings of a clip are averaged, each listener "
-        "counting once.",
-        "Clips are paired within one listening test and split: same content from different sources, different contents "
-        "from one source, or neither. The clip with the higher MOS is chosen.",
-        "Pairs are drawn between neighbours on a line of hashed ids, limited to a number per clip, and picked by "
-        "seeded hash order to fill the quotas, balanced over the three categories.",
-        "Gaps are normalised by the 90th percentile of the dataset's gaps; where ratings per listener exist, the "
-        "probability that the chosen clip is truly better is derived from the standard errors.",
-        "Triplets A > B > C of one group are drawn in the same way, for measuring cycles.",
-        "Where the config has `[critiques]`, a model that hears the audio alone describes clips along noise, "
-        "distortion, naturalness and continuity, and compares and scores pairs in an order drawn by hash. A comparison "
-        "is kept only if the clip with the higher MOS scores higher; else it is asked again, and at last is a reject.",
-    ),
-    main_table="pairs",
-    references=("MOS-RMBench: recasting mean opinion scores as preferences for speech reward models.",),
-    limits=(
-        "MOS of different listening tests do not compare; clips are never paired across tests or datasets.",
-        "A small gap may lie within the listeners' noise: see `chosen_better_probability` and `gap_decile`.",
-        "Critiques are a model's words. Those of pairs were chosen for agreeing with the MOS, so their scores tell "
-        "nothing of how often the model agrees; the accounts of `paired_critiques` do. A model named `builtin:` "
-        "measured the signal and heard nothing.",
-        "The licences of the rated corpora hold for their ratings and audio; this dataset adds none.",
-    ),
-    tags=("audio", "speech", "mos", "preference", "reward-model"),
-    tasks=("audio-classification",),
-    annotations=("crowdsourced",),
-)
-
 VIEWS = (
     View(
         "preferred-clips",
@@ -407,7 +372,7 @@ CORPUS = Corpus(
     paper="MOS-RMBench",
     config=MosPreferences,
     tables=TABLES,
-    story=_STORY,
+    story=read_story("mos_preferences"),
     plan="earmark.tasks.mos_preferences.sources:plan_build",
     inputs="earmark.tasks.mos_preferences.sources:inputs",
     flow="earmark.flows.mos_preferences:build",

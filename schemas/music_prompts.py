@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Asked, Drawn
 from earmark.schemas.config import BuildConfig
-from earmark.schemas.corpus import Corpus, Start, Story, View, Workload
+from earmark.schemas.corpus import Corpus, Start, View, Workload, read_story
 from earmark.schemas.evaluations import Evaluation, Generation, Mode
 from earmark.schemas.places import without_place
 from earmark.schemas.tables import REJECTS, Column, Table
@@ -270,35 +270,6 @@ SHOTS = Table("shots", row=ShotRow, key=("prompt_id", "place"), splits=False)
 
 TABLES = (PROMPTS, TRIPLETS, TAGS, COOCCURRENCE, SHOTS, REJECTS)
 
-_STORY = Story(
-    title="Music prompts",
-    summary=(
-        "Prompts for text-to-music systems, each from a genre, an instrument and a mood or theme of real tracks: in "
-        "distribution where all pairs of its tags occur together in the tracks, out of distribution where a pair never "
-        "does. For evaluating generation with concepts that can be checked."
-    ),
-    method=(
-        "Tags must be carried by enough tracks, named in enough captions, heard by a judge on enough of their own "
-        "tracks where audio was at hand, and ask for no voices. `tags` holds every tag's figures and fate.",
-        "Triplets are drawn by seeded hash, genres in turn: in distribution if each pair of tags stands on one track "
-        "at least (not necessarily the same), out of distribution if one pair stands on none.",
-        "A model writes the prompt from example captions: strict prompts name the three tags and no other of the "
-        "taxonomy, improvised ones add one to three instruments, none speaks of voices. What does not pass is asked "
-        "again, and after some tries another triplet of the same stratum takes its place.",
-    ),
-    main_table="prompts",
-    references=("ATTM: Academic Text-to-Music challenge, construction of the evaluation prompts.",),
-    limits=(
-        "Out of distribution means: not together in this track list. It says nothing of what a model was trained on.",
-        "Which tags a prompt names is judged by word forms; a paraphrase without them counts as not named.",
-        "A writer named `builtin:` fills in a template: its prompts are for trying the pipeline.",
-    ),
-    tags=("music", "text-to-music", "evaluation", "prompts"),
-    tasks=("text-to-audio",),
-    annotations=("found",),
-    languages=("en",),
-)
-
 VIEWS = (
     View(
         "prompts",
@@ -356,7 +327,7 @@ CORPUS = Corpus(
     paper="ATTM",
     config=MusicPrompts,
     tables=TABLES,
-    story=_STORY,
+    story=read_story("music_prompts"),
     plan="earmark.tasks.music_prompts.sources:plan_build",
     inputs="earmark.tasks.music_prompts.sources:inputs",
     flow="earmark.flows.music_prompts:build",

@@ -7,7 +7,7 @@ from pydantic import Field, ValidationInfo, model_validator
 
 from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Hearing
 from earmark.schemas.config import ClipsConfig
-from earmark.schemas.corpus import Beside, Corpus, Start, Story, View, Workload, Writer
+from earmark.schemas.corpus import Beside, Corpus, Start, View, Workload, Writer, read_story
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.judges import QUALIFICATION, Judged, Judging, Jury
 from earmark.schemas.places import clips_folder, without_place, without_places
@@ -263,36 +263,6 @@ _DECIDES = (*DECIDES, "dimensions", "require", "separate", "scores", "hearing", 
 
 TABLES = (CLIPS, PAIRS, JUDGMENTS, LABELS, BIAS, CONFOUNDS, PEOPLE, QUALIFICATION, REJECTS)
 
-_STORY = Story(
-    title="Pseudo preferences",
-    summary=(
-        "Pairs of generated music with a judge model's preferences on musicality and on alignment with the prompt, "
-        "kept only where the judge prefers the same clip in both orders. For training reward models on generated music."
-    ),
-    method=(
-        "Generations of one prompt by different models are paired, spread evenly over modalities and pairs of models, "
-        "and picked by seeded hash order, or nearest clips first (`pairs.near`). Failed, empty, silent, too short and "
-        "duplicate generations are rejects.",
-        "A judge hears every pair twice, as (a, b) and as (b, a), and says for each dimension A, B or tie.",
-        "A dimension's label is valid if both passes prefer the same clip or both say tie; a pair is kept if every "
-        "required dimension is valid. The others are rejects, with both passes in `judgments`.",
-        "Where several judges answer, the votes that each gives in both orders alike are combined: by unanimity, by "
-        "majority, or by the log-odds of their accuracy on gold.",
-        "`bias` compares the choices of the first pass, of the reversed pass and of the agreed set; `confounds` says "
-        "how often the louder, the longer, the higher-rate and the later clip won, and what these predict together.",
-        "Splits are by prompt: no prompt, and no clip, is in two of them.",
-    ),
-    main_table="labels",
-    references=("CMI-RewardBench: CMI-Pref-Pseudo, pseudo-labels by position-consistent judging.",),
-    limits=(
-        "Labels are a model's, not people's; agreement with listeners is measured where a build names votes.",
-        "A judge named `builtin:` measures the signal and hears no music: its labels are for trying the pipeline.",
-        "The terms of the generating models hold for the audio.",
-    ),
-    tags=("audio", "music", "preference", "reward-model"),
-    tasks=("audio-classification",),
-)
-
 _QUESTIONS = {
     "musicality": "Which of the two clips is better as music? Answer with A or B.",
     "alignment": "Which of the two clips follows the prompt better? Answer with A or B.",
@@ -400,7 +370,7 @@ CORPUS = Corpus(
     paper="CMI-Pref-Pseudo",
     config=PseudoPreferences,
     tables=TABLES,
-    story=_STORY,
+    story=read_story("pseudo_preferences"),
     plan="earmark.tasks.pseudo_preferences.pairs:plan_build",
     inputs="earmark.tasks.pseudo_preferences.pairs:inputs",
     flow="earmark.flows.pseudo_preferences:build",

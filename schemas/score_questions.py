@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Asked, Drawn
 from earmark.schemas.config import BuildConfig
-from earmark.schemas.corpus import Beside, Corpus, Start, Story, View, Workload, Writer
+from earmark.schemas.corpus import Beside, Corpus, Start, View, Workload, Writer, read_story
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.places import without_places
 from earmark.schemas.tables import REJECTS, Column, Shares, Table, WholeFile
@@ -352,43 +352,6 @@ TRANSCRIPTS = Table("transcripts", row=ScoreTranscript, key=("question_id", "for
 
 TABLES = (QUESTIONS, OPTIONS, SOURCES, REVIEWS, TRANSCRIPTS, REJECTS)
 
-_STORY = Story(
-    title="Score questions",
-    summary=(
-        "Multiple-choice questions about images of real scores, made from what people asked and answered in a forum, "
-        "to measure what vision-language models read in music notation."
-    ),
-    method=(
-        "Threads of a forum's dump are filtered by length, answers and images; names, links and addresses are taken "
-        "out of their texts, and ids are salted hashes.",
-        "Images are re-encoded; near-duplicates and images without staves are left out.",
-        "A language model rewrites each thread as an exam question, with its best comment as the right option. Wrong "
-        'options are written; where the config says `wrong = "comments"`, other comments are wrong options, too.',
-        "The right option is that of the first-level comment with the most votes (ups minus downs). Where several "
-        "have as many, a language model chooses among them, and the row says so.",
-        "Where the config names a reader, it checks each option by itself, with the score: what could be right is no "
-        "wrong option, and a comment is one only if it contradicts the right one.",
-        "A language model adds up to three distractors of 5 to 10 words. What repeats another option, speaks of "
-        "other options, or gives the right one away by its length is asked for again.",
-        "Options are shuffled by seed, so that each letter is right equally often. Category, subcategory and "
-        "difficulty are a language model's.",
-        "Reviewers may flag questions; flagged ones are rejects of the next version.",
-    ),
-    main_table="questions",
-    references=("WildScore: questions about real-world scores from ten years of forum threads, and their taxonomy.",),
-    limits=(
-        "What most people voted for is taken as right; it may not be.",
-        "A thread's author keeps their rights in its text and image; the forum's terms hold.",
-        "Texts are scrubbed by rules, which leave about one in twenty hard cases; a name without a sign may stay.",
-        "Ids cannot be looked up; who holds the dump can still find a thread by its image, or by counts and words.",
-        "A model named `builtin:` fills in forms and sees no score: for trying the pipeline.",
-    ),
-    tags=("music", "sheet-music", "multiple-choice", "visual-question-answering"),
-    tasks=("visual-question-answering", "multiple-choice"),
-    annotations=("found",),
-    languages=("en",),
-)
-
 VIEWS = (
     View("exam", "sft", "score_questions/exam", "The question below its image; the right letter is the answer."),
     View("exam-rewarded", "grpo", "score_questions/exam", "The same; the right letter reaches the reward function."),
@@ -454,7 +417,7 @@ CORPUS = Corpus(
     paper="WildScore",
     config=ScoreQuestions,
     tables=TABLES,
-    story=_STORY,
+    story=read_story("score_questions"),
     plan="earmark.tasks.score_questions.sources:plan_build",
     inputs="earmark.tasks.score_questions.sources:inputs",
     flow="earmark.flows.score_questions:build",

@@ -104,12 +104,13 @@ def test_a_modules_data_count_and_their_comments_do_not(tmp_path: Path, monkeypa
 
 
 def test_all_data_are_a_modules_or_inputs() -> None:
-    """Word lists are inputs of the builds that read them; a paper's tables are compared with, and decide no row."""
+    """Word lists are inputs of the builds that read them; a paper's tables and the words of cards decide no row."""
     found = {path for room in ("tasks", "schemas") for end in DATA for path in (ROOT / room).rglob(f"*{end}")}
     assert ROOT / "tasks/instruction_rubrics/builtin_words.tsv" in found
     alone = {path for path in found if not path.with_suffix(".py").is_file()}
     lists = {path.resolve() for _, path in list_files()}
-    assert alone == lists | {*(ROOT / "tasks/evaluation/tables").glob("*.toml")}
+    tables, stories = ((ROOT / folder).glob("*.toml") for folder in ("tasks/evaluation/tables", "schemas/stories"))
+    assert alone == lists | {*tables, *stories}
 
 
 @pytest.mark.slow

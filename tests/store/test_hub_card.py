@@ -8,7 +8,9 @@ from importlib import resources
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
+from earmark.schemas.corpus import Story
 from earmark.tasks.pipeline.registry import corpora, find_corpus
 from earmark.tasks.store.card import SIZES, citations, licence_facts
 from earmark.tasks.store.manifest import Manifest
@@ -40,6 +42,14 @@ def test_each_corpus_cites_the_papers_whose_method_it_follows() -> None:
             assert re.fullmatch(r"\d{4}\.\d{5}", found["eprint"])
             assert entry.count("{") == entry.count("}")
     assert citations(("A paper: of ours.",)) == []
+
+
+def test_a_story_is_of_a_corpus_and_of_the_declared_types() -> None:
+    for path in (ROOT / "schemas/stories").iterdir():
+        story = find_corpus(path.stem.replace("_", "-")).story
+        assert story == TypeAdapter(Story).validate_python(vars(story))
+        texts = [line for value in vars(story).values() for line in ([value] if isinstance(value, str) else value)]
+        assert not [line for line in texts if " ".join(line.split()) != line], path
 
 
 def test_sizes_are_those_of_the_hub() -> None:
