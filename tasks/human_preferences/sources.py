@@ -15,17 +15,16 @@ from earmark.tasks.importers.lists import ListFile, require_below
 from earmark.tasks.importers.rated_music import MusicRating
 from earmark.tasks.importers.table import kind_of
 from earmark.tasks.importers.votes import VOTE_LAYOUTS, Vote, VoteLayout
-from earmark.tasks.pipeline.inputs import Input, distinct, file_digests
+from earmark.tasks.pipeline.inputs import Input, distinct, file_digests, salt_input
 from earmark.tasks.pipeline.mirror import is_list
 from earmark.tasks.pipeline.plan import Plan, make_plan
 from earmark.tasks.pipeline.progress import working
-from earmark.tasks.pipeline.references import Intake, references_of
+from earmark.tasks.pipeline.references import PersonalIntake, references_of
 from earmark.tasks.pipeline.step import Done, step
 from earmark.tasks.store.manifest import digest_of
 from earmark.tasks.store.parquet import record_schema, write_rows
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store
-from earmark.tasks.text.anonymity import annotator_key, salt_digest, salt_of, scrub
 
 VOTES_READ = record_schema(Vote, "row int64, source string")
 RATINGS_READ = record_schema(MusicRating, "row int64, source string")
@@ -39,7 +38,7 @@ def plan_build(config: HumanPreferences, store: Store, inputs: dict[str, str] | 
 
 def inputs(config: HumanPreferences) -> Iterator[Input]:
     """Yield the salt, and each source's exports with their audio if the build reads it; each file is checked alone."""
-    yield Input(name="salt", more=lambda store: {"salt": salt_digest(salt_of(config.salt, store.root))})
+    yield salt_input(config.salt)
     for source in config.sources:
         parts = (source.model_copy(update={"files": (written,)}) for written in source.files)
         yield replace(_exports(config, source), name=source.name, parts=tuple(_exports(config, part) for part in parts))
@@ -164,14 +163,14 @@ def import_sources(stage: Stage, config: HumanPreferences) -> Done[Exports]:
     Raises:
         InputError: a file or one of its columns is missing.
     """
-    salt = salt_of(config.salt, stage.store.root)
     references = references_of(config, stage.store)
-    intakes = {"votes": Intake(references), "ratings": Intake(references)}
+    intakes = {kind: PersonalIntake(references, config.salt, stage.store) for kind in ("votes", "ratings")}
     rows: dict[str, list[tuple[Any, ...]]] = {"votes": [], "ratings": []}
     for source in config.sources:
         kind = "ratings" if layout_of(source).rated else "votes"
         with working(f"import {source.name}"):
-            rows[kind] += _take(intakes[kind], config, source, kind, salt)
+            taken = intakes[kind].take_from(source.name, read_source(config, source), kind, config.limit)
+            rows[kind] += ((source.name, *row) for row in taken)
     exports = Exports(stage.work / "votes.parquet", stage.work / "ratings.parquet")
     write_rows(exports.votes, VOTES_READ, [(number, *row) for number, row in enumerate(rows["votes"])])
     write_rows(exports.ratings, RATINGS_READ, [(number, *row) for number, row in enumerate(rows["ratings"])])
@@ -179,21 +178,3 @@ def import_sources(stage: Stage, config: HumanPreferences) -> Done[Exports]:
     ratings = replace(intakes["ratings"].account(), name="import-ratings", unit="rated clips", stage="import")
     rated = any(layout_of(source).rated for source in config.sources)
     return Done(exports, votes, *([ratings] if rated else []))
-
-
-def _take(
-    intake: Intake, config: HumanPreferences, source: VoteSource, table: str, salt: str
-) -> Iterator[tuple[Any, ...]]:
-    """Read a source; replace the author's name in votes and rejects by the author's key."""
-    key = partial(annotator_key, salt, source.name)
-    first = len(intake.rejects)
-    for row in intake.take(read_source(config, source), table, config.limit):
-        if isinstance(row, Vote):
-            who, written = row.annotator, row.feedback
-            feedback = None if written is None else scrub(written, [who] if who else []) or None
-            row = row._replace(annotator=None if who is None else key(who), feedback=feedback)
-        yield (source.name, *row)
-    for at, (name, reject) in enumerate(intake.rejects[first:], first):
-        if reject.author is not None:  # it is withdrawn with the vote's author
-            made_from = (("annotator", key(reject.author)),)
-            intake.rejects[at] = (name, reject._replace(made_from=made_from, author=None))

@@ -35,6 +35,7 @@ from earmark.tasks.pipeline.mirror import bring, bring_folder
 from earmark.tasks.store.files import sha256_file
 from earmark.tasks.store.manifest import digest_of, schema_digest
 from earmark.tasks.store.versions import Store
+from earmark.tasks.text.anonymity import salt_digest, salt_of
 
 JSON = (".json", ".jsonl", ".ndjson")
 _BLOCK = 1 << 24
@@ -286,6 +287,11 @@ class Input:
         rows = islice((row for row in self.read() if not isinstance(row, Reject | Note)), self.limit)
         names = dict.fromkeys(name for row in rows for name in self.clips(row))
         return {name: clip_below(self.root, name) for name in names}
+
+
+def salt_input(variable: str) -> Input:
+    """Return the salt of people's keys as an input: its digest stands in the build key."""
+    return Input(name="salt", more=lambda store: {"salt": salt_digest(salt_of(variable, store.root))})
 
 
 def inputs_of(corpus: Corpus, config: BuildConfig) -> list[Input]:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,7 @@ from earmark.tasks.pipeline.step import Account
 from earmark.tasks.store.manifest import digest_of
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store
+from earmark.tasks.text.anonymity import annotator_key, salt_of, scrub
 from earmark.tasks.text.near_texts import NearTexts, near_any
 
 
@@ -454,3 +455,32 @@ class Intake:
         """Return the account of all entries."""
         entered = self.kept + len(self.rejects)
         return Account(entered, self.kept, self.rejects, sources=self.sources, notes=self.notes)
+
+
+class PersonalIntake(Intake):
+    """Intake of what people said: salted keys take the place of their names, and texts are scrubbed.
+
+    Args:
+        references: texts to keep out.
+        variable: of the environment, with the salt; without it the store keeps one.
+    """
+
+    def __init__(self, references: References | None, variable: str, store: Store) -> None:
+        super().__init__(references)
+        self._salt = salt_of(variable, store.root)
+
+    def take_from(self, source: str, entries: Iterable[Any], table: str, limit: int | None = None) -> Iterator[Any]:
+        """Yield the rows of a source as `take` does, their `annotator` and `feedback` without names; also replace the
+        authors of its rejects."""
+        key = partial(annotator_key, self._salt, source)
+        first = len(self.rejects)
+        for row in self.take(entries, table, limit):
+            if hasattr(row, "annotator"):
+                who, written = row.annotator, row.feedback
+                feedback = None if written is None else scrub(written, [who] if who else []) or None
+                row = row._replace(annotator=None if who is None else key(who), feedback=feedback)
+            yield row
+        for at, (name, reject) in enumerate(self.rejects[first:], first):
+            if reject.author is not None:  # it is withdrawn with the vote's author
+                made_from = (("annotator", key(reject.author)),)
+                self.rejects[at] = (name, reject._replace(made_from=made_from, author=None))

@@ -8,7 +8,7 @@ from typing import Any
 from earmark.schemas.files import Root, source_root
 from earmark.schemas.places import without_place
 from earmark.schemas.score_questions import CORPUS, ScoreQuestions
-from earmark.tasks.pipeline.inputs import Input, require_folder
+from earmark.tasks.pipeline.inputs import Input, require_folder, salt_input
 from earmark.tasks.pipeline.mirror import bring_folder
 from earmark.tasks.pipeline.plan import Plan, make_plan
 from earmark.tasks.score_questions.examples import examples_of
@@ -18,7 +18,7 @@ from earmark.tasks.score_questions.writing import ASKS
 from earmark.tasks.store.files import sha256_file
 from earmark.tasks.store.manifest import digest_of
 from earmark.tasks.store.versions import Store
-from earmark.tasks.text.anonymity import SALT, salt_digest, salt_of
+from earmark.tasks.text.anonymity import SALT
 
 
 def plan_build(config: ScoreQuestions, store: Store, inputs: dict[str, str] | None = None) -> Plan:
@@ -48,7 +48,7 @@ def inputs(config: ScoreQuestions) -> Iterator[Input]:
     if model.exists():
         digest = _folder_digest if model.is_dir() else sha256_file
         yield Input(name="detector.model", more=lambda store: {"detector": digest(model)})
-    yield Input(name="salt", more=lambda store: {"salt": salt_digest(salt_of(SALT, store.root))})
+    yield salt_input(SALT)
 
 
 def _list_input(name: str, path: Path, read: Callable[[], Iterable[Any]], *, may_be_empty: bool = False) -> Input:
