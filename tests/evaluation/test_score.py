@@ -42,7 +42,6 @@ from earmark.tasks.evaluation.submission import (
     PromptClip,
     ScoreOptions,
     _questions,
-    _word,
     faults_of,
     forecast,
     generation_of,
@@ -50,6 +49,7 @@ from earmark.tasks.evaluation.submission import (
 )
 from earmark.tasks.music_prompts.asking import VERIFY, concept_prompts
 from earmark.tasks.pipeline.media import similarity_of
+from earmark.tasks.store.folder import named_word
 from earmark.tasks.store.versions import Store, Version
 from earmark.tasks.text.tag_words import written
 from tests.annotation.conftest import LocalServer
@@ -475,8 +475,8 @@ def test_a_reference_with_a_spoilt_clip_is_refused(built: tuple[Version, Path], 
 
 def test_systems_of_like_names_have_records_of_their_own() -> None:
     names = ["ours", "A B", "A-B", "A/B", "系统一", "系统二"]
-    assert len({_word(name) for name in names}) == len(names)
-    assert [_word(name) for name in ("ours", "A-B")] == ["ours", "A-B"]
+    assert len({named_word(name) for name in names}) == len(names)
+    assert [named_word(name) for name in ("ours", "A-B")] == ["ours", "A-B"]
 
 
 def test_records_of_other_questions_are_not_ranked() -> None:
