@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from graphlib import TopologicalSorter
+from graphlib import CycleError, TopologicalSorter
 
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import StoreError
@@ -36,7 +36,7 @@ class Search:
 
     kind: Kind  # kind of the withdrawn item
     name: str  # the withdrawal's name
-    holdings: tuple[Holding, ...]  # every version with it or with derived rows; parents before children
+    holdings: tuple[Holding, ...]  # every version with it or with derived rows; parents first, if possible
     marks: tuple[Mark, ...]  # marks to keep out of later versions
     seen: frozenset[str]  # digests of the manifests of all searched versions
 
@@ -93,7 +93,10 @@ def search(
 def _look(store: Store, corpora: Mapping[str, Corpus], kind: Kind, name: str, known: Sequence[Mark]) -> Search:
     marks, holdings, seen = list(known), [], set()
     parents = _parents(store)
-    names = [name for name in TopologicalSorter(parents).static_order() if name in parents]  # parents first
+    try:
+        names, circle = [name for name in TopologicalSorter(parents).static_order() if name in parents], False
+    except CycleError:  # of corpora, not of versions: a later one of captions reads prompts made from an earlier one
+        names, circle = sorted(parents), True
     with working("look for rows", sum(len(store.versions(name)) for name in names)) as work:
         for corpus in names:
             if corpus not in corpora:
@@ -113,7 +116,10 @@ def _look(store: Store, corpora: Mapping[str, Corpus], kind: Kind, name: str, kn
                     marks += _derived(
                         gone, [corpora[other] for other in names if corpus in parents[other] and other in corpora]
                     )
-    return Search(kind, name, tuple(holdings), tuple(dict.fromkeys(marks)), frozenset(seen))
+    marks = list(dict.fromkeys(marks))
+    if circle and set(marks) != set(known):
+        return _look(store, corpora, kind, name, marks)  # corpora before the one with the new marks may have such rows
+    return Search(kind, name, tuple(holdings), tuple(marks), frozenset(seen))
 
 
 def withdraw(store: Store, corpora: Mapping[str, Corpus], searched: Search, reason: str) -> Withdrawal:

@@ -212,6 +212,27 @@ def test_a_prompt_leaves_with_its_clips(store: Store) -> None:
     assert rows_of(store.find("words"), "rejects") == []
 
 
+def test_it_leaves_all_versions_of_two_corpora_that_read_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ROWS, "captions", ROWS["words"])
+    monkeypatch.setitem(REFUSED, "captions", REFUSED["words"])
+    monkeypatch.setitem(CORPORA, "captions", corpus("captions", WORDS_OF))  # in the alphabet before what it reads
+    store = Store(tmp_path)
+    build(store, "songs")
+    captions = build(store, "captions", (store.find("songs").as_parent(),))
+    build(store, "songs", (captions.as_parent(),), key="other")
+    found = withdrawal.search(store, CORPORA, "prompt", "p-one")
+    versions = {(one.version.corpus, one.version.name) for one in found.holdings}
+    assert versions == {("captions", "v1"), ("songs", "v1"), ("songs", "v2")}
+    made = withdrawal.withdraw(store, CORPORA, found, "asked for").made
+    assert {(one.corpus, one.version) for one in made} == {("captions", "v2"), ("songs", "v3")}
+    assert ids(store.find("songs"), "clips") == ["clip-c", "clip-d", "clip-e"]
+    assert ids(store.find("captions"), "captions") == ["cap-c", "cap-f"]
+    later = build(store, "captions", (store.find("songs").as_parent(),), key="another")
+    assert ids(later, "captions") == ["cap-c", "cap-f"], "a later build leaves them out, too"
+
+
 def test_an_annotator_leaves_and_others_votes_stay(store: Store) -> None:
     withdraw(store, "annotator", "ann")
     songs = store.find("songs")
