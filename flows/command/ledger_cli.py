@@ -130,12 +130,14 @@ def prune(
     from earmark.schemas.errors import ConfigError, StoreError
     from earmark.tasks.annotation.ledger_reports import count_old
     from earmark.tasks.annotation.ledger_reports import prune as remove
-    from earmark.tasks.store.runs import open_runs
+    from earmark.tasks.store.runs import open_runs, under_way
 
     if shared := os.environ.get("EARMARK_LEDGER"):
         where = "a database" if "://" in shared else shared
         raise ConfigError(f"EARMARK_LEDGER names {where}; other stores may share it: unset it to prune this store's")
     place = open_store(store)
+    if work := under_way(place):
+        raise StoreError(f"{work} is under way and may need its answers; prune when it has ended")
     if unfinished := open_runs(place):
         run = unfinished[-1]
         raise StoreError(f"run {run.run} of {run.corpus} is {run.current_state()} and may need its answers; finish it")

@@ -10,7 +10,7 @@ from earmark.schemas.errors import StoreError
 from earmark.schemas.places import cache_folder
 from earmark.tasks.pipeline.progress import say
 from earmark.tasks.store.receipts import receipts
-from earmark.tasks.store.runs import open_runs
+from earmark.tasks.store.runs import under_way
 from earmark.tasks.store.staging import LOCK, locked
 from earmark.tasks.store.versions import Store, Version
 
@@ -66,10 +66,10 @@ def prune(store: Store, decisions: Sequence[PruneDecision]) -> None:
     """Remove the versions that go: each is gone at once for readers, and a killed removal is finished by the next.
 
     Raises:
-        StoreError: a run is under way, which may read them.
+        StoreError: a build is under way, which may read them.
     """
-    if running := [run for run in open_runs(store) if run.current_state() == "running"]:
-        raise StoreError(f"run {running[0].run} of {running[0].corpus} is under way; prune when it has ended")
+    if work := under_way(store):
+        raise StoreError(f"{work} is under way; prune when it has ended")
     for corpus in {one.version.corpus: None for one in decisions}:
         with locked(store.folder(corpus) / LOCK, f"build of {corpus}", say):
             for version in (one.version for one in decisions if one.version.corpus == corpus and one.stays is None):

@@ -15,7 +15,7 @@ from earmark.schemas.errors import StoreError
 from earmark.schemas.files import private_folder
 from earmark.schemas.places import CorpusName, FileName
 from earmark.tasks.store.files import read_record, write_text
-from earmark.tasks.store.staging import is_idle
+from earmark.tasks.store.staging import LOCK, is_idle
 from earmark.tasks.store.versions import Store
 
 State = Literal["running", "completed", "failed", "interrupted"]
@@ -119,6 +119,18 @@ def open_runs(store: Store) -> list[Run]:
     settles earlier ones."""
     newest = {(run.corpus, run.config): run for run in list_runs(store)}
     return sorted((run for run in newest.values() if run.current_state() != "completed"), key=lambda run: run.run)
+
+
+def under_way(store: Store) -> str | None:
+    """Return the work in a store that may need its versions and answers, or None. A build holds its corpus's lock with
+    and without a record; a record may be there before its build has the lock.
+
+    Raises:
+        StoreError: a record cannot be read.
+    """
+    runs = [f"run {run.run} of {run.corpus}" for run in list_runs(store) if run.current_state() == "running"]
+    corpora = sorted(path.parent.name for path in store.root.glob(f"*/{LOCK}"))
+    return next(iter(runs), None) or next((f"a build of {name}" for name in corpora if not is_idle(store, name)), None)
 
 
 def find_run(store: Store, name: str | None) -> Run:

@@ -12,14 +12,16 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from earmark.flows.command.cli import app
 from earmark.schemas.errors import StoreError
 from earmark.tasks.release.pruning import PRUNED, decide, freed_bytes, prune
 from earmark.tasks.store.files import link_over
 from earmark.tasks.store.manifest import FileEntry, Manifest
 from earmark.tasks.store.receipts import Receipt, save_receipt
-from earmark.tasks.store.runs import start_run
-from earmark.tasks.store.staging import LOCK
+from earmark.tasks.store.runs import save_run, start_run
+from earmark.tasks.store.staging import LOCK, staging
 from earmark.tasks.store.versions import Store, Version
 
 Spec = tuple[str, int]
@@ -112,14 +114,43 @@ def test_what_a_killed_removal_left_goes_with_the_next(tmp_path: Path) -> None:
     assert sorted(path.name for path in store.folder("captions").iterdir()) == [LOCK, "v2"]
 
 
-def test_nothing_goes_while_a_run_is_under_way(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    for number in (1, 2):
-        make(store, ("captions", number))
-    start_run(store, "music-prompts", tmp_path / "c.toml")
+def assert_refused(store: Store) -> None:
+    """Neither versions nor answers go."""
     with pytest.raises(StoreError, match="is under way"):
         prune(store, decide(store, ["captions"], 1, False))
     assert len(store.versions("captions")) == 2
+    words = ["ledger", "prune", "--before", "2026-01-01", "--out", "old.jsonl", "--dry-run", "--store", str(store.root)]
+    refused = CliRunner().invoke(app, words).exception
+    assert isinstance(refused, StoreError)
+    assert "is under way" in str(refused)
+
+
+def test_nothing_goes_while_a_run_is_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("EARMARK_LEDGER", raising=False)
+    store = Store(tmp_path)
+    for number in (1, 2):
+        make(store, ("captions", number))
+    run = start_run(store, "music-prompts", tmp_path / "c.toml")
+    assert_refused(store)
+    later = run.model_copy(update={"run": "29990101-000000-ab12", "state": "interrupted"})
+    save_run(store, later)  # of the same config, by a person who saw it wait for the first
+    assert_refused(store)
+    save_run(store, run.model_copy(update={"state": "completed"}))
+    prune(store, decide(store, ["captions"], 1, False))
+    assert len(store.versions("captions")) == 1
+
+
+def test_nothing_goes_while_a_build_without_a_record_is_under_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("EARMARK_LEDGER", raising=False)
+    store = Store(tmp_path)
+    for number in (1, 2):
+        make(store, ("captions", number))
+    with staging(store, "music-prompts", "1" * 64, say=print):  # a corpus without a version yet
+        assert_refused(store)
+    prune(store, decide(store, ["captions"], 1, False))
+    assert len(store.versions("captions")) == 1
 
 
 @pytest.mark.slow
