@@ -165,6 +165,14 @@ def test_reports_open_for_the_password_and_nothing_else_does(tmp_path: Path) -> 
 
     try:
         assert status("/reports/captions/v1") == (200, b"<p>report")
+        request = urllib.request.Request(f"http://127.0.0.1:{server.server_port}/reports/captions/v1")
+        request.add_header("Authorization", f"Basic {base64.b64encode(b'earmark:long password').decode()}")
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            parts = answer.headers["Content-Security-Policy"].split(";")
+        policy = {name: words for name, *words in map(str.split, parts)}
+        assert (policy["sandbox"], policy["default-src"]) == (["allow-scripts"], ["'none'"])
+        allowed = {word for name, words in policy.items() if name.endswith("-src") for word in words}
+        assert allowed == {"'none'", "'unsafe-inline'", "data:", "blob:"}
         assert status("/reports/captions/v1", words="")[0] == 401
         assert status("/reports/captions/v1", words="earmark:other")[0] == 401
         assert status("/reports/captions/v1", words="", Authorization="Basic !")[0] == 401

@@ -8,12 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from earmark.flows.command.metrics import serve_metrics
 from earmark.tasks.pipeline.registry import corpora
 from earmark.tasks.store.figures import Histogram, Page, Section, Sheet
+from earmark.tasks.store.manifest import FileEntry
 from earmark.tasks.store.report import render_report
 from earmark.tasks.store.versions import Store
 from tests.browser import Tab, axe_core, chromium
-from tests.store.test_report import HOSTILE_PAGE, MANIFEST, STORY
+from tests.builds import build_version, read_config
+from tests.conftest import ROOT
+from tests.store.test_report import HOSTILE_PAGE, MANIFEST, SHA256, STORY
 
 pytestmark = pytest.mark.slow
 
@@ -41,6 +45,7 @@ WAVEFORM_IS_RIGHT = """(async () => {
     return Math.abs(lit - Math.max(1, tall)) < 1.5;
   }).every(Boolean);
 })()"""
+STRANGERS = "<script>read = fetch('/reports/mos-preferences/v1').then((a) => a.text()).catch(() => 'nothing')</script>"
 WITHOUT_SOUND = {"music-prompts", "score-questions"}
 
 
@@ -190,6 +195,35 @@ def assert_keyboard_reaches(tab: Tab) -> None:
         if "SELECT" in reached:
             break
     assert {"A", "SELECT"} <= reached
+
+
+def test_earmark_serves_reports_that_work_and_read_no_other(tab: Tab, tmp_path: Path) -> None:
+    build_version(read_config(ROOT / "data/demo/mos-preferences.toml"), tmp_path)
+    pulled = tmp_path / "captions/v1"
+    pulled.mkdir(parents=True)
+    (pulled / "report.html").write_text(STRANGERS)
+    files = (FileEntry(path="report.html", sha256=SHA256, bytes=len(STRANGERS)),)
+    (pulled / "manifest.json").write_text(MANIFEST.model_copy(update={"corpus": "captions", "files": files}).to_json())
+    server = serve_metrics(str(tmp_path), "127.0.0.1", 0, "earmark:password")
+    try:
+        place = f"127.0.0.1:{server.server_port}/reports"
+        tab("Page.navigate", url=f"http://earmark:password@{place}/captions/v1")  # the browser keeps the password
+        tab.visit(f"http://{place}/captions/v1")
+        assert tab.ask("Promise.all([self.origin, read])") == ["null", "nothing"]
+        tab.show(1200, 900)
+        tab.visit(f"http://{place}/mos-preferences/v1")
+        assert tab.ask("self.origin") == "null"
+        assert_filters_filter(tab)
+        assert_keyboard_reaches(tab)
+        assert_sheets_open(tab, 1200)
+        assert_players_play(tab)
+        tab.ask("document.querySelector('nav a').click()")
+        tab.until("location.hash !== ''")
+        assert tab.complaints == []
+        assert asked_for(tab) == []
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def test_hostile_text_does_nothing(tab: Tab, tmp_path: Path) -> None:
