@@ -23,6 +23,7 @@ _ROWS = re.compile(r"([\w.+-]+)/(\w+(?:\.\w+)*?)(?:\.jsonl|(?<!\.jsonl)/[^/]+)")
 _HUB_FORM = "hf://datasets/owner/name@revision/path"
 _ROWS_FORM = "hf-rows://owner/name@revision/config/split.jsonl"
 _SECRET = re.compile(r"://[^/\s]*@")
+_USER = re.compile(r"://[^/?#@]*@")
 _LONGEST_PART, _LONGEST_PATH = 255, 1024  # bytes: of a file's name on a disk, of a path that an object store keeps too
 
 
@@ -187,6 +188,21 @@ def clips_folder(path: Path) -> Path:
 def told(path: Path) -> str:
     """Return a file's or folder's name for messages: its URL, if it has one."""
     return url_of(path) or str(path)
+
+
+def without_user(variable: str, url: str) -> str:
+    """Return the URL of a server without user and password.
+
+    Raises:
+        ConfigError: its password cannot be told from the rest, of which messages would show it.
+    """
+    bare = _USER.sub("://", url, count=1)
+    if "@" in bare:
+        raise ConfigError(
+            f"{variable}: expected SCHEME://USER:PASSWORD@HOST…, found another '@', or / ? # before it; "
+            "write / ? # @ of a password as %2F %3F %23 %40"
+        )
+    return bare
 
 
 def without_secrets(text: str) -> str:

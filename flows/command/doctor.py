@@ -1,5 +1,6 @@
 """Check the installation, the store, and the services and keys of builds, for `earmark doctor`."""
 
+import http.client
 import os
 import shutil
 import subprocess
@@ -13,8 +14,9 @@ from pathlib import Path
 from typing import Literal
 
 from earmark.flows.command.prefect_server import DATABASE, check_database, home
-from earmark.schemas.errors import DiskError, how_to_install
+from earmark.schemas.errors import ConfigError, DiskError, how_to_install
 from earmark.schemas.instruction_rubrics import has_chromaprint
+from earmark.schemas.places import without_user
 from earmark.tasks.store.versions import Store
 
 CORE = (
@@ -113,7 +115,6 @@ def _installation() -> list[CheckResult]:
 
 def _vllm() -> CheckResult:
     """Report the vLLM release in its own environment."""
-    from earmark.schemas.errors import ConfigError
     from earmark.tasks.annotation.vllm_serve import VARIABLE, python_of_vllm
 
     if not os.environ.get(VARIABLE):
@@ -182,6 +183,7 @@ def _prefect() -> CheckResult:
         )
         return CheckResult("Prefect", "off", detail)
     try:
+        url = without_user("PREFECT_API_URL", url)
         urllib.request.urlopen(f"{url.rstrip('/')}/health", timeout=3).close()
         with urllib.request.urlopen(f"{url.rstrip('/')}/admin/version", timeout=3):
             open_to_all = "needs no password, so any page in a browser can start runs; set"
@@ -190,14 +192,15 @@ def _prefect() -> CheckResult:
         if error.code in (401, 403):
             return CheckResult("Prefect", "ok", f"server at {url}; it needs a password")
         return CheckResult("Prefect", "bad", f"server at {url} answers {error.code}")
-    except (OSError, ValueError) as error:
+    except ConfigError as error:
+        return CheckResult("Prefect", "bad", str(error))
+    except (OSError, ValueError, http.client.HTTPException) as error:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         return CheckResult("Prefect", "bad", f"no answer from {url}: {reason}")
 
 
 def _key_hosts() -> CheckResult:
     """Report further hosts allowed to receive keys, from the environment."""
-    from earmark.schemas.errors import ConfigError
     from earmark.tasks.annotation.keys import PROVIDERS, VARIABLE, key_hosts
 
     try:

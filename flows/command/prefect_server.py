@@ -14,6 +14,7 @@ from __future__ import annotations
 import base64
 import fcntl
 import gzip
+import http.client
 import importlib.metadata
 import json
 import os
@@ -39,7 +40,7 @@ from urllib.parse import urlsplit
 
 from earmark.schemas.errors import ConfigError, DiskError
 from earmark.schemas.files import keep_private, read_regular
-from earmark.schemas.places import without_secrets
+from earmark.schemas.places import without_user
 from earmark.tasks.pipeline.logs import TELEMETRY_OFF
 
 if TYPE_CHECKING:
@@ -144,6 +145,7 @@ def check_api(url: str) -> None:
     Cases unknown to urllib (a SOCKS proxy, a user in the address, a private certificate) are left to Prefect.
 
     Raises:
+        ConfigError: the password in its address cannot be told from the rest.
         DiskError: it does not answer, or refuses the password.
     """
     words, key = os.environ.get("PREFECT_API_AUTH_STRING"), os.environ.get("PREFECT_API_KEY")
@@ -151,7 +153,7 @@ def check_api(url: str) -> None:
     authorization = basic or (f"Bearer {key}" if key else None)
     headers = {"Authorization": authorization} if authorization else {}
     place = f"{url.rstrip('/')}/{'admin/version' if words else 'health'}"  # a server's health needs no password
-    url = without_secrets(url)
+    url = without_user("PREFECT_API_URL", url)
     try:
         parts = urlsplit(place)
         proxy = "" if urllib.request.proxy_bypass(parts.netloc) else urllib.request.getproxies().get(parts.scheme, "")
@@ -162,7 +164,7 @@ def check_api(url: str) -> None:
         if error.code in (401, 403):
             variable = "PREFECT_API_AUTH_STRING or PREFECT_API_KEY"
             raise DiskError(f"PREFECT_API_URL={url}: the server wants another password; set {variable}") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         if isinstance(reason, ssl.SSLCertVerificationError):
             return

@@ -22,6 +22,7 @@ from earmark.flows.command.prefect_server import DATABASE, home, pass_proxies_by
 from earmark.flows.command.reports import PREFIX
 from earmark.schemas.errors import ConfigError, EarmarkError
 from earmark.schemas.files import keep_private, read_regular
+from earmark.schemas.places import without_secrets, without_user
 from earmark.tasks.annotation.children import KILL_S, Child
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ class Processes:
             said.seek(0)
             lines = [line for line in said.read().decode(errors="replace").splitlines() if line.strip()]
         if code:
-            raise EarmarkError(f"{what} failed: {' '.join(lines[-3:])}")
+            raise EarmarkError(f"{what} failed: {without_secrets(' '.join(lines[-3:]))}")
 
     def ended(self) -> str | None:
         """Return the name of an unexpectedly ended process, or None."""
@@ -166,6 +167,7 @@ def serve(
     if deploy_only and not known:
         raise ConfigError("--deploy-only needs a server; set PREFECT_API_URL, such as http://127.0.0.1:4200/api")
     processes = Processes(known or f"http://{host}:{port}/api", _places(store))
+    page = without_user("PREFECT_API_URL", processes.api).removesuffix("/api")
     access = None if known else own_access(host, port)
     pass_proxies_by()
     if access:
@@ -193,7 +195,7 @@ def serve(
             _say(f"metrics: http://{host}:{metrics_port}/metrics")
         if access:
             _say(f"pages, reports and Prefect's commands (PREFECT_API_AUTH_STRING) need the password in {access.where}")
-        _say(f"schedules are running; see {processes.api.removesuffix('/api')}; Ctrl-C ends")
+        _say(f"schedules are running; see {page}; Ctrl-C ends")
         while (name := processes.ended()) is None:
             time.sleep(1)
         raise EarmarkError(f"Prefect's {name} ended unexpectedly; see its output above")

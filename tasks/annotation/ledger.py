@@ -310,10 +310,11 @@ def open_ledger(address: str | Path, *, reading: bool = False) -> Ledger:
 
 def connect(address: str | Path, *, reading: bool = False) -> Driver:
     """Connect to the database itself, for reports; see `open_ledger`."""
+    place = shown(address)  # first, as it refuses an address whose password the driver's messages would show
     if str(address).startswith(("postgresql://", "postgres://")):
         return PostgresDriver(str(address), reading=reading)
     if "://" in str(address):
-        raise LedgerError(f"ledger {shown(address)}: expected a file path or a postgresql:// URL")
+        raise LedgerError(f"ledger {place}: expected a file path or a postgresql:// URL")
     from earmark.tasks.annotation.ledger_sqlite import SqliteDriver
 
     return SqliteDriver(Path(address), reading=reading)

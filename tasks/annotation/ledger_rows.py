@@ -1,13 +1,15 @@
 """Define the rows of a ledger and their changes: plain functions on a database."""
 
 import os
+import re
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
-from urllib.parse import urlsplit
+
+from earmark.schemas.places import without_user
 
 ALIVE_S = 60.0  # seconds without a heartbeat after which a process is dead, even if its process id is in use (again)
 BUDGETS_KEPT_S = 30 * 86_400.0
@@ -149,11 +151,14 @@ FORGET = "DELETE FROM budgets WHERE name IN (SELECT name FROM budgets GROUP BY n
 
 
 def shown(address: str | Path) -> str:
-    """Return an address without user, password and options: a file's path, or a server's host and database."""
+    """Return an address without user, password and options: a file's path, or a server's host and database.
+
+    Raises:
+        ConfigError: its password cannot be told from the rest.
+    """
     if "://" not in str(address):
         return str(address)
-    url = urlsplit(str(address))
-    return f"{url.scheme}://{url.hostname or ''}{f':{url.port}' if url.port else ''}{url.path}"
+    return re.split("[?#]", without_user("EARMARK_LEDGER", str(address)))[0]
 
 
 def migrations(kind: Literal["sqlite", "postgres"]) -> list[tuple[int, str]]:

@@ -6,6 +6,7 @@ import asyncio
 import importlib.util
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -21,6 +22,7 @@ from typing import Any
 import pytest
 
 from earmark.schemas.annotation import Prices
+from earmark.schemas.errors import ConfigError
 from earmark.schemas.questions import Message
 from earmark.tasks.annotation.backend import question
 from earmark.tasks.annotation.engine import Annotator
@@ -340,6 +342,11 @@ def test_migrations_are_numbered_alike_and_a_newer_ledger_is_refused(tmp_path: P
 def test_addresses_are_checked_and_passwords_are_not_shown(tmp_path: Path) -> None:
     assert shown("postgresql://me:secret@host/db") == "postgresql://host/db"
     assert shown("postgresql://host:5433/db?user=me&password=secret") == "postgresql://host:5433/db"
+    assert shown("postgresql://me:se%3Fcret@one:1,two:2/db?sslmode=require") == "postgresql://one:1,two:2/db"
+    for address in ("u:ab/cd@h/l", "u:12/cd@h/l", "u:ab@cd@h/l", "u:ab?cd@h/l", "u:ab#cd@h/l", "h/l?user=u@ab"):
+        with pytest.raises(ConfigError, match=r"^EARMARK_LEDGER: .* of a password as %2F") as refused:
+            connect(f"postgresql://{address}")
+        assert not re.search("ab|cd|12", str(refused.value))
     with pytest.raises(LedgerError, match="expected a file path"):
         connect("mysql://me:secret@host/db")
     (tmp_path / "no").write_bytes(b"this is not a database, and long enough to tell" * 10)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import signal
+import socketserver
 import sqlite3
 import stat
 import subprocess
@@ -22,7 +24,9 @@ import pytest
 from pydantic import SecretStr
 
 from earmark.flows.command import prefect_server
+from earmark.flows.command.doctor import examine
 from earmark.schemas.errors import ConfigError, DiskError
+from earmark.tasks.store.versions import Store
 from tests.before.fixture import release
 from tests.conftest import ROOT
 from tests.deploy.test_deploy import waited
@@ -216,6 +220,37 @@ def test_a_server_that_is_not_there_or_wants_a_password_is_named(monkeypatch: py
         prefect_server.check_api(url)
     monkeypatch.setenv("HTTPS_PROXY", "socks5://127.0.0.1:9")
     prefect_server.check_api("https://prefect.example/api")  # it is Prefect that takes such a proxy
+
+
+@pytest.mark.parametrize("words", ["s3cr3t", "s3/cr3t", "s3@cr3t", "s3?cr3t"])
+@pytest.mark.parametrize("port", ["", ":9"])
+def test_a_password_in_the_servers_address_is_not_shown(
+    words: str, port: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"http://earmark:{words}@127.0.0.1{port}/api"
+    monkeypatch.setenv("PREFECT_API_URL", url)
+    (found,) = [one for one in examine(Store(tmp_path)) if one.what == "Prefect"]
+    assert (found.state, re.search("s3|cr3t", found.detail)) == ("bad", None)
+    if {*"/@?"} & set(words):
+        with pytest.raises(ConfigError, match=r"^PREFECT_API_URL: .* of a password as %2F") as refused:
+            prefect_server.check_api(url)
+        assert not re.search("s3|cr3t", str(refused.value))
+
+
+def test_what_is_no_web_server_is_told_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Mail(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.sendall(b"220 mail.example\r\n")
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Mail) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}/api"
+        monkeypatch.setenv("PREFECT_API_URL", url)
+        (found,) = [one for one in examine(Store(tmp_path)) if one.what == "Prefect"]
+        with pytest.raises(DiskError, match="no Prefect server answers"):
+            prefect_server.check_api(url)
+        server.shutdown()
+    assert (found.state, found.detail.startswith(f"no answer from {url}")) == ("bad", True)
 
 
 @pytest.mark.parametrize(
