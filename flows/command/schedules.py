@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from earmark.flows.command.rebuild_plan import places_of, read_rebuild
 from earmark.flows.command.running import start_prefect
-from earmark.flows.command.serving import POOL
+from earmark.flows.command.serving import POOL, make_pool
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.rebuild import Member, Publication, Rebuild
 from earmark.schemas.toml import first_fault, read_toml
@@ -91,34 +91,29 @@ def add(
     """Register a schedule, or replace that of the same name; return its full name and its next time.
 
     Raises:
-        ConfigError: no cron expression or no time zone.
+        ConfigError: no cron expression, one whose times never come, or no time zone.
         DiskError: Prefect's server does not answer or start.
     """
     start_prefect()
-    from prefect.client.schemas.actions import WorkPoolCreate
     from prefect.client.schemas.objects import ConcurrencyLimitConfig, ConcurrencyLimitStrategy
     from prefect.client.schemas.schedules import CronSchedule
     from prefect.deployments.runner import RunnerDeployment
-    from prefect.exceptions import ObjectNotFound
     from prefect.schedules import Cron
     from prefect.types.entrypoint import EntrypointType
-    from prefect.workers.process import ProcessWorker
 
     from earmark.flows.rebuild import rebuild
 
     try:
-        CronSchedule(cron=cron, timezone=timezone)  # it checks both
+        first = _next(CronSchedule(cron=cron, timezone=timezone))  # it checks both
     except ValidationError as error:
         said = first_fault(error)[1].removeprefix("Value error, ")
         raise ConfigError(
             f'--cron, --timezone: {said}; for example --cron "0 3 * * *" --timezone Europe/Berlin'
         ) from None
+    if first is None:
+        raise ConfigError(f"--cron: expected times that come, found '{cron}', whose times never do")
     with _client() as client:
-        try:
-            client.read_work_pool(POOL)
-        except ObjectNotFound:
-            template = ProcessWorker.get_default_base_job_template()
-            client.create_work_pool(WorkPoolCreate(name=POOL, type="process", base_job_template=template))
+        make_pool(client)
     deployment = RunnerDeployment.from_flow(
         rebuild,
         name,
@@ -223,9 +218,14 @@ def _when(schedule: Any) -> str:
 
 
 def _next(schedule: Any) -> datetime | None:
-    """Return a cron schedule's next time: a new one has no planned runs before the server's scheduler comes by."""
+    """Return a cron schedule's next time: a new one has no planned runs before the server's scheduler comes by; None
+    where it never comes, as on 30 February, which Prefect takes."""
     from prefect.server.schemas.schedules import CronSchedule
 
     if not getattr(schedule, "cron", None):
         return None
-    return asyncio.run(CronSchedule(cron=schedule.cron, timezone=schedule.timezone).get_dates(1))[0]
+    times = CronSchedule(cron=schedule.cron, timezone=schedule.timezone)
+    try:
+        return asyncio.run(times.get_dates(1))[0]
+    except ValueError:
+        return None

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ from earmark.schemas.places import without_secrets, without_user
 from earmark.tasks.annotation.children import KILL_S, Child
 
 if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
     from prefect.events.schemas.automations import AutomationCore
 
 PASSWORD_FILE = "earmark-serve.auth"
@@ -212,14 +214,31 @@ def deploy(processes: Processes, file: Path | None, automations: Path) -> None:
         EarmarkError: the server does not answer, or refused something.
     """
     processes.call("the server", "server", "status", "--wait", "--timeout", str(START_S))
-    processes.call("the work pool", "work-pool", "create", POOL, "--type", "process", "--overwrite")
-    if file:
-        _say(f"deploying {file}")
-        processes.call("deploying", "deploy", "--all", "--prefect-file", str(file.absolute()))
-    install(automations, processes.api)
+    os.environ["PREFECT_API_URL"] = processes.api
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        make_pool(client)
+        if client.read_work_pool(POOL).is_paused:
+            _say(f"the work pool is paused, and starts no run; to go on: prefect work-pool resume {POOL}")
+        if file:
+            _say(f"deploying {file}")
+            processes.call("deploying", "deploy", "--all", "--prefect-file", str(file.absolute()))
+        install(client, automations)
 
 
-def install(file: Path, api: str) -> None:
+def make_pool(client: SyncPrefectClient) -> None:
+    """Create the work pool if there is none; what a person has set on it, such as a pause or a limit, stays."""
+    from prefect.client.schemas.actions import WorkPoolCreate
+    from prefect.exceptions import ObjectAlreadyExists
+    from prefect.workers.process import ProcessWorker
+
+    template = ProcessWorker.get_default_base_job_template()
+    with suppress(ObjectAlreadyExists):
+        client.create_work_pool(WorkPoolCreate(name=POOL, type="process", base_job_template=template))
+
+
+def install(client: SyncPrefectClient, file: Path) -> None:
     """Register the automations of a file on the server; replace automations of the same name if they differ.
 
     A replaced automation forgets the runs it waits for.
@@ -228,22 +247,18 @@ def install(file: Path, api: str) -> None:
         ConfigError: the file does not exist.
     """
     import yaml
-
-    os.environ["PREFECT_API_URL"] = api
-    from prefect.client.orchestration import get_client
     from prefect.events.schemas.automations import AutomationCore
 
     if not file.is_file():
         raise ConfigError(f"automations: file not found: {file}")
-    with get_client(sync_client=True) as client:
-        for values in yaml.safe_load(file.read_text("utf-8"))["automations"]:
-            wanted = AutomationCore.model_validate(values)
-            known = client.read_automations_by_name(wanted.name)
-            if [_definition(old) for old in known] == [_definition(wanted)]:
-                continue
-            for old in known:
-                client.delete_automation(old.id)
-            client.create_automation(wanted)
+    for values in yaml.safe_load(file.read_text("utf-8"))["automations"]:
+        wanted = AutomationCore.model_validate(values)
+        known = client.read_automations_by_name(wanted.name)
+        if [_definition(old) for old in known] == [_definition(wanted)]:
+            continue
+        for old in known:
+            client.delete_automation(old.id)
+        client.create_automation(wanted)
 
 
 def tell_crashed(api: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from earmark.flows.command.schedules import name_of, rebuild_of, secrets_of
+from earmark.flows.command.schedules import add, name_of, rebuild_of, secrets_of
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.rebuild import Publication
 from earmark.tasks.store.versions import Store
@@ -69,6 +69,12 @@ def test_a_config_that_cannot_be_built_is_refused_before_it_is_scheduled(config:
     other.write_text(text)
     with pytest.raises(ConfigError, match=re.escape(line)):
         rebuild_of(other, Publication(repo="lab/mos"), Store(config.parent / "store"))
+
+
+def test_times_that_never_come_are_refused_before_the_server_is_asked(config: Path) -> None:
+    store = Store(config.parent / "store")
+    with pytest.raises(ConfigError, match=r"^--cron: expected times that come, found '0 0 30 2 \*'"):
+        add(rebuild_of(config, None, store), "never", "0 0 30 2 *", "UTC", store, {})
 
 
 def test_a_secret_is_named_by_its_block_and_a_value_in_its_place_is_not_repeated() -> None:

@@ -1,7 +1,9 @@
-"""What `earmark serve` does about runs that an earlier one lost, and what a killed one leaves, on a real server."""
+"""What `earmark serve` does about runs that an earlier one lost, what a killed one leaves, and what stays as a person
+has set it, on a real server."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -78,6 +80,31 @@ def test_only_its_own_lost_runs_are_told_crashed(tmp_path: Path, monkeypatch: py
             subprocess.run([sys.executable, "-c", TELL, prefect.url], cwd=ROOT, check=True, timeout=120)
         found = {run: prefect.ask(f"/flow_runs/{run}")["state_type"] for run in (lost, unborn, lives, elsewhere)}
     assert found == {lost: "CRASHED", unborn: "CRASHED", lives: "RUNNING", elsewhere: "RUNNING"}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_paused_pool_stays_so_and_a_schedule_that_never_comes_is_listed(tmp_path: Path) -> None:
+    with serving(tmp_path / "prefect") as prefect:
+
+        def earmark(*words: str) -> subprocess.CompletedProcess[str]:
+            environment = {**os.environ, "PREFECT_HOME": str(prefect.home), "PREFECT_API_URL": prefect.url}
+            command = [sys.executable, "-m", "earmark", *words]
+            return subprocess.run(
+                command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True, timeout=120
+            )
+
+        assert "paused" not in earmark("serve", "--deploy-only").stderr
+        prefect.run("work-pool", "pause", "local")
+        prefect.run("work-pool", "set-concurrency-limit", "local", "1")
+        flow = prefect.ask("/flows/", {"name": "rebuild"})["id"]
+        never = [{"schedule": {"cron": "0 0 30 2 *", "timezone": "UTC"}, "active": True}]
+        prefect.ask("/deployments/", {"name": "never", "flow_id": flow, "tags": ["earmark"], "schedules": never})
+        assert "prefect work-pool resume local" in earmark("serve", "--deploy-only").stderr
+        (listed,) = json.loads(earmark("schedule", "list", "--json").stdout)
+        pool = prefect.ask("/work_pools/local")
+    assert (pool["is_paused"], pool["concurrency_limit"], pool["type"]) == (True, 1, "process")
+    assert (listed["name"], listed["next_run"]) == ("rebuild/never", None)
 
 
 @pytest.mark.slow
