@@ -20,7 +20,7 @@ from earmark.flows.publish import publish
 from earmark.schemas.errors import EarmarkError
 from earmark.schemas.rebuild import Publication, Rebuild
 from earmark.tasks.pipeline.flow import run_name
-from earmark.tasks.release.rebuilding import CorpusPlace, Ending, RebuildFailed, skip_reason
+from earmark.tasks.release.rebuilding import CorpusPlace, Ending, RebuildFailed, newer_input, skip_reason
 from earmark.tasks.store.runs import list_runs
 from earmark.tasks.store.versions import Store, open_store
 
@@ -84,7 +84,7 @@ def _ending(future: PrefectFuture[Any]) -> Ending:
 
 def _bring(place: CorpusPlace, base: Path, store: Store, before: Sequence[Ending]) -> Ending:
     member = place.member
-    if reason := skip_reason(before):
+    if reason := skip_reason(before) or newer_input({one.corpus: one.version for one in before}, store):
         return Ending(member.corpus, "skipped", detail=reason, todo="mend that, then rebuild")
     try:
         built = run_build(member.corpus, base / member.config, store)

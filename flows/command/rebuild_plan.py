@@ -11,7 +11,7 @@ from earmark.schemas.rebuild import Rebuild
 from earmark.schemas.toml import parse_config, read_toml
 from earmark.tasks.pipeline.progress import shown
 from earmark.tasks.pipeline.registry import find_corpus
-from earmark.tasks.release.rebuilding import CorpusPlace, in_order
+from earmark.tasks.release.rebuilding import CorpusPlace, in_order, newer_input
 from earmark.tasks.store.versions import Store
 
 
@@ -66,6 +66,8 @@ def _stand(place: CorpusPlace, base: Path, store: Store, stands: Mapping[str, Co
     repo = place.member.publish.repo if place.member.publish else None
     if waits := [other for other in place.after if stands[other].would != "nothing"]:
         return CorpusState(name, "wait", detail=f"comes after {', '.join(waits)}", publish=repo)
+    if reason := newer_input({other: stands[other].version for other in place.after}, store):
+        return CorpusState(name, "fail", detail=reason)
     try:
         plan, _ = plan_build(name, base / place.member.config, store)
         done = plan.up_to_date(tidy=False)

@@ -65,6 +65,23 @@ def skip_reason(before: Sequence[Ending]) -> str | None:
     return f"{', '.join(stuck)} did not come to a version" if stuck else None
 
 
+def newer_input(made: Mapping[str, str | None], store: Store) -> str | None:
+    """Return why a corpus may not be built from the corpora before it, or None: it would read another version than the
+    rebuild came to, such as a trial by hand.
+
+    Args:
+        made: the versions that the rebuild came to, by corpus.
+    """
+    for corpus, version in made.items():
+        newest = store.latest(corpus)
+        if newest is not None and newest.name != version:
+            return (
+                f"it would read {corpus} {newest.name}, and this rebuild's config makes {version}: build that config "
+                f"with --force, so that it is the newest, or name {corpus}@{version}"
+            )
+    return None
+
+
 def _reads(name: str, config: BuildConfig, members: Mapping[str, object], store: Store) -> tuple[str, ...]:
     named = [spec.partition("@") for spec in config.parents()]
     versions = {corpus: {version.name for version in store.versions(corpus)} for corpus, _, _ in named}

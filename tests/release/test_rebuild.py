@@ -88,6 +88,34 @@ def test_a_failure_stops_only_what_reads_it(tmp_path: Path) -> None:
     assert again.stdout.count("up to date") == 3
 
 
+@pytest.mark.slow
+def test_a_trial_by_hand_is_no_input_of_a_rebuild(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    demo("instrumentals", tmp_path)
+    demo("captions", tmp_path, ("seed = 17", 'seed = 17\ninstrumentals = "instrumentals"'))
+    config = tmp_path / "rebuild.toml"
+    names = ("captions", "instrumentals")
+    config.write_text("".join(f'[[builds]]\ncorpus = "{name}"\nconfig = "{name}.toml"\n' for name in names))
+    by_hand = ("build", "instrumentals", "--config", tmp_path / "instrumentals.toml")
+    earmark(store, *by_hand)
+    earmark(store, *by_hand, "--limit", "2")
+
+    before = {row["corpus"]: row for row in as_json(store, "rebuild", "-c", config, "--dry-run")}
+    assert {name: row["would"] for name, row in before.items()} == {"instrumentals": "nothing", "captions": "fail"}
+    ended = earmark(store, "rebuild", "-c", config, "--json", code=1)
+    rows = {row["corpus"]: row for row in json.loads(ended.stdout)}
+    assert (rows["instrumentals"]["state"], rows["instrumentals"]["version"]) == ("up to date", "v1")
+    assert rows["captions"]["state"] == "skipped"
+    assert rows["captions"]["detail"] == before["captions"]["detail"]
+    assert rows["captions"]["detail"].startswith("it would read instrumentals v2, and this rebuild's config makes v1")
+    assert not Store(store).versions("captions")
+
+    earmark(store, *by_hand, "--force")  # as the line says
+    earmark(store, "rebuild", "-c", config)
+    captions = Store(store).find("captions@v1").manifest
+    assert [(parent.corpus, parent.version) for parent in captions.parents] == [("instrumentals", "v3")]
+
+
 judge = slow_server("--listen", "--latency-ms", "400")
 
 
