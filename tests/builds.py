@@ -15,6 +15,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -31,6 +32,7 @@ from earmark.tasks.pipeline.forecast import ImaginedSessions, Story, run_dry
 from earmark.tasks.pipeline.media import scratch_store
 from earmark.tasks.pipeline.plan import staying
 from earmark.tasks.pipeline.sessions import clip_media
+from earmark.tasks.store.receipts import Receipt
 from earmark.tasks.store.versions import Store, Version, ledger_address
 from tests.conftest import ROOT
 from tests.runner import Held, read_as, run_flow
@@ -75,6 +77,14 @@ def build_from_file(config: str, store: str) -> None:
 def contents_of(folder: Path) -> dict[str, bytes]:
     """Every file below a folder by its path, for comparing versions byte by byte."""
     return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def receipt_of(corpus: str, version: str) -> Receipt:
+    """A receipt of the publication of a version to `lab/c`."""
+    return Receipt(
+        corpus=corpus, version=version, endpoint="e", repo="lab/c", private=False, commit="c", tag=version,
+        manifest="m", published_manifest="m", files=1, bytes=1, published=datetime.now(UTC),
+    )  # fmt: skip
 
 
 def rows_of(version: Version, table: str) -> list[dict[str, Any]]:

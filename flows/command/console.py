@@ -401,13 +401,16 @@ def show_export(record: ExportRecord, folder: Path, command: str) -> None:
         tell(f"use it there: {command}")
 
 
-def show_withdrawal(search: Search, made: Sequence[Parent], dry_run: bool) -> None:
-    """Print the versions with withdrawn data, and the new versions without it."""
+def show_withdrawal(search: Search, made: Sequence[Parent], sent: Sequence[Receipt], dry_run: bool) -> None:
+    """Print the versions with withdrawn data, their publications, and the new versions without it."""
     rows = [
         (one.version.corpus, one.version.name, _counts(one.rows) + ("" if one.newest else " (an earlier version)"))
         for one in search.holdings
     ]
     print_table("corpus", "version", "rows to remove", rows=rows)
+    for copy in sent:
+        where = f"{copy.repo} as {copy.branch or copy.tag}"
+        tell(f" is published to {where}: delete it there, or ask the owner to", head=f"{copy.corpus} {copy.version}")
     if dry_run:
         tell(
             "dry run, nothing changed: each newest version would get a successor without these rows, "

@@ -141,6 +141,7 @@ def withdraw(
     from earmark.tasks.pipeline.progress import shown
     from earmark.tasks.pipeline.registry import corpora, find_corpus
     from earmark.tasks.release import withdrawal
+    from earmark.tasks.store.receipts import receipts
 
     named = [(kind, value) for kind, value in (("annotator", annotator), ("clip", clip), ("prompt", prompt)) if value]
     if len(named) != 1:
@@ -159,6 +160,10 @@ def withdraw(
     with shown():
         search = withdrawal.search(place, known, kind, value, corpus, others)  # type: ignore[arg-type]
         made = () if dry_run else withdrawal.withdraw(place, known, search, reason).made
+    held = {(one.version.corpus, one.version.name) for one in search.holdings}
+    sent = [one for name in sorted({name for name, _ in held}) for one in receipts(place, name)]
+    sent = [one for one in sent if (one.corpus, one.version) in held]
+    copy = {"corpus", "version", "repo", "tag", "branch"}
     facts: dict[str, Any] = {
         "withdrawal": search.name,
         "dry_run": dry_run,
@@ -167,8 +172,9 @@ def withdraw(
             for h in search.holdings
         ],
         "made": [{"corpus": one.corpus, "version": one.version} for one in made],
+        "published": [one.model_dump(mode="json", include=copy) for one in sent],
     }
-    print_json(facts) if as_json else console.show_withdrawal(search, made, dry_run)
+    print_json(facts) if as_json else console.show_withdrawal(search, made, sent, dry_run)
 
 
 def export(

@@ -45,21 +45,38 @@ class SentVersion(Receipt):
 
 
 def save_receipt(store: Store, receipt: Receipt) -> Path:
-    """Save a receipt, keeping the first of equal publications; return its path."""
+    """Save a receipt, keeping the first of equal publications; return its path.
+
+    A store in a bucket gets it too, with the receipts that an earlier release kept on this machine alone.
+
+    Raises:
+        StoreError: a receipt cannot be read, or the bucket cannot be written.
+    """
     branch = f"--{hashlib.sha256(receipt.branch.encode()).hexdigest()[:12]}" if receipt.branch else ""
     name = f"{receipt.version}--{receipt.repo.replace('/', '--')}{branch}.json"
     path = store.folder(receipt.corpus) / FOLDER / name
+    there = _bring(store, receipt.corpus)
     first = read_record(Receipt, path, "a receipt") if path.is_file() else None
     if first is None or first.model_copy(update={"published": receipt.published}) != receipt:
         write_text(path, receipt.model_dump_json(indent=1) + "\n")
+        there.discard(name)
+    if store.remote is not None:
+        for one in path.parent.glob("*.json"):
+            if one.name not in there:
+                store.remote.files.write(f"{store.remote.url}/{receipt.corpus}/{FOLDER}/{one.name}", one.read_bytes())
     return path
 
 
 def receipts(store: Store, corpus: str) -> list[Receipt]:
-    """Return all receipts of a corpus, by version and repository.
+    """Return all receipts of a corpus, by version and repository; of a store in a bucket, every machine's.
 
     Raises:
         StoreError: a receipt cannot be read.
     """
+    _bring(store, corpus)
     records = [read_record(Receipt, path, "a receipt") for path in (store.folder(corpus) / FOLDER).glob("*.json")]
     return sorted(records, key=lambda receipt: (int(receipt.version[1:]), receipt.repo, receipt.branch or ""))
+
+
+def _bring(store: Store, corpus: str) -> set[str]:
+    return store.remote.bring(store.root, f"{corpus}/{FOLDER}") if store.remote is not None else set()

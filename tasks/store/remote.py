@@ -6,8 +6,8 @@ manifest is no version, and two committers never write below the same name. A bu
 and sends missing files. Readers get the manifests at once, and a version's files on demand. To discard sent files, an
 empty manifest is put first, in the same way: the commit or the discarding comes too late.
 
-The address of a copy is in its file `.remote`, so a path to the copy names the remote store too. Ledger, media index
-and run records stay on this machine; `EARMARK_LEDGER` names a shared ledger.
+The address of a copy is in its file `.remote`, so a path to the copy names the remote store too. Withdrawals and
+receipts are in both. Ledger, media index and run records stay on this machine; `EARMARK_LEDGER` names a shared ledger.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from earmark.schemas.errors import StoreError
-from earmark.schemas.places import BUCKETS, CORPUS, VERSION, cache_folder, without_secrets
+from earmark.schemas.places import BUCKETS, CORPUS, VERSION, cache_folder, path_below, without_secrets
 from earmark.tasks.store.bucket_objects import KEYS, MOST_COPIED, BucketObjects
 from earmark.tasks.store.files import no_link, replacing, write_text
 from earmark.tasks.store.manifest import MANIFEST, FileEntry, Manifest, claimant_of, parse_manifest
@@ -152,6 +152,16 @@ class Remote:
             self.files.remove(left)
 
     # -- reading ----------------------------------------------------------------------------------------------
+
+    def bring(self, root: Path, below: str) -> set[str]:
+        """Download the JSON records of a folder of the store into its copy at `root`; return their names."""
+        place, found = f"{self.url}/{below}/", set()
+        for url, _ in self.files.listed(place[:-1]):
+            name = url.removeprefix(place)
+            if name.endswith(".json") and "/" not in name:
+                write_text(root / below / path_below(name), self.files.read(url).decode())
+                found.add(name)
+        return found
 
     def fetch(self, manifest: Manifest, folder: Path, entries: Sequence[FileEntry]) -> None:
         """Download missing files of a version into a folder.

@@ -20,7 +20,7 @@ from typing import Literal
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from earmark.schemas.errors import StoreError
-from earmark.schemas.places import CorpusName, FileName, path_below
+from earmark.schemas.places import CorpusName, FileName
 from earmark.schemas.toml import first_fault
 from earmark.tasks.store.files import write_text
 from earmark.tasks.store.manifest import MANIFEST, Manifest, Parent, digest_of, read_manifest
@@ -123,10 +123,7 @@ def bring_withdrawals(root: Path, remote: Remote) -> None:
     Raises:
         StoreError: the object store cannot be reached.
     """
-    for url, _ in remote.files.listed(f"{remote.url}/{FOLDER}"):
-        name = url.removeprefix(f"{remote.url}/{FOLDER}/")
-        if name.endswith(".json") and "/" not in name:
-            write_text(root / FOLDER / path_below(name), remote.files.read(url).decode())
+    remote.bring(root, FOLDER)
 
 
 def marks_for(known: Sequence[Withdrawal], corpus: str) -> tuple[Mark, ...]:

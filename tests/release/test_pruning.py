@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -19,10 +18,11 @@ from earmark.schemas.errors import StoreError
 from earmark.tasks.release.pruning import PRUNED, decide, freed_bytes, prune
 from earmark.tasks.store.files import link_over
 from earmark.tasks.store.manifest import FileEntry, Manifest
-from earmark.tasks.store.receipts import Receipt, save_receipt
+from earmark.tasks.store.receipts import save_receipt
 from earmark.tasks.store.runs import save_run, start_run
 from earmark.tasks.store.staging import LOCK, staging
 from earmark.tasks.store.versions import Store, Version
+from tests.builds import receipt_of
 
 Spec = tuple[str, int]
 
@@ -84,11 +84,7 @@ def test_published_versions_stay_if_so_wished(tmp_path: Path) -> None:
     store = Store(tmp_path)
     for number in (1, 2, 3):
         make(store, ("captions", number))
-    receipt = Receipt(
-        corpus="captions", version="v1", endpoint="e", repo="lab/c", private=False, commit="c", tag="v1", manifest="m",
-        published_manifest="m", files=1, bytes=1, published=datetime.now(UTC),
-    )  # fmt: skip
-    save_receipt(store, receipt)
+    save_receipt(store, receipt_of("captions", "v1"))
     assert going(store, ["captions"], 1) == {("captions", 1), ("captions", 2)}
     assert going(store, ["captions"], 1, keep_published=True) == {("captions", 2)}
 

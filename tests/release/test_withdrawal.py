@@ -22,10 +22,11 @@ from earmark.tasks.pipeline.registry import corpora, find_corpus
 from earmark.tasks.release import withdrawal
 from earmark.tasks.store.commit import Made, recompute
 from earmark.tasks.store.diff import changed_rows, diff_table
+from earmark.tasks.store.receipts import save_receipt
 from earmark.tasks.store.staging import staging
 from earmark.tasks.store.versions import Store, Version, verify
 from earmark.tasks.store.withdrawals import Kind
-from tests.builds import contents_of, rows_of, traces
+from tests.builds import contents_of, receipt_of, rows_of, traces
 from tests.captions.captions import build_captions
 from tests.conftest import ROOT
 from tests.human_preferences.votes import SALT, Row, build_votes, cmi, config_of, vote
@@ -387,11 +388,14 @@ def test_the_command_tells_first_and_does_it_then(tmp_path: Path) -> None:
     config = config_of(tmp_path, cmi(tmp_path, [vote(), vote(who="bob"), vote(1, "ann")]))
     store = Store(tmp_path / "store")
     old = build_votes(config, store.root)
+    save_receipt(store, receipt_of(old.corpus, "v1"))
     words = ["withdraw", "--annotator", "cmi/ann", "--reason", "asked for", "--store", str(store.root), "--json"]
+    assert "v1 is published to lab/c as v1: delete it" in CliRunner().invoke(app, [*words[:-1], "--dry-run"]).stdout
     told = CliRunner().invoke(app, [*words, "--dry-run"])
     assert told.exit_code == 0, told.output
     facts = json.loads(told.stdout)
     assert facts["holding"][0]["rows"]["votes"] == 2
+    assert [(one["version"], one["repo"]) for one in facts["published"]] == [("v1", "lab/c")]
     assert (facts["made"], store.find(old.corpus)) == ([], old)
     assert not (store.root / "withdrawals").exists()
     done = CliRunner().invoke(app, words)

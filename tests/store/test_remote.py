@@ -17,15 +17,18 @@ pytest.importorskip("moto", reason="moto is not installed (group 'dev')")
 
 from earmark.schemas.errors import StoreError
 from earmark.schemas.mos_preferences import TABLES
+from earmark.tasks.release.pruning import decide
 from earmark.tasks.store.diff import diff_table
 from earmark.tasks.store.manifest import claimant_of
+from earmark.tasks.store.receipts import receipts, save_receipt
 from earmark.tasks.store.remote import CLAIMS, SWEEPS, Remote
 from earmark.tasks.store.versions import Store, open_store, verify
-from tests.builds import Builds, build_version, contents_of, read_config
+from tests.builds import Builds, build_version, contents_of, read_config, receipt_of
 from tests.conftest import ROOT
 from tests.servers.s3_server import S3Server
 from tests.store.objects import ON_EVERY_CLOUD, another_machine, bucket, kind_of, server, uncommitted
 from tests.store.test_kill import CORPUS, configs, unharmed
+from tests.store.test_lineage import build
 
 __all__ = ["bucket", "configs", "server", "unharmed"]  # fixtures
 
@@ -291,6 +294,21 @@ def test_what_is_deleted_there_is_no_version_here(url: str, configs: list[Path])
     assert store.remote
     store.remote.files.remove([one for one, _ in store.remote.files.listed(f"{url}/{CORPUS}/v1")])
     assert open_store(url).versions(CORPUS) == []
+
+
+@pytest.mark.slow
+def test_what_one_machine_has_published_no_other_removes(url: str, tmp_path: Path) -> None:
+    here = open_store(url)
+    for number in range(4):
+        build(here, "songs", key=f"key{number}")
+    save_receipt(Store(here.root), receipt_of("songs", "v1"))  # as an earlier release: on this machine alone
+    save_receipt(here, receipt_of("songs", "v2"))
+    first = receipts(here, "songs")
+    there = another_machine(url, tmp_path / "there")
+    stay = {one.version.name: one.stays for one in decide(there, ["songs"], 1, True)}
+    assert stay == {"v1": "published to lab/c", "v2": "published to lab/c", "v3": None, "v4": "newest"}
+    save_receipt(there, receipt_of("songs", "v2"))
+    assert receipts(here, "songs") == first, "expected the first of equal publications"
 
 
 @pytest.mark.parametrize(
