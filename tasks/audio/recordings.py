@@ -1,8 +1,9 @@
 """Group clips of one recording by acoustic fingerprints: copies, other encodings, excerpts.
 
 Chromaprint (through pyacoustid) writes eight 32-bit numbers a second, each an image of moving pitch classes. Two clips
-are compared at their best alignment: the likeness is the share of equal bits over their overlap. Clips of the same
-recording have 0.85 and more, others about 0.5.
+are compared at their best alignment: the likeness is the share of equal bits over their overlap, without the places
+where neither clip changes, as silence is equal in all clips. Clips of one recording have 0.85 and more, others about
+0.5.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,11 +19,12 @@ from earmark.tasks.audio.decode import mono_blocks
 from earmark.tasks.audio.faults import LONGEST_S
 
 Print: TypeAlias = npt.NDArray[np.uint32]
+Changes: TypeAlias = npt.NDArray[np.bool_]
 
 RATE_HZ = 11_025  # Chromaprint's sample rate
 LEAST_NUMBERS = 16
-"""Least overlap of two clips in numbers, about two seconds; clips below about four and a half seconds have no usable
-fingerprint."""
+"""Least overlap of two clips in changing numbers, about two seconds; clips below about four and a half seconds have no
+usable fingerprint."""
 LEAST_DISTINCT = 8  # least different numbers of a fingerprint: silence and steady tones all look alike
 NEIGHBOURS = 32  # neighbours, in order of number and clip, paired as candidates if they share the number
 PLACES = 3  # alignments tried for two clips, starting from the most common numbers
@@ -64,7 +66,9 @@ def alike(prints: Sequence[Print], threshold: float) -> list[Alike]:
         prints: fingerprints in a stable order; an empty fingerprint matches nothing.
         threshold: least likeness, 0.5 to 1; 0.85 separates other encodings from other recordings.
     """
-    pairs = (Alike(first, second, _likeness(prints, first, second, places)) for first, second, places in _near(prints))
+    fresh = [np.diff(one, prepend=~one[:1]) != 0 for one in prints]
+    near = _near(prints, fresh)
+    pairs = (Alike(first, second, _likeness(prints, fresh, first, second, shifts)) for first, second, shifts in near)
     return [pair for pair in pairs if pair.likeness >= threshold]
 
 
@@ -79,7 +83,7 @@ def recordings(prints: Sequence[Print], threshold: float) -> list[int]:
     return [int(at) for at in first[groups]]
 
 
-def _near(prints: Sequence[Print]) -> Iterator[tuple[int, int, list[int]]]:
+def _near(prints: Sequence[Print], fresh: Sequence[Changes]) -> Iterator[tuple[int, int, list[int]]]:
     """Yield candidate pairs, and the shifts of the second clip with the most equal numbers."""
     lengths = np.array([len(one) for one in prints], dtype=np.int64)
     if not lengths.sum():
@@ -87,7 +91,7 @@ def _near(prints: Sequence[Print]) -> Iterator[tuple[int, int, list[int]]]:
     numbers = np.concatenate([one for one in prints if len(one)])
     clips = np.repeat(np.arange(len(prints)), lengths)
     places = np.arange(len(numbers)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    once = _first_of_runs(numbers, clips, places)
+    once = np.concatenate(fresh)
     numbers, clips, places = numbers[once], clips[once], places[once]
     order = np.lexsort((clips, numbers))
     numbers, clips, places = numbers[order], clips[order], places[order]
@@ -105,23 +109,22 @@ def _near(prints: Sequence[Print]) -> Iterator[tuple[int, int, list[int]]]:
         yield int(votes[begin, 0]), int(votes[begin, 1]), [int(shift) for shift in votes[begin:end, 2][:PLACES]]
 
 
-def _first_of_runs(
-    numbers: Print, clips: npt.NDArray[np.int64], places: npt.NDArray[np.int64]
-) -> npt.NDArray[np.bool_]:
-    """Return a mask of numbers different from the preceding number of their clip."""
-    repeats = np.zeros(len(numbers), dtype=bool)
-    repeats[1:] = (numbers[1:] == numbers[:-1]) & (clips[1:] == clips[:-1]) & (places[1:] > 0)
-    return ~repeats
+def _likeness(
+    prints: Sequence[Print], fresh: Sequence[Changes], first: int, second: int, shifts: Sequence[int]
+) -> float:
+    """Return the share of equal bits at the best of some alignments; 0 if the overlap is too short.
 
-
-def _likeness(prints: Sequence[Print], first: int, second: int, shifts: Sequence[int]) -> float:
-    """Return the share of equal bits at the best of some alignments; 0 if the overlap is too short."""
+    Args:
+        fresh: for each fingerprint a mask of numbers different from the preceding one.
+    """
     a, b, best = prints[first], prints[second], 0.0
     for shift in shifts:
         begin, end = max(0, shift), min(len(a), len(b) + shift)
-        if end - begin >= LEAST_NUMBERS:
-            differ = np.bitwise_count(a[begin:end] ^ b[begin - shift : end - shift]).sum()
-            best = max(best, 1.0 - float(differ) / (32 * (end - begin)))
+        one, other = slice(begin, end), slice(begin - shift, end - shift)
+        told = fresh[first][one] | fresh[second][other]
+        if (count := int(told.sum())) >= LEAST_NUMBERS:
+            differ = np.bitwise_count((a[one] ^ b[other])[told]).sum()
+            best = max(best, 1.0 - float(differ) / (32 * count))
     return best
 
 

@@ -67,6 +67,33 @@ def test_silence_tones_and_short_clips_are_like_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.system
 @needs_chromaprint
+def test_silence_around_clips_makes_them_no_recording(tmp_path: Path) -> None:
+    """Chromaprint writes one number for digital silence; laid on each other, paddings are equal."""
+    padded = []
+    for seed in range(8):
+        clip, begin = np.zeros(10 * RATE), seed % 4 * RATE
+        clip[begin : begin + (2 + seed // 2) * RATE] = melody(seed, 2 + seed // 2)
+        padded.append(clip)
+    clips = {f"{'abcdefgh'[at]}_wav": clip for at, clip in enumerate(padded)}
+    copy = np.roll(padded[7], -RATE) * 0.5
+    found = list(written(tmp_path, **clips, i_ogg=copy).values())
+    assert all(map(len, found))
+    assert recordings(found, 0.85) == [0, 1, 2, 3, 4, 5, 6, 7, 7]
+    assert [pair.likeness > 0.95 for pair in alike(found, 0.85)] == [True]
+
+
+def test_equal_silence_is_not_counted() -> None:
+    random = np.random.default_rng(4)
+    first, second = random.integers(0, 2**32, (2, 64), dtype=np.uint32)
+    silence = np.full(24, 627_964_279, np.uint32)
+    assert alike([np.r_[first, silence], np.r_[silence, second]], 0.55) == []
+    copies = [np.r_[silence, first, silence], np.r_[first[:40], silence, silence]]
+    assert [pair.likeness > 0.99 for pair in alike([np.r_[first, silence], copies[0]], 0.85)] == [True]
+    assert [pair.likeness < 0.85 for pair in alike(copies, 0.5)] == [True]  # silence against sound counts
+
+
+@pytest.mark.system
+@needs_chromaprint
 def test_a_broken_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "x.wav").write_bytes(b"RIFF nothing")
     with pytest.raises(BadAudio):
