@@ -1,15 +1,21 @@
 """Find the end of a file's audio by its structure, to check a decoder's count."""
 
+import math
 import mmap
 import os
+import re
 import struct
 from collections.abc import Iterator
 from io import FileIO
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 HEAD_BYTES = 1 << 16
-WAV_UNKNOWN = ((0x7FFF_F000, 0x8000_0024), (0xFFFF_FF00, 0xFFFF_FFFF))
-"""Sizes in WAV headers written before the length was known (by espeak-ng, SoX, arecord, ffmpeg)."""
+UNKNOWN = ((0x7EFF_FF00, 0x7F00_1000), (0x7FFF_F000, 0x8000_0024), (0xFFFF_FF00, 0xFFFF_FFFF))
+"""Sizes in headers written before the length was known: of AIFF by SoX (the first), of WAV by espeak-ng, SoX, arecord and
+ffmpeg."""
+
+_ORDERS: dict[bytes, Literal["little", "big"]] = {b"RIFF": "little", b"RIFX": "big", b"FORM": "big"}
+_NIST_COUNTS = (b"sample_count", b"channel_count", b"sample_n_bytes")
 
 _BITRATES_KBPS = {  # by (MPEG-1 or not, layer): index 1 to 14
     (True, 1): (32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448),
@@ -99,24 +105,89 @@ def has_later_link(file: FileIO) -> bool:
 
 def wav_data_unknown(file: FileIO) -> bool:
     """Return whether a WAV header has data of size 0 although bytes follow, as libsndfile writes to a pipe."""
-    size = os.fstat(file.fileno()).st_size
-    file.seek(0)
-    head = file.read(HEAD_BYTES)
-    if head[:4] != b"RIFF" or head[8:12] != b"WAVE":
+    size, head = _head(file)
+    if head[:4] != b"RIFF" or head[8:12] != b"WAVE" or (data := _data(head, "little")) is None:
         return False
-    at, promised = 12, int.from_bytes(head[4:8], "little") + 8
-    while at + 8 <= len(head):
-        length = int.from_bytes(head[at + 4 : at + 8], "little")
-        if head[at : at + 4] == b"data":
-            inside = at + 8 < promised <= size and not is_unknown(promised - 8)  # a chunk after empty data
-            return length == 0 and size > at + 8 and not inside
-        at += 8 + length + length % 2
-    return False
+    promised = int.from_bytes(head[4:8], "little") + 8
+    inside = data.begin < promised <= size and not _is_unknown(promised - 8)  # a chunk after empty data
+    return data.length == 0 and size > data.begin and not inside
 
 
-def is_unknown(length: int) -> bool:
-    """Return whether a length in a WAV header means "not known"."""
-    return any(low <= length <= high for low, high in WAV_UNKNOWN)
+def length_lost(file: FileIO) -> bool:
+    """Return whether a WAV or AIFF file goes on after the length that its 32-bit header can state."""
+    size, head = _head(file)
+    if (order := _ORDERS.get(head[:4])) is None:
+        return False
+    data, whole = _data(head, order) or _Data(0, 0), int.from_bytes(head[4:8], order)
+    stops = max(data.begin + data.length, 8 + whole) < size
+    return stops and (size > 1 << 32 or _is_unknown(data.length))
+
+
+def cut_short(file: FileIO) -> bool:
+    """Return whether a file ends before its header says, or an Ogg stream without its last page: decoders ignore it."""
+    size, head = _head(file)
+    if head[:4] == b"OggS":
+        file.seek(max(0, size - HEAD_BYTES))
+        tail = file.read()
+        last = tail.rfind(b"OggS")
+        return last >= 0 and not tail[last + 5 : last + 6][0] & 4  # the flag of a stream's last page
+    return size + 1 < _promised(head) < 1 << 63  # -1 in 64 bits: not known
+
+
+def _promised(head: bytes) -> int:
+    """Return where a header says that the audio ends; 0 if it does not say.
+
+    Of two lengths the smaller counts, as writers err in one: some count the 8 bytes of the outer header, others do not.
+    """
+    kind = head[:4]
+    if order := _ORDERS.get(kind):
+        whole, data = int.from_bytes(head[4:8], order), _data(head, order)
+        ends = [8 + whole] if whole and not _is_unknown(whole) else []
+        ends += [data.begin + data.length] if data and not _is_unknown(data.length) else []
+        return min(ends, default=0)
+    if kind in (b"RF64", b"BW64"):  # EBU 3306, ITU-R BS.2088
+        return 8 + int.from_bytes(head[20:28], "little") if head[12:16] == b"ds64" else 0
+    if kind == b"riff":  # Wave64: padded to 8 bytes
+        return int.from_bytes(head[16:24], "little") - 7
+    if kind in (b".snd", b"dns."):  # Sun AU
+        order = "big" if kind == b".snd" else "little"
+        begin, length = (int.from_bytes(head[at : at + 4], order) for at in (4, 8))
+        return 0 if _is_unknown(length) else begin + length
+    if kind == b"caff":
+        data = _data(head, "big", at=8, width=8)
+        return data.begin + data.length if data else 0
+    if kind == b"NIST":
+        counts = (re.search(rb"\n%s -i (\d+)" % name, head) for name in _NIST_COUNTS)
+        return 1024 + math.prod(int(found[1]) if found else 1 for found in counts)
+    return 0
+
+
+class _Data(NamedTuple):
+    """The chunk of a file's samples."""
+
+    begin: int  # place of its first sample
+    length: int  # bytes, by the header
+
+
+def _data(head: bytes, order: Literal["little", "big"], at: int = 12, width: int = 4) -> _Data | None:
+    """Return the chunk of samples in a WAV, AIFF or CAF header: chunks from `at` on, lengths of `width` bytes."""
+    while (begin := at + 4 + width) <= len(head):
+        length = int.from_bytes(head[at + 4 : begin], order)
+        if head[at : at + 4] in (b"data", b"SSND", b"BODY"):
+            return _Data(begin, length)
+        at = begin + length + (length % 2 if width == 4 else 0)
+    return None
+
+
+def _head(file: FileIO) -> tuple[int, bytes]:
+    """Return a file's size and first bytes."""
+    file.seek(0)
+    return os.fstat(file.fileno()).st_size, file.read(HEAD_BYTES)
+
+
+def _is_unknown(length: int) -> bool:
+    """Return whether a length of 32 bits in a header means "not known"."""
+    return any(low <= length <= high for low, high in UNKNOWN)
 
 
 def _frames(data: mmap.mmap, at: int, form: tuple[int, int, int]) -> Iterator[MpegFrame]:

@@ -8,7 +8,9 @@ longest allowed.
 
 from __future__ import annotations
 
+import math
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import FileIO
@@ -20,7 +22,7 @@ import numpy.typing as npt
 import soundfile
 
 from earmark.schemas.files import NotAFile, open_regular
-from earmark.tasks.audio.extent import cut_by_estimate, is_unknown, wav_data_unknown
+from earmark.tasks.audio.extent import cut_by_estimate, cut_short, length_lost, wav_data_unknown
 from earmark.tasks.audio.faults import LONGEST_S, BadAudio, check_finite, check_form, check_length
 
 # Containers with their own audio, without references to other files or addresses.
@@ -43,7 +45,7 @@ class FfmpegSound:
         import av  # imported here, as it takes 40 ms and few files need it
 
         file.seek(0)
-        self._errors, self._longest_s = av.error.FFmpegError, longest_s
+        self._file, self._errors, self._longest_s = file, av.error.FFmpegError, longest_s
         try:
             self._container: Any = av.open(
                 file, "r", options={"format_whitelist": CONTAINERS}, metadata_errors="replace"
@@ -59,7 +61,8 @@ class FfmpegSound:
         self.sample_rate_hz, self.channels = int(context.sample_rate or 0), int(context.channels or 0)
         self._claimed_s = 0.0
         if self._container.format.name in _LENGTH_KNOWN and self._container.duration:
-            self._claimed_s = self._container.duration / av.time_base
+            # of all streams the longest: a picture may outlast the sound
+            self._claimed_s = min(self._container.duration / av.time_base, _stated_s(streams[0]))
         try:
             check_form(self.sample_rate_hz, self.channels)
             check_length(self._claimed_s, longest_s)
@@ -92,6 +95,7 @@ class FfmpegSound:
             raise BadAudio(
                 "file_truncated", f"expected {self._claimed_s:.1f} s as the header says, found {seconds:.1f} s"
             )
+        _check_end(self._file, seconds)
 
     def _decoded(self) -> Iterator[npt.NDArray[np.float32]]:
         """Yield samples (frames, channels) of the codec's frames in order."""
@@ -127,6 +131,15 @@ class FfmpegSound:
                 yield None
                 return
             yield from frames
+
+
+def _stated_s(stream: Any) -> float:
+    """Return a stream's own length in seconds; infinity if its container states none."""
+    if stream.duration:
+        return float(stream.duration * stream.time_base)
+    tag = re.fullmatch(r"(\d+):(\d\d):(\d\d\.\d+)", stream.metadata.get("DURATION", ""))  # Matroska's: of its end
+    begin = float((stream.start_time or 0) * stream.time_base)
+    return 3600 * int(tag[1]) + 60 * int(tag[2]) + float(tag[3]) - begin if tag else math.inf
 
 
 def _is_mpeg_frame(content: bytes) -> bool:
@@ -222,6 +235,10 @@ def was_cut(path: Path, codec: str) -> bool:
 def _open(file: FileIO, longest_s: float) -> _Sndfile | FfmpegSound:
     if wav_data_unknown(file):
         return FfmpegSound(file, longest_s)
+    if length_lost(file):
+        raise BadAudio(
+            "file_odd_format", "expected RF64 or FLAC for so long a file, found a WAV or AIFF header without its length"
+        )
     try:
         sound = _Sndfile(file, longest_s)
     except BadAudio as refused:
@@ -295,20 +312,9 @@ class _Sndfile:
                 f"{claimed / self.sample_rate_hz:.1f} s as the header says, found {done / self.sample_rate_hz:.1f} s"
             )
             raise BadAudio("file_truncated", f"expected {lengths}")
-        if self._cut_short():
-            raise BadAudio("file_truncated", f"expected more, found {done / self.sample_rate_hz:.1f} s and no end")
+        _check_end(self._file, done / self.sample_rate_hz)
 
-    def _cut_short(self) -> bool:
-        """Return whether a WAV or Ogg file ends before its container does, an error ignored by libsndfile."""
-        size = os.fstat(self._file.fileno()).st_size
-        self._file.seek(0)
-        head = self._file.read(8)
-        if head[:4] == b"RIFF":
-            promised = int.from_bytes(head[4:], "little")
-            return not is_unknown(promised) and promised + 8 > size + 1
-        if head[:4] == b"OggS":
-            self._file.seek(max(0, size - (1 << 16)))
-            tail = self._file.read()
-            last = tail.rfind(b"OggS")
-            return last >= 0 and not tail[last + 5 : last + 6][0] & 4  # the flag of a stream's last page
-        return False
+
+def _check_end(file: FileIO, seconds: float) -> None:
+    if cut_short(file):
+        raise BadAudio("file_truncated", f"expected more, found {seconds:.1f} s and no end")

@@ -19,9 +19,10 @@ from earmark.schemas.questions import Audio, AudioForm, Message
 from earmark.schemas.reasons import AudioFault
 from earmark.tasks.annotation.request import Request
 from earmark.tasks.audio.decode import decode
+from earmark.tasks.audio.faults import BadAudio
 from earmark.tasks.audio.index import MediaIndex
 from earmark.tasks.audio.probe import Probe, probe
-from earmark.tasks.audio.sound import Samples, was_cut
+from earmark.tasks.audio.sound import Samples, open_sound, was_cut
 
 RATES, SECONDS = (16_000, 22_050, 44_100), 1.5
 needs_ffmpeg = pytest.mark.skipif(not shutil.which("ffmpeg"), reason="ffmpeg is not installed")
@@ -194,6 +195,100 @@ def test_a_wav_without_data_is_empty_and_a_cut_one_truncated(tmp_path: Path) -> 
     (tmp_path / "cut.wav").write_bytes(sndfile(tune(16_000, 2, 1), 16_000, "WAV", "PCM_16")[:30_000])
     reasons = [probe(tmp_path / f"{name}.wav") for name in ("empty", "listed", "cut")]
     assert [one.reason for one in reasons if isinstance(one, AudioFault)] == ["file_empty"] * 2 + ["file_truncated"]
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["AIFF", "RF64", "W64", "AU", "NIST", "NIST ULAW", "CAF", "SVX", "WAVEX", "WAV PCM_16 BIG", "AU PCM_16 LITTLE"],
+)
+def test_a_cut_file_of_any_common_form_is_refused(tmp_path: Path, form: str) -> None:
+    container, subtype, order = (*form.split(), *("PCM_16", "FILE")[form.count(" ") :])
+    samples = tune(16_000, 3, 1)
+    soundfile.write(tmp_path / "a", samples, 16_000, format=container, subtype=subtype, endian=order)
+    whole = probe(tmp_path / "a")
+    assert isinstance(whole, Probe)
+    assert whole.duration_s == 3.0
+    content = (tmp_path / "a").read_bytes()
+    (tmp_path / "a").write_bytes(content[: len(content) // 3])
+    cut = probe(tmp_path / "a")
+    assert isinstance(cut, AudioFault)
+    assert cut.reason == "file_truncated"
+
+
+def test_a_chained_ogg_cut_in_its_last_link_is_refused(tmp_path: Path) -> None:
+    first, last = (sndfile(tune(44_100, seconds, 2), 44_100, "OGG", "VORBIS") for seconds in (1.0, 3.0))
+    (tmp_path / "a.ogg").write_bytes(first + last[: len(last) // 2])
+    cut = probe(tmp_path / "a.ogg")
+    assert isinstance(cut, AudioFault)
+    assert cut.reason in ("file_truncated", "file_corrupt")
+
+
+@pytest.mark.parametrize("data", [None, 0x7F00_0008])
+def test_a_length_that_was_not_known_or_counts_its_own_header_cuts_nothing(tmp_path: Path, data: int | None) -> None:
+    """The size of a WAV's whole file in place of its chunk's; what SoX writes for an AIFF into a pipe."""
+    content = bytearray(sndfile(tune(16_000, 3, 1), 16_000, "AIFF" if data else "WAV", "PCM_16"))
+    content[4:8] = struct.pack("<I", len(content))
+    if data:
+        at = content.index(b"SSND")
+        content[4:8], content[at + 4 : at + 8] = struct.pack(">I", 0x7F00_002E), struct.pack(">I", data)
+    (tmp_path / "a").write_bytes(content)
+    found = probe(tmp_path / "a")
+    assert isinstance(found, Probe)
+    assert found.duration_s == 3.0
+    (tmp_path / "a").write_bytes(content[: len(content) // 3])
+    assert isinstance(probe(tmp_path / "a"), AudioFault) == (data is None)
+
+
+@pytest.mark.parametrize(
+    ("size", "stated"),
+    [((1 << 32) + 2_880_000, 2_880_000), ((1 << 32) + 2_880_000, 0xFFFF_FFFF), (3 << 30, 0x7FFF_FFFF)],
+)
+def test_a_wav_longer_than_its_header_can_say_is_refused(tmp_path: Path, size: int, stated: int) -> None:
+    """Sizes of 32 bits wrap at 4 GiB: libsndfile reads 10 s of four hours."""
+    head = struct.pack("<4sI4s4sIHHIIHH4sI", b"RIFF", min(stated + 36, 0xFFFF_FFFF), b"WAVE", b"fmt ", 16, 1, 2, 48_000,
+                       288_000, 6, 24, b"data", stated)  # fmt: skip
+    with (tmp_path / "a.wav").open("wb") as file:
+        file.write(head)
+        file.truncate(len(head) + size)  # sparse
+    with pytest.raises(BadAudio, match="expected RF64 or FLAC"), open_sound(tmp_path / "a.wav", 1e6):
+        pass
+
+
+def film(path: Path, container: str, *, late_s: float = 0) -> Path:
+    """Eight seconds of picture with six of sound, which may begin late."""
+    with av.open(path, "w", format=container, options={"movflags": "faststart"} if container == "mp4" else {}) as out:
+        sound, picture = out.add_stream("aac", rate=48_000, layout="mono"), out.add_stream("mpeg4", rate=5)
+        picture.width, picture.height, picture.pix_fmt = 64, 64, "yuv420p"
+        for part in (*np.split(tune(48_000, 6, 1).T, 288_000 // 1000, axis=1), None):
+            frame = None
+            if part is not None:
+                frame = av.AudioFrame.from_ndarray(part.copy(), format="fltp", layout="mono")
+                frame.sample_rate, frame.pts = 48_000, round(late_s * 48_000)
+                late_s += part.shape[1] / 48_000
+            out.mux(sound.encode(frame))
+        for number in (*range(40), None):
+            still = None if number is None else av.VideoFrame.from_ndarray(np.zeros((64, 64, 3), "u1"), format="rgb24")
+            if still:
+                still.pts = number
+            out.mux(picture.encode(still))
+    return path
+
+
+@pytest.mark.parametrize("container", ["mp4", "mov", "matroska"])
+@pytest.mark.parametrize("late_s", [0, 2])
+def test_a_picture_longer_than_its_sound_cuts_nothing(tmp_path: Path, container: str, late_s: float) -> None:
+    found = probe(film(tmp_path / "a", container, late_s=late_s), longest_s=7)
+    assert isinstance(found, Probe), found
+    assert found.duration_s == pytest.approx(6, abs=0.1)
+
+
+@pytest.mark.parametrize("container", ["mp4", "matroska"])
+def test_a_cut_film_is_refused(tmp_path: Path, container: str) -> None:
+    path = film(tmp_path / "a", container)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    found = probe(path)
+    assert isinstance(found, AudioFault)
+    assert found.reason in ("file_truncated", "file_corrupt")
 
 
 def unheard(path: Path, samples: Samples) -> str:
