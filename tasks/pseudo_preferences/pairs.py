@@ -257,8 +257,7 @@ def _view_embeddings(connection: duckdb.DuckDBPyConnection, store: Store, config
     rows = []
     if config.pairs.near is not None:
         made = connection.execute(query("pseudo_preferences/usable_clips")).fetchall()
-        folder = config.path(config.generations).parent
-        files = {clip: folder / file for _, clip, file in made}
+        files = {clip: config.clips_folder() / file for _, clip, file in made}
         vectors = embeddings_of(store, clap_at(config, config.pairs.near), files)
         rows = [(row, vectors[clip]) for row, clip, _ in made if clip in vectors]  # in a dry run some are missing
     connection.register("embeddings", to_table(row_schema("row int64, embedding float32[]"), rows))  # large: no copy

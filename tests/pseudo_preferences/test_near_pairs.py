@@ -175,6 +175,25 @@ def test_the_model_is_part_of_what_is_built_and_nothing_is_where_there_is_none(t
     assert plan(near=str(tmp_path / "elsewhere/clap")).build_key == near.build_key
 
 
+def test_a_pattern_of_files_is_embedded_from_its_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, made = make_pool(tmp_path, 4, FOUR)
+    for row in made:
+        name = f"gen/{row['model']}/{row['prompt_id']}{Path(row['audio']).suffix}"
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / row["audio"]).rename(tmp_path / name.replace(".flac", ".wav"))
+    (tmp_path / "clap").mkdir()
+    embedded: dict[str, Path] = {}
+
+    def embed(store: Store, model: str, paths: dict[str, Path]) -> Vectors:
+        embedded.update(paths)
+        return {}
+
+    monkeypatch.setattr("earmark.tasks.pseudo_preferences.pairs.embeddings_of", embed)
+    pairs_of(tmp_path, generations="gen/{model}/{prompt_id}.wav", pairs={"count": 4, "near": "clap"})
+    assert len(embedded) == len(made)
+    assert {hashlib.sha256(path.read_bytes()).hexdigest(): path for path in embedded.values()} == embedded
+
+
 def test_near_needs_something_to_choose() -> None:
     with pytest.raises(ConfigError, match="pairs: near: expected count or per_prompt beside it"):
         config_of(Path(), NOWHERE, pairs={"near": "clap"})
