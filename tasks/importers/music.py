@@ -103,7 +103,7 @@ def read_generations(
     yield from _rows(path, written, ("generation_id", "prompt_id", "model", "audio"), optional, parse, columns)
 
 
-def _files(path: Path, name: str) -> Iterator[ListedGeneration | Note]:
+def _files(path: Path, name: str) -> Iterator[ListedGeneration | Reject | Note]:
     """Yield a generation for each file matching a pattern, sorted by name; use its path as id.
 
     Raises:
@@ -125,8 +125,13 @@ def _files(path: Path, name: str) -> Iterator[ListedGeneration | Note]:
     fits = [match for match in map(expression.fullmatch, names) if match]
     if not fits:
         raise InputError(f"generations: no file fits '{name}'")
-    for line, match in enumerate(fits, 1):
-        yield ListedGeneration(match[0], match["prompt_id"], match["model"], match[0], name, line)
+
+    def parse(cells: Cells, line: int) -> ListedGeneration:
+        generation, prompt, model = (identifier(cells[i], w) for i, w in enumerate(("file", "prompt", "model")))
+        return ListedGeneration(generation, prompt, model, cells[0], name, line)
+
+    rows = ((line, (match[0], match["prompt_id"], match["model"])) for line, match in enumerate(fits, 1))
+    yield from parsed(name, rows, parse)
 
 
 def conditions(cell: Any) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from pathlib import Path
 
@@ -16,8 +17,9 @@ from earmark.flows.command.cli import app
 from earmark.flows.pseudo_preferences import build
 from earmark.schemas.errors import InputError
 from earmark.schemas.pseudo_preferences import PseudoPreferences
+from earmark.schemas.reasons import Reject
 from earmark.schemas.toml import parse_config
-from earmark.tasks.importers.music import read_generations
+from earmark.tasks.importers.music import ListedGeneration, read_generations
 from tests.runner import run_flow
 
 SYSTEMS = ("sysA", "sysB", "sysC")
@@ -81,6 +83,21 @@ def test_a_folder_that_is_no_such_input_is_one_line(change: object, says: str, s
     line = run("init", "pseudo-preferences", "--from", str(systems), "--out", str(tmp_path / "my.toml"), code=1)
     assert says in line
     assert "\n" not in line
+
+
+def test_names_that_no_table_could_hold_are_rejects(tmp_path: Path) -> None:
+    """A name in Latin-1, which is no Unicode, and a folder whose name colours a terminal."""
+    for name in (b"m1/p1.wav", b"m1/caf\xe9.wav", b"m\x1b[31m/p1.wav"):
+        place = tmp_path / os.fsdecode(name)
+        place.parent.mkdir(exist_ok=True)
+        place.touch()
+    found = list(read_generations(tmp_path / "{model}/{prompt_id}.wav", "{model}/{prompt_id}.wav"))
+    assert [(one.generation_id, one.audio) for one in found if isinstance(one, ListedGeneration)] == [
+        ("m1/p1.wav",) * 2
+    ]
+    rejects = [one for one in found if isinstance(one, Reject)]
+    assert [one.reason for one in rejects] == ["bad_value", "bad_value"]
+    assert all(text.isprintable() and text.encode() for one in rejects for text in (one.item, one.detail))
 
 
 @pytest.mark.parametrize(
