@@ -22,6 +22,7 @@ SEMITONES = {"C": 0, "D": 2, "E": 4, "F": 5, "G": 7, "A": 9, "B": 11}
 ACCIDENTALS = {"^^": 2, "^": 1, "=": 0, "_": -1, "__": -2}
 TUPLETS = {2: 3, 3: 2, 4: 3, 5: 2, 6: 2, 7: 2, 8: 3, 9: 2}  # notes: in the time of
 LOOP = re.compile(r"(.{1,80}?)\1{7,}")  # a unit eight times in a row
+MOST_BARS = 10_000  # with rests of many bars; comparing millions takes minutes
 LOOP_SHARE = 0.5  # of the text, from which it is a loop
 _FIELD = re.compile(r"\[?([A-Za-z]):\s*([^\]\n]*)\]?")
 _PITCH = r"(?:\^\^?|__?|=)?[A-Ga-g][,']*"
@@ -118,11 +119,11 @@ class _Reader:
             self._now = value.split()[0]
         elif letter == "M":
             meter = {"C": "4/4", "C|": "2/2"}.get(value, value)
-            if not re.fullmatch(r"[1-9]\d*/[1-9]\d*", meter):
+            if not re.fullmatch(r"[1-9]\d{0,2}/[1-9]\d{0,2}", meter):
                 raise BadAbc(f"expected a metre such as 3/4, found '{value[:40]}'")
             self.tune.meter = self.tune.meter or meter
         elif letter == "L":
-            if not re.fullmatch(r"1(/[1-9]\d*)?", value):
+            if not re.fullmatch(r"1(/[1-9]\d{0,3})?", value):
                 raise BadAbc(f"expected a length such as 1/8, found '{value[:40]}'")
             self._length = value
         elif letter == "K":
@@ -142,6 +143,8 @@ class _Reader:
             voice.tuplet = (notes, Fraction(TUPLETS[notes], notes))
         elif found["chord"] == "Z":  # bars of rest
             voice.bars += [(((), Fraction(self.tune.meter or "4/4")),)] * int(_times(found["length"]))
+            if len(voice.bars) > MOST_BARS:
+                raise BadAbc(f"expected at most {MOST_BARS} bars of a voice, found more")
         elif found["chord"]:
             self._add(voice, found["chord"], found["length"], found["broken"])
 
@@ -193,9 +196,10 @@ def signature_of(key: str) -> dict[str, int]:
 
 def _times(length: str) -> Fraction:
     above, strokes, below = re.findall(r"(\d*)(/*)(\d*)", length)[0]
-    divisor = int(below or 2 ** len(strokes))
+    plausible = len(above) <= 3 and len(strokes) <= 8 and len(below) <= 4  # a model in a loop writes thousands
+    divisor = int(below or 2 ** len(strokes)) if plausible else 0
     if not divisor:
-        raise BadAbc(f"expected a length, found '{length}'")
+        raise BadAbc(f"expected a length, found '{length[:20]}'")
     return Fraction(int(above or 1), divisor)
 
 

@@ -123,6 +123,16 @@ def test_known_damage_is_found(kind: str) -> None:
     assert {name: whole.get(name) for name in found} != found
 
 
+@pytest.mark.parametrize(
+    "line",
+    [f"C{'8' * 5000}|", f"C/{'8' * 5000}|", f"[C{'8' * 5000}E]|", f"Z{'9' * 30}|", "Z999|" * 4000,
+     f"M:{'9' * 5000}/4", f"L:1/{'9' * 5000}"],
+)  # fmt: skip
+def test_numbers_of_a_model_in_a_loop_are_no_abc(line: str) -> None:
+    assert judged(TUNE, f"M:4/4\nK:C\n{line}\nC4 D4|")["end"] in ("invalid", "loop")
+    assert "detail" in judged(TUNE, f"M:4/4\nK:C\n{line}\nC4 D4|")
+
+
 @pytest.mark.skipif(shutil.which("abc2midi") is None, reason="needs abc2midi (Debian: abcmidi)")
 def test_abc2midi_plays_the_same_notes(tmp_path: Path) -> None:
     """A second reader of ABC: the pitches and onsets that it plays, in eighths."""
