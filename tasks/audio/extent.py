@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple
 
 HEAD_BYTES = 1 << 16
 UNKNOWN = ((0x7EFF_FF00, 0x7F00_1000), (0x7FFF_F000, 0x8000_0024), (0xFFFF_FF00, 0xFFFF_FFFF))
-"""Sizes in headers written before the length was known: of AIFF by SoX (the first), of WAV by espeak-ng, SoX, arecord and
-ffmpeg."""
+"""Sizes in headers written before the length was known: of AIFF by SoX (the first); of WAV by espeak-ng, SoX, arecord
+and ffmpeg."""
 
 _ORDERS: dict[bytes, Literal["little", "big"]] = {b"RIFF": "little", b"RIFX": "big", b"FORM": "big"}
 _NIST_COUNTS = (b"sample_count", b"channel_count", b"sample_n_bytes")
