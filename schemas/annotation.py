@@ -90,7 +90,9 @@ class SamplingOptions(Model):
     seed: int | None = Field(default=None, ge=0, description="Seed of sampling, where the model takes one.")
     max_tokens: int = Field(default=1024, ge=1, description="Most tokens of one answer; enters the worst-case cost.")
     extra_body: dict[str, Any] = Field(
-        default={}, description="Further fields of the request's body, such as vLLM's own; part of the key."
+        default={},
+        description="Further fields of the request's body, such as vLLM's own; part of the key. With prices not "
+        "`max_tokens`, `n` or `model`.",
     )
 
 

@@ -42,8 +42,9 @@ def test_a_wheel_works_beside_a_projects_own_tasks_and_schemas(tmp_path: Path) -
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     assert {name.partition("/")[0] for name in names} == {"earmark", f"{wheel.name.split('-py3')[0]}.dist-info"}
-    listed = subprocess.run(["git", "ls-files", "flows", "tasks", "schemas", "prompts"], cwd=ROOT, capture_output=True)
-    assert {f"earmark/{path}" for path in listed.stdout.decode().splitlines()} <= set(names)  # with all data
+    command = ["git", "ls-files", "flows", "tasks", "schemas", "prompts"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, text=True).stdout.splitlines()
+    assert {f"earmark/{path}" for path in listed} <= set(names)  # with all data
     run(tmp_path, python, "-m", "pip", "install", "-q", "-c", str(ROOT / "constraints.txt"), str(wheel))
 
     lab = tmp_path / "lab"

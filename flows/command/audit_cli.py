@@ -108,14 +108,14 @@ def read_(
 
 def _show(facts: "AuditFacts") -> None:
     from earmark.flows.command.console import errors, print_result, tell
-    from earmark.tasks.release.evaluated import alone_table, audit_table
+    from earmark.tasks.release.evaluated import alone_table, audit_table, covered_share
 
     tell("", head=f"labels of {facts['evaluation']} in {facts['corpus']} {facts['version']}")
     print_result(audit_table(facts))
     print_result(alone_table(facts, facts.get("alone", [])))
     if facts["covered"] < 1:
         advice = "draw more rows, of all splits (`--split all`) and languages, or leave --stratify out"
-        tell(f"audited kinds are {facts['covered']:.0%} of the version's rows: {advice}")
+        tell(f"audited kinds are {covered_share(facts)} of the version's rows: {advice}")
     alpha = facts["alpha"]
     tell(f"Krippendorff's alpha of {facts['reviewers']} reviewers: " + ("–" if alpha is None else f"{alpha:.2f}"))
     for line in facts.get("refused", []):

@@ -451,6 +451,8 @@ def _embedded(decoder: json.JSONDecoder, text: str) -> Iterator[Any]:
 
 
 _NESTING = re.compile(r'"(?:[^"\\]|\\.)*+"?|[{}\[\]]', re.DOTALL)  # a string, up to the end if it has none
+_BETWEEN = re.compile(r"""(?:[\s,:\d.+-]|[eE]|true|false|null|'(?:[^'\\]|\\.)*+'?+)*+""")  # beside strings and brackets
+_LAST = re.compile(_BETWEEN.pattern + r"[a-z]{0,4}")
 
 
 def _unfinished(text: str, whole: int) -> bool:
@@ -460,14 +462,17 @@ def _unfinished(text: str, whole: int) -> bool:
     """
     at = 0
     while (at := _opening(text, at)) >= 0:
-        start, depth = at, 0
+        start, end, depth = at, at, 0
         for part in _NESTING.finditer(text, at):
+            if not _BETWEEN.fullmatch(text, end, part.start()):  # prose, such as [0, 1)
+                break
             depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(part[0], 0)
-            at = part.end()
+            end = part.end()
             if depth == 0:
                 break
-        if depth:
+        if depth and _LAST.fullmatch(text, end):
             return whole < 2 or text[start:] not in text[:start]
+        at = start + 1 if depth else end
     return False
 
 

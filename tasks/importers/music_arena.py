@@ -87,7 +87,7 @@ def _battles(file: ListFile) -> Iterator[tuple[int, Mapping[str, Any] | Reject |
 
 def _battle(battle: Mapping[str, Any]) -> dict[str, Any]:
     prompt = {**_part(battle, "prompt"), **_part(battle, "prompt_detailed")}
-    vote, session = _part(battle, "vote"), _part(battle, "prompt_session")
+    vote, session = _part(battle, "vote"), battle.get("prompt_session")
     sides = {side: _part(battle, f"{side}_metadata") for side in ("a", "b")}
     preference = vote.get("preference")
     if not vote or not preference:
@@ -100,7 +100,9 @@ def _battle(battle: Mapping[str, Any]) -> dict[str, Any]:
         "instrumental": prompt.get("instrumental"),
         "overall": preference,
         "feedback": " | ".join(f"{part}: {text}" for key, part in FEEDBACK.items() if (text := words(vote.get(key)))),
-        "date": vote.get("preference_time") or next(filter(None, map(battle.get, DATES)), session.get("create_time")),
+        "date": vote.get("preference_time")
+        or next(filter(None, map(battle.get, DATES)), None)
+        or (session.get("create_time") if isinstance(session, Mapping) else None),
         "listened_a_s": _listened(vote.get("a_listen_data")),
         "listened_b_s": _listened(vote.get("b_listen_data")),
         "fault": next((f"clip {side}: {fault}" for side, one in sides.items() if (fault := _fault(one))), None),

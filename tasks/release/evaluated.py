@@ -1,5 +1,6 @@
 """Collect a version's evaluations and audits, records beside it keyed by its digest, for its published card."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -43,9 +44,14 @@ def newest_audits(store: Store, version: Version) -> list[AuditFacts]:
     return [audits[name] for name in sorted(audits)]
 
 
+def covered_share(facts: AuditFacts) -> str:
+    """Return the covered share of a version's rows in per cent, rounded down: 100 % are all."""
+    return f"{math.floor(1000 * facts['covered']) / 10:g} %"
+
+
 def audit_section(facts: AuditFacts) -> str:
     """Render an audit as a section of a card."""
-    covered = "" if facts["covered"] == 1 else f" The audited kinds are {facts['covered']:.0%} of the version's rows."
+    covered = "" if facts["covered"] == 1 else f" The audited kinds are {covered_share(facts)} of the version's rows."
     parts = [
         f"## Audit: {markdown_cell(facts['evaluation'])}",
         f"{facts['audited']:,} rows were answered by {facts['reviewers']} reviewers who did not see the labels "

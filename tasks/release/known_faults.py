@@ -77,14 +77,19 @@ def _sound_cut(version: Version) -> bool:
     return False
 
 
-def _answers_voted(version: Version) -> bool:
-    """Return whether votes decided the right answer of a forum's thread."""
-    files = [file for part in version.table_files().get("questions", {}).values() for file in part if file.is_file()]
+def _any_row(version: Version, table: str, holds: str) -> bool:
+    """Return whether a condition in SQL holds for a row of a table, or may, where the table's files are not here."""
+    files = [file for part in version.table_files().get(table, {}).values() for file in part if file.is_file()]
     if not files:
-        return bool(version.manifest.rows.get("questions"))
+        return bool(version.manifest.rows.get(table))
     with duckdb.connect() as connection:
-        view_parquet(connection, "questions", files)
-        return bool(connection.execute("SELECT 1 FROM questions WHERE preference = 'human' LIMIT 1").fetchone())
+        view_parquet(connection, table, files)
+        return bool(connection.execute(f'SELECT 1 FROM "{table}" WHERE {holds} LIMIT 1').fetchone())
+
+
+def _read_battles(version: Version) -> bool:
+    sources = version.manifest.config.get("sources", ())
+    return any(source.get("format") == "music-arena-battles" for source in sources)
 
 
 TOUCHES: dict[str, Callable[[Version], bool]] = {
@@ -93,12 +98,15 @@ TOUCHES: dict[str, Callable[[Version], bool]] = {
     "number-as-rating": _number_as_rating,
     "quote-between-tabs": _quoted_between_tabs,
     "sound-cut": _sound_cut,
-    "notice-as-answer": _answers_voted,
+    "notice-as-answer": lambda version: _any_row(version, "questions", "preference = 'human'"),
     "half-corpus": believed.was_refused_requests,
     "half-answer": believed.holds_half_answers,
     "thought-as-answer": believed.holds_thoughts,
     "fence-in-text": believed.holds_fences,
     "guessed-probability": believed.holds_guessed_probabilities,
+    "deleted-later": lambda version: bool(version.manifest.rows.get("questions")),
+    "votes-apart": lambda version: _any_row(version, "comparisons", "modality = 'none' OR month LIKE '1970%'"),
+    "sessions-as-people": _read_battles,
 }
 """Whether a version of earlier rules may have a fault."""
 FAULTS = tuple(

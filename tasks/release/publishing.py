@@ -13,7 +13,7 @@ from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import ConfigError, HubError, HubUnreachableError, StoreError
 from earmark.schemas.places import require_below_roots
 from earmark.tasks.pipeline.progress import say, working
-from earmark.tasks.release.evaluated import audit_section, evaluations_of, newest_audits, section
+from earmark.tasks.release.evaluated import audit_section, covered_share, evaluations_of, newest_audits, section
 from earmark.tasks.store.hub import Repo, State, TreeChanges, check_successor, compare
 from earmark.tasks.store.licences import warnings_of
 from earmark.tasks.store.lineage import unsearchable
@@ -67,8 +67,8 @@ def check_audited(store: Store, version: Version, least: float | None) -> None:
         low, name = facts["overall"]["low"], facts["evaluation"]
         if facts["covered"] < 1:
             raise HubError(
-                f"{wanted}; the audit of {name} covers {facts['covered']:.0%} of the rows; draw more rows, of all "
-                "splits (`--split all`) and languages"
+                f"{wanted}; the audit of {name} covers {covered_share(facts)} of the rows; draw more rows, of all "
+                "splits (`--split all`) and languages; rows without clips cannot be audited"
             )
         if low is None or low < least:
             share = "nothing" if low is None else f"{facts['overall']['precision']:.3f}, and at least {low:.3f}"
@@ -372,8 +372,8 @@ def _check_gate(repo: Repo, bundle: Bundle, state: State | None, gate: Mapping[s
         terms = repo.card(state.head)
         if asked := [name for name in GATE if name in terms]:
             raise HubError(
-                f"{repo.name}: its card asks readers for terms ({asked[0]}), which {version} would drop: give them "
-                "with --gate, or open the repository on the Hub first"
+                f"{repo.name}: its card asks readers for terms ({asked[0]}), and {version} comes without --gate: give "
+                "it, or open the repository on the Hub first"
             )
 
 

@@ -227,11 +227,11 @@ def sweep_if_idle(store: Store, corpus: str) -> None:
 def is_idle(store: Store, corpus: str) -> bool:
     """Return whether surely no build of a corpus is at work, on this machine or another: nobody has its lock."""
     try:
-        with (store.folder(corpus) / LOCK).open("r+b") as file:
-            return _try_lock(file.fileno())
+        with (store.folder(corpus) / LOCK).open("rb") as file:
+            return _try_lock(file.fileno(), fcntl.LOCK_SH)  # so two that look do not take each other for a build
     except FileNotFoundError:
         return True
-    except OSError:  # no right to write, or a disk without locks: it cannot be known
+    except OSError:  # no right to read, or a disk without locks: it cannot be known
         return False
 
 
@@ -250,9 +250,9 @@ def locked(path: Path, work: str, say: Callable[[str], None]) -> Iterator[None]:
         yield
 
 
-def _try_lock(handle: int) -> bool:
+def _try_lock(handle: int, kind: int = fcntl.LOCK_EX) -> bool:
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in (errno.EAGAIN, errno.EACCES):
             return False

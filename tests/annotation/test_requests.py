@@ -133,6 +133,8 @@ def test_different_texts_have_different_keys(one: list[str], two: list[str]) -> 
         (Json.of({"type": "object"}), Reply("{'a': 1}, but no: {'a': 'x", cut=True), Truncated),
         (Json.of({"type": "object"}), Reply('[sic] {"a": "{["}, as [I] sa', cut=True), {"a": "{["}),
         (Json.of({"type": "object"}), Reply("{'a': '{'} as I sa", cut=True), {"a": "{"}),
+        (Json.of({"type": "object"}), Reply('Scores lie in [0, 1). {"a": 1}\nI chose this', cut=True), {"a": 1}),
+        (Json.of({"type": "object"}), Reply('{"a": 1}\nThe tempo lies in [90, 100) and', cut=True), {"a": 1}),
         (Json.of({"type": "object"}), Reply('{"a": 1}\n{"a": 1}\n{"a', cut=True), {"a": 1}),
         (Json.of({"type": "object"}), Reply('{"a": 1}\nNo: {"a', cut=True), Truncated),
         (Json.of({"type": "object"}), Reply('{"a": 1}\n{"a": 1}\n{"a": 2, "', cut=True), Truncated),

@@ -155,3 +155,16 @@ def test_a_version_without_what_was_withdrawn_keeps_the_rules_of_its_base(
     base, heir = Store(tmp_path / "store").versions(version.corpus)
     assert base.manifest.rules == heir.manifest.rules == 0
     assert verify(heir) == []
+
+
+@pytest.mark.slow
+def test_votes_that_did_not_meet_and_battles_of_sessions_are_named(tmp_path: Path) -> None:
+    (tmp_path / "v.csv").write_text("audio_a,audio_b,annotator,overall,date\nx.wav,y.wav,ann,a,2025-08-31\n")
+    table = {"name": "ab", "format": "votes", "files": ["v.csv"]}
+    version = build_votes(votes_of(tmp_path, cmi(tmp_path, [vote()]), table), tmp_path / "store")
+    assert names(as_before(version)) == ["votes-apart"]
+    with_prompts = build_votes(votes_of(tmp_path, cmi(tmp_path, [vote()])), tmp_path / "other")
+    assert names(as_before(with_prompts)) == []
+    assert names(as_before(version, config={"sources": [{"format": "music-arena-battles"}]}))[1:] == [
+        "sessions-as-people"
+    ]

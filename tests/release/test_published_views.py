@@ -121,7 +121,7 @@ def test_a_new_version_without_the_terms_of_its_repository_is_refused(
     assert press.run(store.root, f"{CORPUS}@v1", "lab/terms", gate=str(gate))["tag"] == "v1"
     commits = len(hub.commits("lab/terms"))
     words = ("publish", f"{CORPUS}@v2", "--repo", "lab/terms")
-    refused = "lab/terms: its card asks readers for terms (extra_gated_prompt), which v2 would drop"
+    refused = "lab/terms: its card asks readers for terms (extra_gated_prompt), and v2 comes without --gate"
     assert refused in " ".join(earmark(store.root, *words, "--dry-run", code=1).split())
     assert refused in press.run(store.root, f"{CORPUS}@v2", "lab/terms")["fault"]
     assert len(hub.commits("lab/terms")) == commits

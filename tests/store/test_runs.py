@@ -34,6 +34,9 @@ def test_a_run_of_another_host_is_interrupted_once_nobody_holds_its_lock(tmp_pat
     assert find_run(store, run.run).current_state() == "interrupted"
     with (tmp_path / CORPUS / LOCK).open() as held:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the look has let go of it
+    with (tmp_path / CORPUS / LOCK).open() as look:
+        fcntl.flock(look, fcntl.LOCK_SH)  # two looks at once are no build
+        assert [one.current_state() for one in list_runs(store)] == ["interrupted"]
     assert "running" in (tmp_path / "runs" / f"{run.run}.json").read_text("utf-8")
 
 
