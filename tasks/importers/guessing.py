@@ -5,15 +5,25 @@ A column counts as ratings only if its name alone suggests them; else every nume
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.reasons import shown
 from earmark.schemas.tables import SPLIT_ALIASES, SPLITS
-from earmark.tasks.importers.cells import LONGEST_ID, rating_number
+from earmark.tasks.importers.cells import LONGEST_ID
 from earmark.tasks.importers.lines import is_utf16
+from earmark.tasks.importers.rating_scales import (
+    FEW,
+    UNSAID,
+    ambiguous,
+    is_rating,
+    named_scale,
+    numbers_of,
+    scale_by_test,
+    scale_of,
+)
 from earmark.tasks.importers.sniffing import (
     HOLDERS,
     LOW_IS_GOOD,
@@ -28,13 +38,7 @@ from earmark.tasks.importers.sniffing import (
 )
 from earmark.tasks.importers.table import several
 
-SCALES = ((1, 5), (0, 1), (0, 5), (1, 7), (1, 9), (0, 10), (1, 10), (-3, 3), (0, 100))
 Held = dict[str, str | tuple[str, ...]]  # the column or columns of each kind
-UNSAID = ("", "na", "n/a", "n.a.", "nan", "none", "null", "-", "--", "?", "not rated", "keine angabe", "k.a.")
-SENTINELS = frozenset((-9999.0, -999.0, -99.0, -9.0, -1.0, 0.0, 88.0, 98.0, 99.0, 998.0, 999.0, 9999.0))
-ZERO_BESIDE = ((1, 5), (1, 7))  # scales beside which a 0 is no rating
-MOST_SENTINELS = 0.4  # largest share of such cells
-FEW = 20  # most different words in a column of questions
 MARKS_ROWS = frozenset(("attention", "trap", "gold", "check", "catch", "practice", "training", "control", "screening"))
 MOST_MARKS = 3  # different words in a column that marks rows
 TOTALS = word_set(
@@ -46,7 +50,6 @@ WEB_MUSHRA = (
     ("trial_id", "stimuli", "stimuli_rating"),
     ("trials.id", "trials.responses.stimulus", "trials.responses.score"),
 )
-STEPS = re.compile(r"(?<![\w.–-])([01])\s*(?:-|–|—|~|～|to|bis|\.\.+)\s*(\d+)(?!\d)")  # of a scale
 CLIP_IN = (r"(?P<file>[^\s/\[\]()]+\.\w+)", r"(?P<file>[^\s\[\]()]+/[^\s\[\]()]+\.\w+)")  # without folders, and with
 CLIP_NAME = re.compile(r"[^\s/\\\[\]()\"':]+\.(?:wav|flac|mp3|ogg|opus|m4a)\b", re.IGNORECASE)
 
@@ -125,14 +128,14 @@ def guess_table(path: Path, encoding: str = "") -> Guess:
     columns, doubts, more = _columns(path, table, headless)
     choices = () if "mos" in columns else _choices(table, columns)
     ratings = _cells_of(table, columns.get("mos", ()))
-    missing, seen, scale = _ratings(ratings) if ratings else ({}, (0.0, 0.0), (1.0, 5.0))
+    missing, seen, scale = scale_of(ratings) if ratings else ({}, (0.0, 0.0), (1.0, 5.0))
     mos = columns.get("mos")
-    if named := _named_scale(mos, seen):
+    if named := named_scale(mos, seen):
         scale = named
         inside = [cell for cell in missing if isinstance(cell, float) and named[0] <= cell <= named[1]]
         seen = min([*inside, seen[0]]), max([*inside, seen[1]])
         missing = {cell: count for cell, count in missing.items() if cell not in inside}
-    doubts = (*doubts, *_ambiguous(mos, ratings, missing, seen))
+    doubts = (*doubts, *ambiguous(mos, ratings, missing, seen))
     rated = read_name(mos) if isinstance(mos, str) else ColumnName(())
     best = "low" if {*rated.words} & LOW_IS_GOOD else "high"
     if best == "low":
@@ -147,7 +150,10 @@ def guess_table(path: Path, encoding: str = "") -> Guess:
             (n for n in cells if n not in _taken(columns) and _in_names(cells[n], cells[file], file_name)), None
         ):
             columns["system"], file_name = same, None
-    by_test = _scale_by_test(table, columns, missing)
+    test = columns.get("subset")
+    by_test = {}
+    if isinstance(test, str) and isinstance(mos, str):
+        by_test = scale_by_test(table.cells[test], ratings, missing)
     if headless:  # name columns by their content
         renamed = {column: what for what, column in columns.items() if isinstance(column, str)}
         cells = {renamed.get(name, name): values for name, values in cells.items()}
@@ -202,19 +208,11 @@ def _look(cells: Mapping[str, Sequence[str]]) -> _Table:
     numbers, audio = [], []
     for name, values in cells.items():
         given = [cell for cell in values if cell.strip().lower() not in UNSAID]
-        if given and sum(map(_rates, given)) > 0.9 * len(given):
+        if given and sum(map(is_rating, given)) > 0.9 * len(given):
             numbers.append(name)
         if given and sum(map(is_audio, given)) > 0.5 * len(given):
             audio.append(name)
     return _Table(cells, {name: read_name(name) for name in cells}, numbers, audio)
-
-
-def _numbers(cell: str) -> list[float]:
-    return [rating_number(one) for one in (several(cell) or [cell])]
-
-
-def _rates(cell: str) -> bool:
-    return all(value == value for value in _numbers(cell))
 
 
 def _columns(path: Path, table: _Table, headless: bool) -> tuple[Held, tuple[str, ...], dict[str, str]]:
@@ -248,7 +246,7 @@ def _columns(path: Path, table: _Table, headless: bool) -> tuple[Held, tuple[str
                 f"{len(rated)} columns may be the rating ({shown(', '.join(rated))}): columns.mos chooses one"
             )
         elif called := next((name for name in cells if names[name].rates and name not in table.numbers), None):
-            other = [cell for cell in cells[called] if cell.strip().lower() not in UNSAID and not _rates(cell)]
+            other = [cell for cell in cells[called] if cell.strip().lower() not in UNSAID and not is_rating(cell)]
             words = shown(", ".join(sorted({*other})[:3]))
             held = "holds no numbers" if len(other) == len(cells[called]) else f"{len(other):,} cells are no numbers"
             doubts.append(
@@ -342,7 +340,7 @@ def _is_list(cells: Sequence[str]) -> bool:
 
 def _is_bare_mos(cells: Sequence[str]) -> bool:
     """Return whether the only numbers of a list without a header are means or ratings from 1 to 5."""
-    values = [value for cell in cells for value in _numbers(cell)]
+    values = [value for cell in cells for value in numbers_of(cell)]
     return all(1 <= value <= 5 for value in values) and not _counts(values)
 
 
@@ -352,7 +350,7 @@ def _counts(values: Sequence[float]) -> bool:
 
 def _doubt(table: _Table, name: str) -> str:
     """Return the reason against ratings in a numeric column; empty without one."""
-    values = [value for cell in table.cells[name] for value in _numbers(cell) if value == value]
+    values = [value for cell in table.cells[name] for value in numbers_of(cell) if value == value]
     whole = all(value.is_integer() for value in values)
     if _counts(values):
         return "counts the rows"
@@ -374,7 +372,7 @@ def _choices(table: _Table, columns: Held) -> tuple[RatingCandidate, ...]:
     for name in table.numbers:
         if name in _taken(columns):
             continue
-        values = [value for cell in table.cells[name] for value in _numbers(cell) if value == value]
+        values = [value for cell in table.cells[name] for value in numbers_of(cell) if value == value]
         found.append(RatingCandidate(name, len(values), min(values), max(values), _doubt(table, name)))
     return tuple(sorted(found, key=lambda one: (bool(one.doubt), not table.names[one.column].rates)))
 
@@ -457,75 +455,6 @@ def _clips(table: _Table, columns: Held) -> list[str]:
 
 def _cells_of(table: _Table, mos: str | tuple[str, ...]) -> list[str]:
     return [cell for name in ((mos,) if isinstance(mos, str) else mos) for cell in table.cells[name]]
-
-
-def _ratings(cells: Sequence[str]) -> tuple[dict[str | float, int], tuple[float, float], tuple[float, float]]:
-    """Return cells unlike ratings with their counts, the least and greatest of the other ratings, and the scale."""
-    texts = Counter(cell.strip().lower() for cell in cells if not _rates(cell))
-    missing: dict[str | float, int] = {word: count for word, count in texts.items() if word in UNSAID}
-    values = Counter(value for cell in cells for value in _numbers(cell) if value == value)
-    odd = _sentinels(values)
-    kept = [value for value in values if value not in odd]
-    seen = min(kept), max(kept)
-    return missing | {value: values[value] for value in sorted(odd)}, seen, _scale(*seen) or seen
-
-
-def _sentinels(values: Counter[float]) -> set[float]:
-    """Return the values beside the scale of all others, such as -1, 99 and 0 beside 1 to 5."""
-    rest = {value for value in values if value not in SENTINELS}
-    while len(rest) > 2 and (scale := _scale(min(rest), max(rest))):
-        inside = {value for value in values if value not in rest and scale[0] <= value <= scale[1]}
-        if 0 in values and (min(rest) > 1 or scale not in ZERO_BESIDE):  # a scale from 0, seldom used to its end
-            inside |= {0.0} - rest
-        if not inside:
-            odd = {*values} - rest
-            return odd if sum(values[one] for one in odd) <= MOST_SENTINELS * sum(values.values()) else set()
-        rest |= inside
-    return set()
-
-
-def _scale(low: float, high: float) -> tuple[float, float] | None:
-    return next(((a, b) for a, b in SCALES if a <= low and high <= b), None)
-
-
-def _named_scale(mos: str | tuple[str, ...] | None, seen: tuple[float, float]) -> tuple[float, float] | None:
-    """Return the scale in the name of a rating's column, such as `Quality (1-7)`."""
-    ends = STEPS.search(mos) if isinstance(mos, str) else None
-    scale = (float(ends[1]), float(ends[2])) if ends else None
-    return scale if scale and scale[0] <= seen[0] and seen[1] <= scale[1] else None
-
-
-def _ambiguous(
-    mos: str | tuple[str, ...] | None,
-    cells: Sequence[str],
-    missing: Mapping[str | float, int],
-    seen: tuple[float, float],
-) -> Iterator[str]:
-    """Yield a person's decisions about ratings with two readings."""
-    if 0.0 in missing and seen[1] == 4 and not isinstance(mos, tuple):  # five steps from 0, as jsPsych counts them
-        yield (
-            f"{mos} holds {missing[0.0]:,} times 0, and nothing above 4: steps from 0 to 4, or 0 for no rating? Then "
-            "scale = [0, 4] without not_a_rating, or as written"
-        )
-    commas = [cell for cell in cells if re.fullmatch(r"\s*\d+(\s*,\s*\d+)+\s*", cell)]
-    lists = [cell for cell in commas if cell.count(",") > 1 or rating_number(cell) > 5]
-    if lists and all(re.fullmatch(r"\s*[1-5](\s*,\s*[1-5])+\s*", cell) for cell in commas):
-        yield f"{mos} holds cells such as '{shown(lists[0])}': a decimal comma, or several ratings? Write 4.5, or 4;5"
-
-
-def _scale_by_test(table: _Table, columns: Held, missing: Iterable[str | float]) -> dict[str, tuple[float, float]]:
-    """Return a scale for each listening test, if the scales of the tests differ in width."""
-    test, mos = columns.get("subset"), columns.get("mos")
-    if not isinstance(test, str) or not isinstance(mos, str):
-        return {}
-    ends: dict[str, list[float]] = {}
-    for name, cell in zip(table.cells[test], table.cells[mos], strict=True):
-        ends.setdefault(name.strip(), []).extend(v for v in _numbers(cell) if v == v and v not in {*missing})
-    scales = {
-        name: _scale(min(values), max(values)) or (min(values), max(values)) for name, values in ends.items() if values
-    }
-    wide = {high - low for low, high in scales.values()}
-    return scales if len(scales) <= FEW and wide and max(wide) >= 2 * min(wide) else {}
 
 
 def _same_groups(one: Sequence[str], other: Sequence[str]) -> bool:

@@ -7,7 +7,8 @@ from typing import NamedTuple
 from earmark.schemas.errors import InputError
 from earmark.schemas.reasons import shown
 from earmark.tasks.importers.cells import number
-from earmark.tasks.importers.guessing import FEW, MARKS_ROWS
+from earmark.tasks.importers.guessing import MARKS_ROWS
+from earmark.tasks.importers.rating_scales import FEW
 from earmark.tasks.importers.sniffing import QUESTIONS, WORDS, ColumnName, is_audio, read_name, read_sample, word_set
 from earmark.tasks.importers.votes import DIMENSIONS as OWN
 from earmark.tasks.importers.votes import FIELDS, said_choice

@@ -108,7 +108,7 @@ TOUCHES: dict[str, Callable[[Version], bool]] = {
     "votes-apart": lambda version: _any_row(version, "comparisons", "modality = 'none' OR month LIKE '1970%'"),
     "sessions-as-people": _read_battles,
 }
-"""Whether a version of earlier rules may have a fault."""
+"""Tests, by name of a fault, of versions of earlier rules that may have it."""
 FAULTS = tuple(
     KnownFault(**one | {"corpora": tuple(one.get("corpora", ())), "touches": TOUCHES[one["name"]]})
     for one in tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))["faults"]

@@ -1,5 +1,4 @@
-"""What `earmark serve` does about runs that an earlier one lost, what a killed one leaves, and what stays as a person
-has set it, on a real server."""
+"""Serve schedules on a real server: lost runs, remains of a killed `earmark serve`, and a person's own settings."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ TAGS = ["rock", "female vocals", "drum'n'bass"]
 
 
 def read(folder: Path, *cells: Any) -> list[Track | Reject | Note]:
-    """What a table with these cells of tags gives."""
+    """Read a table with these cells of tags."""
     rows = [{"track_id": f"t{n}", "audio": f"{n}.flac", "tags": cell} for n, cell in enumerate(cells)]
     pd.DataFrame(rows).to_csv(folder / "t.csv", index=False)
     return list(read_track_table(folder / "t.csv", "t.csv"))

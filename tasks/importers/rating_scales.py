@@ -1,0 +1,93 @@
+"""Guess the scale of a column of ratings, and its cells that are no rating, from the cells and the column's name."""
+
+import re
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping, Sequence
+
+from earmark.schemas.reasons import shown
+from earmark.tasks.importers.cells import rating_number
+from earmark.tasks.importers.table import several
+
+Scale = tuple[float, float]  # lowest and highest rating
+SCALES = ((1, 5), (0, 1), (0, 5), (1, 7), (1, 9), (0, 10), (1, 10), (-3, 3), (0, 100))
+UNSAID = ("", "na", "n/a", "n.a.", "nan", "none", "null", "-", "--", "?", "not rated", "keine angabe", "k.a.")
+SENTINELS = frozenset((-9999.0, -999.0, -99.0, -9.0, -1.0, 0.0, 88.0, 98.0, 99.0, 998.0, 999.0, 9999.0))
+ZERO_BESIDE = ((1, 5), (1, 7))  # scales beside which a 0 is no rating
+MOST_SENTINELS = 0.4  # largest share of such cells
+FEW = 20  # most different words in a column of questions, and most listening tests
+STEPS = re.compile(r"(?<![\w.–-])([01])\s*(?:-|–|—|~|～|to|bis|\.\.+)\s*(\d+)(?!\d)")  # of a scale
+
+
+def numbers_of(cell: str) -> list[float]:
+    """Return the numbers in a cell, which may hold several; NaN for words."""
+    return [rating_number(one) for one in (several(cell) or [cell])]
+
+
+def is_rating(cell: str) -> bool:
+    """Return whether a cell holds numbers alone."""
+    return all(value == value for value in numbers_of(cell))
+
+
+def scale_of(cells: Sequence[str]) -> tuple[dict[str | float, int], Scale, Scale]:
+    """Return cells unlike ratings with their counts, the least and greatest of the other ratings, and the scale."""
+    texts = Counter(cell.strip().lower() for cell in cells if not is_rating(cell))
+    missing: dict[str | float, int] = {word: count for word, count in texts.items() if word in UNSAID}
+    values = Counter(value for cell in cells for value in numbers_of(cell) if value == value)
+    odd = _sentinels(values)
+    kept = [value for value in values if value not in odd]
+    seen = min(kept), max(kept)
+    return missing | {value: values[value] for value in sorted(odd)}, seen, fit_scale(*seen) or seen
+
+
+def _sentinels(values: Counter[float]) -> set[float]:
+    """Return the values beside the scale of all others, such as -1, 99 and 0 beside 1 to 5."""
+    rest = {value for value in values if value not in SENTINELS}
+    while len(rest) > 2 and (scale := fit_scale(min(rest), max(rest))):
+        inside = {value for value in values if value not in rest and scale[0] <= value <= scale[1]}
+        if 0 in values and (min(rest) > 1 or scale not in ZERO_BESIDE):  # a scale from 0, seldom used to its end
+            inside |= {0.0} - rest
+        if not inside:
+            odd = {*values} - rest
+            return odd if sum(values[one] for one in odd) <= MOST_SENTINELS * sum(values.values()) else set()
+        rest |= inside
+    return set()
+
+
+def fit_scale(low: float, high: float) -> Scale | None:
+    """Return the first usual scale with both ratings on it."""
+    return next(((a, b) for a, b in SCALES if a <= low and high <= b), None)
+
+
+def named_scale(mos: str | tuple[str, ...] | None, seen: Scale) -> Scale | None:
+    """Return the scale in the name of a rating's column, such as `Quality (1-7)`."""
+    ends = STEPS.search(mos) if isinstance(mos, str) else None
+    scale = (float(ends[1]), float(ends[2])) if ends else None
+    return scale if scale and scale[0] <= seen[0] and seen[1] <= scale[1] else None
+
+
+def ambiguous(
+    mos: str | tuple[str, ...] | None,
+    cells: Sequence[str],
+    missing: Mapping[str | float, int],
+    seen: Scale,
+) -> Iterator[str]:
+    """Yield a person's decisions about ratings with two readings."""
+    if 0.0 in missing and seen[1] == 4 and not isinstance(mos, tuple):  # five steps from 0, as jsPsych counts them
+        yield (
+            f"{mos} holds {missing[0.0]:,} times 0, and nothing above 4: steps from 0 to 4, or 0 for no rating? Then "
+            "scale = [0, 4] without not_a_rating, or as written"
+        )
+    commas = [cell for cell in cells if re.fullmatch(r"\s*\d+(\s*,\s*\d+)+\s*", cell)]
+    lists = [cell for cell in commas if cell.count(",") > 1 or rating_number(cell) > 5]
+    if lists and all(re.fullmatch(r"\s*[1-5](\s*,\s*[1-5])+\s*", cell) for cell in commas):
+        yield f"{mos} holds cells such as '{shown(lists[0])}': a decimal comma, or several ratings? Write 4.5, or 4;5"
+
+
+def scale_by_test(tests: Sequence[str], cells: Sequence[str], missing: Container[str | float]) -> dict[str, Scale]:
+    """Return a scale for each listening test, if the scales of the tests differ in width."""
+    ends: dict[str, list[float]] = {}
+    for name, cell in zip(tests, cells, strict=True):
+        ends.setdefault(name.strip(), []).extend(v for v in numbers_of(cell) if v == v and v not in missing)
+    scales = {name: fit_scale(min(one), max(one)) or (min(one), max(one)) for name, one in ends.items() if one}
+    wide = {high - low for low, high in scales.values()}
+    return scales if len(scales) <= FEW and wide and max(wide) >= 2 * min(wide) else {}
