@@ -35,9 +35,8 @@ from earmark.schemas.tracks import Tag
 from earmark.tasks.annotation.prompts import PACKAGED, own_words
 from earmark.tasks.annotation.request import Request
 from earmark.tasks.audio.probe import Probe
-from earmark.tasks.evaluation.entries import Entry
-from earmark.tasks.evaluation.frechet import Gaussian, KernelReference, frechet, kad
-from earmark.tasks.evaluation.leaderboard import _check_alike, rank_submissions, ranking
+from earmark.tasks.evaluation.frechet import Gaussian, frechet
+from earmark.tasks.evaluation.leaderboard import rank_submissions
 from earmark.tasks.evaluation.submission import (
     PromptClip,
     ScoreOptions,
@@ -53,11 +52,7 @@ from earmark.tasks.store.folder import named_word
 from earmark.tasks.store.versions import Store, Version
 from earmark.tasks.text.tag_words import written
 from tests.annotation.conftest import LocalServer
-from tests.builds import build_version
-from tests.builds import config_of as rated_config
 from tests.conftest import ROOT
-from tests.evaluation.test_entries import table_ii
-from tests.mos_preferences.critiques import make_study, values_of
 from tests.music_prompts.prompt_builds import build_prompts, config_of, made_tracks, write_tracks
 from tests.pages import data_of
 from tests.servers.faults import Faults
@@ -393,143 +388,10 @@ def test_a_scoring_that_was_killed_goes_on(built: tuple[Version, Path], store: S
     assert json.loads(record.read_bytes())["unanswered"] == {}
 
 
-def test_the_reference_may_be_a_version(built: tuple[Version, Path], store: Store, tmp_path: Path) -> None:
-    """FAD from a version's clips is that from a folder of the same; a version without clips is refused."""
-    version = built[0]
-    ours = generate(tmp_path / "ours", version, 1)
-    remember(store, tmp_path / "clap", ours, {row["prompt_id"]: row["text"] for row in prompts_of(version)}, 1)
-    wish = ScoreOptions(tmp_path / "ours", clap=str(tmp_path / "clap"), reference="music-prompts")
-    with pytest.raises(InputError, match="expected two different clips or more, found 0"):
-        score(version, CORPUS, store, None, wish, None)
-    make_study(tmp_path / "study")
-    source = values_of("")["sources"][0]
-    build_version(rated_config(tmp_path / "study", source, audio="index"), store.root)
-    clips = {path.stem: path for path in (tmp_path / "study/clips").iterdir()}
-    remember(store, tmp_path / "clap", clips, {}, 2)
-    found = [
-        score(version, CORPUS, store, None, replace(wish, reference=name), tmp_path / f"out-{at}")[0]
-        for at, name in enumerate(("mos-preferences", str(tmp_path / "study/clips")))
-    ]
-    assert found[0]["groups"] == found[1]["groups"]
-    assert found[0]["measured_by"]["reference"]["sha256"] == found[1]["measured_by"]["reference"]["sha256"]
-    assert found[0]["groups"][0]["fad"]["reference"] == len(clips)
-    rated = store.find("mos-preferences")
-    heard = {name: {*pq.read_table(rated.files("ratings", name)[0])["clip_sha256"].to_pylist()}
-             for name in rated.manifest.rows["ratings"]}  # fmt: skip
-    split = max(heard, key=lambda name: len(heard[name]))
-    part, _ = score(version, CORPUS, store, None, replace(wish, reference=f"{rated.corpus}:{split}"), tmp_path / "part")
-    assert part["groups"][0]["fad"]["reference"] == part["measured_by"]["reference"]["clips"] == len(heard[split])
-    with pytest.raises(InputError, match="expected two different clips or more, found 0"):
-        score(version, CORPUS, store, None, replace(wish, reference="mos-preferences:none"), tmp_path / "none")
-
-
-def test_the_reference_may_be_a_sample_or_statistics(built: tuple[Version, Path], store: Store, tmp_path: Path) -> None:
-    version = built[0]
-    ours, beside = generate(tmp_path / "ours", version, 1), generate(tmp_path / "beside", version, 2)
-    vectors, _ = remember(
-        store, tmp_path / "clap", ours, {row["prompt_id"]: row["text"] for row in prompts_of(version)}, 1
-    )
-    others, _ = remember(store, tmp_path / "clap", beside, {}, 2)
-    by_content = {sha256(path): vector for path, vector in zip(beside.values(), others, strict=True)}
-    wish = ScoreOptions(tmp_path / "ours", clap=str(tmp_path / "clap"), reference=str(tmp_path / "beside"))
-
-    def measured(name: str, **more: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        facts, _ = score(version, CORPUS, store, None, replace(wish, **more), tmp_path / name)
-        return facts["groups"][0], facts["measured_by"]["reference"]
-
-    whole, who = measured("whole")
-    ordered = np.stack([by_content[name] for name in sorted(by_content)])
-    assert whole["kad"] == pytest.approx(kad(KernelReference(ordered), vectors))
-    drawn = [measured(f"draw-{seed}", reference_sample=9, seed=seed) for seed in (17, 17, 18)]
-    assert drawn[0] == drawn[1]
-    assert drawn[0][1]["sha256"] != drawn[2][1]["sha256"] != who["sha256"]
-    assert (drawn[0][1]["clips"], drawn[0][1]["sample"], drawn[0][1]["seed"]) == (9, 9, 17)
-    assert drawn[0][0]["fad"]["reference"] == 9
-    with pytest.raises(InputError, match=r"--reference-sample 99: .* has 16 different clips"):
-        measured("many", reference_sample=99)
-
-    np.savez(tmp_path / "known.npz", **{"clap.mu": ordered.mean(axis=0), "clap.cov": np.cov(ordered, rowvar=False)})
-    alone, who = measured("alone", reference=str(tmp_path / "known.npz"))
-    assert alone["fad"]["value"] == pytest.approx(whole["fad"]["value"], abs=1e-6)
-    assert (alone["kad"], alone["fad"]["reference"], who["clips"]) == (None, None, None)
-    with pytest.raises(InputError, match="statistics hold no clips"):
-        measured("drawn", reference=str(tmp_path / "known.npz"), reference_sample=9)
-    np.savez(tmp_path / "other.npz", mu=np.zeros(3), cov=np.eye(3))
-    with pytest.raises(InputError, match="expected embeddings of 3 dimensions, found 6; it is of another model"):
-        measured("other", reference=str(tmp_path / "other.npz"))
-    (tmp_path / "spoilt.npz").write_bytes(b"PK no zip")
-    with pytest.raises(InputError, match="expected statistics mu and cov"):
-        measured("spoilt", reference=str(tmp_path / "spoilt.npz"))
-
-
-def test_a_reference_with_a_spoilt_clip_is_refused(built: tuple[Version, Path], store: Store, tmp_path: Path) -> None:
-    ours = generate(tmp_path / "ours", built[0], 1)
-    (tmp_path / "clap").mkdir()
-    shutil.copytree(tmp_path / "ours", tmp_path / "reference")
-    (tmp_path / "reference" / "000.wav").write_bytes(b"RIFF")  # the first by name
-    remember(store, tmp_path / "clap", ours, {row["prompt_id"]: row["text"] for row in prompts_of(built[0])}, 1)
-    wish = ScoreOptions(tmp_path / "ours", clap=str(tmp_path / "clap"), reference=str(tmp_path / "reference"))
-    with pytest.raises(InputError, match=r"000\.wav: .*mend it or take it away"):
-        score(built[0], CORPUS, store, None, wish, None)
-
-
 def test_systems_of_like_names_have_records_of_their_own() -> None:
     names = ["ours", "A B", "A-B", "A/B", "系统一", "系统二"]
     assert len({named_word(name) for name in names}) == len(names)
     assert [named_word(name) for name in ("ours", "A-B")] == ["ours", "A-B"]
-
-
-def test_records_of_other_questions_are_not_ranked() -> None:
-    measured = {"clap": None, "reference": None, "judge": None, "length_s": None}
-    one = {
-        "system": "one",
-        "clips": 100,
-        "lacking": [],
-        "unanswered": {},
-        "concepts_asked": 300,
-        "measured_by": measured,
-    }
-    _check_alike([one, {**one, "system": "two", "unanswered": {"timeout": 6}}])
-    with pytest.raises(InputError, match="7 of 300 concepts of 'two' have no answer"):
-        _check_alike([one, {**one, "system": "two", "unanswered": {"timeout": 7}}])
-    with pytest.raises(InputError, match="--length-s"):
-        _check_alike([one, {**one, "system": "two", "measured_by": {**measured, "length_s": 10.0}}])
-
-
-def record_of(entry: Entry, **more: Any) -> dict[str, Any]:
-    """A record with an entry's figures on the prompts in distribution, and contrary ones over all prompts."""
-    held = {kind: {"value": getattr(entry, kind)} for kind in ("fad", "clap", "ccs")}
-    every = {kind: {"value": 1 - one["value"]} for kind, one in held.items()}
-    groups = [{"group": "all", **every}, {"group": "distribution: id", **held}]
-    system = {"system": entry.name, "team": entry.team, "track": entry.track}
-    return {**system, "groups": groups, "measured_by": {}, **more}
-
-
-def test_records_with_the_figures_of_table_ii_get_its_ranks_and_finalists() -> None:
-    """MusicGen-small beats every submission but one: it is shown, and moves no rank."""
-    entries, printed = table_ii()
-    topline = record_of(Entry("musicgen-small", 0.574, 0.370, 0.875), topline=True)
-    found = ranking([topline, *map(record_of, entries)], 6, "distribution: id")
-    assert {one["system"]: one["rank"] for one in found} == {**printed, "e09": 13, "musicgen-small": None}
-    assert found[-1]["system"] == "musicgen-small"
-    finalists = {one["system"] for one in found if one["finalist"]}
-    assert finalists == {"e01", "e05", "e07", "e08", "p00", "p05"}, "of e00 and p00, both sixth, by CLAP score"
-    for wanted in range(1, 16):
-        assert sum(one["finalist"] for one in ranking([*map(record_of, entries)], wanted, "distribution: id")) == wanted
-    over_all = ranking([*map(record_of, entries)], None)
-    assert next(one["rank"] for one in over_all if one["system"] == "baseline") < 17
-
-
-def test_finalists_beat_the_baseline() -> None:
-    entries = [
-        Entry("a", 0.4, 0.3, 0.9, "A", "e"),
-        Entry("baseline", 0.5, 0.2, 0.8),
-        Entry("as good", 0.5, 0.2, 0.8, "B", "e"),
-        Entry("worse", 0.9, 0.05, 0.4, "C", "p"),
-    ]
-    found = ranking([*map(record_of, entries)], 3, "distribution: id")
-    assert [one["system"] for one in found if one["finalist"]] == ["a"]
-    assert [one["system"] for one in found if one["baseline"]] == ["baseline"]
 
 
 def test_a_submission_that_is_not_whole_is_refused(built: tuple[Version, Path], store: Store, tmp_path: Path) -> None:
