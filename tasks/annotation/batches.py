@@ -32,7 +32,8 @@ from earmark.tasks.annotation.ledger_rows import Attempt, Driver, Held, record
 from earmark.tasks.annotation.pace import backoff
 
 if TYPE_CHECKING:
-    from earmark.tasks.annotation.run import Job, WorkerPool
+    from earmark.tasks.annotation.job import Job
+    from earmark.tasks.annotation.run import WorkerPool
 
 LOG = logging.getLogger("earmark.annotation")
 INTEND = """

@@ -19,13 +19,14 @@ from earmark.tasks.annotation.answers import PARSER, answer_value, explained
 from earmark.tasks.annotation.backend import Backend, Media, make_backend
 from earmark.tasks.annotation.budget import Budget, SharedBudget, limits_of, tokens, within
 from earmark.tasks.annotation.errors import AskError, KeptRefused, OverLimit, Stopped
+from earmark.tasks.annotation.job import Job, from_ledger
 from earmark.tasks.annotation.ledger import Ledger
 from earmark.tasks.annotation.ledger_rows import Finished
 from earmark.tasks.annotation.pace import Quota, shared_pace
 from earmark.tasks.annotation.patience import Patience, Streaks, Vanguard
 from earmark.tasks.annotation.progress import Meter, Progress
 from earmark.tasks.annotation.request import Forecast, Outcome, Report, Request, Unanswered
-from earmark.tasks.annotation.run import Job, WorkerPool, from_ledger
+from earmark.tasks.annotation.run import WorkerPool
 
 MOST_FILES = 65_536  # highest limit: some kernels allow a billion, which older libraries walk through one by one
 FILES_SHARE = 3  # divisor of the remaining files for the connections of a model: other models, and clips, need some too
