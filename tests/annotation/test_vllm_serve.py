@@ -60,7 +60,7 @@ class StandIn:
 
     def running(self) -> list[int]:
         pids = [one[name] for one in self.started for name in ("pid", "engine")]
-        return [pid for pid in pids if psutil.pid_exists(pid) and lives(psutil.Process(pid))]
+        return [one.pid for one in psutil.process_iter() if one.pid in pids and lives(one)]
 
     def logs(self) -> list[Path]:
         return sorted((self.folder / "tmp").glob("earmark-vllm-*/log"))

@@ -52,6 +52,14 @@ def finished(store: Path) -> dict[str, tuple[int, int]]:
     return found
 
 
+def command_of(process: psutil.Process) -> str:
+    """The words that started a process; none where it has just ended."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return ""
+
+
 def leftovers(store: Path) -> list[Path]:
     """Half-written files, of which a finished build leaves none."""
     return [path for path in store.rglob(".*") if path.is_file() and path.suffix in (".tmp", ".part")]
@@ -118,7 +126,7 @@ def test_ctrl_c_ends_the_processes_too_and_keeps_what_is_finished(builds: Builds
         while not finished(store):
             assert build.poll() is None
             time.sleep(0.01)
-        separating = [one for one in psutil.Process(build.pid).children() if "side_by_side" in " ".join(one.cmdline())]
+        separating = [one for one in psutil.Process(build.pid).children() if "side_by_side" in command_of(one)]
         os.kill(build.pid, signal.SIGINT)
         _, said = build.communicate(timeout=120)
     assert build.returncode == 130, said
