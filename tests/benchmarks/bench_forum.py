@@ -54,19 +54,29 @@ TEXT = (
 )
 
 
-def make_dump(folder: Path, megabytes: int) -> None:
-    """Write `RS.ndjson` and `RC.ndjson` of made-up threads, as archives have them, and both packed."""
-    rng = random.Random(17)
-    threads = max(100, megabytes * 1_000_000 // 20 // 900)
-    for name, size, make in (("RS", megabytes // 10, _submission), ("RC", megabytes - megabytes // 10, _comment)):
+def make_dump(folder: Path, *megabytes: float) -> None:
+    """Write `RS.ndjson` and `RC.ndjson` of made-up threads, as archives have them, and both packed.
+
+    Args:
+        folder: where they go.
+        megabytes: sizes of periods, one after the other; a period's comments go to its own threads, so a dump with one
+            more period begins with the lines of the dump without it.
+    """
+    begins: list[int] = []  # the number of each period's first submission
+    for name, share, make in (("RS", 0.1, _submission), ("RC", 0.9, _comment)):
+        rng = random.Random(f"17 {name}")
         rows = [make(rng) for _ in range(4000)]
+        number = 0
         with (folder / f"{name}.ndjson").open("w", encoding="utf-8") as file:
-            written = number = 0
-            while written < size * 1_000_000:
-                line = rng.choice(rows).replace("@@@@@@@", f"{number:07d}")
-                line = line.replace("#######", f"{rng.randrange(threads):07d}")
-                written += file.write(line)
-                number += 1
+            for period, size in enumerate(megabytes):
+                begins += [number] * (name == "RS")
+                threads = max(100, int(size * 1_000_000) // 20 // 900)
+                written = 0
+                while written < size * share * 1_000_000:
+                    line = rng.choice(rows).replace("@@@@@@@", f"{number:07d}")
+                    line = line.replace("#######", f"{begins[period] + rng.randrange(threads):07d}")
+                    written += file.write(line)
+                    number += 1
         _pack(folder / f"{name}.ndjson")
 
 
