@@ -10,7 +10,8 @@ from typing import NamedTuple
 import pyarrow.parquet as pq
 
 from earmark.schemas.captions import CAPTIONS, CORPUS, Captions
-from earmark.schemas.errors import ConfigError
+from earmark.schemas.errors import ConfigError, StoreError
+from earmark.schemas.files import Root
 from earmark.schemas.reasons import AudioFault
 from earmark.schemas.tables import WholeFile
 from earmark.schemas.tracks import Track
@@ -22,7 +23,7 @@ from earmark.tasks.pipeline.references import measure_apart
 from earmark.tasks.pipeline.rows import Rows, keep_rows
 from earmark.tasks.pipeline.step import Done, step
 from earmark.tasks.pipeline.tracks import audio_name, audio_root, choose_pool, import_list, list_input, read_list
-from earmark.tasks.store.files import replacing
+from earmark.tasks.store.files import write_embedded
 from earmark.tasks.store.licences import require_terms
 from earmark.tasks.store.parquet import row_schema, tuples_of, write_rows
 from earmark.tasks.store.staging import Stage
@@ -64,13 +65,24 @@ def instrumentals_version(config: Captions, store: Store) -> Version | None:
 
 
 def instrumentals_of(version: Version | None) -> dict[str, Instrumental]:
-    """Return the instrumentals of a version by track id."""
+    """Return the instrumentals of a version by track id.
+
+    Raises:
+        StoreError: the version names a file outside its folder; it would be sent to the model.
+    """
     if version is None:
         return {}
+    root = Root(version.folder)
+
+    def below(file: str) -> Path:
+        if root.leads_out(path := root.folder / file):
+            raise StoreError(f"{version.corpus} {version.name}: expected an instrumental in its folder, found '{file}'")
+        return path
+
     names = ["track_id", "clip_sha256", "duration_s", "instrumental"]
     tables = (pq.read_table(path, columns=names) for path in version.files("tracks"))
     return {
-        track_id: Instrumental(sha256, duration_s, version.folder / file if file else None)
+        track_id: Instrumental(sha256, duration_s, below(file) if file else None)
         for table in tables
         for track_id, sha256, duration_s, file in tuples_of(table, *names)
     }
@@ -140,11 +152,6 @@ def _extract(stage: Stage, version: Version) -> dict[str, Path]:
             for batch in file.iter_batches(batch_size=8, columns=["clip_sha256", "audio"]):
                 clip: WholeFile | None
                 for sha256, clip in tuples_of(batch, "clip_sha256", "audio"):
-                    if clip is None:
-                        continue
-                    target = stage.work / "instrumentals" / clip["path"]
-                    if not target.is_file():
-                        with replacing(target) as temporary:
-                            temporary.write_bytes(clip["bytes"])
-                    files[sha256] = target
+                    if clip is not None:
+                        files[sha256] = write_embedded(clip, sha256, stage.work / "instrumentals")
     return files

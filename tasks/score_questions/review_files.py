@@ -15,7 +15,7 @@ from earmark.schemas.score_questions import QUESTIONS, ScoreQuestion
 from earmark.tasks.score_questions.option_order import LETTERS
 from earmark.tasks.score_questions.requests import MEDIA_TYPES
 from earmark.tasks.score_questions.reviews import COLUMNS, CRITERIA, DELETES, ReviewerVerdict
-from earmark.tasks.store.files import replacing
+from earmark.tasks.store.files import replacing, write_embedded
 from earmark.tasks.store.folder import RECORD, building, version_facts, write_facts
 from earmark.tasks.store.result_table import FORMULA
 from earmark.tasks.store.versions import Version
@@ -31,7 +31,7 @@ def write_review(version: Version, folder: Path, *, images_at: str | None = None
     Returns their number. `images_at` is as in `address_of`.
 
     Raises:
-        StoreError: the folder is taken, or the version has no questions.
+        StoreError: the folder is taken, the version has no questions, or an image is not that of its row.
     """
     count = 0
     with building(folder.absolute(), force=force) as place:
@@ -44,11 +44,10 @@ def write_review(version: Version, folder: Path, *, images_at: str | None = None
             table.writeheader()
             for row in questions_of(version):
                 assert row["image"] is not None
-                name, content = row["image"]["path"], row["image"]["bytes"]
-                (place / "images" / name).write_bytes(content)
+                name = write_embedded(row["image"], row["image_sha256"], place / "images", durable=False).name
                 shown = _shown(row)
                 table.writerow(_safe({**shown, "image": f"images/{name}"}))
-                data = {**shown, "image": address_of(name, content, images_at)}
+                data = {**shown, "image": address_of(name, row["image"]["bytes"], images_at)}
                 tasks.write(("[\n" if count == 0 else ",\n") + json.dumps({"data": data}, ensure_ascii=False))
                 count += 1
             tasks.write("\n]\n" if count else "[]\n")

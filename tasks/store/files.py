@@ -6,13 +6,14 @@ import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from earmark.schemas.errors import StoreError
 from earmark.schemas.files import open_regular
+from earmark.schemas.tables import WholeFile
 from earmark.schemas.toml import first_fault
 
 Kept = TypeVar("Kept", bound=BaseModel)
@@ -77,6 +78,21 @@ def no_link(folder: Path, below: str) -> Path:
                 f"{part}: expected a file or folder of the version, found a link; put the file in its place"
             )
     raise StoreError(f"{path}: expected a path below {folder}")
+
+
+def write_embedded(held: WholeFile, sha256: str, folder: Path, *, durable: bool = True) -> Path:
+    """Write a file that a table embeds to a folder, once, named by its hash: its own path may lead anywhere.
+
+    Raises:
+        StoreError: its bytes have another hash than its row says.
+    """
+    if (found := hashlib.sha256(held["bytes"]).hexdigest()) != sha256:
+        raise StoreError(f"expected an embedded file of SHA-256 {sha256[:64]}, found other bytes of {found}")
+    path = folder / f"{sha256}{PurePosixPath(held['path']).suffix}"
+    if not path.is_file():
+        with replacing(path, durable=durable) as temporary:
+            temporary.write_bytes(held["bytes"])
+    return path
 
 
 def sync(path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import soundfile
 from hypothesis import given
@@ -526,6 +527,42 @@ def test_a_silent_instrumental_is_a_reject(
     config = config_of(tmp_path, direct(server.base_url), source=source, instrumentals="instrumentals@v1", tracks=fit)
     version = build_captions(config, store)
     assert {row["reason"] for row in rows_of(version, "rejects")} == {"audio_silent"}
+
+
+def separated_with(folder: Path, url: str, keep: str, column: str, value: Any) -> tuple[Captions, Path]:
+    """A version of `instrumentals` as a stranger might have made it, and a config that hears it."""
+    store = folder / "store"
+    make_tracks(folder, 1)
+    (path,) = build_separated(separating_config(folder, output={"keep": keep}), store).files("tracks")
+    (row,) = pq.read_table(path).to_pylist()
+    if column == "audio":
+        value = {**row["audio"], **value}
+    path.chmod(0o644)
+    pq.write_table(pa.Table.from_pylist([{**row, column: value}], pq.read_schema(path)), path)
+    source = {"name": "own", "format": "table", "tracks": "tracks.jsonl"}
+    values = {"source": source, "instrumentals": "instrumentals@v1", "tracks": {"shortest_s": 0.1}}
+    return config_of(folder, direct(url), **values), store
+
+
+@pytest.mark.parametrize("name", ["../x.wav", "/x.wav"])
+def test_a_versions_instrumental_outside_its_folder_is_not_sent(tmp_path: Path, name: str) -> None:
+    config, store = separated_with(tmp_path, "http://127.0.0.1:9/v1", "files", "instrumental", name)
+    with pytest.raises(StoreError, match=f"expected an instrumental in its folder, found '{name}'"):
+        build_captions(config, store)
+
+
+def test_embedded_instrumentals_are_written_by_their_hash_alone(tmp_path: Path, server: OpenAIServer) -> None:
+    outside = tmp_path / "outside.wav"
+    config, store = separated_with(tmp_path, server.base_url, "embedded", "audio", {"path": str(outside)})
+    version = build_captions(config, store)
+    assert {row["heard"] for row in rows_of(version, "captions")} == {"instrumental"}
+    assert not outside.exists()
+
+
+def test_an_embedded_instrumental_of_other_bytes_is_refused(tmp_path: Path) -> None:
+    config, store = separated_with(tmp_path, "http://127.0.0.1:9/v1", "embedded", "audio", {"bytes": b"other"})
+    with pytest.raises(StoreError, match="expected an embedded file of SHA-256"):
+        build_captions(config, store)
 
 
 @pytest.mark.slow

@@ -12,6 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -276,6 +278,27 @@ def test_what_goes_out_is_whole(tmp_path: Path) -> None:
     assert kind == "data:image/png"
     digest = hashlib.sha256(base64.b64decode(data)).hexdigest()
     assert digest == asked[first["data"]["question_id"]]["image_sha256"]
+
+
+@pytest.mark.parametrize("changed", [{"path": "outside.png"}, {"bytes": b"other"}])
+def test_a_strangers_images_are_written_by_their_hash_alone(tmp_path: Path, changed: dict[str, Any]) -> None:
+    """The name is joined to the folder of the test: an absolute path, as a stranger's version may hold it."""
+    version = built(tmp_path)
+    for path in version.files("questions"):
+        rows = pq.read_table(path).to_pylist()
+        for row in rows:
+            row["image"] |= {name: str(tmp_path / one) if name == "path" else one for name, one in changed.items()}
+        path.chmod(0o644)
+        pq.write_table(pa.Table.from_pylist(rows, pq.read_schema(path)), path)
+    if "bytes" in changed:
+        with pytest.raises(StoreError, match="expected an embedded file of SHA-256"):
+            write_review(version, tmp_path / "out")
+        return
+    write_review(version, tmp_path / "out")
+    assert not (tmp_path / "outside.png").exists()
+    written = {path.name: path.read_bytes() for path in (tmp_path / "out/images").iterdir()}
+    rows = rows_of(version, "questions")
+    assert written == {f"{row['image_sha256']}.png": row["image"]["bytes"] for row in rows}
 
 
 @pytest.mark.slow
