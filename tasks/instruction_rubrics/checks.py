@@ -23,11 +23,11 @@ def perturbation_fault(caption: str, value: WordChange, names: Sequence[str]) ->
     """
     caption = straight(caption)
     before, after, changed = (straight(value[name]) for name in ("before", "after", "caption"))
-    if _plain(changed) == _plain(caption) or _plain(before) == _plain(after):
+    if plain(changed) == plain(caption) or plain(before) == plain(after):
         return Fault("wrong_change", "expected a detail changed, found the caption as it was")
     if value["attribute"] not in names:
         return Fault("wrong_change", f"expected one of {', '.join(names)}, found '{value['attribute'][:60]}'")
-    if value["attribute"] == DROPPED and (added := {*_plain(after).split()} - {*_plain(before).split()}):
+    if value["attribute"] == DROPPED and (added := {*plain(after).split()} - {*plain(before).split()}):
         found = " ".join(sorted(added))[:60]
         return Fault("wrong_change", f"expected words left out, found '{found}' in their place")
     if before not in caption:
@@ -46,7 +46,7 @@ def perturbation_fault(caption: str, value: WordChange, names: Sequence[str]) ->
 def _follows(caption: str, main: tuple[str, str], other: tuple[str, str]) -> bool:
     """Return whether words may change because others did: the same words again, their neighbours (the dog that
     *barks*), forms of the same word, words of grammar, and after a change of gender, words of gender."""
-    (before, after), (old, new) = (tuple(map(_plain, pair)) for pair in (main, other))
+    (before, after), (old, new) = (tuple(map(plain, pair)) for pair in (main, other))
     if before and old.replace(before, after) == new:
         return True
     olds, news = _words(old), _words(new)
@@ -55,7 +55,7 @@ def _follows(caption: str, main: tuple[str, str], other: tuple[str, str]) -> boo
         return True
     if len(olds) == len(news) and all(_same_stem(*pair) for pair in zip(olds, news, strict=True)):
         return True
-    text = _plain(caption)
+    text = plain(caption)
     ends = [(found.start(), found.end()) for found in re.finditer(re.escape(before), text)]
     return any(
         len(_words(text[min(end, found.end()) : max(start, found.start())])) <= 1
@@ -126,16 +126,16 @@ def _capital(text: str) -> str:
 
 def usable_items(instruction: str, items: Sequence[BareItem]) -> tuple[list[BareItem], list[tuple[str, str]]]:
     """Return items based on words of the instruction with new questions; and reason and question of the others."""
-    words, questions = _plain(instruction), set[str]()
+    words, questions = plain(instruction), set[str]()
     usable: list[BareItem] = []
     dropped: list[tuple[str, str]] = []
     for item in items:
-        if not _plain(item["basis"]) or _plain(item["basis"]) not in words:
+        if not plain(item["basis"]) or plain(item["basis"]) not in words:
             dropped.append(("basis_not_found", item["question"]))
-        elif _plain(item["question"]) in questions:
+        elif plain(item["question"]) in questions:
             dropped.append(("repeated_item", item["question"]))
         else:
-            questions.add(_plain(item["question"]))
+            questions.add(plain(item["question"]))
             usable.append(item.copy())
     return usable, dropped
 
@@ -196,7 +196,8 @@ def lost(text: str, language: Language, translated: str, into: Language) -> list
     return losses
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """Return a text without regard to case, blanks and forms of quotes, for comparing words."""
     return " ".join(straight(text).split()).casefold()
 
 

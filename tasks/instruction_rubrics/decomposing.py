@@ -7,7 +7,7 @@ import numpy as np
 
 from earmark.schemas.instruction_rubrics import InstructionRubrics
 from earmark.tasks.instruction_rubrics.asks import DIRECTION, REDECOMPOSE
-from earmark.tasks.instruction_rubrics.checks import usable_items
+from earmark.tasks.instruction_rubrics.checks import plain, usable_items
 from earmark.tasks.instruction_rubrics.deciding import draw
 from earmark.tasks.instruction_rubrics.rows import BareItem, ItemReply, ItemRow, RubricQuestion
 from earmark.tasks.pipeline.ask import Ask, Asker, AskReply, Row, side_by_side
@@ -101,9 +101,9 @@ def agreement(instruction: str, first: Sequence[BareItem], second: Sequence[Bare
 
 
 def _span(instruction: str, basis: str) -> tuple[int, int]:
-    """Locate an item's words, in characters without regard to case and width of blanks."""
-    text, words = (" ".join(one.split()).casefold() for one in (instruction, basis))
-    start = text.index(words)
+    """Locate an item's words, in characters, by the rule that found them usable."""
+    words = plain(basis)
+    start = plain(instruction).index(words)
     return start, start + len(words)
 
 

@@ -135,6 +135,14 @@ def test_agreement_is_the_largest_matching_of_items_on_the_same_words(
     assert agreement(WORDS, first, first) == 1
 
 
+@pytest.mark.parametrize("basis", ["singer’s voice", "SINGER'S  voice", "singer‘s voice"])
+def test_draws_match_whatever_apostrophe_a_model_writes(basis: str) -> None:
+    first, again = ([{"question": "A voice?", "basis": one}] for one in ("singer's voice", basis))
+    for words in ("The singer’s voice, and a bell.", "The singer's voice, and a bell."):
+        assert usable_items(words, again)[0] == again
+        assert agreement(words, first, again) == 1
+
+
 def judge(base_url: str, **values: Any) -> dict[str, Any]:
     return {**QUICK, "annotator": "openai:hears", "base_url": base_url, "hearing": {"sample_rate_hz": 8000}, **values}
 
