@@ -9,7 +9,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import groupby
 
@@ -298,7 +298,7 @@ _IDS = (
 )
 RULES: tuple[Rule, ...] = (*KEYS, *LINKS, *MAILS, *IPS, *HOSTS, *MENTIONS, *_IDS, *NUMBERS, *STREETS, *NAMES)
 LEAKS: tuple[Rule, ...] = tuple(rule for rule in RULES if rule.leaks)
-_TAKEN = "\0"  # replaces found text; in no pattern
+_TAKEN = "\0"  # replaces found text; a link goes on over it
 
 
 @dataclass(frozen=True, order=True)
@@ -311,7 +311,8 @@ class Place:
 
 
 def find(text: str | Folded, rules: Sequence[Rule] = RULES) -> list[Place]:
-    """Return the places of personal data and secrets in a text, in order, without overlap; rules apply in order."""
+    """Return the places of personal data and secrets in a text, in order; rules apply in order. Places that overlap, such
+    as a link and the password in it, are one, of the first one's kind."""
     folded = fold(text) if isinstance(text, str) else text
     view, left = FoldedText(folded.text), folded.text
     places = []
@@ -319,7 +320,13 @@ def find(text: str | Folded, rules: Sequence[Rule] = RULES) -> list[Place]:
         for start, end in list(rule.spans(left)) if rule.may(view) else ():
             places.append(Place(*folded.original(start, end), rule.kind))
             left = left[:start] + _TAKEN * (end - start) + left[end:]
-    return sorted(places)
+    merged: list[Place] = []
+    for place in sorted(places, key=lambda one: (one.start, -one.end)):
+        if merged and place.start < merged[-1].end:
+            merged[-1] = replace(merged[-1], end=max(merged[-1].end, place.end))
+        else:
+            merged.append(place)
+    return merged
 
 
 def hint(rules: Sequence[Rule] = RULES) -> str:
