@@ -29,6 +29,10 @@ _NO_CUE = re.compile(r"(?i)(?:\bis[bsm]n[ :]*(?:[0-9-]*)|[\w.]*[0-9][-.,/])$")
 _ONE_DIGIT = "zero|oh|one|two|three|four|five|six|seven|eight|nine"
 _GAP = r"[ .()/\-‐-―−]"
 _AMERICAN = re.compile(r"(?:\([2-9][0-9]{2}\) ?|[2-9][0-9]{2}-)[0-9]{3}-[0-9]{4}")
+_YEARS = re.compile(r"\(?(1[0-9]{3}|20[0-3][0-9]) ?[-‐-―−/] ?(1[0-9]{3}|20[0-3][0-9])")
+_DATE = re.compile(
+    r"\(?[12][0-9]{3}([-./])(?:0?[1-9]|1[0-2])\1(?:0?[1-9]|[12][0-9]|3[01])(?: [0-2]?[0-9])?"
+)  # and an hour
 _CARD = re.compile(r"4|5[1-5]|2[2-7]|3[47]|36|38|35|6(?:011|4|5|2)")
 
 
@@ -60,6 +64,9 @@ def _dialled(seen: Seen) -> bool:
         return False
     if text.startswith("+"):
         return len(digits) >= 8 and len(groups[0]) <= 13
+    years = _YEARS.fullmatch(text)
+    if _DATE.fullmatch(text) or (years and years[1] <= years[2]):
+        return False
     if _NO_CUE.search(seen.before):
         return False
     if _AMERICAN.fullmatch(text):
@@ -311,8 +318,8 @@ class Place:
 
 
 def find(text: str | Folded, rules: Sequence[Rule] = RULES) -> list[Place]:
-    """Return the places of personal data and secrets in a text, in order; rules apply in order. Places that overlap, such
-    as a link and the password in it, are one, of the first one's kind."""
+    """Return the places of personal data and secrets in a text, in order; rules apply in order. Overlapping places,
+    such as a link and the password in it, are one, of the first one's kind."""
     folded = fold(text) if isinstance(text, str) else text
     view, left = FoldedText(folded.text), folded.text
     places = []
