@@ -1,7 +1,7 @@
 """Make the decisions of `instruction-rubrics` as pure functions: draws, roles, verdicts, pairs."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from earmark.tasks.pipeline.ask import Fault
@@ -108,6 +108,11 @@ class PairMember(NamedTuple):
     instruction_id: str
     kind: str  # of a negative; of a positive, the kind that it needs
     negative: "PairMember | None" = None
+
+
+def may_be_paired(role: str, base: int, paired: Set[int]) -> bool:
+    """Return whether a positive can be in a pair: with any failed clip, or with a negative of its own."""
+    return role == "judged" or base in paired
 
 
 def choose_pairs(

@@ -13,7 +13,7 @@ from earmark.schemas.reasons import Reject
 from earmark.schemas.rubric_tables import SAMPLES
 from earmark.tasks.instruction_rubrics.asks import DECOMPOSE, FILTER, MISMATCH, READ
 from earmark.tasks.instruction_rubrics.attributes import BY_READING, DROPPED
-from earmark.tasks.instruction_rubrics.deciding import RingCaption, lost_by_kind, partners
+from earmark.tasks.instruction_rubrics.deciding import RingCaption, lost_by_kind, may_be_paired, partners
 from earmark.tasks.instruction_rubrics.items import take_apart
 from earmark.tasks.instruction_rubrics.rows import (
     Candidate,
@@ -228,7 +228,8 @@ def _of_clip(row: Row) -> Row:
 def list_instructions(
     stage: Stage, config: InstructionRubrics, verified: Rows[VerifiedCaption], negatives: Rows[NegativeRow]
 ) -> Iterator[InstructionRow]:
-    """Yield every instruction for judging clips once: `true` of some clip or not, with its `negatives` by number.
+    """Yield every instruction that a sample may need once: `true` of a positive with a negative or not, with its
+    `negatives` by number. Another one's items, reasons and translations would be paid for nothing.
 
     Args:
         stage: the build.
@@ -245,9 +246,15 @@ def list_instructions(
             parts.put(places[row["instruction_id"]], {**_own(row), **more, "negatives": []})
         return places[row["instruction_id"]]
 
+    paired, wrong = set[int](), set[str]()
+    for one in each_row(negatives):
+        paired.add(one["base"])
+        wrong.add(one["instruction_id"])
+    positives = (row for row in each_row(verified) if row["positive"])
+    true = {row["instruction_id"] for row in positives if may_be_paired(row["role"], row["base"], paired)}
     for row in each_row(verified):
-        if row["positive"]:
-            place_of(row, written_by=None, true=True)
+        if row["positive"] and (row["instruction_id"] in true or row["instruction_id"] in wrong):
+            place_of(row, written_by=None, true=row["instruction_id"] in true)
     for number, one in enumerate(each_row(negatives)):
         origin = {"altered_from": one["truth_id"]} if one["kind"] == "perturb" else {}
         place = place_of(one, written_by=one.get("written_by"), true=False, **origin)

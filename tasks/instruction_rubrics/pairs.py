@@ -9,7 +9,7 @@ from earmark.schemas.instruction_rubrics import InstructionRubrics
 from earmark.schemas.reasons import Reject
 from earmark.schemas.rubric_tables import SAMPLES
 from earmark.tasks.instruction_rubrics.asks import others
-from earmark.tasks.instruction_rubrics.deciding import PairMember, choose_pairs
+from earmark.tasks.instruction_rubrics.deciding import PairMember, choose_pairs, may_be_paired
 from earmark.tasks.instruction_rubrics.rows import NegativeRow, RubricRow, VerifiedCaption
 from earmark.tasks.instruction_rubrics.verification import reject_of
 from earmark.tasks.pipeline.rows import Rows, each_row
@@ -44,7 +44,8 @@ def choose(
     texts: dict[str, dict[str, str]] = {"test": {}, "train": {}}
     pools: dict[tuple[str, str], tuple[list[PairMember], list[PairMember]]] = defaultdict(lambda: ([], []))
     by_base: dict[int, PairMember] = {}
-    entered = 0
+    paired = {row["base"] for row in each_row(negatives)}
+    entered = alone = 0
 
     def chosen(row: VerifiedCaption | NegativeRow, number: int, kind: str) -> PairMember:
         key, clip = intern(row["instruction_id"]), intern(row["clip_sha256"])
@@ -52,8 +53,12 @@ def choose(
         return PairMember(row["place"], row["base"], number, clip, key, intern(kind))
 
     for caption in each_row(verified):
-        entered += caption["positive"]
-        if caption["positive"] and caption["instruction_id"] in true:
+        if not caption["positive"]:
+            continue
+        entered += 1
+        if not may_be_paired(caption["role"], caption["base"], paired):
+            alone += 1
+        elif caption["instruction_id"] in true:
             pool = pools[caption["split"], caption["subset"]]
             pool[0].append(chosen(caption, caption["base"], caption["role"]))
     for number, row in enumerate(each_row(negatives)):
@@ -78,7 +83,7 @@ def choose(
     kinds = Counter(pair.negative.kind for pair in pairs)
     if kinds:
         notes.insert(0, f"negatives: {', '.join(f'{kind} {count:,}' for kind, count in sorted(kinds.items()))}")
-    return pairs, list(_accounts(pools, entered, whole, rejects, kinds, notes))
+    return pairs, list(_accounts(pools, entered, alone, whole, rejects, kinds, notes))
 
 
 def _drop_near(
@@ -113,14 +118,21 @@ def _drop_near(
 
 
 def _accounts(
-    pools: Pools, entered: int, whole: int, rejects: list[tuple[str, Reject]], kinds: Counter[str], notes: list[str]
+    pools: Pools,
+    entered: int,
+    alone: int,
+    whole: int,
+    rejects: list[tuple[str, Reject]],
+    kinds: Counter[str],
+    notes: list[str],
 ) -> Iterator[Account]:
-    alone = sum(row.negative is None and row.kind != "judged" for ones, _ in pools.values() for row in ones)
+    """Yield the accounts of the pairs and the hard negatives; `alone` positives never had a negative."""
+    unlabelled = sum(row.negative is None and row.kind != "judged" for ones, _ in pools.values() for row in ones)
     pairs, judged = kinds.total(), sum(len(twos) for _, twos in pools.values())
     filtered = {
-        "without items, rationales or translation": entered - whole,
-        "without a negative": alone,
-        "beyond the counts or the shares": whole - len(rejects) - alone - pairs,
+        "without items, rationales or translation": entered - alone - whole,
+        "without a negative": alone + unlabelled,
+        "beyond the counts or the shares": whole - len(rejects) - unlabelled - pairs,
     }
     yield Account(entered, pairs, rejects, filtered, notes=notes, name="pairs", unit="positives")
     beyond = {"beyond the counts or the shares": judged - kinds["judged"]}

@@ -223,7 +223,11 @@ def test_a_change_of_more_than_one_span_is_asked_again_then_rejected(tmp_path: P
     version = build_rubrics(config, tmp_path / "store")
     assert rows_of(version, "samples") == []
     assert rejects_of(version) == {"wrong_change": 8}
-    assert asked(server)["perturb-music"] == 24
+    told = asked(server)
+    assert told["perturb-music"] == 24
+    assert not {"rationales", "translate"} & told.keys(), "nothing is paid for positives that no sample can have"
+    (pairs,) = [step for step in version.manifest.steps if step.name == "pairs"]
+    assert (pairs.entered, pairs.kept, pairs.dropped) == (8, 0, {"without a negative": 8})
 
 
 HOSTILE = (
