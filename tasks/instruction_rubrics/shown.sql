@@ -1,9 +1,14 @@
--- Grain: one row a sample in one language, with its items and their answers in words.
+-- Grain: one row a sample in one of its languages, with its items and their answers in words.
 CREATE VIEW shown AS
+WITH once AS (
+    SELECT * FROM samples
+    WHERE (sample_id, language) IN (SELECT (sample_id, min(language)) FROM samples GROUP BY sample_id)
+)
+
 SELECT
-    samples.*,
+    once.*,
     listed.items_shown
-FROM samples
+FROM once
 JOIN (
     SELECT
         labels.sample_id,
@@ -13,13 +18,11 @@ JOIN (
             chr(10) ORDER BY labels.item
         ) AS items_shown
     FROM labels
-    JOIN samples ON labels.sample_id = samples.sample_id AND labels.language = samples.language
+    JOIN once ON labels.sample_id = once.sample_id AND labels.language = once.language
     JOIN items
         ON
-            samples.instruction_id = items.instruction_id
+            once.instruction_id = items.instruction_id
             AND labels.item = items.item
             AND labels.language = items.language
-    WHERE labels.language = (SELECT min(language) FROM samples)
     GROUP BY labels.sample_id
 ) AS listed USING (sample_id)
-WHERE samples.language = (SELECT min(language) FROM samples)

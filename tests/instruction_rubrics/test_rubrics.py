@@ -21,9 +21,11 @@ from earmark.schemas.instruction_rubrics import CORPUS, CaptionSource, Instructi
 from earmark.schemas.reasons import Reject
 from earmark.schemas.toml import parse_config
 from earmark.tasks.instruction_rubrics.checks import items_fault, usable_items
+from earmark.tasks.instruction_rubrics.report import balance_table
 from earmark.tasks.instruction_rubrics.sources import listed
 from earmark.tasks.release.withdrawal import search, withdraw
 from earmark.tasks.store.publication import bundled
+from earmark.tasks.store.sql import connect, query, view_parquet
 from earmark.tasks.store.versions import Store, Version, verify
 from earmark.tasks.text.near_texts import near_any
 from tests.annotation.conftest import model_server
@@ -537,3 +539,12 @@ def test_rows_stay_in_the_language_of_their_captions_where_none_is_named(tmp_pat
         assert {(row["source"], row["language"]) for row in rows} == {*own.items()}, table
     assert Counter(row["source"] for row in rows_of(version, "samples")) == {"english": 8, "chinese": 8}
     assert all(row["original"] for row in rows_of(version, "instructions"))
+    with connect(tmp_path / "spill") as db:
+        for table in ("samples", "labels", "items"):
+            view_parquet(db, table, version.files(table))
+        db.execute(query("instruction_rubrics/shown"))
+        counted: list[Any] = [row[3:5] for row in balance_table(db).rows]
+        shown = db.execute("SELECT sample_id, items_shown FROM shown").fetchall()
+    assert [sum(column) for column in zip(*counted, strict=True)] == [16, len(rows_of(version, "labels"))]
+    said = {row["sample_id"]: row["items"] for row in rows_of(version, "samples")}
+    assert {name: len(text.split("\n")) for name, text in shown} == said
