@@ -14,6 +14,7 @@ from earmark.schemas.files import source_root
 from earmark.schemas.music_prompts import CORPUS, PROMPTS, TAGS, CaptionSet, MusicPrompts
 from earmark.schemas.places import without_place
 from earmark.schemas.reasons import AudioFault, Note, Reject
+from earmark.schemas.toml import nearest
 from earmark.schemas.tracks import Tag, Track, file_of
 from earmark.tasks.importers.caption_sets import ListedCaption, read_captions
 from earmark.tasks.importers.tracks import Recall, read_recalls, read_tag_map, read_tracks
@@ -62,7 +63,7 @@ def plan_build(config: MusicPrompts, store: Store, inputs: dict[str, str] | None
     """Plan a version from its inputs; report whether there is anything to build.
 
     Raises:
-        ConfigError: the config excludes a tag of the wrong form, or keeps from another corpus.
+        ConfigError: the config keeps from another corpus.
         StoreError: a version in the config is not in the store.
     """
     if config.keep is not None and config.keep.partition("@")[0] != CORPUS.name:
@@ -113,6 +114,7 @@ def import_lists(stage: Stage, config: MusicPrompts) -> Done[Lists]:
     """Read the track list and the caption sets, and count the captions naming each tag.
 
     Raises:
+        ConfigError: the config excludes a tag that no track has.
         InputError: a file is missing or invalid.
     """
     intake = Intake(references_of(config, stage.store))
@@ -140,6 +142,10 @@ def lexicon_of(config: MusicPrompts, tracks: Iterable[Track]) -> list[tuple[Any,
     """Return every tag of the tracks, its written form, and its marks in the reviewed lists and the config."""
     tags = sorted({tag for track in tracks for tag in track.tags})
     excluded = {Tag(category, name) for category, names in config.pool.exclude.items() for name in names}
+    if (unknown := sorted(excluded.difference(tags))) and config.limit is None:  # a limit leaves tags out
+        category, name = unknown[0]
+        hint = nearest(name, [tag.name for tag in tags if tag.category == category])
+        raise ConfigError(f"pool.exclude: expected tags of the list, found '{name}' of {category}{hint}")
     return [
         (*tag, written(tag), calls_for_voices(tag), tag in everyday_tags(), tag in excluded, runs_together(tag))
         for tag in tags
