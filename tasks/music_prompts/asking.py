@@ -1,6 +1,6 @@
 """Word the requests of `music-prompts`: to a judge about tags on tracks, and to a writer for prompts."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
@@ -13,7 +13,7 @@ from earmark.tasks.music_prompts.checks import Checked, check_prompt
 from earmark.tasks.pipeline.ask import Ask, Fault, Row, Values
 from earmark.tasks.store.parquet import tuples_of
 from earmark.tasks.store.versions import Version
-from earmark.tasks.text.tag_words import Lexicon, is_reviewed, written_forms
+from earmark.tasks.text.tag_words import Lexicon, forms_of, is_reviewed, written_forms
 
 LONGEST = 400  # characters of a prompt; the paper's have one or two sentences
 CONCEPTS = {"genre": "concept-genre", "instrument": "concept-instrument", "mood/theme": "concept-mood-theme"}
@@ -29,19 +29,27 @@ def concept_prompt(tag: Tag) -> str:
 def concept_prompts(version: Version) -> dict[str, dict[str, str]]:
     """Return the prompts by which a version's tags were verified, by prompt and concept.
 
-    Versions of release 1.0.0 were verified with every tag in a fence.
+    Versions of release 1.0.0 were verified with every tag in a fence. Words that are no form of the tag, as a version of
+    others may hold, are asked about in one too.
     """
     asked = {name.partition("@")[0] for name in version.manifest.prompts}
     fenced = not asked.isdisjoint(CONCEPTS.values()) and asked.isdisjoint(TAGS.values())
     columns = {category.replace("/", "_"): category for category in CATEGORIES}
-    names = ["triplet_id", *columns]
-    return {
-        triplet_id: {
-            column: CONCEPTS[category] if fenced else concept_prompt(Tag(category, tag))
-            for (column, category), tag in zip(columns.items(), tags, strict=True)
+    drawn = {triplet_id: tags for triplet_id, *tags in _concepts(version, "triplets", "triplet_id", *columns)}
+    prompts: dict[str, dict[str, str]] = {}
+    for prompt_id, *words in _concepts(version, "prompts", "prompt_id", *columns):
+        tags = map(Tag, columns.values(), drawn.get(prompt_id, words))
+        names = {
+            column: CONCEPTS[tag.category] if fenced or word not in forms_of(tag) else concept_prompt(tag)
+            for column, tag, word in zip(columns, tags, words, strict=True)
         }
-        for triplet_id, *tags in tuples_of(pq.read_table(version.files("triplets"), columns=names), *names)
-    }
+        if prompts.setdefault(prompt_id, names) != names:  # an id twice
+            prompts[prompt_id] = {column: CONCEPTS[category] for column, category in columns.items()}
+    return prompts
+
+
+def _concepts(version: Version, table: str, *names: str) -> Iterator[tuple[Any, ...]]:
+    return tuples_of(pq.read_table(version.files(table), columns=[*names]), *names)
 
 
 class TagQuestion(TypedDict):
