@@ -88,14 +88,14 @@ def _id(name: str) -> str:
 
 
 def _captions(batches: Iterator[pa.RecordBatch], *more: str) -> Iterator[tuple[str, ...]]:
-    """Yield path, caption and further columns; require a single caption per track."""
+    """Yield path, caption and further columns; require a single caption per file: a film has one of each segment."""
     seen: set[str] = set()
     for batch in batches:
-        for clip_id, *row in tuples_of(batch, "clip_id", "path", "caption", *more):
-            if clip_id in seen:
+        for row in tuples_of(batch, "path", "caption", *more):
+            if row[0] in seen:
                 raise StoreError(
-                    f"{clip_id}: expected one caption a track, found several (pipelines or segments); "
+                    f"{row[0]}: expected one caption a track, found several (pipelines or segments); "
                     "export with --for jsonl, which names the pipeline"
                 )
-            seen.add(clip_id)
-            yield tuple(row)
+            seen.add(row[0])
+            yield row

@@ -369,6 +369,13 @@ def test_files_of_one_name_are_no_ids(tmp_path: Path) -> None:
         write_tsv(iter(pa.Table.from_pylist(rows).to_batches()), tmp_path / "captions.tsv")
 
 
+@pytest.mark.parametrize("write", [write_json, write_tsv])
+def test_segments_of_one_film_are_several_captions_of_its_file(tmp_path: Path, write: Any) -> None:
+    rows = [{"clip_id": f"film@{n}.0", "path": "film.flac", "caption": "A tune."} for n in range(2)]
+    with pytest.raises(StoreError, match=r"^film.flac: expected one caption a track, found several"):
+        write(iter(pa.Table.from_pylist(rows).to_batches()), tmp_path / "captions")
+
+
 def baseline_clips(folder: Path) -> dict[str, tuple[str, list[float]]]:
     """Caption and begins of the clips of a split by the rules of the baseline's preparation and loader."""
     frame = pd.read_csv(folder / f"jamendo_{folder.name}.tsv", sep="\t", dtype={"id": str})
