@@ -29,8 +29,8 @@ def concept_prompt(tag: Tag) -> str:
 def concept_prompts(version: Version) -> dict[str, dict[str, str]]:
     """Return the prompts by which a version's tags were verified, by prompt and concept.
 
-    Versions of release 1.0.0 were verified with every tag in a fence. Words that are no form of the tag, as a version of
-    others may hold, are asked about in one too.
+    Versions of release 1.0.0 were verified with every tag in a fence. Words that are no form of the tag, as
+    a version of others may hold, are asked about in one too.
     """
     asked = {name.partition("@")[0] for name in version.manifest.prompts}
     fenced = not asked.isdisjoint(CONCEPTS.values()) and asked.isdisjoint(TAGS.values())
