@@ -14,6 +14,7 @@ from earmark.schemas.tracks import TrackLicence, TracksConfig
 
 CaptionFault = Literal[
     "empty",
+    "refused",
     "truncated",
     "too_long",
     "not_english",
@@ -41,7 +42,7 @@ class CaptionChecks(Model):
 
 
 Asking = Literal["direct", "describe", "mix"]
-FORM: tuple[CaptionFault, ...] = ("empty", "truncated", "too_long", "not_english", "repeated_phrases")
+FORM: tuple[CaptionFault, ...] = ("empty", "refused", "truncated", "too_long", "not_english", "repeated_phrases")
 LOOKED_FOR: dict[Asking, tuple[CaptionFault, ...]] = {
     "direct": EVERY,
     "describe": FORM,  # the refining stage takes the rest out

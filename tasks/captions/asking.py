@@ -91,6 +91,17 @@ _OPENING = re.compile(
     r"i(?:'m|’m| am) sorry\b|i can(?:no|')t\b|note:)",
     re.IGNORECASE,
 )
+_QUOTED = re.compile(r"""(?<=[\w,:;]\s)(?:["“][^"”]*["”]|['‘].{0,300}?['’](?!\w))""")  # lyrics, and speech in a film
+_REFUSAL = re.compile(
+    r"\bI(?:['’]m| am| was)? (?:sorry|unable|not able|apologi[sz]e|can(?:not|['’]?t)\b|"
+    r"do(?:n['’]t| not) (?:have|see|hear|find))|"
+    r"^\W*(?:unfortunately|sorry|apologies)\b|\bplease (?:provide|upload|share|attach|send)\b|"
+    r"\bno (?:audio|clip|sound|recording|file)(?: (?:clip|file|data|was|is|has|seems|to|be|been|in|with|this|the|your))"
+    r"{0,6} (?:attached|provided|included|conversation|message)|"
+    r"\b(?:audio|clip|file|recording) (?:was|is|has)(?: not|n['’]t) (?:been )?(?:attached|provided|included|uploaded)|"
+    r"\b(?:text|language)-based (?:ai|assistant|model)\b",
+    re.IGNORECASE,
+)
 _ASIDE = re.compile(r"\bas an ai\b|\blanguage model\b|let me know if|```", re.IGNORECASE)
 SHORTEST_WORDS = 5  # fewer are no caption
 _ENGLISH = frozenset(
@@ -113,6 +124,11 @@ def find_faults(text: str, checks: CaptionChecks) -> list[Fault]:
 def _empty(text: str) -> str | None:
     count = len(_WORD.findall(text))
     return f"expected at least {SHORTEST_WORDS} words, found {count}" if count < SHORTEST_WORDS else None
+
+
+def _refused(text: str, checks: CaptionChecks) -> str | None:
+    found = _REFUSAL.search(_QUOTED.sub(" ", text))
+    return f"expected a description, found '{found[0].strip()[:40]}'" if found else None
 
 
 def _truncated(text: str, checks: CaptionChecks) -> str | None:
@@ -171,6 +187,7 @@ def _boilerplate(text: str, checks: CaptionChecks) -> str | None:
 
 
 _RULES: dict[str, Callable[[str, CaptionChecks], str | None]] = {
+    "refused": _refused,
     "truncated": _truncated,
     "too_long": _too_long,
     "not_english": _not_english,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earmark.schemas.captions import CaptionChecks
+from earmark.schemas.captions import Asking, CaptionChecks, Listening
 from earmark.tasks.captions.asking import find_faults
 from earmark.tasks.text.near_texts import near_any, near_duplicates
 
@@ -61,6 +61,45 @@ def test_good_captions_have_no_fault(text: str) -> None:
 )
 def test_each_fault_is_found_and_no_other(text: str, fault: str) -> None:
     assert faults(text) == [fault]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I’m unable to listen to audio files directly, but I can help if you describe the music to me.",
+        "I can’t listen to audio, but I would gladly help with a description that you write.",
+        "I cannot hear the clip that you mention, as only text reaches me.",
+        "Unfortunately, I do not have the ability to listen to music.",
+        "Sorry, but it is not possible for me to hear this piece of music.",
+        "I apologize, but the audio was not included in your message.",
+        "I don't see any audio attached. Could you try again with the file?",
+        "It seems that no audio was attached to your message. Please upload the file and I will describe it.",
+        "There is no recording in this conversation that could be described.",
+        "The audio clip was not provided, so that no description of it is possible.",
+        "As a text-based AI model, a description of the music is beyond me.",
+        'It plays nothing, as far as the "music" goes: I\'m not able to process sound.',
+        "\"I'm sorry, I can't listen to audio files.\"",
+    ],
+)
+@pytest.mark.parametrize("ask", ["direct", "describe", "mix"])
+def test_what_a_model_without_ears_says_is_no_caption_of_any_listener(text: str, ask: Asking) -> None:
+    checks = Listening(annotator="builtin:x", ask=ask).text_checks
+    assert find_faults(text, checks)[0].reason == "refused"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A man says: \"I'm sorry, I can't stay\", while rain falls on a tin roof.",
+        "A woman whispers, “Please send help, I don’t have much time”, over low strings.",
+        "The chorus repeats 'I can't get no rest' over a bright guitar and a steady kick.",
+        "A sorry tune of a lone trumpet, unable to rise above the dense, unfortunate noise around it.",
+        "No audio effects are included beside a light reverb on the upright piano.",
+        "The recording is not polished: hiss and hum lie under a plain acoustic guitar.",
+    ],
+)
+def test_speech_that_a_caption_quotes_is_no_refusal(text: str) -> None:
+    assert "refused" not in faults(text)
 
 
 def test_only_what_is_looked_for_is_found() -> None:
