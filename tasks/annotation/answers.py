@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from earmark.schemas.questions import Ask, Choice, FreeText, Json, ScaleRating, Text, YesNo, YesNoValue
 from earmark.tasks.annotation.errors import (
@@ -195,10 +195,12 @@ def explained(request: Request, answer: str, fault: str) -> Request:
     return replace(request, messages=(*before, replace(last, parts=(*last.parts, Text(text)))))
 
 
-PARSER = 6
+PARSER = 7
 MOST_TOKENS = 10_000_000  # more tokens than any model takes or gives: a larger count is invalid
 NO_USAGE = "expected token counts, found none"
 MOST_DEPTH = 64  # greatest nesting of lists and objects in an answer
+SAME_LOGPROB = 1e-3  # greatest difference of a token's two log-probabilities in one reply
+MOST_TOGETHER = 1.01  # greatest sum of different tokens' probabilities, with room for servers' rounding
 MOST_LOGPROB = 0.01  # greatest accepted log-probability: 0, with room for servers' rounding
 BEFORE_CHOICE, AFTER_CHOICE = " \t\r\n\f\v\"'`*([（［【「", " \t\r\n\f\v\"'`*)].:）］】」。：！!"
 
@@ -240,6 +242,24 @@ def token_counts(read: object, heard: Sequence[object], said: Sequence[object]) 
     if counts[1] > counts[0]:
         return {"odd_usage": f"expected audio among the {counts[0]:,} tokens in, found {counts[1]:,} tokens of it"}
     return dict(zip(("input_tokens", "audio_tokens", "output_tokens"), counts, strict=True))
+
+
+Token: TypeAlias = tuple[str, float]
+
+
+def first_tokens(chosen: Sequence[Token], listed: Sequence[Token]) -> tuple[Token, ...]:
+    """Return the alternatives of the first token with their log-probabilities, the chosen one first.
+
+    Two tokens may be spelled alike, such as `▁Yes` and `Yes`: both count. But the chosen one stands in the list too,
+    and counts once; so it does where a server gives it on another scale, which shows if all together exceed 1.
+    """
+    twins = [token for token in listed if chosen and token[0] == chosen[0][0]]
+    twin = min(twins, key=lambda token: abs(token[1] - chosen[0][1]), default=None)
+    together = math.fsum(math.exp(min(logprob, 0.0)) for _, logprob in (*chosen[:1], *listed))
+    if twin is None or (abs(twin[1] - chosen[0][1]) > SAME_LOGPROB and together <= MOST_TOGETHER):
+        return (*chosen[:1], *listed)
+    at = listed.index(twin)
+    return (twin, *listed[:at], *listed[at + 1 :])
 
 
 def model_name(value: object) -> str | None:

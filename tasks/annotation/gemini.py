@@ -12,7 +12,7 @@ from yarl import URL
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.questions import Audio, Image, Json, Message, Part, ScaleRating, Text, YesNo
-from earmark.tasks.annotation.answers import NO_USAGE, Reply, model_name, token_counts
+from earmark.tasks.annotation.answers import NO_USAGE, Reply, first_tokens, model_name, token_counts
 from earmark.tasks.annotation.backend import Media, backend
 from earmark.tasks.annotation.errors import Misshapen
 from earmark.tasks.annotation.http import Base64, HttpBackend, json_bytes, parsed_reply
@@ -142,8 +142,11 @@ def _usage(usage: Any) -> dict[str, Any]:
 def _first_token(result: Any) -> tuple[tuple[str, float], ...]:
     listed = (result or {}).get("topCandidates") or []
     chosen = (result or {}).get("chosenCandidates") or []
-    first = [*chosen[:1], *((listed[0].get("candidates") or []) if listed else [])]
-    return tuple({str(item["token"]): float(item["logProbability"]) for item in first}.items())
+    named = [
+        [(str(item["token"]), float(item["logProbability"])) for item in items]
+        for items in (chosen[:1], (listed[0].get("candidates") or []) if listed else [])
+    ]
+    return first_tokens(*named)
 
 
 def _generation(request: Request) -> dict[str, Any]:

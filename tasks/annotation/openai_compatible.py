@@ -14,7 +14,7 @@ from yarl import URL
 
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.questions import Ask, Audio, Choice, Image, Json, Message, Part, ScaleRating, Text, YesNo
-from earmark.tasks.annotation.answers import NO_USAGE, Reply, answer_value, model_name, token_counts
+from earmark.tasks.annotation.answers import NO_USAGE, Reply, answer_value, first_tokens, model_name, token_counts
 from earmark.tasks.annotation.backend import Media, backend
 from earmark.tasks.annotation.errors import (
     AskError,
@@ -363,8 +363,8 @@ def _first_token(logprobs: Any) -> tuple[tuple[str, float], ...]:
         return ()
     first = content[0]
     listed = first.get("top_logprobs") or []
-    pairs = {str(item["token"]): float(item["logprob"]) for item in [first, *listed]}
-    return tuple(pairs.items())
+    chosen, *others = [(str(item["token"]), float(item["logprob"])) for item in [first, *listed]]
+    return first_tokens([chosen], others)
 
 
 def constrain(body: dict[str, Any], ask: Ask, sampling: Sampling, cap: str, most_listed: int, *, narrow: bool) -> None:

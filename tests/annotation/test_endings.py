@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earmark.schemas.questions import Choice, FreeText, Json, Message, YesNo, says_yes
-from earmark.tasks.annotation.answers import Reply, answer_value, spoken, yes_no
+from earmark.schemas.questions import Choice, FreeText, Json, Message, ScaleRating, YesNo, says_yes
+from earmark.tasks.annotation.answers import Reply, answer_value, rating, spoken, yes_no
 from earmark.tasks.annotation.backend import question
 from earmark.tasks.annotation.errors import AllAlike, BadAnswer, BrokenOff, Empty, LowShare, Truncated
 from earmark.tasks.annotation.gemini import read_generate_content
@@ -130,6 +130,42 @@ def test_a_server_that_lists_the_chosen_token_alone_bounds_the_other_by_what_is_
     assert yes_no(YesNo(), Reply("No", first_token=(("No", 0.0),)))["p_yes"] == 0.0
     listed = yes_no(YesNo(), Reply("No", first_token=tokens(No=0.6, Not=0.2, Maybe=0.01)))
     assert listed["p_yes"] == pytest.approx(0.01 / 0.61)  # as likely as the least that is listed, at most
+
+
+def replies(*shares: tuple[str, float], chosen: tuple[str, float]) -> list[Reply]:
+    """The first token of both protocols: the chosen one, and the list, in which it stands too."""
+    listed = [{"token": token, "logprob": math.log(share)} for token, share in shares]
+    alone = {"token": chosen[0], "logprob": math.log(chosen[1])}
+    choice = {"message": {"content": chosen[0]}, "finish_reason": "stop"}
+    chat = {"choices": [{**choice, "logprobs": {"content": [{**alone, "top_logprobs": listed}]}}]}
+    named = [{"token": one["token"], "logProbability": one["logprob"]} for one in [alone, *listed]]
+    result = {"chosenCandidates": named[:1], "topCandidates": [{"candidates": named[1:]}]}
+    candidate = {"content": {"parts": [{"text": chosen[0]}]}, "finishReason": "STOP", "logprobsResult": result}
+    return [read_chat_completion(json.dumps(chat)), read_generate_content(json.dumps({"candidates": [candidate]}))]
+
+
+@pytest.mark.parametrize(
+    ("shares", "chosen", "p_yes"),
+    [
+        ([("Yes", 0.55), ("No", 0.42), ("No", 0.0004)], ("Yes", 0.55), 0.567),
+        ([("Yes", 0.90), ("No", 0.08), ("Yes", 0.002), ("No", 0.0005)], ("Yes", 0.90), 0.918),
+        ([("Yes", 0.55), ("No", 0.42)], ("Yes", 0.0001), 0.567),  # a third token, drawn and not listed
+        ([("Yes", 0.55), ("No", 0.42)], ("Yes", 1.0), 0.567),  # a server that says what it drew for certain
+        ([("No", 0.42), ("Maybe", 0.03)], ("Yes", 0.55), 0.567),  # a server that lists the others alone
+    ],
+)
+def test_tokens_of_one_spelling_count_together_and_the_chosen_one_once(
+    shares: list[tuple[str, float]], chosen: tuple[str, float], p_yes: float
+) -> None:
+    for reply in replies(*shares, chosen=chosen):
+        value = yes_no(YesNo(), reply)
+        assert value["p_yes"] == pytest.approx(p_yes, abs=5e-4)
+        assert not value["bounded"]
+
+
+def test_a_digit_of_two_tokens_does_not_lose_the_likelier_one() -> None:
+    for reply in replies(("4", 0.55), ("5", 0.38), ("5", 0.0003), ("3", 0.05), chosen=("4", 0.55)):
+        assert rating(ScaleRating(1, 5), reply)["score"] == pytest.approx(4.34, abs=5e-3)
 
 
 @given(
