@@ -50,6 +50,7 @@ FIELDS = ("name", "version", "source", "schema", "trusted", "order")
 BOUNDS = ("minimum", "maximum", "minItems", "maxItems", "required")
 """Schema keywords whose value may be a value of the prompt, as `$name`."""
 ROLES: tuple[Role, ...] = ("system", "user", "assistant")
+MOST_MEDIA = 100  # clips and images in a prompt
 _MARK_OPEN, _MARK_CLOSE = "\ue000", "\ue001"  # private-use characters; removed from untrusted text
 
 
@@ -61,6 +62,9 @@ class Untrusted:
 
     def __bool__(self) -> bool:
         return bool(self._text)
+
+    def __repr__(self) -> str:
+        raise PromptError("untrusted text inside another value; write its items one by one, each with a fence")
 
     def __str__(self) -> str:
         raise PromptError("untrusted text without a fence; write {{ … | fence('name') }} or list it under trusted")
@@ -117,7 +121,15 @@ class Prompt:
                 continue
             try:
                 text = render(turn, shown)
-            except (TemplateError, TypeError, ValueError, PromptError) as error:
+            except (
+                TemplateError,
+                TypeError,
+                ValueError,
+                ArithmeticError,
+                MemoryError,
+                NameError,
+                PromptError,
+            ) as error:
                 raise PromptError(f"prompt {self.id}: {error}") from None
             parts = tuple(rendering.parts(text.strip()))
             if parts:
@@ -154,6 +166,8 @@ class Rendering:
         """Return a mark for the place of a clip or image."""
         if not isinstance(part, Audio | Image):
             raise PromptError(f"expected a clip or an image, found {type(part).__name__}")
+        if len(self._media) == MOST_MEDIA:
+            raise PromptError(f"expected at most {MOST_MEDIA} clips and images in a prompt, found more")
         self._media.append(part)
         return f"{_MARK_OPEN}{len(self._media) - 1}{_MARK_CLOSE}"
 

@@ -17,6 +17,9 @@ from earmark.schemas.unseen import seen
 MOST_SIGNS = 4_000_000  # characters in a message
 MOST_SOURCE = 200_000  # characters of a template
 DEEPEST = 3  # nested loops
+LEVELS = 50  # nodes inside each other; Python compiles no hundred
+MOST_DIGITS = 20  # to round to
+LONGEST_BETWEEN = 100  # characters between the items of a join
 CALLS = ("audio", "image")
 FILTERS = ("default", "first", "join", "last", "length", "lower", "round", "trim", "upper")  # and `fence`
 _ALLOWED = (
@@ -24,7 +27,6 @@ _ALLOWED = (
     nodes.Filter, nodes.Test, nodes.Call, nodes.Keyword, nodes.Getattr, nodes.Getitem, nodes.Slice, nodes.Compare,
     nodes.Operand, nodes.And, nodes.Or, nodes.Not, nodes.Add, nodes.Sub, nodes.Concat, nodes.List, nodes.Tuple,
 )  # fmt: skip
-_VALUES = (nodes.Name, nodes.Getattr, nodes.Getitem)  # allowed in a loop
 
 
 def environment(fence: Callable[..., str], finalize: Callable[[Any], Any]) -> ImmutableSandboxedEnvironment:
@@ -47,7 +49,7 @@ def parse(env: ImmutableSandboxedEnvironment, text: str) -> nodes.Template:
         raise TemplateSyntaxError(f"expected at most {MOST_SOURCE:,} characters, found {len(text):,}", 1)
     try:
         tree = env.parse(text)
-        _check(tree, 0)
+        _check(tree, 0, 0)
     except RecursionError:
         raise TemplateSyntaxError("expected expressions of a few levels, found a deeper one", 1) from None
     except ValueError as error:  # a number of thousands of digits
@@ -55,23 +57,56 @@ def parse(env: ImmutableSandboxedEnvironment, text: str) -> nodes.Template:
     return tree
 
 
-def _check(node: nodes.Node, depth: int) -> None:
+def _check(node: nodes.Node, depth: int, level: int) -> None:
     if not isinstance(node, _ALLOWED):
         raise TemplateSyntaxError(
             f"expected text, values, if and for, found {type(node).__name__.lower()}", node.lineno
         )
-    if isinstance(node, nodes.Filter) and node.name not in (*FILTERS, "fence"):
-        raise TemplateSyntaxError(f"no filter '{node.name}'; there are {', '.join((*FILTERS, 'fence'))}", node.lineno)
+    if level > LEVELS:
+        raise TemplateSyntaxError(f"expected expressions of a few levels, found more than {LEVELS}", node.lineno)
+    if isinstance(node, nodes.Filter):
+        _check_filter(node)
     if isinstance(node, nodes.Call) and not (isinstance(node.node, nodes.Name) and node.node.name in CALLS):
         raise TemplateSyntaxError(f"expected no call but {' and '.join(CALLS)}", node.lineno)
     if isinstance(node, nodes.For):
         depth += 1
-        if depth > DEEPEST or node.recursive or not isinstance(node.iter, _VALUES):
+        if depth > DEEPEST or node.recursive or not _is_given(node.iter):
             raise TemplateSyntaxError(
                 f"expected a loop over a value of the prompt, at most {DEEPEST} loops in one another", node.lineno
             )
     for inner in node.iter_child_nodes():
-        _check(inner, depth)
+        _check(inner, depth, level + 1)
+
+
+def _check_filter(node: nodes.Filter) -> None:
+    """Refuse an unknown filter, and arguments by which one writes more than it was given, or works without end."""
+    if node.name not in (*FILTERS, "fence"):
+        raise TemplateSyntaxError(f"no filter '{node.name}'; there are {', '.join((*FILTERS, 'fence'))}", node.lineno)
+    if node.name not in ("join", "round"):
+        return
+    given = [*node.args, *(pair.value for pair in node.kwargs)]
+    if (
+        node.dyn_args
+        or node.dyn_kwargs
+        or not all(isinstance(one, nodes.Const) and _is_short(one.value) for one in given)
+    ):
+        raise TemplateSyntaxError(
+            f"expected constants in {node.name}: at most {LONGEST_BETWEEN} characters, or {MOST_DIGITS} digits",
+            node.lineno,
+        )
+    if node.name == "join" and any(one.name == "join" for one in node.find_all(nodes.Filter)):
+        raise TemplateSyntaxError("expected a join of values, found one of a join", node.lineno)
+
+
+def _is_short(value: Any) -> bool:
+    return len(value) <= LONGEST_BETWEEN if isinstance(value, str) else value is None or 0 <= value <= MOST_DIGITS
+
+
+def _is_given(node: nodes.Node) -> bool:
+    """Return whether an expression is a value of the prompt, or a part of one."""
+    while isinstance(node, nodes.Getattr | nodes.Getitem):
+        node = node.node
+    return isinstance(node, nodes.Name)
 
 
 def render(template: Template, values: Mapping[str, Any]) -> str:

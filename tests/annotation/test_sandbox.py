@@ -58,13 +58,25 @@ NEVER_ENDS = [
     "{% for c in '" + "a" * 1000 + "' %}" * 3 + "{% endfor %}" * 3,
     "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
     "{{ " + "9" * 9000 + " }}",
+    "{{ 1.5 | round(4000000, 'ceil') }}",
+    "{{ names | length | round(names | length + 4000000, 'floor') }}",
+    "{{ fence_rule" + " | join('" + "x" * 50 + "')" * 6 + " }}",
+    "{{ fence_rule | join(fence_rule | join(fence_rule | join(fence_rule | join(fence_rule)))) }}",
+    "{{ fence_rule | join(*[fence_rule | join(fence_rule)]) }}",
+    "{% for a in (fence_rule | join(fence_rule))[0:] %}{% for b in fence_rule %}{% endfor %}{% endfor %}",
+    "{{ fence_rule" + " | upper" * 400 + " }}",
+    "{% if names %}" * 99 + "x" + "{% endif %}" * 99,
+    "{% for a in names %}{% for b in names %}{{ audio(clip) }}{% endfor %}{% endfor %}",
+    "{{ 3 is divisibleby(0) }}",
+    "{{ 1e999 | round(1, 'ceil') }}",
     "x" * 300_000,
 ]
 
 
 def rendered(folder: Path, body: str, **values: Any) -> str:
     (folder / "own.md").write_text(HEAD + body, "utf-8")
-    (message,) = parse_prompt(folder / "own.md").render(text="words", names=["a"] * 40, **values)
+    prompt = parse_prompt(folder / "own.md")
+    (message,) = prompt.render(text="words", names=["a"] * 40, clip=Audio("a" * 64, "a.wav"), **values)
     return str(message.parts)
 
 
@@ -83,6 +95,19 @@ def test_an_own_prompt_ends_in_a_line(body: str, tmp_path: Path) -> None:
     with pytest.raises(PromptError):
         rendered(tmp_path, body)
     assert time.process_time() - before < 5  # seconds of work, however busy the machine is
+
+
+@pytest.mark.parametrize(
+    "body", ["{{ names }}", "{{ names | upper }}", "{{ names | fence }}", "{{ [text] | first ~ '' }}"]
+)
+def test_text_from_outside_gets_in_by_no_list(body: str, tmp_path: Path) -> None:
+    with pytest.raises(PromptError, match="untrusted text"):
+        rendered(tmp_path, body)
+
+
+def test_joins_and_roundings_of_values_are_written(tmp_path: Path) -> None:
+    body = "{{ rates | join(', ') }}; {{ (rates[0] - 0.5) | round(1) }}; {{ rates | first | round(2, method='ceil') }}"
+    assert "1.234, 5; 0.7; 1.24" in rendered(tmp_path, body, rates=[1.234, 5])
 
 
 def test_what_an_own_prompt_writes_is_bounded(tmp_path: Path) -> None:
