@@ -32,8 +32,9 @@ from earmark.tasks.annotation.request import Request
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
 
-_BEGINS = r"<think>|<thinking>|<thought>|<seed:think>|◁think▷|\[THINK\]|<\|begin_of_thought\|>|<unused94>"
-_ENDS = r"</think>|</thinking>|</thought>|</seed:think>|◁/think▷|\[/THINK\]|<\|end_of_thought\|>|<unused95>"
+_THOUGHTS = "(?:think|thinking|thought|seed:think|reasoning|analysis|reflection|scratchpad)"
+_BEGINS = rf"<{_THOUGHTS}>|◁think▷|\[THINK\]|<\|begin_of_thought\|>|<unused94>"
+_ENDS = rf"</{_THOUGHTS}>|◁/think▷|\[/THINK\]|<\|end_of_thought\|>|<unused95>"
 BEGINS = re.compile(rf"{_BEGINS}|<\|channel\|>(?!final)", re.IGNORECASE)
 ENDS = re.compile(rf"{_ENDS}|<\|channel\|>final<\|message\|>|\A\s*analysis.*?assistantfinal", re.IGNORECASE | re.DOTALL)
 TURN_BEGINS = re.compile(
@@ -44,6 +45,10 @@ TURN_ENDS = re.compile(
     r"<\|(im_end|endoftext|end_of_text|eot_id|eom_id|end|return|end_of_solution)\|>|<｜end▁of▁sentence｜>|"
     r"<end_of_turn>|(</s>|<eos>)\s*\Z"
 )
+_ENVELOPE = re.compile(
+    r"<(answer|response|output)>((?:(?!</?\1>).)*)</\1>|<\|begin_of_box\|>((?:(?!<\|).)*)<\|end_of_box\|>",
+    re.IGNORECASE | re.DOTALL,
+)
 _SPECIAL = r"<\|[\w.:/-]{1,60}\|>|<｜[^<>｜]{1,60}｜>"
 SPECIAL = re.compile(_SPECIAL)
 MARKS = f"{_BEGINS}|{_ENDS}|{_SPECIAL}"  # pattern of marks no answer holds, also valid for RE2
@@ -53,7 +58,8 @@ def spoken(text: str) -> str:
     """Return the answer in a model's text, without surrounding blanks.
 
     The marks are from chat templates: Qwen, DeepSeek and most others think in `<think>`, Kimi in `◁think▷`, Magistral
-    in `[THINK]`, Gemma in `<unused94>`, gpt-oss in channels of its Harmony format.
+    in `[THINK]`, Gemma in `<unused94>`, gpt-oss in channels of its Harmony format. GLM boxes its answer, others put it
+    in a tag: such an envelope around the whole of it is taken off.
 
     Raises:
         Truncated: the thoughts do not end.
@@ -67,6 +73,8 @@ def spoken(text: str) -> str:
         text = text[begun.end() :]
     if ended := TURN_ENDS.search(text):  # the rest is another turn
         text = text[: ended.start()]
+    if envelope := _ENVELOPE.fullmatch(text.strip()):
+        text = envelope[2] or envelope[3] or ""
     if leaked := SPECIAL.search(text):
         raise BadAnswer(f"expected an answer, found the special token {one_line(leaked[0])} in it")
     return text.strip()

@@ -65,6 +65,12 @@ def test_gemini_too_ends_an_answer_with_stop(finish: Any) -> None:
         f"<|channel|>analysis<|message|>A harp?<|end|><|start|>assistant<|channel|>final<|message|>{WHOLE}",
         f"<|channel|>analysis<|message|>x<|end|><|channel|>final<|message|>{WHOLE}<|return|>",
         f"analysisThe user wants a caption.assistantfinal{WHOLE}",
+        f"<reasoning>maybe a harp</reasoning>\n{WHOLE}",
+        f"<analysis>a harp?</analysis><reflection>or two</reflection>\n\n{WHOLE}",
+        f"<scratchpad>\na harp\n</scratchpad>\n<output>\n{WHOLE}\n</output>",
+        f"<think>x</think><answer>{WHOLE}</answer>",
+        f"<THINK>x</THINK>\n<RESPONSE>{WHOLE}</RESPONSE><|im_end|>",
+        f"<think>x</think><|begin_of_box|>{WHOLE}<|end_of_box|>",
         f"{WHOLE}<|im_end|>",
         f"{WHOLE}<|im_end|>\n<|im_start|>user\nAnother one.",
         f"{WHOLE}<|eot_id|>",
@@ -80,7 +86,35 @@ def test_thoughts_and_marks_of_templates_are_no_part_of_an_answer(written: str) 
     assert answer_value(FreeText(), Reply(written)) == WHOLE
 
 
-@pytest.mark.parametrize("opening", ["<think>", "◁think▷", "[THINK]", "<thought>", "<|channel|>analysis<|message|>"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{WHOLE} <answer>B</answer>",
+        f"<answer>{WHOLE}</answer> I am sure.",
+        f"<answer>A</answer> or <answer>{WHOLE}</answer>",
+        f"<answer>{WHOLE}</response>",
+        f"<b>{WHOLE}</b>",
+    ],
+)
+def test_a_tag_that_is_no_envelope_of_the_whole_answer_stays(text: str) -> None:
+    assert spoken(text) == text
+
+
+@pytest.mark.parametrize("text", [f"So: <|begin_of_box|>{WHOLE}<|end_of_box|>", f"{WHOLE}<|end_of_box|> and more"])
+def test_a_box_in_the_middle_is_a_leak(text: str) -> None:
+    with pytest.raises(BadAnswer, match="special token"):
+        spoken(text)
+
+
+def test_a_choice_in_an_envelope_is_that_choice() -> None:
+    for text in ("<think>x</think><answer>A</answer>", "<think>x</think>\n<|begin_of_box|> A <|end_of_box|>"):
+        assert answer_value(Choice(("A", "B")), Reply(text)) == "A"
+
+
+@pytest.mark.parametrize(
+    "opening",
+    ["<reasoning>", "<scratchpad>", "<think>", "◁think▷", "[THINK]", "<thought>", "<|channel|>analysis<|message|>"],
+)
 def test_thoughts_without_an_end_are_no_answer(opening: str) -> None:
     for written in (f"{opening}A harp? Unsure.", f"A piano piece.{opening} or a harp"):
         with pytest.raises(Truncated):
