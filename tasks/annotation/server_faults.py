@@ -35,6 +35,8 @@ LONGEST_WAIT_S = 3600.0  # longest accepted wait, in seconds: after it the serve
 LOOKED_AT = 600  # number of characters of a message searched for forms: the rest may repeat a request
 ECHO = re.compile(r"input_value|'input':|\"input\":|Failed to parse", re.IGNORECASE)
 """Start of a repeated request in a message; its words decide nothing."""
+QUOTA = re.compile(r"quotaId\W{1,12}([\w-]{1,120})")  # Google's, also in a gateway's quote with escaped quotation marks
+DELAY = re.compile(r"retryDelay\W{1,12}([0-9.]+)s")
 TITLE = re.compile(r"<title[^>]*>(.*?)</title>|<h1[^>]*>(.*?)</h1>", re.IGNORECASE | re.DOTALL)
 
 
@@ -98,28 +100,26 @@ def said_in(status: int, text: str) -> ErrorBody:
     if isinstance(held, list) and held:
         held = held[0]
     error = held.get("error", held.get("detail", held)) if isinstance(held, dict) else held
+    quotas = "\n".join(("", *QUOTA.findall(text))) if status in (429, 430) else ""
     if isinstance(error, str) and isinstance(held, dict):
-        return ErrorBody(status, _words(held), one_line(error))
+        return ErrorBody(status, _words(held) + quotas, one_line(error))
     if not isinstance(error, dict):
         return ErrorBody(status, "", one_line(str(error)))
     message = error.get("message") or error.get("detail") or held.get("message") or ""
-    return ErrorBody(status, _words(error), one_line(str(message), LOOKED_AT))
+    return ErrorBody(status, _words(error) + quotas, one_line(str(message), LOOKED_AT))
 
 
 def _words(error: Mapping[str, Any]) -> str:
-    """Return an error's words for programs: codes, types, reasons, quota ids, and a gateway's quote of its upstream."""
+    """Return an error's words for programs: codes, types, reasons, and a gateway's quote of its upstream."""
     found = [str(error[name]) for name in ("code", "type", "status", "reason", "title") if error.get(name) is not None]
     for name in ("innererror", "metadata"):
         inner = error.get(name)
         if isinstance(inner, dict):
             found += [str(value) for key, value in inner.items() if key in ("code", "error_type", "raw", "reasons")]
     details = error.get("details")
-    for detail in details if isinstance(details, list) else ():
-        if isinstance(detail, dict):
-            found.append(str(detail.get("reason", "")))
-            violations = detail.get("violations")
-            quotas = violations if isinstance(violations, list) else ()
-            found += [str(one.get("quotaId", "")) for one in quotas if isinstance(one, dict)]
+    found += [
+        str(one.get("reason", "")) for one in (details if isinstance(details, list) else ()) if isinstance(one, dict)
+    ]
     return "\n".join(word[:LOOKED_AT] for word in found)
 
 
@@ -165,8 +165,7 @@ def wait_s(status: int, headers: Mapping[str, str], text: str) -> float | None:
     """Return the wait of a refusal in seconds, from its headers or Google's details (`"retryDelay": "12s"`)."""
     if (wait := retry_after(headers)) is not None or status != 429:
         return wait
-    found = re.search(r'"retryDelay":\s*"([0-9.]+)s"', text)
-    if found:
+    if found := DELAY.search(text):
         return _believable(found[1])
     return _reset_after(headers)
 

@@ -63,6 +63,32 @@ def _litellm(status: int, kind: str, fault: type[AskError], message: str, **more
 
 
 EXCEEDED = "You exceeded your current quota, please check your plan and billing details."
+HELP = (
+    " For more information on this error, head to: https://ai.google.dev/gemini-api/docs/rate-limits. To monitor your "
+    "current usage, head to: https://ai.dev/rate-limit. \n* Quota exceeded for metric: "
+    "generativelanguage.googleapis.com/generate_content_free_tier_requests, limit: 10, model: gemini-2.5-flash\n"
+    "Please retry in 36.1s."
+)
+
+
+def _through(gateway: str, kind: str, fault: type[AskError]) -> Recorded:
+    """Google's refusal as a gateway quotes it; the quota's id stands beyond the sentence that is looked at."""
+    links = {
+        "@type": "type.googleapis.com/google.rpc.Help",
+        "links": [{"url": "https://ai.google.dev/gemini-api/docs"}] * 5,
+    }
+    error = _google(
+        429, "RESOURCE_EXHAUSTED", fault, EXCEEDED + HELP, links, _quota(kind), {"retryDelay": "36s"}, wait_s=36.0
+    )
+    said = json.dumps(json.loads(error.body), indent=2)
+    if gateway == "litellm":
+        message = f"litellm.RateLimitError: geminiException - {said}. Received Model Group=lab"
+        return _litellm(429, "throttling_error", fault, message, wait_s=36.0)
+    metadata = {"raw": said, "provider_name": "Google AI Studio"}
+    body = {"error": {"message": "Provider returned error", "code": 429, "metadata": metadata}, "user_id": "u"}
+    return error._replace(provider=gateway, body=json.dumps(body))
+
+
 RECORDED = (
     # OpenAI
     _openai("openai", 401, AuthFailed, "Incorrect API key provided: sk-ab*cd.", code="invalid_api_key"),
@@ -136,6 +162,8 @@ RECORDED = (
              'flagged","code":403,"metadata":{"reasons":["violence"]}}}', Refused),
     Recorded("openrouter", 403, '{"error":{"message":"Key limit exceeded (total limit)","code":403}}', QuotaExhausted),
     Recorded("openrouter", 502, '{"error":{"message":"Provider returned error","code":502}}', Unavailable),
+    *(_through(gateway, kind, fault) for gateway in ("openrouter", "litellm")
+      for kind, fault in (("Minute", RateLimited), ("Day", QuotaExhausted))),
     # LiteLLM's proxy
     _litellm(400, "budget_exceeded", QuotaExhausted,
              "Budget has been exceeded! Current cost: 0.204, Max budget: 0.2"),
