@@ -17,6 +17,7 @@ from earmark.tasks.annotation.errors import (
     ConnectionFailed,
     OverLimit,
     RateLimited,
+    Retriable,
     RowRefused,
     ServerError,
     ServerGone,
@@ -60,7 +61,7 @@ class Patience:
             waited_s: time since the request's own first such fault; the wait ends even while others are answered.
 
         Raises:
-            ServerGone: no answer came for the whole time.
+            ServerGone: no answer came for the whole time, or the server asks to wait longer.
         """
         gone = (isinstance(error, ConnectionFailed) and error.refused) or (
             isinstance(error, TimedOut) and error.kind == "connect"
@@ -68,6 +69,11 @@ class Patience:
         self._reached = self._reached or not gone
         if not gone and not isinstance(error, RateLimited | Unavailable):
             return False
+        if isinstance(error, Retriable) and (error.retry_after_s or 0.0) > self._most_s:
+            raise ServerGone(
+                f"the server asks to wait {error.retry_after_s:,.0f} s or more, beyond patience_s = {self._most_s:g}: "
+                f"{error}; run again then"
+            )
         now = time.monotonic()
         if self.unreached:
             if self._since is None:

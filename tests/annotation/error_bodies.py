@@ -125,6 +125,9 @@ RECORDED = (
     Recorded("azure", 429, '{"error":{"code":"429","message":"Requests have exceeded the call rate limit of your '
              'current OpenAI S0 pricing tier. Please retry after 7 seconds."}}', RateLimited, 7.0,
              (("retry-after", "7"), ("retry-after-ms", "7000"))),
+    Recorded("azure", 429, '{"error":{"code":"429","message":"Requests to the ChatCompletions_Create Operation have '
+             'exceeded call rate limit. Please retry after 86400 seconds."}}', QuotaExhausted, 3600.0,
+             (("retry-after", "86400"),)),
     Recorded("azure", 403, '{"error":{"code":"403","message":"Public access is disabled."}}', AuthFailed),
     # Gemini
     _google(400, "INVALID_ARGUMENT", AuthFailed, "API key expired. Please renew the API key.",

@@ -18,8 +18,18 @@ from multidict import CIMultiDict
 
 from earmark.schemas.questions import Json
 from earmark.tasks.annotation import patience, server_faults
-from earmark.tasks.annotation.errors import AllAlike, AskError, BadRequest, RowRefused, ServerGone, StopRun
-from earmark.tasks.annotation.patience import FIRST, IN_A_ROW, Streaks
+from earmark.tasks.annotation.errors import (
+    AllAlike,
+    AskError,
+    BadRequest,
+    RateLimited,
+    Retriable,
+    RowRefused,
+    ServerGone,
+    StopRun,
+    Unavailable,
+)
+from earmark.tasks.annotation.patience import FIRST, IN_A_ROW, Patience, Streaks
 from earmark.tasks.annotation.request import Request
 from earmark.tasks.annotation.server_faults import FORMS, TABLE, FaultRow, fault_of, form_of, said_in, wait_s
 from earmark.tasks.annotation.vllm_serve import FAULTS
@@ -249,6 +259,37 @@ def test_questions_whose_schemas_are_bound_to_their_rows_are_of_one_kind() -> No
 
 
 # -- patience -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [RateLimited, Unavailable])
+@pytest.mark.parametrize("answered", [False, True])
+def test_a_wait_beyond_the_patience_ends_the_run_at_once(kind: type[Retriable], answered: bool) -> None:
+    state = Patience(900.0)
+    if answered:
+        state.answered()
+    state.covers(kind("429: slow down", retry_after_s=60.0), 0.0)
+    state.covers(kind("429: slow down"), 0.0)
+    with pytest.raises(ServerGone, match=r"asks to wait 3,600 s or more, beyond patience_s = 900: 429: slow down"):
+        state.covers(kind("429: slow down", retry_after_s=3600.0), 0.0)
+    Patience(7200.0).covers(kind("429: slow down", retry_after_s=3600.0), 0.0)
+
+
+def test_a_run_of_a_server_that_asks_for_a_day_ends_in_a_moment(tmp_path: Path, run: Any) -> None:
+    async def story() -> None:
+        server, bench = await bench_of(tmp_path / "l.sqlite")
+        day = Recorded(
+            "any", 429, '{"error":{"message":"slow down"}}', RateLimited, 3600.0, (("retry-after", "86400"),)
+        )
+        server.meets = lambda number, body: day if number > 4 else None
+        config = config_for(server, max_concurrency=2)
+        with pytest.raises(ServerGone, match="asks to wait 3,600 s or more"):
+            await asyncio.wait_for(bench.ask(config, requests_for(config, 20)), 20)
+        server.meets = lambda number, body: None
+        later = config_for(server, max_concurrency=3)  # a pace of its own, as in a process of its own
+        assert (await bench.ask(later, requests_for(later, 20))).answered == 20
+        await server.stop()
+
+    run(story)
 
 
 @pytest.mark.slow
