@@ -329,8 +329,12 @@ class AnnotatorConfig(MoneyOptions, PatienceOptions, PaceOptions, AnswerOptions,
 
     @model_validator(mode="after")
     def _costs_as_counted(self, info: ValidationInfo) -> Self:
-        """Refuse a priced model's fields that the budget would not know of."""
-        if self.charged is None or (info.context or {}).get("recorded"):
+        """Refuse answers in a stream, and a priced model's fields that the budget would not know of."""
+        if (info.context or {}).get("recorded"):
+            return self
+        if self.extra_body.get("stream"):
+            raise ValueError("extra_body.stream: an answer is read as one body; leave it out, or set it to false")
+        if self.charged is None:
             return self
         tables = {name: part for name, part in self.extra_body.items() if isinstance(part, dict)}
         names = [*self.extra_body, *(f"{name}.{key}" for name, part in tables.items() for key in part)]

@@ -115,6 +115,7 @@ class WrongContentType(Retriable):
 
     reason = "wrong_content_type"
     charged = True
+    most_tries = 2
 
 
 class MalformedResponse(Retriable):
@@ -257,6 +258,12 @@ class Unsupported(StopRun):
     """Parameter or kind of input unsupported by the model."""
 
     reason = "unsupported_option"
+
+
+class Streamed(Unsupported):
+    """Answer in a stream: it was paid for, and the next one would be a stream too."""
+
+    charged = True
 
 
 class AllAlike(StopRun):

@@ -26,6 +26,7 @@ from earmark.tasks.annotation.errors import (
     ConnectionFailed,
     MalformedResponse,
     Redirected,
+    Streamed,
     TimedOut,
     TooLarge,
     WrongContentType,
@@ -237,6 +238,11 @@ class Http:
                     raise self._fault(response, await self._error_text(response))
                 text = self._text(await _body(response, most_bytes or self._config.most_response_bytes))
                 if not any_type and not response.content_type.endswith("json") and not _is_json(text):
+                    if response.content_type == "text/event-stream":
+                        raise Streamed(
+                            "expected one JSON body, found a stream (text/event-stream); set stream = false in "
+                            "extra_body, or name a server that answers without streaming"
+                        )
                     kind = self.redacted(response.content_type)
                     raise WrongContentType(f"expected JSON, found {one_line(kind)}: {one_line(text)}")
                 if not any_type and (status := _error_within(text)):
@@ -261,7 +267,7 @@ class Http:
         return text
 
     def _text(self, body: bytes) -> str:
-        return self.redacted(body.decode("utf-8", "replace").replace("\0", "\ufffd"))
+        return self.redacted(body.decode("utf-8-sig", "replace").replace("\0", "\ufffd"))
 
     def _count_cost(self, headers: Mapping[str, str]) -> None:
         with suppress(ValueError):

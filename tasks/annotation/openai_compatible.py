@@ -24,6 +24,7 @@ from earmark.tasks.annotation.errors import (
     Empty,
     Misshapen,
     RowRefused,
+    Streamed,
     Truncated,
     Unsupported,
     one_line,
@@ -195,7 +196,7 @@ class OpenAICompatible(HttpBackend):
         try:
             raw = await self._send(request, constraint)
         except (BadRequest, Unsupported) as error:
-            if constraint and not self._choices.proved and not isinstance(error, RowRefused):
+            if constraint and not self._choices.proved and not isinstance(error, RowRefused | Streamed):
                 raw = await self._send(request)
                 self._choices.drop(f"refuses a constraint ({error})")
                 return raw

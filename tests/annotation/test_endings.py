@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
-from earmark.schemas.questions import Choice, FreeText, Json, Message, ScaleRating, YesNo, says_yes
+from earmark.schemas.annotation import AnnotatorConfig
+from earmark.schemas.questions import Ask, Choice, FreeText, Json, Message, ScaleRating, YesNo, says_yes
 from earmark.tasks.annotation.answers import Reply, answer_value, rating, spoken, yes_no
 from earmark.tasks.annotation.backend import question
-from earmark.tasks.annotation.errors import AllAlike, BadAnswer, BrokenOff, Empty, LowShare, Truncated
+from earmark.tasks.annotation.errors import AllAlike, BadAnswer, BrokenOff, Empty, LowShare, Truncated, Unsupported
 from earmark.tasks.annotation.gemini import read_generate_content
 from earmark.tasks.annotation.openai_compatible import read_chat_completion
 from earmark.tasks.annotation.request import Answer, Request, Unanswered
@@ -264,8 +267,6 @@ def test_a_model_that_was_about_to_think_gives_no_probability(tmp_path: Path, ru
 
 
 def test_a_config_or_a_server_says_how_many_alternatives_are_listed(tmp_path: Path, run: Any) -> None:
-    from aiohttp import web
-
     class TakesFive(OpenAIServer):
         async def chat(self, request: web.Request) -> web.StreamResponse:
             if (await request.json()).get("top_logprobs", 0) > 5:
@@ -306,3 +307,54 @@ def test_a_broken_off_answer_is_asked_again_as_it_was(tmp_path: Path, run: Any) 
         await server.stop()
 
     run(story)
+
+
+class Sends(OpenAIServer):
+    """A server whose good answers come in another form."""
+
+    kind, form = "text/event-stream", b"data: %b\n\ndata: [DONE]\n\n"
+    chats = 0
+
+    async def chat(self, request: web.Request) -> web.StreamResponse:
+        self.chats += 1
+        good = await super().chat(request)
+        assert isinstance(good, web.Response)
+        assert isinstance(good.body, bytes)
+        return web.Response(body=self.form % good.body, content_type=self.kind)
+
+
+@pytest.mark.parametrize("ask", [FreeText(), Choice(("A", "B")), YesNo()])
+def test_a_stream_is_bought_once(tmp_path: Path, run: Any, ask: Ask) -> None:
+    async def story() -> None:
+        server = Sends()
+        await server.start()
+        config, bench = config_for(server, max_concurrency=1), Bench(tmp_path / "l.sqlite", server)
+        asked = [question(config, [Message.of("user", f"clip {n}")], ask) for n in range(20)]
+        with pytest.raises(Unsupported, match=r"expected one JSON body, found a stream.*stream = false in extra_body"):
+            await bench.ask(config, asked)
+        assert server.chats == 1
+        await server.stop()
+
+    run(story)
+
+
+def test_a_body_with_a_byte_order_mark_is_an_answer_and_a_page_is_asked_for_thrice(tmp_path: Path, run: Any) -> None:
+    async def story() -> None:
+        server = Sends()
+        server.kind, server.form = "application/json", b"\xef\xbb\xbf%b"
+        await server.start()
+        config, bench = config_for(server, retries=6), Bench(tmp_path / "l.sqlite", server)
+        asked = [question(config, [Message.of("user", f"clip {n}")], FreeText()) for n in range(4)]
+        assert (await bench.ask(config, asked[:3])).answered == 3
+        server.kind, server.form, server.chats = "text/html", b"<html>%b</html>", 0
+        assert (await bench.ask(config, asked[3:])).reasons() == {"wrong_content_type": 1}
+        assert server.chats == 3
+        await server.stop()
+
+    run(story)
+
+
+def test_a_config_asks_for_no_stream() -> None:
+    with pytest.raises(ValidationError, match=r"extra_body\.stream"):
+        AnnotatorConfig(annotator="openai:x", base_url="http://127.0.0.1/v1", extra_body={"stream": True})
+    assert AnnotatorConfig(annotator="openai:x", extra_body={"stream": False}).extra_body == {"stream": False}
