@@ -29,6 +29,7 @@ from earmark.tasks.annotation.request import Outcome, Request
 from earmark.tasks.annotation.request import Unanswered as NoAnswer
 from earmark.tasks.pipeline.funnel import FailedRow, FirstRows
 from earmark.tasks.pipeline.imagined import imagined_answers
+from earmark.tasks.pipeline.replied import Names
 
 LASTING = frozenset({"over_limit", "bad_media"})  # never sent; another run asks again, with the same outcome
 
@@ -247,6 +248,7 @@ class Asker(Generic[Config]):
         config: the build config.
         at: number of the source row.
         result: the walk's result for the row, after its end.
+        names: counts of the names that its replies report.
     """
 
     def __init__(
@@ -266,6 +268,7 @@ class Asker(Generic[Config]):
         self._failed: dict[tuple[str, str], tuple[bool, AskReply]] = {}
         self._checks = checks
         self.draws: list[tuple[tuple[Any, ...], tuple[Any, ...]]] = []
+        self.names = Names()
         self._columns = columns
         self._put = put
 
@@ -298,6 +301,8 @@ class Asker(Generic[Config]):
             asked = replace(again, sample=request.sample + draw) if draw else again
             outcome = await self._put(ask, role, row, asked)
             fault = self._fault(ask, row, outcome)
+            if not isinstance(outcome, NoAnswer) and outcome.model:
+                self.names[request.model, outcome.model] += 1
             last = fault is None or isinstance(outcome, NoAnswer) or draw + 1 == most
             if fault and draw and last:
                 fault = (fault[0], f"{fault[1]}; asked {draw + 1} times")

@@ -21,6 +21,7 @@ from earmark.tasks.pipeline.mirror import hub_commits
 from earmark.tasks.pipeline.progress import say
 from earmark.tasks.pipeline.references import check_apart, release_digests
 from earmark.tasks.pipeline.registry import corpora
+from earmark.tasks.pipeline.replied import note_names
 from earmark.tasks.pipeline.report import make_page
 from earmark.tasks.pipeline.scoring import score_limit, scorer_name
 from earmark.tasks.store.commit import Made, commit
@@ -128,6 +129,7 @@ class Plan:
         check_main_table(stage, self.config, self.made.corpus)
         check_apart(stage, self.config, self.made.corpus.tables)
         check_splits(stage, self.config)
+        note_names(stage)
         page = partial(make_page, self.made.corpus)
         version = commit(stage, replace(self.made, sections=dict(sections or {}), page=page))
         if version.manifest.build_key != self.build_key:

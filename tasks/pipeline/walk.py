@@ -39,6 +39,7 @@ from earmark.tasks.annotation.session import Session
 from earmark.tasks.audio.encode import Encoder
 from earmark.tasks.pipeline.ask import Ask, Asker, Config, FailedRequest, GivenUp, Row, check_failed
 from earmark.tasks.pipeline.funnel import FirstRows, check_answers
+from earmark.tasks.pipeline.replied import tell_names, with_names
 from earmark.tasks.pipeline.rows import Rows, Shard, each_row, read_shard, shards_of
 from earmark.tasks.pipeline.sessions import sessions_for
 from earmark.tasks.pipeline.step import Account, named, run_each
@@ -349,6 +350,7 @@ class Walk(Generic[Config]):
             run_each(self.name, label, walk_shard, stage, config, shards_of(rows), **inputs)
             _FIRST.pop(folder, None)
             refused_usd = sum(session.refused_usd for session in set(sessions.values()))
+        tell_names(folder)
         self._check_failed(config, stage.work / self.name, refused_usd)
         check_answers(stage, config, folder, rows.total, {ask.name for ask in self.asks if ask.partial})
         return walked
@@ -500,7 +502,7 @@ async def _end(walk: Walk[Config], asker: Asker[Config], row: Row) -> None:
         asker.end((asker.at, json.dumps(data, ensure_ascii=False), None, None, None))
 
 
-def _write(walk: Walk[Any], paths: Sequence[Path], askers: Iterable[Asker[Any]]) -> None:
+def _write(walk: Walk[Any], paths: Sequence[Path], askers: Sequence[Asker[Any]]) -> None:
     """Write draws and results of rows, in the order of the rows, regardless of timing."""
     draws: list[tuple[Any, ...]] = []
     order = {ask.name: number for number, ask in enumerate(walk.asks)}
@@ -510,5 +512,5 @@ def _write(walk: Walk[Any], paths: Sequence[Path], askers: Iterable[Asker[Any]])
             raise ValueError(f"walk {walk.name}: two questions of one row are alike in {walk.columns.names}")
         draws += [row for _, row in sorted(asker.draws, key=lambda draw: (order[draw[0][0]], draw[0][1:]))]
         results.append(asker.result or ())
-    write_rows(paths[0], pa.schema([*DRAW, *walk.columns]), draws)
+    write_rows(paths[0], with_names(pa.schema([*DRAW, *walk.columns]), (one.names for one in askers)), draws)
     write_rows(paths[1], RESULT, results)
