@@ -129,7 +129,9 @@ def _not_selected(source: Source, at: Mapping[str, int], cells: Cells) -> str | 
 def _word(cell: Any) -> str:
     """Normalise a cell for comparison in `where`: 1, 1.0 and "1" are equal, and so are True and "true"."""
     value = number(cell)
-    return f"{value:g}" if value == value else str("" if cell is None else cell).strip().lower()
+    if abs(value) < 2**53:  # beyond it, and of `5e1234`, a float holds no id
+        return repr(value + 0.0)  # -0 is 0
+    return str("" if cell is None else cell).strip().lower()
 
 
 def _ratings(columns: Columns, at: Mapping[str, int], cells: Cells) -> Iterator[Cells]:

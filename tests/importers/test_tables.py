@@ -80,6 +80,23 @@ def test_where_chooses_rows_and_counts_the_others(tmp_path: Path) -> None:
     assert len(both.ratings) == (frame["who"] == "l1").sum()
 
 
+@pytest.mark.parametrize(
+    ("cells", "wanted"),
+    [
+        (("20241103", "20241104", "20241103", "20241105"), 20241103),
+        (("5e1234", "7e9999", "5e1234", "0e0"), "5e1234"),  # ids, of which two are beyond any float
+        (("9007199254740993", "9007199254740992", "9007199254740993", ""), "9007199254740993"),
+        (("1", "2", "1.0", "0"), 1),
+        (("True", "False", "true", ""), True),
+    ],
+)
+def test_where_takes_equal_cells_alone(cells: tuple[str, ...], wanted: str | int, tmp_path: Path) -> None:
+    content = "wav,session,mos\n" + "".join(f"{n}.wav,{cell},{n + 1}\n" for n, cell in enumerate(cells))
+    got = table(tmp_path, content, columns={"file": "wav", "mos": "mos"}, where={"session": wanted})
+    assert [rating.file for rating in got.ratings] == ["0.wav", "2.wav"]
+    assert got.reasons == [("not_selected", 3), ("not_selected", 5)]
+
+
 @pytest.mark.parametrize("written", ['"[5, 4, 3]"', "5;4;3", "5 | 4 | 3", '"(5 4 3)"'])
 def test_a_cell_holds_several_ratings(written: str, tmp_path: Path) -> None:
     got = table(tmp_path, f"wav,score\na.wav,{written}\nb.wav,2\n", columns={"file": "wav", "mos": "score"})
