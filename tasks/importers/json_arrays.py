@@ -163,9 +163,11 @@ def _members(file: ListFile, text: str) -> Iterator[tuple[int, dict[str, Any] | 
         raise InputError(f"{file.name}: expected a JSON array or object, found {shown(text[at:])}")
     at = _skip(text, at + 1) if many else at
     line, counted, most = 1, 0, most_rows()
-    while at < len(text) and text[at] != "]":
+    while at < len(text) and not (many and text[at] == "]"):
         if most is not None and (most := most - 1) < 0:
             return
+        if not many and text[at] != "{":
+            raise _another(file, text, at)
         line, counted = line + text.count("\n", counted, at), at
         try:
             value, at = decoder.raw_decode(text, at)
@@ -177,12 +179,22 @@ def _members(file: ListFile, text: str) -> Iterator[tuple[int, dict[str, Any] | 
             yield line, Reject(shown(value), "bad_line", f"expected an object, found {shown(value)}", file.name, line)
         at = _skip(text, at)
         if not many:
-            break
+            continue  # JSON lines, whatever the file's name
         if at >= len(text) or text[at] not in ",]":
             raise InputError(f"{file.name}: expected an array that ends, found a fault after line {line}")
         at = _skip(text, at + 1) if text[at] == "," else at
     if many and at >= len(text):
         raise InputError(f"{file.name}: expected an array that ends, found a file that is cut")
+    if many and (at := _skip(text, at + 1)) < len(text):
+        raise _another(file, text, at)
+
+
+def _another(file: ListFile, text: str, at: int) -> InputError:
+    line = 1 + text[:at].rstrip(_SPACE).count("\n")
+    return InputError(
+        f"{file.name}: expected one JSON document, or an object a line, found another value after line {line}: "
+        f"{shown(text[at:])}"
+    )
 
 
 def _skip(text: str, at: int) -> int:

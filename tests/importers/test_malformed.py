@@ -15,6 +15,7 @@ import pytest
 from earmark.schemas.errors import InputError
 from earmark.schemas.mos_preferences import CORPUS
 from earmark.schemas.reasons import options_of
+from earmark.tasks.importers.guessing import guess_table
 from earmark.tasks.importers.lines import LONGEST_LINE, QUOTED_LINES
 from tests.importers import layouts
 from tests.importers.reading import read
@@ -283,6 +284,25 @@ def test_json_lines_as_a_whole(tmp_path: Path) -> None:
         table(tmp_path, b'{"f": "a", "s": "x"}\n', "t.jsonl")
     late = table(tmp_path, b'{"f": "a", "s": "x"}\n{"f": "a", "s": "x", "m": 3}\n', "t.jsonl")
     assert late.reasons == [("score_missing", 1)]
+
+
+def test_json_lines_in_a_file_called_json_are_read_as_lines(tmp_path: Path) -> None:
+    row = '{"f": "%s", "m": 3, "s": "x"}'
+    content = f"{row % 'a'}\n\n{row % 'b'}\n{row % 'c'}\n".encode()
+    assert [one.file for one in table(tmp_path, content, "t.json").ratings] == ["a", "b", "c"]
+    assert guess_table(tmp_path / "t.json").rows == 3
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [(b"[{}]\n[{}]", 1), (b'[\n{"f": "a"}\n]\n{}', 3), (b'{"f": "a"}\n[]\n', 1), (b'{}\n{}, {"f": 1}', 2), (b"{}]", 1)],
+)
+def test_a_second_document_behind_the_first_is_refused(content: bytes, line: int, tmp_path: Path) -> None:
+    says = rf"t\.json: expected one JSON document.* found another value after line {line}: "
+    with pytest.raises(InputError, match=says):
+        table(tmp_path, content, "t.json")
+    with pytest.raises(InputError, match=says):
+        guess_table(tmp_path / "t.json")
 
 
 def test_parquet_cells(tmp_path: Path) -> None:
