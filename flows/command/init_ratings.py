@@ -120,7 +120,7 @@ def of_table(guess: Guess, table: Path, config: Path, name: str) -> Proposal:
         Line("scale", scale, comment, sure),
     ]
     if guess.best == "low":
-        lines.append(Line("best", "low", "of ranks and annoyance the lowest is the best"))
+        lines.append(Line("best", "low", "of ranks the lowest is the best"))
     if guess.missing:
         counted = ", ".join(f"{toml(cell)} {count:,} times" for cell, count in guess.missing.items())
         comment = f"found {counted}; leave it out where they are ratings"

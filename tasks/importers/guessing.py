@@ -139,9 +139,9 @@ def guess_table(path: Path, encoding: str = "") -> Guess:
     rated = read_name(mos) if isinstance(mos, str) else ColumnName(())
     best = "low" if {*rated.words} & LOW_IS_GOOD else "high"
     if best == "low":
-        scale = seen if "annoyance" not in rated.words else scale
+        scale = seen
     elif {*rated.words} & MAY_BE_LOW:
-        doubts = (*doubts, f"{columns['mos']}: is a low one good (a school grade)? Then best = 'low'")
+        doubts = (*doubts, f"{columns['mos']}: is a low one good (a school grade, how annoying)? Then best = 'low'")
     file = columns.get("file", "")
     file_name = more.get("file_name")
     if isinstance(file, str) and file in cells and "system" not in columns:

@@ -94,8 +94,12 @@ _EXACT: Mapping[str, frozenset[str]] = {
 }
 _PEOPLE = re.compile(f"(?:{HOLDERS['listener'].replace(' ', '|')})$").search
 QUESTIONS = word_set("question dimension attribute aspect criterion measure metric task frage scale axis item")
-LOW_IS_GOOD = word_set("rank ranking rang annoyance impairment")
-MAY_BE_LOW = word_set("grade note nota schulnote")
+LOW_IS_GOOD = word_set("rank ranking rang")
+# Of ITU's grades of impairment (BS.1116, BS.1284, P.800 annex D) the highest is the best; of other scales the lowest.
+MAY_BE_LOW = word_set(
+    "grade note nota schulnote annoyance impairment discomfort distortion noisiness artifact artifacts artefact "
+    "artefacts intrusiveness effort"
+)
 
 
 def _meant(words: Iterable[str], known: frozenset[str]) -> bool:

@@ -74,6 +74,10 @@ DOUBTED = {
         table("clip,rater,phase,rating", "{clip},{who},before,{score}") + table("", "{clip},{who},after,1").lstrip(),
         'phase holds several questions ("after", "before")',
     ),
+    **{
+        name: (table(f"clip,rater,{name}", "{clip},{who},{score}"), f"{name}: is a low one good (a school grade, how")
+        for name in ("impairment", "annoyance", "distortion rating", "Listening effort score", "Note")
+    },
     "some-words": (
         table("clip,rating", "{clip},{score}") + "".join(f"c{n}.wav,skip\n" for n in range(6)),
         "rating is called a rating and 6 cells are no numbers (skip)",
