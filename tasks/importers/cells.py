@@ -69,11 +69,18 @@ _WRITTEN = re.compile(
     rf"|\s*[^\W\d][^\d()（）]*[(（]\s*{_NUMBER}\s*[)）]\s*"
 )
 
+# A day that a spreadsheet made of a rating: "04. Mai" and "4-May" of 4.5, "3-Aug" of 3.8 or 8/3.
+_DAY = re.compile(
+    r"\s*\d{1,2}[-. ]+(?:jan|janv|feb|févr|fev|mär|mrz|mar|mars|mrt|apr|avr|abr|mai|may|mei|mag|maj|jun|juin|giu|"
+    r"jul|juil|lug|aug|août|ago|sep|sept|set|oct|okt|ott|out|nov|dec|dez|déc|dic|ene|gen)\.?(?:[-. ]+\d+)?\s*",
+    re.IGNORECASE,
+)
+
 
 def rating_number(cell: Any) -> float:
     """Parse a rating as people write it: a number, also with a decimal comma, a unit or a label; else return NaN."""
     value = number(cell)
-    if value == value or not isinstance(cell, str):
+    if value == value or not isinstance(cell, str) or _DAY.fullmatch(cell):
         return value
     match = _WRITTEN.fullmatch(cell.translate(_PLAIN))
     return number((match[1] or match[2]).replace(",", ".")) if match else math.nan

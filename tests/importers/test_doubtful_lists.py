@@ -78,6 +78,10 @@ DOUBTED = {
         name: (table(f"clip,rater,{name}", "{clip},{who},{score}"), f"{name}: is a low one good (a school grade, how")
         for name in ("impairment", "annoyance", "distortion rating", "Listening effort score", "Note")
     },
+    "days": (
+        table("clip,rating", "{clip},0{score}. Mai"),  # as Excel in German shows 4.5
+        "rating is called a rating and holds no numbers (01. Mai, 02. Mai, 03. Mai)",
+    ),
     "some-words": (
         table("clip,rating", "{clip},{score}") + "".join(f"c{n}.wav,skip\n" for n in range(6)),
         "rating is called a rating and 6 cells are no numbers (skip)",

@@ -49,6 +49,16 @@ ROWS: list[tuple[str, bytes, int, Reasons]] = [
         1,
         [("score_not_a_number", 3), ("score_not_a_number", 4)],
     ),
+    (
+        "days that a spreadsheet made of ratings",
+        "".join(
+            f"{n}.wav,{cell},x\n"
+            for n, cell in enumerate(("04. Mai", "3-Aug", "4-mei", "03.Mär", "1. févr. 2024", "Aug 03", "May-04"))
+        ).encode(),
+        0,
+        [("score_not_a_number", line) for line in range(2, 9)],
+    ),
+    ("labels like days", b"a.wav,2 - Marginal,x\nb.wav,1 - Average,x\nc.wav,4 - Good,x\nd.wav,3-Fair,x\n", 4, []),
     ("decimal comma without quotes", b"a.wav,4,5,x\n", 0, [("bad_line", 2)]),
     ("underscore in a number", b"a.wav,0_4,x\n", 0, [("score_not_a_number", 2)]),
     ("digits of another script", "a.wav,٤,x\n".encode(), 0, [("score_not_a_number", 2)]),
