@@ -12,7 +12,7 @@ from typing import NamedTuple
 from earmark.schemas.errors import InputError
 from earmark.schemas.reasons import shown
 from earmark.schemas.tables import SPLIT_ALIASES, SPLITS
-from earmark.tasks.importers.cells import LONGEST_ID
+from earmark.tasks.importers.cells import LONGEST_ID, number
 from earmark.tasks.importers.lines import is_utf16
 from earmark.tasks.importers.rating_scales import (
     FEW,
@@ -403,11 +403,13 @@ def _questions(table: _Table, columns: Held) -> list[str]:
     rows = [*zip(*(table.cells[name] for name in keys), strict=True)]
     doubts = []
     for name, cells in table.cells.items():
-        if name in _taken(columns) or name in table.numbers:
+        if name in _taken(columns):
             continue
         words = {*cells}
         if not {*table.names[name].words} & QUESTIONS and not (  # it alone tells apart what a listener said of a clip
-            len(keys) > 1 and 2 * len({*rows}) <= len(rows) == len({*zip(rows, cells, strict=True)})
+            not all(number(word) == number(word) for word in words)
+            and len(keys) > 1
+            and 2 * len({*rows}) <= len(rows) == len({*zip(rows, cells, strict=True)})
         ):
             continue
         if 1 < len(words) <= FEW and len({*zip(rows, cells, strict=True)}) > len({*rows}):

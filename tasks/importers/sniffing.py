@@ -93,7 +93,9 @@ _EXACT: Mapping[str, frozenset[str]] = {
     "system": frozenset({"tts system"}),
 }
 _PEOPLE = re.compile(f"(?:{HOLDERS['listener'].replace(' ', '|')})$").search
-QUESTIONS = word_set("question dimension attribute aspect criterion measure metric task frage scale axis item")
+QUESTIONS = word_set(
+    "question dimension attribute aspect criterion measure metric task frage scale axis item variable type construct"
+)
 LOW_IS_GOOD = word_set("rank ranking rang")
 # Of ITU's grades of impairment (BS.1116, BS.1284, P.800 annex D) the highest is the best; of other scales the lowest.
 MAY_BE_LOW = word_set(

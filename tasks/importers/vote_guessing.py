@@ -21,7 +21,7 @@ CHOSEN = word_set(
 NO_CHOICE = word_set("time rt id confidence comment reason duration date order reference feedback")
 DIMENSIONS = {"musicality": "musicality", "quality": "musicality", "alignment": "alignment", "relevance": "alignment"}
 MARGIN = 3  # of a comparison category rating
-TELLS = (QUESTIONS - {"item"}) | MARKS_ROWS | word_set("swapped swap flipped flip reversed")  # in names of columns
+TELLS = (QUESTIONS - {"item", "type"}) | MARKS_ROWS | word_set("swapped swap flipped flip reversed")  # names of columns
 STATES = ("AssignmentStatus", "Finished")  # of rows, by Mechanical Turk and Qualtrics
 
 

@@ -82,6 +82,16 @@ DOUBTED = {
         table("clip,rating", "{clip},0{score}. Mai"),  # as Excel in German shows 4.5
         "rating is called a rating and holds no numbers (01. Mai, 02. Mai, 03. Mai)",
     ),
+    **{
+        name: (f"{header}\n" + "".join(f"c{n // 2}.wav,{said[n % 2]},{n // 2 % 5 + 1}\n" for n in range(24)), says)
+        for name, header, said, says in [
+            ("numbered", "wav,question,score", ("1", "2"), 'question holds several questions ("1", "2")'),
+            ("numbered-words", "wav,question,score", ("1 - Naturalness", "2 - Similarity"), "question holds several q"),
+            ("of-a-listener", "wav,rater,asked,score", ("l1,1 - Nat.", "l1,2 - Sim."), "asked holds several questions"),
+            ("melted", "wav,variable,value", ("naturalness", "similarity"), "variable holds several questions"),
+            ("types", "wav,rating_type,rating", ("naturalness", "similarity"), "rating_type holds several questions"),
+        ]
+    },
     "some-words": (
         table("clip,rating", "{clip},{score}") + "".join(f"c{n}.wav,skip\n" for n in range(6)),
         "rating is called a rating and 6 cells are no numbers (skip)",
@@ -94,6 +104,14 @@ def test_what_has_two_readings_is_asked(name: str, tmp_path: Path) -> None:
     content, says = DOUBTED[name]
     (tmp_path / "t.csv").write_text(content)
     assert says in init(tmp_path / "t.csv", tmp_path / "my.toml", code=1)
+
+
+@pytest.mark.parametrize("header", ["wav,item,rater,score", "wav,type,rater,score", "wav,phase,rater,score"])
+def test_numbers_of_a_clip_or_a_turn_are_no_questions(header: str, tmp_path: Path) -> None:
+    turns = "phase" in header  # the same clip is heard again; a number without such a name is no question
+    rows = [f"c{n % 6}.wav,{n // 12 if turns else n % 6 % 3},l{n % 12 // 6},{n % 5 + 1}" for n in range(24)]
+    (tmp_path / "t.csv").write_text("\n".join([header, *rows]) + "\n")
+    init(tmp_path / "t.csv", tmp_path / "my.toml")
 
 
 NO_RATINGS = (

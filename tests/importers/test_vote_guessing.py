@@ -166,3 +166,10 @@ def test_what_is_not_sure_is_a_choice_for_a_person(header: str, row: str, says: 
     (tmp_path / "t.csv").write_text(f"{header}\n{row}\n{row}\n")
     assert says in init(tmp_path / "t.csv", tmp_path / "my.toml", code=1)
     assert (tmp_path / "my.toml").exists()
+
+
+def test_the_type_of_a_prompt_is_no_question(tmp_path: Path) -> None:
+    header = "worker_id,audio_a,audio_b,prompt_type,item,winner"
+    text = rows(header, "w{n},x/{n}.wav,y/{n}.wav,type {n},{n},{choice}", SAME)
+    (tmp_path / "t.csv").write_text(text)
+    init(tmp_path / "t.csv", tmp_path / "my.toml")
