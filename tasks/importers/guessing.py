@@ -18,6 +18,7 @@ from earmark.tasks.importers.rating_scales import (
     FEW,
     UNSAID,
     ambiguous,
+    apart,
     is_rating,
     named_scale,
     numbers_of,
@@ -154,6 +155,12 @@ def guess_table(path: Path, encoding: str = "") -> Guess:
     by_test = {}
     if isinstance(test, str) and isinstance(mos, str):
         by_test = scale_by_test(table.cells[test], ratings, missing)
+    if not named:
+        tests = [one.strip() for one in table.cells[test]] if by_test and isinstance(test, str) else []
+        parts = [[cell for cell, one in zip(ratings, tests, strict=True) if one == name] for name in by_test] or [
+            ratings
+        ]
+        doubts = (*doubts, *(doubt for part in parts for doubt in apart(mos, part, missing)))
     if headless:  # name columns by their content
         renamed = {column: what for what, column in columns.items() if isinstance(column, str)}
         cells = {renamed.get(name, name): values for name, values in cells.items()}

@@ -15,6 +15,11 @@ SENTINELS = frozenset((-9999.0, -999.0, -99.0, -9.0, -1.0, 0.0, 88.0, 98.0, 99.0
 ZERO_BESIDE = ((1, 5), (1, 7))  # scales beside which a 0 is no rating
 MOST_SENTINELS = 0.4  # largest share of such cells
 FEW = 20  # most different words in a column of questions, and most listening tests
+NO_ANSWER = re.compile(
+    r"\b(?:don['’]?t know|do not know|not sure|unsure|can(?:no|['’])?t (?:say|tell|judge)|no (?:answer|opinion|rating)|"
+    r"not rated|n/a|keine (?:angabe|antwort)|weiß nicht)\b",
+    re.IGNORECASE,
+)
 STEPS = re.compile(r"(?<![\w.–-])([01])\s*(?:-|–|—|~|～|to|bis|\.\.+)\s*(\d+)(?!\d)")  # of a scale
 
 
@@ -81,6 +86,26 @@ def ambiguous(
     lists = [cell for cell in commas if cell.count(",") > 1 or rating_number(cell) > 5]
     if lists and all(re.fullmatch(r"\s*[1-5](\s*,\s*[1-5])+\s*", cell) for cell in commas):
         yield f"{mos} holds cells such as '{shown(lists[0])}': a decimal comma, or several ratings? Write 4.5, or 4;5"
+    unsure = [cell for cell in cells if NO_ANSWER.search(cell) and is_rating(cell)]
+    if unsure:
+        yield (
+            f"{mos} holds {len(unsure):,} cells such as '{shown(unsure[0])}': a rating, or not_a_rating = "
+            f'["{shown(unsure[0])}"] with a scale that ends without it?'
+        )
+
+
+def apart(mos: str | tuple[str, ...] | None, cells: Sequence[str], missing: Container[str | float]) -> Iterator[str]:
+    """Yield a person's decision about the least or greatest rating, if it lies beside the scale of all others."""
+    values = Counter(value for cell in cells for value in numbers_of(cell) if value == value and value not in missing)
+    for end in sorted({min(values), max(values)} if values else ()):
+        rest = values.keys() - {end}
+        scale = fit_scale(min(rest), max(rest)) if len(rest) > 2 else None
+        if scale and not scale[0] <= end <= scale[1] and min(abs(end - value) for value in rest) > 1:
+            yield (
+                f"{mos if isinstance(mos, str) else 'the list'} holds {values[end]:,} times {end:g}, all others within "
+                f"{scale[0]:g} to {scale[1]:g}: a rating, or not_a_rating = [{end:g}] with scale = [{scale[0]:g}, "
+                f"{scale[1]:g}]?"
+            )
 
 
 def scale_by_test(tests: Sequence[str], cells: Sequence[str], missing: Container[str | float]) -> dict[str, Scale]:

@@ -92,6 +92,25 @@ DOUBTED = {
             ("types", "wav,rating_type,rating", ("naturalness", "similarity"), "rating_type holds several questions"),
         ]
     },
+    **{
+        f"apart-{cell}": (table("clip,rater,rating", "{clip},{who},{score}") + f"c0.wav,l0,{cell}\n", says)
+        for cell, says in [
+            (
+                "9",
+                "rating holds 1 times 9, all others within 1 to 5: a rating, or not_a_rating = [9] with scale = [1, 5]",
+            ),
+            ("77", "rating holds 1 times 77, all others within 1 to 5"),
+            ("-2", "rating holds 1 times -2, all others within 1 to 5"),
+            ("-88", "rating holds 1 times -88, all others within 1 to 5"),
+            ("6 - don't know", """1 cells such as '6 - don't know': a rating, or not_a_rating = ["6 - don't know"]"""),
+        ]
+    },
+    "apart-in-a-test": (
+        table("clip,rater,test,rating", "{clip},{who},p,{score}")
+        + table("", "{clip},{who},q,{score}0")
+        + "x.wav,l0,p,9\n",
+        "rating holds 1 times 9, all others within 1 to 5",
+    ),
     "some-words": (
         table("clip,rating", "{clip},{score}") + "".join(f"c{n}.wav,skip\n" for n in range(6)),
         "rating is called a rating and 6 cells are no numbers (skip)",
@@ -104,6 +123,13 @@ def test_what_has_two_readings_is_asked(name: str, tmp_path: Path) -> None:
     content, says = DOUBTED[name]
     (tmp_path / "t.csv").write_text(content)
     assert says in init(tmp_path / "t.csv", tmp_path / "my.toml", code=1)
+
+
+@pytest.mark.parametrize(("header", "top"), [("rating", 9), ("rating", 100), ("rating (1-9)", 5)])
+def test_ratings_all_over_a_scale_are_not_asked_about(header: str, top: int, tmp_path: Path) -> None:
+    rows = [f"c{n % 40}.wav,{1 + 7 * n % top}" for n in range(100)] + ["c1.wav,9"]
+    (tmp_path / "t.csv").write_text("\n".join([f"clip,{header}", *rows]) + "\n")
+    init(tmp_path / "t.csv", tmp_path / "my.toml")
 
 
 @pytest.mark.parametrize("header", ["wav,item,rater,score", "wav,type,rater,score", "wav,phase,rater,score"])
