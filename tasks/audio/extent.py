@@ -10,6 +10,7 @@ from io import FileIO
 from typing import Literal, NamedTuple
 
 HEAD_BYTES = 1 << 16
+MOST_BOXES = 100_000  # of an MP4 file that are looked at; a stream of hours in fragments has some thousands
 UNKNOWN = ((0x7EFF_FF00, 0x7F00_1000), (0x7FFF_F000, 0x8000_0024), (0xFFFF_FF00, 0xFFFF_FFFF))
 """Sizes in headers written before the length was known: of AIFF by SoX (the first); of WAV by espeak-ng, SoX, arecord
 and ffmpeg."""
@@ -132,6 +133,35 @@ def cut_short(file: FileIO) -> bool:
         last = tail.rfind(b"OggS")
         return last >= 0 and not tail[last + 5 : last + 6][0] & 4  # the flag of a stream's last page
     return size + 1 < _promised(head) < 1 << 63  # -1 in 64 bits: not known
+
+
+def begins_again(file: FileIO) -> bool:
+    """Return whether another file of the same form stands behind a file's end: decoders read the first alone."""
+    size, head = _head(file)
+    if head[4:8] == b"ftyp":
+        return _types_of_boxes(file, size).count(b"ftyp") > 1
+    order = _ORDERS.get(head[:4])
+    at = 8 + int.from_bytes(head[4:8], order) if order else _promised(head)
+    if not 0 < at < size:
+        return False
+    file.seek(at)
+    after = file.read(28)
+    place = after.find(head[:4])  # not at once where chunks are padded
+    return place >= 0 and (not order or after[place + 8 : place + 12] == head[8:12])
+
+
+def _types_of_boxes(file: FileIO, size: int) -> list[bytes]:
+    """Return the types of the outermost boxes of an MP4 file (ISO 14496-12, section 4.2)."""
+    at, types = 0, list[bytes]()
+    while at + 8 <= size and len(types) < MOST_BOXES:
+        file.seek(at)
+        box = file.read(16)
+        length = int.from_bytes(box[8:16] if box[:4] == b"\0\0\0\1" else box[:4], "big")
+        types.append(box[4:8])
+        if length < 8:  # 0: to the end of the file
+            break
+        at += length
+    return types
 
 
 def _promised(head: bytes) -> int:

@@ -17,6 +17,7 @@ SILENCE_DBFS = -60.0  # clips with a lower peak are silent: 16 bits leave 36 dB 
 FRAME_S = 0.05
 LEAST_S = 0.01  # shorter clips are useless to a model: at 16 kHz 160 samples
 MOST_CLIPPED = 0.1  # share of the mixed samples beyond full scale; loud masters decoded from MP3 stay below 0.03
+HIGHEST_PEAK = 16.0  # 24 dB above full scale, beyond any master; integers between long pauses are few samples
 CANCEL_DB = -40.0  # level of the mix relative to the channels; below, they cancel each other
 LOWEST_DB = -200.0
 
@@ -81,7 +82,7 @@ def _unheard(heard: _Heard, rate: int) -> AudioFault | None:
         return AudioFault("file_empty", "expected at least one sample, found none")
     if heard.frames < LEAST_S * rate:
         return AudioFault("file_empty", f"expected at least {LEAST_S:g} s, found {heard.frames} samples at {rate} Hz")
-    if heard.clipped_share > MOST_CLIPPED:
+    if heard.clipped_share > MOST_CLIPPED or heard.peak > HIGHEST_PEAK:
         return AudioFault(
             "file_odd_format",
             f"expected samples within full scale (±1), found {heard.clipped_share:.0%} beyond it, the highest "

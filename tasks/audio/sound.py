@@ -22,7 +22,7 @@ import numpy.typing as npt
 import soundfile
 
 from earmark.schemas.files import NotAFile, open_regular
-from earmark.tasks.audio.extent import cut_by_estimate, cut_short, length_lost, wav_data_unknown
+from earmark.tasks.audio.extent import begins_again, cut_by_estimate, cut_short, length_lost, wav_data_unknown
 from earmark.tasks.audio.faults import LONGEST_S, BadAudio, check_finite, check_form, check_length
 
 # Containers with their own audio, without references to other files or addresses.
@@ -318,3 +318,8 @@ class _Sndfile:
 def _check_end(file: FileIO, seconds: float) -> None:
     if cut_short(file):
         raise BadAudio("file_truncated", f"expected more, found {seconds:.1f} s and no end")
+    if begins_again(file):
+        raise BadAudio(
+            "file_odd_format",
+            "expected one file, found another behind its end: join the samples, not the files",
+        )

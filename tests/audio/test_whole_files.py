@@ -215,6 +215,28 @@ def test_a_cut_file_of_any_common_form_is_refused(tmp_path: Path, form: str) -> 
     assert cut.reason == "file_truncated"
 
 
+@pytest.mark.parametrize("form", ["WAV", "AIFF", "RF64", "W64", "AU", "NIST", "CAF", "WAV PCM_U8", "M4A"])
+def test_files_joined_end_to_end_are_refused_whatever_follows_one_is_not(tmp_path: Path, form: str) -> None:
+    first, last = (
+        encoded(samples, 16_000, "mp4", "aac", seek=True)
+        if form == "M4A"
+        else sndfile(samples, 16_000, *(*form.split(), "PCM_16")[:2])
+        for samples in (tune(16_000, seconds, 1)[1:] for seconds in (1.0, 2.0))  # odd, so that a byte is padded
+    )
+    for content, is_joined in [
+        (first, False),
+        (first + last, True),
+        (last + first, True),
+        (first + bytes(4096), False),
+        (first + b"TAG" + bytes(125), False),
+    ]:
+        (tmp_path / "a").write_bytes(content)
+        found = probe(tmp_path / "a")
+        assert (
+            isinstance(found, AudioFault) and found.detail.startswith("expected one file, found another")
+        ) == is_joined
+
+
 def test_a_chained_ogg_cut_in_its_last_link_is_refused(tmp_path: Path) -> None:
     first, last = (sndfile(tune(44_100, seconds, 2), 44_100, "OGG", "VORBIS") for seconds in (1.0, 3.0))
     (tmp_path / "a.ogg").write_bytes(first + last[: len(last) // 2])
@@ -302,10 +324,12 @@ def test_clips_that_a_model_would_not_hear_are_refused(tmp_path: Path) -> None:
     mono, path = tune(16_000, 1, 1), tmp_path / "a.wav"
     assert not unheard(path, mono)
     assert "32768" in unheard(path, mono * 32768)
+    assert "32768" in unheard(path, np.vstack([mono[-800:] * 32768, np.zeros((16_000, 1), np.float32)]))  # long pauses
     assert "cancel" in unheard(path, np.hstack([mono, -mono]))
     assert "0.01 s" in unheard(path, mono[:1])
     # near what is refused, and fit: loud masters, wide stereo, one silent channel, silence
     assert not unheard(path, np.clip(mono * 4, -1.05, 1.05))
+    assert not unheard(path, np.vstack([15 * mono[:50] / mono[:50].max(), mono]))  # a click
     assert not unheard(path, np.hstack([mono, -0.9 * mono]))
     assert not unheard(path, np.hstack([mono, np.zeros_like(mono)]))
     assert not unheard(path, np.zeros((16_000, 2), np.float32))
