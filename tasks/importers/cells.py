@@ -59,6 +59,11 @@ def number(cell: Any) -> float:
         return math.nan
 
 
+def decimal(cell: Any) -> float:
+    """Parse a number, also with a decimal comma; else return NaN."""
+    return number(cell.replace(",", ".", 1) if isinstance(cell, str) and "." not in cell else cell)
+
+
 # The minus sign of typography, and the full-width digits of Chinese and Japanese.
 _PLAIN = str.maketrans("−－＋．０１２３４５６７８９", "--+.0123456789")
 _NUMBER = r"([+-]?\d+(?:[.,]\d+)?)"
@@ -132,7 +137,9 @@ def votes(cell: Any) -> int:
     """Return the number of ratings behind a mean; read `8.0` as 8."""
     if not given(cell):
         raise BadRow("missing_value", "expected a number of votes, found an empty cell")
-    value = number(cell)
+    value = decimal(cell)
+    if "," in str(cell) and len(str(cell).strip().rpartition(",")[2]) == 3:
+        value = math.nan  # 1,000 may be one or a thousand
     if value >= 1 and value.is_integer() and value < 2**53:
         return int(value)
     raise BadRow("bad_value", f"expected a whole number of votes from 1, found '{shown(cell)}'")
@@ -142,7 +149,7 @@ def deviation(cell: Any) -> float:
     """Return the standard deviation of the ratings behind a mean."""
     if not given(cell):
         raise BadRow("missing_value", "expected a standard deviation, found an empty cell")
-    value = number(cell)
+    value = decimal(cell)
     if 0 <= value < math.inf:
         return value
     raise BadRow("bad_value", f"expected a standard deviation from 0, found '{shown(cell)}'")
@@ -186,7 +193,12 @@ def clip(cell: Any, root: str) -> str:
             "path_outside_root", f"{expected}{' and leave out its drive' if drive else ''}, found '{shown(text)}'"
         )
     if ".." in text.split("/"):
-        raise BadRow("path_outside_root", f"expected a path below the root, with '/' only, found '{shown(text)}'")
+        way = (
+            ": leave out '../' in the list, and take as the root the folder that the rest starts from"
+            if text.startswith("../")
+            else ", with '/' only"
+        )
+        raise BadRow("path_outside_root", f"expected a path below the root{way}, found '{shown(text)}'")
     if place[0] == "/":
         if not place.startswith(root.rstrip("/") + "/"):
             raise BadRow("path_outside_root", f"expected a path below the root, found '{shown(text)}'")

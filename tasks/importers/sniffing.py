@@ -7,13 +7,13 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.reasons import Reject, shown
-from earmark.tasks.importers.cells import number
+from earmark.tasks.importers.cells import decimal
 from earmark.tasks.importers.json_arrays import flat_lines, object_lines, read_records
 from earmark.tasks.importers.lines import named_delimiter, read_rows
 from earmark.tasks.importers.lists import UNFILLED, ListFile, fitted
@@ -217,7 +217,7 @@ def read_sample(path: Path, encoding: str | None = None) -> Sample:
 
 def is_number(cell: str) -> bool:
     """Return whether a cell is a number, also with a decimal comma."""
-    return math.isfinite(number(cell.strip().replace(",", ".", 1)))
+    return math.isfinite(decimal(cell))
 
 
 def is_audio(cell: str) -> bool:
@@ -314,9 +314,21 @@ def _text(path: Path, encoding: str | None) -> Sample:
             f"{name}: line 1 has {len(best.top)} cells, the rows below it {best.width}{why}: mend line 1, or delete "
             "what stands above the names of the columns"
         )
+    _require_names_first(name, [best.top, *best.body])
     kept = best.body if best.heads else [best.top, *best.body]
     names = [cell.strip() for cell in best.top] if best.heads else []
     return Sample(best.mark, names, [cells for cells in kept if len(cells) == len(best.top)])
+
+
+def _require_names_first(name: str, rows: Sequence[Sequence[str]]) -> None:
+    """Refuse a title, or empty cells, above the names of three columns or more."""
+    above = len([*takewhile(lambda cells: sum(1 for cell in cells if cell.strip()) < 2, rows)])
+    names, *below = rows[above:] or [[]]
+    if above and len(names) > 2 and all(map(str.strip, names)) and _names_columns(names, below):
+        raise InputError(
+            f"{name}: line 1 has one filled cell or none, the names of the columns stand below it: delete what stands "
+            "above the names of the columns"
+        )
 
 
 class _Split(NamedTuple):

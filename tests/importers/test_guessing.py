@@ -120,6 +120,10 @@ UNTOLD = [  # a table, and what is said of it; those that are tables get a confi
     ("one\ntwo\nthree\n", "expected a table of two columns or more, found no delimiter", False),
     ("a,b\n", "expected two rows of cells or more", False),
     ("wav,score,score\na.wav,1,2\nb.wav,3,4\n", "line 1 names 'score' 2 times", False),
+    *(
+        (f"{title}\nwav,listener,score\na.wav,l1,3\nb.wav,l1,4\n", "delete what stands above the names of the", False)
+        for title in ("MOS test 2024,,", ",,", "MOS test 2024,,\n,,", ",,MOS")
+    ),
     ("a,b,c,d\n1,x\n2,y\n3,z\n", "line 1 has 4 cells, the rows below it 2", False),
     ("clip,rater,rating\na.wav;l1;4,5\nb.wav;l2;3,5\n", "line 1 is split by comma, the rows by semicolon", False),
     ("audio_a,audio_b,winner\nx/1.wav,y/1.wav,A\nx/2.wav,y/2.wav,B\n", "earmark init human-preferences", False),
@@ -159,6 +163,12 @@ def test_a_workbook_is_to_be_saved_as_csv(start: bytes, tmp_path: Path) -> None:
     assert "'CSV UTF-8'" in init(tmp_path / "t.csv", tmp_path / "my.toml", code=1)
     (tmp_path / "t.json").write_text('{"a.wav": 4, "b.wav": 3}')
     assert "JSON of another shape: save it as CSV" in init(tmp_path / "t.json", tmp_path / "my.toml", code=1)
+
+
+def test_an_index_without_a_name_is_no_title(tmp_path: Path) -> None:
+    rows = [f"s{n % 3},l{n % 2},{n % 5 + 1}" for n in range(30)]  # as pandas writes means by two keys
+    (tmp_path / "t.csv").write_text("\n".join([",,mos", *rows]) + "\n")
+    assert guess_table(tmp_path / "t.csv").columns == {"mos": "mos"}
 
 
 def test_a_first_line_that_is_not_utf8_is_said(tmp_path: Path) -> None:

@@ -243,9 +243,12 @@ def test_gzip_is_read_and_its_damage_told(tmp_path: Path) -> None:
         ("votes", "0", "bad_value"),
         ("votes", "2.5", "bad_value"),
         ("votes", "many", "bad_value"),
+        ("votes", '"1,000"', "bad_value"),
+        ("votes", '"8,5"', "bad_value"),
         ("mos_std", "", "missing_value"),
         ("mos_std", "-0.1", "bad_value"),
         ("mos_std", "nan", "bad_value"),
+        ("mos_std", '"1,234,5"', "bad_value"),
         ("split", "", "bad_split"),
         ("split", "holdout", "bad_split"),
     ],
@@ -254,6 +257,20 @@ def test_cell_of_a_mapped_column(tmp_path: Path, column: str, cell: str, reason:
     got = table(tmp_path, f"f,m,s,c\na.wav,3,x,{cell}\n".encode(), **{column: "c"})
     assert got.reasons == [(reason, 2)]
     assert got.rejects[0].item == "a.wav"
+
+
+def test_counts_and_deviations_have_decimal_commas_too(tmp_path: Path) -> None:
+    content = b'f,m,s,n,sd\na.wav,"3,5",x,"12,0","0,71"\nb.wav,3,x, 8,"1,234"\n'
+    got = table(tmp_path, content, votes="n", mos_std="sd")
+    assert [(row.score, row.votes, row.mos_std) for row in got.ratings] == [(3.5, 12, 0.71), (3, 8, 1.234)]
+
+
+def test_a_path_that_begins_above_the_list_names_its_mend(tmp_path: Path) -> None:
+    says = [table(tmp_path, f"f,m,s\n{f},3,x\n".encode()).rejects[0].detail for f in ("../wavs/a.wav", "a/../../b.wav")]
+    assert ["leave out '../' in the list" in one for one in says] == [True, False]
+    (tmp_path / "t.csv").write_bytes(b"f,m,s\nwavs/a.wav,3,x\n")  # what it says, with the root at the folder above
+    source = {"format": "table", "name": "study", "files": {"train": "t.csv"}, "columns": COLUMNS}
+    assert read(tmp_path, **source, audio_root="..").ratings[0].file == "wavs/a.wav"
 
 
 @pytest.mark.parametrize(
