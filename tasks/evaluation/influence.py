@@ -12,8 +12,9 @@ import numpy as np
 from scipy import special  # scipy.stats takes a second to import, in each build of preferences
 
 from earmark.schemas.results import ClipMean, GapFacts, MetricFacts, PairGap
-from earmark.tasks.evaluation.statistics import COVERS, Floats, Places, concordance, holm, middle_ranks
+from earmark.tasks.evaluation.statistics import Floats, Places, concordance, holm, middle_ranks
 from earmark.tasks.evaluation.units import Units
+from earmark.tasks.store.agreement import COVERS
 
 Scale: TypeAlias = Literal["share", "correlation", "positive"]
 SCALES: dict[str, Scale] = {"lcc": "correlation", "srcc": "correlation", "ktau": "correlation", "mse": "positive"}

@@ -7,10 +7,10 @@ import duckdb
 import pyarrow as pa
 
 from earmark.schemas.judges import Jury
-from earmark.tasks.evaluation.agreement import alpha
 from earmark.tasks.pipeline.ask import Row
 from earmark.tasks.pipeline.rows import Rows
 from earmark.tasks.pipeline.walk import Walked
+from earmark.tasks.store.agreement import alpha
 from earmark.tasks.store.parquet import tuples_of
 from earmark.tasks.store.sql import query
 from earmark.tasks.store.staging import Stage

@@ -9,8 +9,6 @@ import numpy.typing as npt
 Floats: TypeAlias = npt.NDArray[np.float64]
 Places: TypeAlias = npt.NDArray[np.int64]
 
-COVERS = 0.95
-
 
 def holm(values: Sequence[float | None]) -> list[float | None]:
     """Adjust p values of several tests to control the chance of any false finding among them (Holm 1979)."""
@@ -43,15 +41,6 @@ def _pair_of(x: Any, y: Any) -> tuple[Floats, Floats]:
     if xs.shape != ys.shape or xs.ndim != 1 or not (np.isfinite(xs).all() and np.isfinite(ys).all()):
         raise ValueError("expected two lists of finite numbers of one length")
     return xs, ys
-
-
-def percentiles(resampled: Floats) -> tuple[float | None, float | None]:
-    """Return the 95 % interval of the defined resamples; None if they are fewer than half."""
-    finite = resampled[np.isfinite(resampled)]
-    if len(finite) < max(1, len(resampled) // 2):
-        return None, None
-    low, high = np.quantile(finite, [(1 - COVERS) / 2, (1 + COVERS) / 2])
-    return float(low), float(high)
 
 
 def middle_ranks(x: npt.ArrayLike) -> Floats:

@@ -25,8 +25,8 @@ from earmark.schemas.vote_tables import (
     TRAINING,
     VOTES,
 )
-from earmark.tasks.evaluation.agreement import Counts, agreement
 from earmark.tasks.pipeline.step import Account, Done, step
+from earmark.tasks.store.agreement import Counts, agreement
 from earmark.tasks.store.manifest import Step
 from earmark.tasks.store.sql import by_split, connect, create_table, query, view_parquet
 from earmark.tasks.store.staging import Stage

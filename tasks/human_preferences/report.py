@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import duckdb
 
 from earmark.schemas.human_preferences import CORPUS
-from earmark.tasks.evaluation.ranking import preference_matrices
+from earmark.tasks.pipeline.preferences import preference_matrices
 from earmark.tasks.pipeline.report import Material, count, sample, shares
 from earmark.tasks.store.figures import AudioPlayer, Bars, Browser, Row, Section
 from earmark.tasks.store.result_table import Interval, ResultTable, percent

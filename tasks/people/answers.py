@@ -17,9 +17,9 @@ from earmark.schemas.errors import InputError
 from earmark.schemas.results import ListeningFacts, Opinion, SystemOpinion
 from earmark.schemas.study import ANSWERS, FACTS, PLAN, YEARS, AnnotatorPage, AnswerFile, ScreenAnswer, StudyPlan, Trial
 from earmark.schemas.toml import first_fault
-from earmark.tasks.evaluation.agreement import alpha
 from earmark.tasks.evaluation.leaderboard import OPINIONS
 from earmark.tasks.evaluation.submission import prompts_of
+from earmark.tasks.store.agreement import alpha
 from earmark.tasks.store.folder import records_of, write_record
 from earmark.tasks.store.versions import Store, Version
 

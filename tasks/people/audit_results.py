@@ -11,9 +11,9 @@ import pandas as pd
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.study import AuditCell, Audited, AuditFacts, PrecisionFacts, StratumFacts, StudyPlan, Trial
-from earmark.tasks.evaluation.agreement import alpha
 from earmark.tasks.people.answers import Returned
 from earmark.tasks.people.auditing import QUESTION, UNSURE
+from earmark.tasks.store.agreement import alpha
 from earmark.tasks.store.folder import building, write_facts
 
 RECORD, ROWS = "audit.json", "rows.csv"

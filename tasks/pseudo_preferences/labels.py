@@ -12,9 +12,9 @@ from earmark.schemas.tables import UNSPLIT
 from earmark.tasks.evaluation.influence import share
 from earmark.tasks.evaluation.juries import alphas, combine_votes
 from earmark.tasks.evaluation.qualification import qualification_section, staged_figures
-from earmark.tasks.evaluation.ranking import preference_matrices
 from earmark.tasks.importers.music import read_ranks
 from earmark.tasks.pipeline.ask import LASTING
+from earmark.tasks.pipeline.preferences import preference_matrices
 from earmark.tasks.pipeline.step import Account, Done, step
 from earmark.tasks.pipeline.walk import DRAW, Walked
 from earmark.tasks.pseudo_preferences.confounds import confounds_section, write_confounds

@@ -3,7 +3,7 @@
 from typing import TypedDict
 
 from earmark.schemas.pseudo_tables import GeneratedPair
-from earmark.tasks.evaluation.ranking import preference_matrices
+from earmark.tasks.pipeline.preferences import preference_matrices
 from earmark.tasks.pipeline.report import Material, count, sample, shares
 from earmark.tasks.store.figures import AudioPlayer, Browser, Row, Section
 from earmark.tasks.store.result_table import ResultTable, percent

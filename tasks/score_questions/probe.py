@@ -16,7 +16,7 @@ from scipy.stats import binomtest
 
 from earmark.schemas.errors import EarmarkError, InputError
 from earmark.schemas.evaluations import Examinee
-from earmark.tasks.evaluation.transcribing import transcribe
+from earmark.tasks.pipeline.transcribing import transcribe
 from earmark.tasks.score_questions.abc_notation import (
     BadAbc,
     Faithfulness,

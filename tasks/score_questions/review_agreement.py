@@ -7,8 +7,8 @@ from itertools import combinations
 
 import numpy as np
 
-from earmark.tasks.evaluation.agreement import agreement
 from earmark.tasks.score_questions.reviews import CRITERIA, ReviewerVerdict, applies, left_out
+from earmark.tasks.store.agreement import agreement
 from earmark.tasks.store.result_table import Interval, ResultColumn, ResultTable, percent
 
 FLAGGED = "flagged"  # not filled in by reviewers: whether a verdict rejects the question
@@ -61,7 +61,7 @@ class Alpha:
     questions: int  # questions with two reviews or more
     reviews: int  # reviews of these
     share: float  # share of pairs of reviews of a question with equal answers
-    # Krippendorff's alpha, nominal (`tasks/evaluation/agreement.py`); None if all reviews are equal
+    # Krippendorff's alpha, nominal (`tasks/store/agreement.py`); None if all reviews are equal
     alpha: float | None
     low: float | None  # lower end of its interval of 95 % by bootstrap over questions; None without an interval
     high: float | None  # upper end, likewise

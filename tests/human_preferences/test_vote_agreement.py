@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earmark.tasks.evaluation.agreement import agreement, alpha
 from earmark.tasks.human_preferences.derived import agreement_rows
+from earmark.tasks.store.agreement import agreement, alpha
 
 # Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability", section C: four observers, twelve units, five
 # values, 0 for missing; nominal alpha is 0.743 there.

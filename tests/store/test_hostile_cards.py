@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from markdown_it import MarkdownIt
 
-from earmark.tasks.evaluation.ranking import preference_matrix
+from earmark.tasks.pipeline.preferences import preference_matrix
 from earmark.tasks.pseudo_preferences.confounds import confounds_section
 from earmark.tasks.pseudo_preferences.labels import _bias_section, people_section
 from earmark.tasks.release.evaluated import audit_section

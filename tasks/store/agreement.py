@@ -10,9 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from earmark.tasks.evaluation.statistics import percentiles
-
 Counts = npt.NDArray[np.float64]
+COVERS = 0.95
 _AT_ONCE = 4_000_000
 
 
@@ -63,9 +62,9 @@ def agreement(
         int(pairs.sum()),
         int(same.sum()),
         float(rate),
-        *percentiles(rates),
+        *_percentiles(rates),
         float(alpha) if np.isfinite(alpha) else None,
-        *percentiles(alphas),
+        *_percentiles(alphas),
     )
 
 
@@ -95,3 +94,12 @@ def _resampled(parts: Counts, draws: int, seed: int) -> Counts:
     step = max(1, _AT_ONCE // len(kinds))
     sizes = [min(step, draws - start) for start in range(0, draws, step)]
     return np.concatenate([source.multinomial(len(parts), count / count.sum(), size=size) @ kinds for size in sizes])
+
+
+def _percentiles(resampled: Counts) -> tuple[float | None, float | None]:
+    """Return the 95 % interval of the defined resamples; None if they are fewer than half."""
+    finite = resampled[np.isfinite(resampled)]
+    if len(finite) < max(1, len(resampled) // 2):
+        return None, None
+    low, high = np.quantile(finite, [(1 - COVERS) / 2, (1 + COVERS) / 2])
+    return float(low), float(high)
