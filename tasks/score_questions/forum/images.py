@@ -165,7 +165,16 @@ def _from_web(stage: Stage, config: ScoreQuestions, threads: Sequence[PicturedTh
         cache = Cache(stage.store.root / DOWNLOADED)
         cache.tidy()
         files = download(wanted, cache, gate, seen=work.advance)
-    return [ThreadImage(thread, place, files[link]) for thread, named in links for place, link in enumerate(named, 1)]
+    found: list[ThreadImage] = []
+    for thread, named in links:
+        lost: BadRow | None = None  # the next image would stand for the thread until another build gets this one
+        for place, link in enumerate(named, 1):
+            where = lost or files[link]
+            found.append(ThreadImage(thread, place, where))
+            if isinstance(where, BadRow) and where.reason == "download_failed" and lost is None:
+                why = f"expected the thread's earlier images, found {place} not downloaded; another build asks again"
+                lost = BadRow(where.reason, why)
+    return found
 
 
 def _look_at(stage: Stage, config: ScoreQuestions, named: Sequence[ThreadImage]) -> tuple[list[ForumImage], list[Lost]]:
@@ -256,7 +265,10 @@ def _kept_out(stage: Stage, config: ScoreQuestions) -> list[tuple[bytes, Path]]:
 def _without_near(
     rows: list[ForumImage], bits: int, folder: Path, kept_out: Sequence[tuple[bytes, Path]]
 ) -> tuple[list[ForumImage], list[Lost]]:
-    """Drop rows with the picture of an earlier row, or with one to keep out; return the others, and rejects."""
+    """Drop rows with the picture of an earlier row, or with one to keep out; return the others, and rejects.
+
+    A thread whose first score is dropped loses its later images, too: its question is about the first.
+    """
     files = [path for _, path in kept_out] + [folder / f"{row['image_sha256']}.{row['extension']}" for row in rows]
     hashes = [known for known, _ in kept_out] + [bytes.fromhex(row["difference_hash"]) for row in rows]
 
@@ -264,12 +276,24 @@ def _without_near(
         with Image.open(files[one]) as first, Image.open(files[other]) as second:
             return files[one] == files[other] or is_same_picture(first, second)
 
-    near = {at - len(kept_out): first - len(kept_out) for at, first in near_duplicates(hashes, bits, same).items()}
+    first_score: dict[str, int] = {}
+    needs: dict[int, int] = {}
+    for at, row in enumerate(rows, len(kept_out)):
+        if row["thread_key"] in first_score:
+            needs[at] = first_score[row["thread_key"]]
+        elif row["is_score"]:
+            first_score[row["thread_key"]] = at
+    found = near_duplicates(hashes, bits, same, needs)
+    near = {at - len(kept_out): first - len(kept_out) for at, first in found.items()}
     refused = []
     for at, first in near.items():
         if at < 0:  # two of the kept out are alike
             continue
-        if first < 0:
+        if first in near:
+            first = near[first]
+            reason = "near_duplicate" if first >= 0 else "decontaminated"
+            why = BadRow(reason, "expected the thread's first score, found that lost as a copy")
+        elif first < 0:
             why = BadRow("decontaminated", "expected an image unlike those of decontaminate.against, found a copy")
         else:
             earlier = f"{rows[first]['thread_key']}/{rows[first]['place']}"

@@ -54,7 +54,8 @@ def image_links(submission: PicturedThread) -> list[str]:
         case "direct" | "page":
             links = [image_of(link) for link in _written([submission["url"]])]
         case "gallery":
-            images = _gallery(_parsed(submission["media_metadata"]), _parsed(submission["gallery_data"]))
+            order = _parsed(submission["gallery_data"])
+            images = _gallery(_parsed(submission["media_metadata"]), order, submission["text"])
             links = [image_of(link) or link for link in _written(images)]
         case "text":
             links = [image_of(link.rstrip(_AFTER_A_LINK)) for link in _written(_LINK.findall(submission["text"]))]
@@ -102,13 +103,14 @@ def _imgur_ending(written: str | None) -> str:
     return ".gif" if written in (".gifv", ".mp4", ".webm") else written
 
 
-def _gallery(metadata: Any, order: Any) -> list[Any]:
-    """Return the images of a gallery in its displayed order, or in stored order."""
+def _gallery(metadata: Any, order: Any, text: str) -> list[Any]:
+    """Return the images of a gallery in its displayed order, else as the text names them, else in stored order."""
     if not isinstance(metadata, dict):
         return []
     items = _at(order, "items")
     shown = [_at(item, "media_id") for item in items] if isinstance(items, list) else []
-    ids = [name for name in shown if isinstance(name, str) and name in metadata] or list(metadata)
+    ids = [name for name in shown if isinstance(name, str) and name in metadata]
+    ids = ids or sorted(metadata, key=lambda name: at if (at := text.find(name)) >= 0 else len(text))
     return [
         _uploaded(name, metadata[name])
         for name in ids

@@ -5,8 +5,9 @@ import io
 import struct
 import warnings
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -154,22 +155,27 @@ def _ink(image: Image.Image) -> Image.Image:
 
 
 def near_duplicates(
-    hashes: Sequence[bytes], bits: int, same: Callable[[int, int], bool] = lambda one, other: True
+    hashes: Sequence[bytes],
+    bits: int,
+    same: Callable[[int, int], bool] = lambda one, other: True,
+    needs: Mapping[int, int] = MappingProxyType({}),
 ) -> dict[int, int]:
-    """Map each image near an earlier kept image to the first such image.
+    """Map each image near an earlier kept image to the first such image, and one without its needed image to that.
 
     Args:
         hashes: in order; an image is a duplicate only of an earlier image that is none itself.
         bits: the most differing bits.
         same: confirms that two images with near hashes, by their places, show the same picture: pages
             with little ink have near hashes though the notes differ.
+        needs: earlier images without which others are not kept, nor have duplicates.
     """
     packed = np.frombuffer(b"".join(hashes), np.uint64).reshape(len(hashes), HASH_SIDE**2 // 64)
     stay, places = np.empty_like(packed), list[int]()
     first_of: dict[int, int] = {}
     for at, one in enumerate(packed):
-        near = np.flatnonzero(np.bitwise_count(stay[: len(places)] ^ one).sum(axis=1) <= bits)
-        first = next((places[place] for place in near if same(places[place], at)), None)
+        if (first := needs.get(at)) not in first_of:
+            near = np.flatnonzero(np.bitwise_count(stay[: len(places)] ^ one).sum(axis=1) <= bits)
+            first = next((places[place] for place in near if same(places[place], at)), None)
         if first is not None:
             first_of[at] = first
         else:

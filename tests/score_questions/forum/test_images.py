@@ -7,6 +7,7 @@ import json
 import re
 import struct
 import zlib
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,13 +24,15 @@ from earmark.schemas.errors import InputError
 from earmark.schemas.forum import IMAGES
 from earmark.schemas.score_questions import ScoreQuestions
 from earmark.tasks.importers.cells import BadRow
-from earmark.tasks.score_questions.forum.images import NEAR_BITS, find_scores
+from earmark.tasks.score_questions.forum.download import Gate
+from earmark.tasks.score_questions.forum.images import NEAR_BITS, THE_WEB, _without_near, find_scores
 from earmark.tasks.score_questions.forum.links import image_links, images_in
 from earmark.tasks.score_questions.forum.pictures import difference_hash, near_duplicates, read_picture
 from earmark.tasks.score_questions.forum.scrubbing import forget_names
 from earmark.tasks.store.manifest import Step
 from tests.conftest import ROOT
 from tests.score_questions import drawings
+from tests.score_questions.forum.builds import HOST, gate_to
 from tests.score_questions.forum.threads_of import (
     SALT,
     comment,
@@ -39,8 +42,10 @@ from tests.score_questions.forum.threads_of import (
     submission,
     write_dump,
 )
+from tests.servers.image_server import serving
 
 DEMO = ROOT / "data/demo/forum"
+Built = tuple[dict[str, Step], dict[str, list[dict[str, Any]]]]
 
 
 @pytest.fixture(autouse=True)
@@ -55,11 +60,13 @@ def packed(image: Image.Image, form: str = "PNG", **more: Any) -> bytes:
     return out.getvalue()
 
 
-def build(folder: Path, config: ScoreQuestions) -> tuple[dict[str, Step], dict[str, list[dict[str, Any]]]]:
+def build(
+    folder: Path, config: ScoreQuestions, gate: Gate = THE_WEB
+) -> tuple[dict[str, Step], dict[str, list[dict[str, Any]]]]:
     """Steps by name, and the rows of every table and of the rejects."""
     with forum_stage(folder) as stage:
         candidates, texts = read_threads(stage, config)
-        images = find_scores(stage, config, texts.threads, candidates)
+        images = find_scores(stage, config, texts.threads, candidates, gate)
         forget_names(stage)
         files = sorted([*stage.work.glob("*.parquet"), *stage.work.glob("rejects/*.parquet")])
         assert pq.read_schema(images).equals(IMAGES)
@@ -80,9 +87,6 @@ def demo() -> ScoreQuestions:
         "subreddits": ["musictheory"],
     }
     return forum_config(DEMO, source=source, images={"folder": "images"})
-
-
-Built = tuple[dict[str, Step], dict[str, list[dict[str, Any]]]]
 
 
 @pytest.fixture(scope="module")
@@ -147,12 +151,25 @@ def test_links_of_a_gallery_stand_in_its_order() -> None:
     media = {"a": item("https://x/a?b&amp;c"), "b": item("https://x/b"), "c": item("https://x/c", status="failed")}
     row = {
         "image_from": "gallery",
+        "text": "",
         "preview": None,
         "media_metadata": json.dumps(media),
         "gallery_data": json.dumps({"items": [{"media_id": "b"}, {"media_id": "a"}, {"media_id": "lost"}]}),
     }
     assert image_links(row) == ["https://x/b", "https://x/a?b&c"]
     assert image_links({**row, "gallery_data": None}) == ["https://x/a?b&c", "https://x/b"]
+
+
+def test_pictures_within_a_text_stand_in_its_order() -> None:
+    upload = {"status": "valid", "e": "Image", "m": "image/png"}
+    row = {
+        "image_from": "gallery",
+        "text": "First ![img](k7first) this bar,\n\nhttps://preview.redd.it/a2then.png?width=9 after that.",
+        "preview": None,
+        "media_metadata": json.dumps(dict.fromkeys(("b9nowhere", "a2then", "k7first"), upload)),
+        "gallery_data": None,
+    }
+    assert image_links(row) == [f"https://i.redd.it/{name}.png" for name in ("k7first", "a2then", "b9nowhere")]
 
 
 JSON = st.recursive(
@@ -296,6 +313,51 @@ def test_copies_are_near_and_others_are_not() -> None:
     found = near_duplicates([*hashes, *map(difference_hash, copies)], NEAR_BITS)
     assert len(found) >= 38
     assert all(copy - 40 == first for copy, first in found.items())
+
+
+def left_of(folder: Path, pictures: dict[str, int], kept_out: Sequence[int] = ()) -> tuple[list[str], dict[str, str]]:
+    """The scores left of threads' pictures by `thread/place`, drawn by number, and why others left."""
+    rows, out = [], []
+    for name, number in [*pictures.items(), *(("", number) for number in kept_out)]:
+        picture = read_picture(packed(drawings.score(number)))
+        path = folder / f"{picture.sha256}.{picture.extension}"
+        path.write_bytes(picture.content)
+        thread, _, place = name.partition("/")
+        known: dict[str, Any] = {"image_sha256": picture.sha256, "extension": picture.extension, "is_score": True}
+        known |= {"thread_key": thread, "difference_hash": picture.difference_hash.hex()}
+        if name:
+            rows.append({**known, "place": int(place)})
+        else:
+            out.append((picture.difference_hash, path))
+    left, refused = _without_near(rows, NEAR_BITS, folder, out)  # type: ignore[arg-type]
+    names = [f"{row['thread_key']}/{row['place']}" for row in left]
+    assert sorted([*names, *(reject.item for _, reject in refused)]) == sorted(pictures)
+    return names, {reject.item: reject.reason for _, reject in refused}
+
+
+def test_a_thread_without_its_first_score_shows_no_later_one(tmp_path: Path) -> None:
+    pictures = {"A/1": 1, "B/1": 1, "B/2": 2, "C/1": 2}  # B/2 is not kept, so that C/1 is no copy of a kept picture
+    assert left_of(tmp_path, pictures) == (["A/1", "C/1"], dict.fromkeys(("B/1", "B/2"), "near_duplicate"))
+    assert left_of(tmp_path, pictures, kept_out=[1]) == (
+        ["C/1"],
+        dict.fromkeys(("A/1", "B/1", "B/2"), "decontaminated"),
+    )
+    within = {"A/1": 1, "A/2": 1, "A/3": 2}  # what is lost is no first score
+    assert left_of(tmp_path, within) == (["A/1", "A/3"], {"A/2": "near_duplicate"})
+
+
+@pytest.mark.slow
+def test_no_later_image_stands_in_for_one_that_was_not_downloaded(tmp_path: Path) -> None:
+    """Another build would get the first one, and so ask about another picture."""
+    with serving(packed(drawings.score(1))) as server:
+        at = f"http://{HOST}:{server.port}"
+        text = f"Compare {at}/broken.png with {at}/good.png please."
+        write_dump(tmp_path / "RS.ndjson", [submission(1, url="https://www.reddit.com/r/x/", selftext=text)])
+        write_dump(tmp_path / "RC.ndjson", [comment(number, 1) for number in range(3)])
+        steps, tables = build(tmp_path, forum_config(tmp_path), gate_to(server.port))
+        assert server.asked["/good.png"] == 1
+    assert tables["images"] == []
+    assert steps["images"].rejected == {"download_failed": 2}
 
 
 @given(st.lists(st.integers(0, 15), max_size=12))
