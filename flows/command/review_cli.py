@@ -121,7 +121,7 @@ def import_(
     if out is not None and out.exists() and not force:
         raise StoreError(f"--out: {out} exists already; replace it with --force, or choose another file")
     chosen = _version(version, store)
-    verdicts, refused = gather_reviews([(path, path.name) for path in files], contents_of(chosen))
+    verdicts, refused = gather_reviews([(path, path.name) for path in files])
     summary = summary_of(verdicts, contents_of(chosen))
     if out is not None:
         write_verdicts(out, verdicts)

@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -47,6 +47,11 @@ class ReviewerVerdict:
     deletes: tuple[str, ...] = ()  # wrong options to remove from the question, by `option_id`
 
     @property
+    def key(self) -> tuple[str, str, str]:
+        """Return what one verdict is given on: a reviewer may see a question again after a deletion."""
+        return self.question_id, self.reviewer, self.content_sha256
+
+    @property
     def flagged(self) -> bool:
         """Return whether the verdict rejects the question."""
         return any(self.answers[name] is flag for name, flag in FLAGS_WHEN.items())
@@ -59,7 +64,7 @@ def read_reviews(path: Path, name: str) -> Iterator[ReviewerVerdict | Reject]:
         InputError: the file is missing, not text, no JSON, or lacks a column.
     """
     rows = _json_rows(path, name) if path.suffix.lower() == ".json" else _csv_rows(path, name)
-    seen: dict[tuple[str, str], int] = {}
+    seen: dict[tuple[str, ...], int] = {}
     for line, row in rows:
         one: ReviewerVerdict | Reject | None = row if isinstance(row, Reject) else None
         if isinstance(row, dict):
@@ -68,7 +73,7 @@ def read_reviews(path: Path, name: str) -> Iterator[ReviewerVerdict | Reject]:
             except BadRow as bad:
                 one = Reject(shown(row.get("question_id") or ""), bad.reason, bad.detail, name, line)
         if isinstance(one, ReviewerVerdict):
-            before = seen.setdefault((one.question_id, one.reviewer), line)
+            before = seen.setdefault(one.key, line)
             if before != line:
                 detail = f"expected one row a reviewer and question, found another in {before}"
                 one = Reject(one.question_id, "duplicate_id", detail, name, line)
@@ -210,32 +215,39 @@ def _options(cell: str, options: str, right: str) -> tuple[str, ...]:
     return tuple(sorted(set(ids)))
 
 
-def gather_reviews(
-    files: Iterable[tuple[Path, str]], contents: Mapping[str, str]
-) -> tuple[list[ReviewerVerdict], list[Reject]]:
-    """Merge the verdicts of several files, one per question and reviewer, preferring verdicts on the present content.
-
-    `contents` holds each question's present content, by its id.
+def gather_reviews(files: Iterable[tuple[Path, str]]) -> tuple[list[ReviewerVerdict], list[Reject]]:
+    """Merge the verdicts of several files, the first one per question, reviewer and content.
 
     Raises:
         InputError: a file cannot be read.
     """
-    kept: dict[tuple[str, str], ReviewerVerdict] = {}
+    kept: dict[tuple[str, ...], ReviewerVerdict] = {}
     refused: list[Reject] = []
     for path, name in files:
         for one in read_reviews(path, name):
             if isinstance(one, Reject):
                 refused.append(one)
                 continue
-            key = one.question_id, one.reviewer
-            before = kept.setdefault(key, one)
-            if before is not one:
-                if applies(one, contents) and not applies(before, contents):
-                    kept[key], one = one, before
+            if kept.setdefault(one.key, one) is not one:
                 detail = f"expected one review a question and reviewer, found another by {one.reviewer}"
                 who = (("annotator", one.reviewer),)
                 refused.append(Reject(one.question_id, "duplicate_id", detail, one.file, one.line, made_from=who))
     return [kept[key] for key in sorted(kept)], refused
+
+
+def latest(verdicts: Iterable[ReviewerVerdict], contents: Mapping[str, Sequence[str]]) -> list[ReviewerVerdict]:
+    """Return each reviewer's verdict on the latest content of a question, of those that it had."""
+    kept: dict[tuple[str, str], ReviewerVerdict] = {}
+
+    def age(one: ReviewerVerdict) -> int:
+        known = contents.get(one.question_id, ())
+        return known.index(one.content_sha256) if one.content_sha256 in known else -1
+
+    for one in verdicts:
+        before = kept.setdefault((one.question_id, one.reviewer), one)
+        if age(one) > age(before):
+            kept[one.question_id, one.reviewer] = one
+    return list(kept.values())
 
 
 def applies(verdict: ReviewerVerdict, contents: Mapping[str, str | tuple[str, ...]]) -> bool:

@@ -20,7 +20,14 @@ from earmark.tasks.score_questions.deletion import content_of, without_deleted
 from earmark.tasks.score_questions.option_order import LETTERS, in_order, right_places
 from earmark.tasks.score_questions.reading import Kind, account_of, kinds_of, readings_of
 from earmark.tasks.score_questions.requests import options_of
-from earmark.tasks.score_questions.reviews import FLAGS_WHEN, ReviewerVerdict, applies, gather_reviews, left_out
+from earmark.tasks.score_questions.reviews import (
+    FLAGS_WHEN,
+    ReviewerVerdict,
+    applies,
+    gather_reviews,
+    latest,
+    left_out,
+)
 from earmark.tasks.score_questions.rows import LabelledQuestion, LetteredQuestion
 from earmark.tasks.score_questions.transcripts import read_transcripts
 from earmark.tasks.score_questions.writing import STAGES
@@ -44,7 +51,7 @@ def write_tables(stage: Stage, config: ScoreQuestions, written: Walked) -> Done[
     drafts = {question["thread_key"]: question for _, question in results}
     files = [(config.path(name), without_place(name)) for name in config.review.files]
     readings = readings_of(written)
-    verdicts, refused = gather_reviews(files, {name: content_of(row) for name, row in drafts.items()})
+    verdicts, refused = gather_reviews(files)
     by_id: dict[str, list[ReviewerVerdict]] = defaultdict(list)
     for verdict in verdicts:
         by_id[verdict.question_id].append(verdict)
@@ -53,7 +60,8 @@ def write_tables(stage: Stage, config: ScoreQuestions, written: Walked) -> Done[
     questions = _with_letters([one.row for one in left.values()], config.seed)
     faults = {name: check_left(options_of(one.row)) for name, one in left.items()}
     spoilt = {name: fault for name, fault in faults.items() if fault and left[name].rejects}
-    flagged = left_out([verdict for verdict in verdicts if applies(verdict, contents)], config.review.flagged_by)
+    counted = latest(verdicts, contents)
+    flagged = left_out([verdict for verdict in counted if applies(verdict, contents)], config.review.flagged_by)
     published = [row for name, row in questions.items() if name not in flagged and name not in spoilt]
     as_right = {(one.thread, one.option): one.may_be_right for one in readings if one.ask == "check"}
     transcripts, transcribed = read_transcripts(config, published)
@@ -63,7 +71,7 @@ def write_tables(stage: Stage, config: ScoreQuestions, written: Walked) -> Done[
         _write(stage, OPTIONS, split, [option for row in rows for option in _options(row, as_right)])
         _write(stage, SOURCES, split, [_source(config, row) for row in rows])
         _write(stage, TRANSCRIPTS, split, [row for row in transcripts if row["split"] == split])
-    _write(stage, REVIEWS, UNSPLIT, [_review(config, one, contents) for one in verdicts])
+    _write(stage, REVIEWS, UNSPLIT, [_review(config, one, contents) for one in counted])
     for table in (QUESTIONS, OPTIONS, SOURCES, REVIEWS, TRANSCRIPTS):
         stage.drop_empty_splits(table)
     stages = [name for name in STAGES if name != "check" or config.reader]
@@ -83,7 +91,7 @@ def write_tables(stage: Stage, config: ScoreQuestions, written: Walked) -> Done[
         *others,
         *([account_of(readings)] if config.reader else []),
         *([Account(shown, shown - len(deleted), deleted, name="deletions", unit="options")] if deleted else []),
-        *([_review_files(verdicts, refused, contents)] if files else []),
+        *([_review_files(verdicts, counted, refused, contents)] if files else []),
         *transcribed,
         Account(len(questions), len(published), rejects),
     )
@@ -176,17 +184,21 @@ def _source(config: ScoreQuestions, row: LetteredQuestion) -> Row:
 
 
 def _review_files(
-    verdicts: Sequence[ReviewerVerdict], refused: Sequence[Reject], contents: Mapping[str, tuple[str, ...]]
+    verdicts: Sequence[ReviewerVerdict],
+    counted: Sequence[ReviewerVerdict],
+    refused: Sequence[Reject],
+    contents: Mapping[str, tuple[str, ...]],
 ) -> Account:
     rejects = [(REVIEWS.name, reject) for reject in refused]
-    stale = sum(not applies(verdict, contents) for verdict in verdicts)
-    note = f"{stale} of {len(verdicts)} reviews are of questions that read otherwise now, or are none: not counted"
+    stale = sum(not applies(verdict, contents) for verdict in counted)
+    note = f"{stale} of {len(counted)} reviews are of questions that read otherwise now, or are none: not counted"
     return Account(
         name="review-files",
         unit="reviews",
         entered=len(verdicts) + len(refused),
-        kept=len(verdicts),
+        kept=len(counted),
         rejects=rejects,
+        filtered={"of an earlier wording": len(verdicts) - len(counted)},
         sources=came_in((verdict.file for verdict in verdicts), rejects),
         table=REVIEWS.name,
         notes=[note] if stale else [],

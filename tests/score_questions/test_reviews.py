@@ -101,7 +101,7 @@ def test_round_trip_through_a_spreadsheet_and_label_studio(tmp_path: Path) -> No
     assert write_review(version, tmp_path / "out") == 6
     sheet = filled(tmp_path / "out" / SHEET, "alice", lambda name: BAD if name in NAMES[:2] else GOOD)
     export = annotated(tmp_path / "out" / TASKS, {3: lambda name: BAD if name == NAMES[0] else GOOD})
-    verdicts, refused = gather_reviews([(sheet, "alice.csv"), (export, "ls.json")], contents_of(version))
+    verdicts, refused = gather_reviews([(sheet, "alice.csv"), (export, "ls.json")])
     assert refused == []
     assert {verdict.reviewer for verdict in verdicts} == {"alice", "annotator-3"}
     assert sorted(left_out(verdicts, "any")) == NAMES[:2]
@@ -144,7 +144,7 @@ def test_options_that_reviewers_delete_leave_and_the_rest_stays_a_question(tmp_p
     said[NAMES[5]][DELETES] = hashlib.sha256(right.encode()).hexdigest()[:12]  # nor by its id
     said[NAMES[4]][DELETES] = "0" * 12  # formed like an option's id, and nobody's
     sheet = filled(tmp_path / "out" / SHEET, "alice", lambda name: said[name])
-    verdicts, refused = gather_reviews([(sheet, "alice.csv")], contents_of(version))
+    verdicts, refused = gather_reviews([(sheet, "alice.csv")])
     assert [(one.item, one.reason) for one in refused] == [(name, "bad_value") for name in NAMES[3:]]
     write_verdicts(tmp_path / "reviews.csv", verdicts)
 
@@ -165,13 +165,24 @@ def test_options_that_reviewers_delete_leave_and_the_rest_stays_a_question(tmp_p
     assert "alice ('Irrelevant: of another bar.') deleted" in details[NAMES[0]]
     assert all(row["applies"] for row in rows_of(again, "reviews"))
 
-    write_review(again, tmp_path / "next")  # a second reviewer sees what is left, and it counts
-    filled(tmp_path / "next" / SHEET, "bob", lambda name: BAD if name == NAMES[0] else GOOD).rename(
-        tmp_path / "bob.csv"
-    )
-    third = built(tmp_path, review={"files": ["reviews.csv", "bob.csv"]})
-    assert {row["question_id"] for row in rows_of(third, "questions")} == set(NAMES) - {NAMES[0], NAMES[2]}
-    assert len(rows_of(third, "options")) == 3 + 4 * 3
+    write_review(again, tmp_path / "next")  # a second reviewer, or the first, sees what is left, and it counts
+    for who in ("bob", "alice"):
+        later = f"{who} later.csv"
+        filled(tmp_path / "next" / SHEET, who, lambda name: BAD if name == NAMES[0] else GOOD).rename(tmp_path / later)
+        third = built(tmp_path, review={"files": ["reviews.csv", later]})
+        assert {row["question_id"] for row in rows_of(third, "questions")} == set(NAMES) - {NAMES[0], NAMES[2]}
+        assert len(rows_of(third, "options")) == 3 + 4 * 3
+        given = {(row["question_id"], row["reviewer"], row["flagged"]) for row in rows_of(third, "reviews")}
+        assert (NAMES[0], who, True) in given
+        assert len(given) == len(rows_of(third, "reviews")) == (8 if who == "bob" else 6)
+    rounds = [tmp_path / "reviews.csv", tmp_path / "alice later.csv"]
+    words = ["people", "review", "import", "score-questions", *map(str, rounds), "--store", str(tmp_path / "store")]
+    done = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "both.csv"), "--json"])
+    assert json.loads(done.stdout)["refused"] == []
+    with (tmp_path / "both.csv").open(encoding="utf-8", newline="") as file:
+        assert len(list(csv.DictReader(file))) == 3 + 5
+    fourth = built(tmp_path, review={"files": ["both.csv"]})
+    assert rows_of(fourth, "options") == rows_of(third, "options")
 
 
 @pytest.mark.slow
