@@ -18,7 +18,7 @@ STAVES = (("treble",), ("bass",), ("alto",), ("tenor",), ("treble", "bass"), ("t
 METERS = ((2, 4), (3, 4), (4, 4), (5, 4), (3, 8), (6, 8), (9, 8), (2, 2))
 KEYS = ("Db", "Ab", "Eb", "Bb", "F", "C", "G", "D", "A", "E", "B")  # from five flats to five sharps
 LENGTHS = {1: ("8", 0), 2: ("4", 0), 3: ("4", 1), 4: ("2", 0), 6: ("2", 1), 8: ("1", 0)}  # eighths: value and dots
-INTERVALS = ("unison", "second", "third", "fourth", "fifth", "sixth", "seventh", "octave")
+INTERVALS = ("unison", "second", "third", "fourth")  # no voice leaps further
 BARS = (3, 12)  # the fewest and the most
 PIXELS = 1200  # width of a picture
 
@@ -205,7 +205,7 @@ def facts_of(values: Mapping[str, str], draw: random.Random) -> list[Fact]:
     return [
         _fact(name, *asked[name], value, draw)
         if name in asked
-        else _fact(name, f"How many {name} are there in all?", map(str, _around(int(value))), value, draw)
+        else _fact(name, f"How many {name} are there in all?", map(str, _near(int(value), draw)), value, draw)
         for name, value in values.items()
     ]
 
@@ -233,7 +233,7 @@ def reasoned(piece: MadePiece, draw: random.Random) -> list[Fact]:
         _fact(
             "beats",
             "How many eighth notes fill a bar of this time signature?",
-            map(str, _around(eighths)),
+            map(str, _near(eighths, draw)),
             str(eighths),
             draw,
         ),
@@ -245,8 +245,10 @@ def _fact(name: str, question: str, answers: Iterable[str], truth: str, draw: ra
     return Fact(name, question, truth, tuple(draw.sample([one for one in answers if one != truth], 3)))
 
 
-def _around(count: int) -> Sequence[int]:
-    return range(max(0, count - 3), max(0, count - 3) + 7)
+def _near(count: int, draw: random.Random) -> Sequence[int]:
+    """Return four numbers in a row, so that a count's place among them tells nothing."""
+    low = max(0, count - draw.randint(0, 3))
+    return range(low, low + 4)
 
 
 def _signature(fifths: int) -> str:

@@ -200,6 +200,23 @@ def test_reasoning_follows_by_rule() -> None:
     assert facts["beats"].truth == "6"
 
 
+def test_no_place_in_order_is_more_often_right() -> None:
+    """Options by size, or intervals by width: a model that sees nothing gains nothing by choosing one of the middle."""
+    words = ["unison", "second", "third", "fourth", "fifth", "sixth", "seventh", "octave"]
+    places: dict[str, Counter[int]] = {}
+    for number in range(400):
+        draw = random.Random(number)
+        for fact in (*perceived(compose(8, number), draw), *reasoned(compose(8, number), draw)):
+            if fact.name == "interval" or (fact.truth.isdecimal() and fact.name != "staves" and int(fact.truth) >= 3):
+                order = words.index if fact.name == "interval" else int
+                place = sorted((fact.truth, *fact.others), key=order).index(fact.truth)
+                places.setdefault(fact.name, Counter())[place] += 1
+    assert places.keys() == {"bars", "staccato dots", "slurs", "rests", "beats", "interval"}
+    shares = {name: [own[place] / own.total() for place in range(4)] for name, own in places.items()}
+    assert max(shares.pop("interval")) < 0.35
+    assert all(0.15 < share < 0.35 for own in shares.values() for share in own), shares
+
+
 @pytest.fixture(scope="module")
 def probe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A probe of twelve pictures."""
