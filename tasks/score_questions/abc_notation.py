@@ -127,7 +127,9 @@ class _Reader:
                 raise BadAbc(f"expected a length such as 1/8, found '{value[:40]}'")
             self._length = value
         elif letter == "K":
-            key = value.split()[0] if value else ""
+            key, *more = value.split() or [""]
+            if more and more[0].isalpha() and more[0].lower()[:3] in MODES:  # the standard allows `K:A minor`
+                key += more[0]
             self._signature = signature_of(key)
             self.tune.key = self.tune.key or key
 

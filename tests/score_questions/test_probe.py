@@ -90,6 +90,19 @@ def test_abc_is_read_by_the_standard() -> None:
         assert sum(signature_of(key).values()) == count
 
 
+@pytest.mark.parametrize(
+    ("key", "sharps"),
+    [("A minor", 0), ("A Minor clef=bass", 0), ("F# mixolydian", 5), ("Bb dor", -4), ("E m", 1), ("C maj", 0),
+     ("A clef=bass", 3), ("A bass", 3), ("A alto", 3), ("D treble", 2), ("Dm treble", -1)],
+)  # fmt: skip
+def test_a_mode_may_stand_after_a_space(key: str, sharps: int) -> None:
+    letters = "FCGDAEB"
+    played = [pitches[0] % 12 for pitches, _ in read_abc(f"K:{key}\nFCGDAEB|").voices["1"][0]]
+    plain = [5, 0, 7, 2, 9, 4, 11]
+    altered = {letters[at]: 1 for at in range(sharps)} if sharps > 0 else {letters[at]: -1 for at in range(sharps, 0)}
+    assert played == [(pitch + altered.get(letter, 0)) % 12 for letter, pitch in zip(letters, plain, strict=True)]
+
+
 def without(text: str, *parts: str) -> str:
     for part in parts:
         assert part in text, part
