@@ -9,8 +9,8 @@ from earmark.tasks.score_questions.requests import LEAST_OPTIONS, LONGEST_OPTION
 from earmark.tasks.score_questions.rows import PooledThread, RewrittenThread
 
 ALIKE = 0.8  # share of words in common from which two options count as equal
-LONGER = 1.5  # factor over the next longest option from which length gives an option away
-DISTRACTOR_WORDS = (5, 10)
+LONGER = 1.5  # factor over the next longest option, or below the next shortest, from which length gives an option away
+DISTRACTOR_WORDS = (5, 10)  # fewer where the right option has fewer
 _WORD = re.compile(r"[\w♯♭#/+°-]+")
 _STOP = frozenset(["a", "an", "the", "of", "is", "are", "it", "its", "this", "that", "in", "on", "to", "and", "as"])
 _ABOUT_OPTIONS = re.compile(
@@ -49,7 +49,10 @@ def given_away(options: Sequence[str], truth: int) -> bool:
     """Return whether the right option, by its place, stands out by its length."""
     lengths = [len(words_of(option)) for option in options]
     others = lengths[:truth] + lengths[truth + 1 :]
-    return bool(others) and lengths[truth] > LONGER * max(others) and lengths[truth] - max(others) >= 4
+    if not others:
+        return False
+    longer = lengths[truth] > LONGER * max(others) and lengths[truth] - max(others) >= 4
+    return longer or (LONGER * lengths[truth] < min(others) and min(others) - lengths[truth] >= 2)
 
 
 def check_rewriting(config: ScoreQuestions, thread: PooledThread, value: RewrittenThread) -> Fault | None:
@@ -108,7 +111,7 @@ def good_distractors(
     """
     good: list[str] = []
     fault: Fault | None = None
-    least, longest = DISTRACTOR_WORDS
+    least, longest = min(DISTRACTOR_WORDS[0], len(words_of(truth))), DISTRACTOR_WORDS[1]
     for text in (" ".join(text.split()) for text in written):
         count = len(words_of(text))
         if not least <= count <= longest:

@@ -14,11 +14,11 @@ from earmark.schemas.score_questions import CATEGORIES, Questions
 from earmark.tasks.score_questions.builtin import score_writer
 from earmark.tasks.score_questions.checks import (
     alike,
+    check_left,
     check_options,
     given_away,
     good_distractors,
     speaks_of_options,
-    words_of,
 )
 from earmark.tasks.score_questions.option_order import in_order, right_places
 from tests.score_questions.questions import BODIES, build_questions, config_of, rows_of, thread
@@ -200,13 +200,26 @@ def test_distractors_are_sifted() -> None:
     assert fault.reason == "longer_is_right"
 
 
+def test_a_short_right_option_stands_among_short_ones() -> None:
+    """Wrong options had five words at least, so that a name such as this one was always the shortest."""
+    truth = "A Neapolitan sixth"
+    long = ["A diminished seventh over the bass note", "A dominant chord in its first inversion",
+            "An augmented chord with a raised fifth"]  # fmt: skip
+    assert check_left([truth, *long]) is not None
+    assert check_left([truth, "A German sixth", *long[:2]]) is None
+    good, fault = good_distractors(["A German sixth", "A dominant seventh", "A pedal"], truth, [], 3)
+    assert good == ["A German sixth", "A dominant seventh"]
+    assert fault is not None
+    assert fault.detail.startswith("expected 3 to 10 words, found 2")
+    assert good_distractors(long, truth, [], 3)[1] is not None
+
+
 @given(st.integers(1, 30), st.lists(st.integers(1, 30), min_size=1, max_size=5))
-def test_only_a_much_longer_truth_is_given_away(truth: int, others: list[int]) -> None:
+def test_only_a_much_longer_or_shorter_truth_is_given_away(truth: int, others: list[int]) -> None:
     options = [" ".join(["word"] * count) for count in (truth, *others)]
-    if given_away(options, 0):
-        assert truth >= max(others) + 4
-        assert truth > 1.5 * max(others)
-    assert not given_away(options, 0) or truth == max(map(len, map(words_of, options)))
+    longer = truth >= max(others) + 4 and 2 * truth > 3 * max(others)
+    shorter = truth + 2 <= min(others) and 3 * truth < 2 * min(others)
+    assert given_away(options, 0) == (longer or shorter)
 
 
 @given(
