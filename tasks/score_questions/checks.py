@@ -100,7 +100,7 @@ def check_left(options: Sequence[str]) -> Fault | None:
 
 
 def good_distractors(
-    written: Sequence[str], truth: str, others: Sequence[str], most: int
+    written: Sequence[str], truth: str, others: Sequence[str], most: int, unused: Sequence[str] = ()
 ) -> tuple[list[str], Fault | None]:
     """Return the usable distractors, in order, and the first fault of the others.
 
@@ -108,6 +108,7 @@ def good_distractors(
         truth: the right option.
         others: the earlier options.
         most: the number wanted.
+        unused: texts that are no options and may be right.
     """
     good: list[str] = []
     fault: Fault | None = None
@@ -120,7 +121,7 @@ def good_distractors(
             wrong = Fault("speaks_of_options", f"expected a statement of its own, found {text[:80]!r}")
         elif alike(text, truth):
             wrong = Fault("options_alike", f"expected a wrong option, found {text[:80]!r} for {truth[:80]!r}")
-        elif any(alike(text, other) for other in (*others, *good)):
+        elif any(alike(text, other) for other in (*others, *unused, *good)):
             wrong = Fault("options_alike", f"expected options that differ, found {text[:80]!r} again")
         else:
             good.append(text)

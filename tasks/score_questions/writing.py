@@ -54,7 +54,7 @@ READINGS = {"contradict": NO, "check": YES}  # asks that read an option, each wi
 def usable_distractors(draft: ShortDraft, value: Mapping[str, str]) -> tuple[list[str], Fault | None]:
     """Return the usable distractors of an answer, and the fault of the others."""
     written = [text for _, text in sorted(value.items())]
-    return good_distractors(written, draft["truth_text"], draft["other_texts"], draft["lacks"])
+    return good_distractors(written, draft["truth_text"], draft["other_texts"], draft["lacks"], draft["tied_options"])
 
 
 def check_label(config: ScoreQuestions, draft: UnlabelledDraft, value: dict[str, str]) -> Fault | None:

@@ -115,6 +115,17 @@ def test_a_comment_that_lost_a_tie_is_no_wrong_option() -> None:
     assert (question["other_texts"], question["distractors"]) == ([], list(WRITTEN.values()))
 
 
+def test_a_comment_that_lost_a_tie_is_not_written_again() -> None:
+    lost = f"{CLAUSES[0]}!"
+    question, asked = lead(thread(5, 5, 2), {"distract": {**WRITTEN, "Option A": lost}}, wrong="written")
+    assert (question["truth_text"], asked["distract"]) == (CLAUSES[1], 3)
+    assert question["distractors"] == [WRITTEN["Option B"], WRITTEN["Option C"]]
+    short = {"Option A": lost, "Option B": WRITTEN["Option B"]}
+    with pytest.raises(GivenUp) as caught:
+        lead(thread(5, 5, 2), {"distract": short}, wrong="written")
+    assert (caught.value.stage, caught.value.reason) == ("distract", "options_alike")
+
+
 SHORT = {"Option A": "A fermata silences the whole bar", "Option B": "Too short"}
 MANY_WORDS = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
 OTHER = {"category": "Form", "subcategory": "polyphonic"}
