@@ -13,12 +13,18 @@ LONGER = 1.5  # factor over the next longest option, or below the next shortest,
 DISTRACTOR_WORDS = (5, 10)  # fewer where the right option has fewer
 _WORD = re.compile(r"[\w♯♭#/+°-]+")
 _STOP = frozenset(["a", "an", "the", "of", "is", "are", "it", "its", "this", "that", "in", "on", "to", "and", "as"])
+_JUDGED = r"\s+(?:are|is)\s+(?:right|correct|true|wrong)\b"
+_PAIR = r"(?:both|either|neither)\s+\(?[a-h]\)?\s+(?:and|or|nor)\s+\(?[a-h]\)?"
+# letters and pronouns speak of notes and voices, too, unless they are all that is said, or are judged
 _ABOUT_OPTIONS = re.compile(
-    r"\b(?:all|none|both|any|either|neither|two)\s+of\s+(?:the\s+)?(?:above|below|these|them|those|others?|options?|answers?)\b"
-    r"|\b(?:both|either|neither)\s+\(?[a-h]\)?\s+(?:and|or|nor)\s+\(?[a-h]\)?(?:\W|$)"
-    r"|\b(?:options?|answers?)\s+\(?[a-h]\)?(?:\W|$)",
-    re.IGNORECASE,
+    r"(?i:\b(?:all|none|both|any|either|neither|two)\s+of\s+(?:the\s+)?"
+    rf"(?:(?:above|below|these|others?|options?|answers?)\b|(?:them|those)(?:{_JUDGED}|\W*$)))"
+    rf"|(?i:^\W*{_PAIR}\W*$|\b{_PAIR}{_JUDGED})"
+    r"|(?i:\boptions?\s+\(?[a-h]\)?(?:\W|$))"
+    r"|\b(?i:answers?)\s+\(?[A-H]\)?(?:\W|$)"
 )
+# Roman numerals, and chords such as Cm7 and CM7
+_CASED = re.compile(r"[b#♭♯]?(?:[IV]+|[iv]+)[°ø+/\diIvV-]*|[A-G][b#♭♯]?(?:m|M|mM|min|maj)[\db#♭♯+/-]*[A-G]?")
 _FORUM = re.compile(r"\b(?:reddit|subreddit|this thread|this post|the poster|original poster|OP)\b")
 
 
@@ -28,16 +34,27 @@ def words_of(text: str) -> list[str]:
 
 
 def alike(one: str, other: str) -> bool:
-    """Return whether two options are equal but for case and sign, or share nearly all words."""
-    first, second = ({word.casefold() for word in words_of(text)} for text in (one, other))
+    """Return whether two options are equal but for case and sign, or share nearly all words.
+
+    The same words in another order are another statement: from V to I, from I to V.
+    """
+    whole = [_spoken(text) for text in (one, other)]
+    said, told = ([word for word in words if word not in _STOP] for words in whole)
+    first, second = set(said), set(told)
+    if set(whole[0]) == set(whole[1]):
+        return said == told
     if first == second:
-        return True
-    first, second = first - _STOP, second - _STOP
-    return (
-        bool(first | second)
-        and len(first & second) / len(first | second) >= ALIKE
-        and min(map(len, (first, second))) > 4
-    )
+        return said == told and len(first) > 4
+    return len(first & second) / len(first | second) >= ALIKE and min(map(len, (first, second))) > 4
+
+
+def _spoken(text: str) -> list[str]:
+    """Return the words of a text without case, save where case tells chords, and the note A from the article."""
+    words = words_of(text)
+    return [
+        word if _CASED.fullmatch(word) or (word == "A" and place) else word.casefold()
+        for place, word in enumerate(words)
+    ]
 
 
 def speaks_of_options(text: str) -> bool:

@@ -157,6 +157,10 @@ def test_letters_keep_all_options(others: list[str], place: int, seed: int) -> N
         "neither a nor c.",
         "Option B is right",
         "Any of the options",
+        "Both of them.",
+        "None of those is right",
+        "I think both (A) and (B) are correct",
+        "As answer C says",
     ],
 )
 def test_options_about_options_are_seen(text: str) -> None:
@@ -165,8 +169,10 @@ def test_options_about_options_are_seen(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["It moves from A minor to C", "Both hands play the melody", "All notes are tied", "An answer in the dominant"],
-)
+    ["It moves from A minor to C", "Both hands play the melody", "All notes are tied", "An answer in the dominant",
+     "Both A and E belong to the tonic chord", "Neither F nor C is a chord tone", "The tenor answers a fifth below",
+     "Either D or E sounds as a pedal", "Both of them resolve up by step", "The chord holds both C and E"],
+)  # fmt: skip
 def test_statements_about_music_are_none(text: str) -> None:
     assert not speaks_of_options(text)
 
@@ -178,6 +184,22 @@ def test_options_alike() -> None:
     )
     assert not alike("It is a major chord", "It is a minor chord")
     assert not alike("C#", "C")
+    assert alike("A trill on the note", "a trill on the note")
+    assert alike("Violins play thirds, above the violas and a horn", "Violins play thirds above violas and the horn")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("The bass moves from V to I", "The bass moves from I to V"), ("Cm7", "CM7"), ("It is iv", "It is IV"),
+     ("The left hand crosses over the right", "The right hand crosses over the left"),
+     ("It goes from A to C", "It goes from C to A"),
+     ("The bass line moves down from V to I here", "A bass line moves down from I to V here"),
+     ("V7/ii, then vi", "V7/II, then vi"), ("F#m", "F#M")],
+)  # fmt: skip
+def test_the_same_words_may_say_another_thing(one: str, other: str) -> None:
+    assert not alike(one, other)
+    assert alike(one, one)
+    assert check_options([one, other], 14) is None
 
 
 def test_options_are_held_to_their_form() -> None:
