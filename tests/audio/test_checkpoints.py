@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -70,6 +74,25 @@ def test_what_is_missing_and_what_has_another_hash(tmp_path: Path) -> None:
         find_checkpoint(str(tmp_path / "gone.ckpt"), settings)
     with pytest.raises(ConfigError, match="name it as `settings`"):
         find_checkpoint(name)
+
+
+def test_what_a_killed_download_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A running process's is not, here or on another machine that shares the folder."""
+
+    def download(name: str, folder: Path, models: Path) -> str:
+        write(folder)
+        return "m.yaml"
+
+    monkeypatch.setattr(checkpoints, "_registry", dict)
+    monkeypatch.setattr(checkpoints, "_download", download)
+    host, gone = socket.gethostname(), subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    stay = {f".downloading-{host}-{os.getpid()}-x", f".downloading-elsewhere-{gone.pid}-x"}
+    for name in (*stay, f".downloading-{host}-{gone.pid}-x"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "part").write_bytes(b"weig")
+    assert find_checkpoint("m.ckpt", models=tmp_path).path == tmp_path / "m.ckpt"
+    assert {path.name for path in tmp_path.iterdir()} == {*stay, "m.ckpt", "m.ckpt.sha256", "m.yaml"}
 
 
 @without_separation

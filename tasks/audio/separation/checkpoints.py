@@ -4,21 +4,25 @@ A downloaded file appears under its name only after it is complete. Its SHA-256 
 hash, else the hash noted beside the file at its first download.
 """
 
+import glob
 import hashlib
 import json
 import logging
 import os
 import pickle
+import shutil
+import socket
 import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import psutil
 import yaml
 
 from earmark.schemas.errors import ConfigError, MissingExtraError
@@ -139,13 +143,24 @@ def _from_registry(name: str, models: Path | None) -> tuple[Path, Path]:
     if listed is not None and (folder / name).is_file() and (folder / listed).is_file():
         return folder / name, folder / listed
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".downloading-") as made, quiet():
+    own = f".downloading-{socket.gethostname()}-"  # a process id is one of a machine; the folder may serve several
+    _sweep(folder, own)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=f"{own}{os.getpid()}-") as made, quiet():
         settings = _download(name, Path(made), folder)
         note = f"{_sha256(Path(made) / name)}  {name}\n"
         (folder / f"{name}.sha256").write_text(note)
         for file in (settings, name):  # the checkpoint last: its presence means all is complete
             (Path(made) / file).replace(folder / file)
     return folder / name, folder / settings
+
+
+def _sweep(folder: Path, own: str) -> None:
+    """Remove what killed processes of this machine left of downloads: up to a gigabyte each."""
+    for path in folder.glob(f"{glob.escape(own)}*"):
+        pid = path.name.removeprefix(own).partition("-")[0]
+        if pid.isdigit() and not psutil.pid_exists(int(pid)):
+            with suppress(FileNotFoundError):  # another process removes it, too
+                shutil.rmtree(path)
 
 
 def _registry() -> dict[str, str]:
