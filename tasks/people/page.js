@@ -22,9 +22,9 @@ function kept() {
   }
 }
 
-function keep() {
+function keep(sent) {
   try {
-    Object.assign(state.answers, kept()?.answers); // of another tab: what was answered first stays
+    Object.assign(state.answers, kept()?.answers, sent); // of another tab or device: what was answered first stays
     localStorage.setItem(place, JSON.stringify(state));
   } catch {
     warn("kept", "This browser keeps nothing between visits: do not close or reload this page before the end.");
@@ -46,10 +46,14 @@ function answerFile() {
   return JSON.stringify({ format, study: name, page, key, body, crc32: crc32(body) });
 }
 
-async function send() {
+async function send(again) {
   if (!served) return true;
   try {
     const answer = await fetch("answers", { method: "POST", headers: { "Content-Type": "application/json" }, body: answerFile() });
+    if (answer.status === 409 && !again) { // another device answered first
+      await bring();
+      return send(true);
+    }
     warn("sent", answer.ok ? "" : `The server did not take the answers: ${await answer.text()}`);
     return answer.ok;
   } catch {
@@ -58,12 +62,12 @@ async function send() {
   }
 }
 
-// What the server has of this page, from another browser or visit: the page goes on from there.
+// What the server has of this page, from another browser or visit, holds: the page goes on from there.
 async function bring() {
   if (!served) return;
   try {
     const answer = await fetch("answers");
-    if (answer.status === 200) Object.assign(state.answers, JSON.parse((await answer.json()).body));
+    if (answer.status === 200) keep(JSON.parse((await answer.json()).body));
   } catch {
     warn("sent", "The server cannot be reached. Your answers are kept in this browser; go on, or come back later.");
   }

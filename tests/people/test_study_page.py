@@ -8,17 +8,19 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
 from earmark.schemas.study import AnnotatorPage, StudyPlan, Trial
-from earmark.tasks.people.answers import read_plan
+from earmark.tasks.people.answers import parse_answers, read_plan
 from earmark.tasks.people.served import StudyApp
 from earmark.tasks.people.server import make_bounded_server
 from tests.browser import PATIENCE_S, Tab, chromium
 from tests.builds import build_version, read_config
+from tests.people.test_answers import choices, returned
 
 pytestmark = pytest.mark.slow
 
@@ -163,6 +165,47 @@ def test_three_annotators(study: Path, tab: Tab, tmp_path: Path) -> None:
         assert ranks[vote["musicality"]] == min(ranks.values()), vote
         assert (vote["confidence_musicality"], vote["confidence_alignment"]) == (4, 3)
         assert vote["listened_a_s"] > 1
+
+
+def test_the_first_of_two_devices_answers_a_trial_and_the_page_goes_on(study: Path, tab: Tab) -> None:
+    """Another device's answer to the first trial arrived before a reload, one to the second while the page is open."""
+    plan = read_plan(study)
+    page = plan.pages[0]
+    file = study / "answers" / f"{page.name}.json"
+    server = make_bounded_server(StudyApp(plan, study), "127.0.0.1", 0)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+
+    def answered(count: int) -> dict[str, Any]:
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            answers = dict(parse_answers(plan, file.read_bytes(), "file").answers) if file.exists() else {}
+            if len(answers) == count:
+                return {trial: one.model_dump() for trial, one in answers.items()}
+            assert time.monotonic() < until, (len(answers), tab.ask("document.getElementById('warning').textContent"))
+            time.sleep(0.05)
+
+    try:
+        tab.visit(f"http://127.0.0.1:{server.server_port}/{page.key}/")
+        pass_intro(tab)
+        others = choices(plan, page, lambda _: "b")
+        expected = {}
+        for done, trial in enumerate(page.trials[:2], start=1):
+            answer(tab, plan, trial, lambda *_: "a")
+            before = answered(done)
+            assert before[trial.id]["response"] != others[trial.id]["response"]
+            expected[trial.id] = others[trial.id]
+            file.write_bytes(returned(plan, page, expected))
+            if done == 1:
+                tab.visit(f"http://127.0.0.1:{server.server_port}/{page.key}/")
+                tab.until("document.querySelector('#stage fieldset') !== null")
+        label(tab, plan, page, better, slice(2, None))
+        tab.until("document.getElementById('end')?.textContent.includes('arrived')")
+        assert tab.ask("document.getElementById('warning').hidden")
+        arrived = answered(len(page.trials))
+        assert {name: arrived[name] for name in expected} == expected
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def test_a_page_by_keyboard_on_a_phone(study: Path, tab: Tab) -> None:
