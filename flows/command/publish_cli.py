@@ -186,7 +186,7 @@ def export(
     table: Annotated[str | None, option("NAME", "Export a table unchanged, for jsonl or webdataset.")] = None,
     split: Annotated[str | None, option("NAME", "Export only this split.")] = None,
     limit: EachLimitOption = None,
-    blind: Annotated[bool, option("--blind", "Leave clips out of prompts: a control without audio.")] = False,
+    blind: Annotated[bool, option("--blind", "Leave clips out of TRL's prompts: a control without audio.")] = False,
     audio_root: AudioRootOption = None,
     rollouts: Annotated[Path | None, option("DIR", "Leave out rows right in every draw of `eval rollouts`.")] = None,
     clap: Annotated[str | None, option("MODEL", "The CLAP model of embeddings: a folder or name.")] = None,

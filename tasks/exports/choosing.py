@@ -21,7 +21,7 @@ class ExportOptions:
     table: str | None = None
     split: str | None = None
     limit: int | None = None  # only the first rows of each split
-    blind: bool = False  # leave clips out of prompts for text-only trainers
+    blind: bool = False  # leave clips out of prompts; for text-only trainers alone
     roots: tuple[Path, ...] = ()
     force: bool = False  # replace an earlier export
     # a record of `earmark eval rollouts`; rows right in all its draws are left out
@@ -79,6 +79,9 @@ def choose(version: Version, corpus: Corpus, wish: ExportOptions) -> Target:
         return _for_clips(wish)
     if wish.clap is not None:
         raise StoreError(f"--clap goes with --for {EMBEDDINGS}, not with --for {wish.format}")
+    if wish.blind and (added or FORMATS.find(wish.format).hears):
+        deaf = ", ".join(f.name for f in FORMATS.all()[0].values() if f.shapes and not f.hears)
+        raise StoreError(f"--blind goes with trainers of text alone ({deaf}): --for {wish.format} leaves no clip out")
     if wish.table is not None:
         return _for_table(FORMATS.find(wish.format) if wish.format in FORMATS.entries else None, wish)
     views = corpus.views if wish.view is None else (find_view(corpus, wish.view),)

@@ -67,7 +67,8 @@ def possible() -> list[tuple[str, str, str]]:
 def test_every_view_goes_out_in_every_format_that_can_hold_it(
     demo_store: Store, tmp_path: Path, spec: str, view: str, format_: str
 ) -> None:
-    folder = exported(demo_store, tmp_path / "out", spec, format_, view=view, blind=True, limit=4)
+    blind = format_.startswith("trl")
+    folder = exported(demo_store, tmp_path / "out", spec, format_, view=view, blind=blind, limit=4)
     record = json.loads((folder / "export.json").read_text())
     assert record["manifest_sha256"] == demo_store.find(spec).manifest.digest()
     assert sum(record["rows"].values()) >= 4
@@ -200,9 +201,9 @@ def test_rows_made_for_a_trainer_come_before_rows_that_serve(demo_store: Store) 
 
 @pytest.mark.parametrize("format_", ["ms-swift", "trl-reward", "webdataset", "jsonl"])
 def test_the_same_version_gives_the_same_bytes(demo_store: Store, tmp_path: Path, format_: str) -> None:
-    view = "musicality-choice"
-    first = exported(demo_store, tmp_path / "a", MUSIC, format_, view=view, blind=True)
-    second = exported(demo_store, tmp_path / "b", MUSIC, format_, view=view, blind=True)
+    view, blind = "musicality-choice", format_.startswith("trl")
+    first = exported(demo_store, tmp_path / "a", MUSIC, format_, view=view, blind=blind)
+    second = exported(demo_store, tmp_path / "b", MUSIC, format_, view=view, blind=blind)
     assert contents_of(first) == contents_of(second)
 
 
@@ -247,6 +248,26 @@ def test_what_does_not_go_together_is_one_line(
         export(version, find_corpus(version.corpus), demo_store, tmp_path / "out", wish)
     assert "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        *(ExportOptions(one, "musicality-choice") for one in ("ms-swift", "ms-swift-grpo", "verl", "llama-factory")),
+        ExportOptions("jsonl", "musicality-choice"),
+        ExportOptions("webdataset", table="pairs"),
+        ExportOptions("list"),
+    ],
+    ids=lambda wish: f"{wish.format}-{wish.table or wish.view}",
+)
+def test_no_export_is_called_blind_that_holds_clips(demo_store: Store, tmp_path: Path, wish: ExportOptions) -> None:
+    writer = Writer("list", f"{__name__}:write_list", ".json", "a list.")
+    corpus = find_corpus(MUSIC)
+    corpus = replace(corpus, views=(*corpus.views, View("own", "rows", "made-up", "Models.", writers=(writer,))))
+    said = r"text alone \(trl-reward, trl-dpo, trl-sft, trl-grpo\): --for " + wish.format + " leaves no clip out"
+    with pytest.raises(StoreError, match=said):
+        export(demo_store.find(MUSIC), corpus, demo_store, tmp_path / "out", replace(wish, blind=True))
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow
