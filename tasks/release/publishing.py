@@ -227,8 +227,8 @@ def bring(repo: Repo, bundle: Bundle, state: State) -> tuple[str, int]:
 def tagged(repo: Repo, bundle: Bundle, state: State) -> str | None:
     """Return the commit of the version's tag, if it holds exactly this version.
 
-    Return None without a tag, or for a branch other than main. A card with evaluations stays as published: later
-    evaluations make no other version.
+    Return None without a tag, or for a branch other than main. A published card stays: later evaluations make no other
+    version, nor do licences that an earlier release left out.
 
     Raises:
         HubError: the tag names something else.
@@ -239,7 +239,7 @@ def tagged(repo: Repo, bundle: Bundle, state: State) -> str | None:
     other = compare(bundle.entries, repo.files(state.tags[tag]), state.earlier)
     if not other.none:
         paths = [*(entry.path for entry in other.upload), *other.delete]
-        if bundle.evaluated and set(paths) <= {CARD, MANIFEST}:
+        if bundle.recarded and set(paths) <= {CARD, MANIFEST}:
             return state.tags[tag]
         raise HubError(
             f"{repo.name} has a tag {tag} with other files: {paths[0]} differs, {len(paths)} in all; a published "

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -11,10 +11,11 @@ from typing import Any
 import jinja2
 import yaml
 
+from earmark.schemas.config import Licence
 from earmark.schemas.corpus import Story
 from earmark.schemas.tables import SPLITS, Table, embeds
 from earmark.tasks.store.diff import Change
-from earmark.tasks.store.licences import names_of
+from earmark.tasks.store.licences import names_of, sources_of
 from earmark.tasks.store.manifest import Manifest, Step, digest_of
 
 CITATION = Path(__file__).resolve().parents[2] / "CITATION.cff"  # in a clone, and in the wheel's package
@@ -22,6 +23,8 @@ PERSONAL = (
     "Earmark adds no names or contact data. Speaker, listener and artist ids, transcripts, lyrics and voices in the "
     "audio are those of the sources; their owners' terms hold."
 )
+MAY = {"all": "rows and audio", "rows": "rows, not audio", "none": "nothing"}
+_LICENCES = re.compile(r"^## Licences\n.*?(?=^## )", re.MULTILINE | re.DOTALL)
 SIZES = (
     (10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"),
     (10**8, "10M<n<100M"), (10**9, "100M<n<1B"), (10**10, "1B<n<10B"), (10**11, "10B<n<100B"), (10**12, "100B<n<1T"),
@@ -53,7 +56,7 @@ def render_card(
         sections=sections,
         changes=[change for change in changes if change.added or change.removed or change.changed],
         diagram=diagram(manifest.steps),
-        licences=manifest.config.get("licences") or {},
+        licences=_licences_section(_stated(manifest)),
         personal=PERSONAL,
         all_splits=split_order(list({split for splits in manifest.rows.values() for split in splits})),
         fields=_fields,
@@ -153,7 +156,7 @@ def _head(manifest: Manifest, tables: Sequence[Table], story: Story) -> dict[str
     size = next((name for limit, name in SIZES if rows < limit), "n>1T")
     return {
         "pretty_name": story.title,
-        **licence_facts(manifest),
+        **licence_facts(_stated(manifest), sources_of(manifest.config), manifest.models),
         **({"language": list(story.languages)} if story.languages and not manifest.config.get("asks") else {}),
         **({"annotations_creators": creators} if creators else {}),
         **({"source_datasets": sources} if sources else {}),
@@ -164,19 +167,52 @@ def _head(manifest: Manifest, tables: Sequence[Table], story: Story) -> dict[str
     }
 
 
-def licence_facts(manifest: Manifest) -> dict[str, Any]:
-    """Return the licences that a config states for its sources, in the Hub's vocabulary. Unless the Hub knows all of
-    them, the licence is `other` with the config's names. Without stated licences, return nothing."""
-    models = {name for model in manifest.models for name in names_of(model)}
-    stated = manifest.config.get("licences") or {}
-    of_sources = {terms.get("licence") for source, terms in stated.items() if source not in models}
-    names = sorted(name or "not stated" for name in of_sources)
+def licence_facts(stated: Mapping[str, Licence], sources: Set[str], models: Iterable[str]) -> dict[str, Any]:
+    """Return the licences stated for sources, in the Hub's vocabulary. Unless the Hub knows all of them, the licence is
+    `other` with their names; a source without a licence is `not stated`. Without stated licences, return nothing.
+
+    Args:
+        stated: by source; those of models are none of a source.
+    """
+    of_models = {name for model in models for name in names_of(model)}
+    of_sources = {terms.licence for source, terms in stated.items() if source not in of_models}
     if not any(of_sources):
         return {}
+    names = sorted(name or "not stated" for name in of_sources | ({None} if sources - stated.keys() else set()))
     known = [name.lower() for name in names if name.lower() in _hub_licences()]
     if len(known) == len(names):
         return {"license": known[0] if len(known) == 1 else known}
     return {"license": "other", "license_name": re.sub(r"[^a-z0-9.]+", "-", " ".join(names).lower()).strip("-")}
+
+
+def with_licences(card: str, stated: Mapping[str, Licence], sources: Set[str], models: Iterable[str]) -> str:
+    """Return a card with these licences, at its head and in their section, in place of its own."""
+    _, head, body = card.split("---\n", 2)
+    facts: dict[str, Any] = yaml.safe_load(head)
+    told = {name: value for name, value in facts.items() if name not in ("license", "license_name")}
+    told |= licence_facts(stated, sources, models)
+    if told != facts:
+        head = yaml.safe_dump(told, sort_keys=False, allow_unicode=True)
+    section = f"## Licences\n\n{_licences_section(stated)}\n\n"
+    return f"---\n{head}---\n{_LICENCES.sub(lambda _: section, body, count=1)}"
+
+
+def _stated(manifest: Manifest) -> dict[str, Licence]:
+    return {name: Licence(**terms) for name, terms in (manifest.config.get("licences") or {}).items()}
+
+
+def _licences_section(stated: Mapping[str, Licence]) -> str:
+    if not stated:
+        return (
+            "The config states no licence: what the owners of the sources and of the generating models allow must be "
+            "looked up."
+        )
+    rows = [
+        f"| {markdown_cell(source)} | {markdown_cell(terms.licence or 'not stated')} | {MAY[terms.redistribute]} |"
+        for source, terms in sorted(stated.items(), key=lambda one: one[0].lower())
+    ]
+    head = "| source | licence | what may be passed on |\n|---|---|---|\n"
+    return head + "\n".join(rows) + "\n\nOf sources that are not in this list, rows may be passed on, and no audio."
 
 
 @cache

@@ -137,7 +137,7 @@ def require_terms(version: Version, store: Store, name: str, key: str) -> None:
 
 
 def licences_of(version: Version, store: Store) -> dict[str, Licence]:
-    """Return the licences stated by a version's config and its parent versions; the stricter holds.
+    """Return the licences stated by a version's config and its parent versions; the stricter holds, under both names.
 
     Raises:
         StoreError: a parent version is missing from the store.
@@ -145,10 +145,27 @@ def licences_of(version: Version, store: Store) -> dict[str, Licence]:
     licences = {name: Licence(**terms) for name, terms in version.manifest.config.get("licences", {}).items()}
     for made_from in _parents(version, store):
         for name, terms in licences_of(made_from, store).items():
-            own = licences.get(name)
-            if own is None or _STRICTEST.index(terms.redistribute) < _STRICTEST.index(own.redistribute):
-                licences[name] = terms
+            own = licences.setdefault(name, terms)
+            stated = f"{own.licence or ''} and {terms.licence or ''}".split(" and ")
+            both = " and ".join(filter(None, dict.fromkeys(stated))) or None
+            may = min(own.redistribute, terms.redistribute, key=_STRICTEST.index)
+            licences[name] = Licence(licence=both, redistribute=may)
     return licences
+
+
+def sources_of(config: Mapping[str, Any]) -> set[str]:
+    """Return the names of a config's sources."""
+    return {one["name"] for one in [*(config.get("sources") or ()), config.get("source") or {}] if "name" in one}
+
+
+def sources_behind(version: Version, store: Store) -> set[str]:
+    """Return the names of the sources of a version and its parents.
+
+    Raises:
+        StoreError: a parent version is missing from the store.
+    """
+    behind = (sources_behind(made_from, store) for made_from in _parents(version, store))
+    return sources_of(version.manifest.config).union(*behind)
 
 
 def unheard(version: Version, store: Store) -> frozenset[str]:

@@ -17,9 +17,18 @@ import yaml
 from earmark.schemas.config import Licence
 from earmark.schemas.errors import ConfigError, HubError
 from earmark.schemas.tables import Table
+from earmark.tasks.store.card import with_licences
 from earmark.tasks.store.files import place, sha256_file, write_text
 from earmark.tasks.store.hub import PublishedFile
-from earmark.tasks.store.licences import Redaction, TableLoss, Terms, licences_of, model_terms, unheard
+from earmark.tasks.store.licences import (
+    Redaction,
+    TableLoss,
+    Terms,
+    licences_of,
+    model_terms,
+    sources_behind,
+    unheard,
+)
 from earmark.tasks.store.manifest import CARD, PAGES, REPORT, FileEntry, Manifest
 from earmark.tasks.store.parquet import file_entry
 from earmark.tasks.store.result_table import ResultTable
@@ -45,7 +54,8 @@ class Bundle:
     entries: tuple[PublishedFile, ...]  # the files, including the published manifest
     lost: Mapping[str, TableLoss]  # losses by table
     licences: Mapping[str, Licence]  # the terms by source
-    evaluated: bool = False  # whether the card has a section on evaluations, unlike the version's own
+    # whether the card differs from the version's own: by evaluations, or by licences of its sources and parents
+    recarded: bool = False
     # terms of the models behind it and its parents
     model_terms: Mapping[str, str] = field(default_factory=dict)
     views: tuple[PublishedView, ...] = ()  # further configs
@@ -106,6 +116,12 @@ def bundled(
                 manifest = version.manifest.model_copy(update={"files": tuple(f for f in files if f.path != REPORT)})
             else:
                 manifest = version.manifest
+            terms = model_terms(version, store)
+            models = {*version.manifest.models, *terms}
+            card = _place(version, folder, CARD).read_text("utf-8")
+            told = with_licences(card, licences, sources_behind(version, store), models)
+            if told != card:
+                manifest = _with_card(manifest, folder, told)
             if evaluations:
                 manifest = _evaluated(version, manifest, folder, evaluations)
             made = views(_separate(version, manifest, folder), redaction.free_clips()) if views else ()
@@ -118,8 +134,8 @@ def bundled(
             if manifest != version.manifest:
                 write_text(folder / MANIFEST, manifest.to_json())
             entries = tuple(_entries(version, manifest, folder))
-            terms = model_terms(version, store)
-            yield Bundle(version, manifest, entries, lost, licences, bool(evaluations), terms, made)
+            recarded = bool(evaluations) or told != card
+            yield Bundle(version, manifest, entries, lost, licences, recarded, terms, made)
         finally:
             shutil.rmtree(folder.parent, ignore_errors=True)
 

@@ -8,11 +8,13 @@ from importlib import resources
 from typing import Any
 
 import pytest
+import yaml
 from pydantic import TypeAdapter
 
+from earmark.schemas.config import Licence
 from earmark.schemas.corpus import Story
 from earmark.tasks.pipeline.registry import corpora, find_corpus
-from earmark.tasks.store.card import SIZES, citations, licence_facts
+from earmark.tasks.store.card import SIZES, citations, licence_facts, render_card
 from earmark.tasks.store.manifest import Manifest
 from tests.conftest import ROOT
 from tests.test_citation import CITATION
@@ -80,6 +82,24 @@ def test_tasks_and_languages_are_those_of_the_hub(name: str) -> None:
     ],
 )
 def test_licences_in_the_words_of_the_hub(stated: dict[str, str | None], expected: dict[str, Any]) -> None:
-    licences = {name: {"licence": licence, "redistribute": "rows"} for name, licence in stated.items()}
-    manifest = Manifest.model_construct(config={"licences": licences}, models=("openai:org/model",))
-    assert licence_facts(manifest) == expected
+    licences = {name: Licence(licence=licence) for name, licence in stated.items()}
+    assert licence_facts(licences, set(), ("openai:org/model",)) == expected
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({"sources": [{"name": "a"}, {"name": "b"}]}, {"license": "other", "license_name": "cc-by-4.0-not-stated"}),
+        ({"sources": [{"name": "a"}]}, {"license": "cc-by-4.0"}),
+        ({"source": {"name": "b"}}, {"license": "other", "license_name": "cc-by-4.0-not-stated"}),
+        ({"source": {"name": "a"}}, {"license": "cc-by-4.0"}),
+    ],
+)
+def test_a_card_states_no_licence_of_a_source_that_has_none(config: dict[str, Any], expected: dict[str, Any]) -> None:
+    config = {**config, "licences": {"a": {"licence": "CC-BY-4.0", "redistribute": "rows"}}}
+    manifest = Manifest(
+        corpus="captions", version="v1", build_key="", inputs={}, config=config, code="", libraries={}, steps=(),
+        rejects={}, rows={}, files=(),
+    )  # fmt: skip
+    head = yaml.safe_load(render_card(manifest, (), find_corpus("captions").story, None, {}).split("---\n")[1])
+    assert {name: value for name, value in head.items() if name.startswith("license")} == expected

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -259,6 +260,50 @@ def test_stricter_licence_of_a_parent_holds(tmp_path: Path) -> None:
     (parent.folder / "manifest.json").unlink()
     with pytest.raises(StoreError, match=r"made from origin v1, which is not in .*licences are not known"):
         licences_of(child, store)
+
+
+def stating(version: Version, sources: Sequence[str], **licences: str) -> Version:
+    """The version with another config: these sources and stated licences."""
+    stated = {name: {"licence": licence, "redistribute": "all"} for name, licence in licences.items()}
+    config = {"sources": [{"name": name} for name in sources], "licences": stated}
+    (version.folder / "manifest.json").write_text(version.manifest.model_copy(update={"config": config}).to_json())
+    return Version(version.corpus, version.folder)
+
+
+@pytest.mark.parametrize(
+    ("origin", "own", "expected"),
+    [
+        ({"free": "CC-BY-NC-4.0"}, {"mine": "CC0-1.0"}, {"license": ["cc-by-nc-4.0", "cc0-1.0"]}),
+        ({"free": "CC-BY-NC-4.0"}, {}, {"license": "cc-by-nc-4.0"}),
+        (
+            {"mine": "CC-BY-NC-4.0"},
+            {"mine": "CC0-1.0"},
+            {"license": "other", "license_name": "cc0-1.0-and-cc-by-nc-4.0"},
+        ),
+        ({"free": "CC0-1.0"}, {"mine": "CC0-1.0"}, {"license": "cc0-1.0"}),
+        ({}, {"mine": "CC0-1.0"}, {"license": "other", "license_name": "cc0-1.0-not-stated"}),
+    ],
+)
+def test_a_published_card_states_the_licences_of_parents(
+    tmp_path: Path, origin: dict[str, str], own: dict[str, str], expected: dict[str, Any]
+) -> None:
+    store = Store(tmp_path)
+    parent = stating(make_version(store, ROWS, {}, corpus="origin"), list(origin) or ["free"], **origin)
+    lineage = Parent(corpus="origin", version="v1", digest=parent.manifest.digest())
+    child = stating(make_version(store, ROWS, {}, parents=(lineage,)), list(own), **own)
+    card = card_of(TABLES) + "license: cc0-1.0\n---\n\n# X\n\n## Licences\n\nTheirs.\n\n## Personal data\n\nNone.\n"
+    (child.folder / "README.md").write_text(card)
+    _, head, body = published(child, store)["texts"]["README.md"].split("---\n", 2)
+    facts = yaml.safe_load(head)
+    assert {name: value for name, value in facts.items() if name.startswith("license")} == expected
+    assert facts["configs"][0]["config_name"] == "labels"
+    table = body.partition("\n## Licences\n\n")[2].partition("\n\n## Personal data\n\nNone.\n")[0]
+    said = {tuple(line.strip("| ").split(" | ")) for line in table.splitlines() if line.startswith("| ")}
+    named = {name: " and ".join(one[name] for one in (own, origin) if name in one) for name in own | origin}
+    assert said == {("source", "licence", "what may be passed on")} | {
+        (name, licence, "rows and audio") for name, licence in named.items()
+    }
+    assert "Theirs." not in body
 
 
 @pytest.mark.slow
