@@ -293,7 +293,10 @@ class ListeningFacts(TypedDict):
     manifest_sha256: str
     mos: list[SystemOpinion]
     left_out: NotRequired[list[str]]
+    plan: NotRequired[str]  # digest of the keys of its pages, which every start draws anew
+    clips: NotRequired[dict[str, list[str]]]  # SHA-256 of the rated clips by system; records of 1.0.0 have none
     awards: NotRequired[dict[str, str]]
+    others: NotRequired[list[str]]  # on a board, systems that were scored with other clips since
 
 
 class BoardFacts(VersionFacts):

@@ -67,7 +67,7 @@ def rank_submissions(
         "differences": _differences({one["system"]: folder for one, folder in records}, ranked_on),
         "ranking": ranks,
         "finalists": finalists,
-        "listening": _opinions(version, store, ranks, awards or {}),
+        "listening": _opinions(version, store, records, ranks, awards or {}),
         "checks": {one["system"]: one["checks"] for one, _ in records if one["checks"]},
         "unanswered": {one["system"]: sum(one["unanswered"].values()) for one, _ in records if one["unanswered"]},
         "unscored": {one["system"]: lacking for one, _ in records if (lacking := one.get("unscored"))},
@@ -113,15 +113,27 @@ def scored(version: Version, store: Store, systems: Sequence[str]) -> list[tuple
 
 
 def _opinions(
-    version: Version, store: Store, ranks: Sequence[results.SystemRank], awards: Mapping[str, int]
+    version: Version,
+    store: Store,
+    records: Sequence[tuple[results.ScoreFacts, Path]],
+    ranks: Sequence[results.SystemRank],
+    awards: Mapping[str, int],
 ) -> list[results.ListeningFacts]:
-    """Return opinions on these systems from listening tests on this very content (`study status --record`)."""
+    """Return opinions on these systems from listening tests on this very content (`study status --record`).
+
+    A system that was scored with other clips since gets no award for those that people heard.
+    """
     systems, found = {one["system"] for one in ranks}, list[results.ListeningFacts]()
+    made = {one["system"]: {*pq.read_table(path / CLIPS)["clip_sha256"].to_pylist()} for one, path in records}
     for path in sorted(records_of(store, version).glob(f"*/{OPINIONS}")):
         test: results.ListeningFacts = json.loads(path.read_bytes())
         rows = [row for row in test["mos"] if row["system"] in systems]
         if rows and test["manifest_sha256"] == version.manifest.digest():
-            found.append({**test, "mos": rows, "awards": awarded(rows, ranks, awards)})
+            others = sorted(
+                name for name, heard in test.get("clips", {}).items() if {*heard} - made.get(name, {*heard})
+            )
+            current = [row for row in rows if row["system"] not in others]
+            found.append({**test, "mos": rows, "awards": awarded(current, ranks, awards), "others": others})
     return found
 
 
@@ -137,7 +149,8 @@ def awarded(
     if unknown := sorted(awards.keys() - {*tracks.values()}):
         known = ", ".join(sorted({track for track in tracks.values() if track})) or "none"
         raise InputError(f"--award {unknown[0]}: no system entered this track; tracks: {known}")
-    question = OVERALL if any(row["question"] == OVERALL for row in rows) else rows[0]["question"]
+    questions = [row["question"] for row in rows]
+    question = OVERALL if OVERALL in questions or not questions else questions[0]
     mos = {row["system"]: row["mos"] for row in rows if row["question"] == question}
     found = {}
     for track, count in awards.items():
@@ -330,6 +343,16 @@ def board_page(facts: results.BoardFacts) -> ResultPage:
         f"listening test {test['study']}: {', '.join(failed)} fail the checks and are in no figure"
         for test in facts["listening"]
         if (failed := test.get("left_out"))
+    ]
+    notes += [
+        f"listening test {test['study']}: people heard other clips of {', '.join(others)} than were scored: no award"
+        for test in facts["listening"]
+        if (others := test.get("others"))
+    ]
+    notes += [
+        f"listening test {test['study']}: recorded by release 1.0.0, so that nobody knows whether its clips were scored"
+        for test in facts["listening"]
+        if "clips" not in test
     ]
     return ResultPage(
         f"{facts['corpus']} {facts['version']}: {len(facts['systems'])} systems side by side",

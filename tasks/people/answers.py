@@ -21,6 +21,7 @@ from earmark.tasks.evaluation.leaderboard import OPINIONS
 from earmark.tasks.evaluation.submission import prompts_of
 from earmark.tasks.store.agreement import alpha
 from earmark.tasks.store.folder import records_of, write_record
+from earmark.tasks.store.manifest import digest_of
 from earmark.tasks.store.versions import Store, Version
 
 MOST_BYTES = 8 << 20
@@ -353,7 +354,8 @@ def record_opinions(
     The version's prompts are the study's, by their ids. An earlier record of the same study is replaced.
 
     Raises:
-        InputError: the study compares clips, nobody answered, or the version lacks a prompt of it.
+        InputError: the study compares clips, nobody answered, the version lacks a prompt of it, or the record is of
+            another study of this name.
     """
     spec = f"{corpus.name}@{version.name}"
     if plan.kind != "ratings" or corpus.generation is None:
@@ -365,11 +367,31 @@ def record_opinions(
     rows = mean_opinions(plan, kept)
     if not rows:
         raise InputError(f"--record {spec}: no answer counts yet")
-    left_out = sorted({one.page for one in returned} - {one.page for one in kept})
+    rated = {trial.clips["a"] for page in plan.pages for trial in page.items if trial.kind == "rating"}
+    clips: dict[str, list[str]] = defaultdict(list)
+    for made in sorted((plan.generations[clip] for clip in rated), key=lambda made: made.sha256):
+        clips[made.model].append(made.sha256)
     facts: ListeningFacts = {
         "study": plan.study,
         "manifest_sha256": version.manifest.digest(),
         "mos": rows,
-        "left_out": left_out,
+        "left_out": sorted({one.page for one in returned} - {one.page for one in kept}),
+        "plan": digest_of([page.key for page in plan.pages]),
+        "clips": clips,
     }
-    return write_record(records_of(store, version) / f"study-{plan.study}", OPINIONS, facts)
+    folder = records_of(store, version) / f"study-{plan.study}"
+    _check_same_study(folder, facts)
+    return write_record(folder, OPINIONS, facts)
+
+
+def _check_same_study(folder: Path, facts: ListeningFacts) -> None:
+    """Check that a record is of this study if there is one; of 1.0.0, that it has no system that this study lacks."""
+    if not (folder / OPINIONS).is_file():
+        return
+    before: ListeningFacts = json.loads((folder / OPINIONS).read_bytes())
+    strange = {row["system"] for row in before["mos"]} - facts["clips"].keys()
+    if strange or before.get("plan", facts["plan"]) != facts["plan"]:
+        raise InputError(
+            f"{folder}: another study of the name '{facts['study']}' is recorded; name yours in --config when you "
+            "start it, or move that folder elsewhere"
+        )

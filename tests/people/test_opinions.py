@@ -39,12 +39,17 @@ def version(tmp_path_factory: pytest.TempPathFactory) -> Version:
     counts = {"strict_id": 8, "improvised_id": 4, "strict_ood": 4}
     built = build_prompts(config_of(folder, prompts=counts), folder / "store")
     for seed, system in enumerate(SYSTEMS):
-        (folder / system).mkdir()
-        for place, row in enumerate(prompts_of(built)):
-            noise = np.random.default_rng((seed, place)).uniform(-0.1, 0.1, RATE // 2)
-            soundfile.write(folder / system / f"{row['prompt_id']}.wav", noise, RATE)
-        earmark("eval", "score", "music-prompts@v1", "-g", folder / system, "--store", folder / "store")
+        scored(built, folder / system, folder / "store", seed)
     return built
+
+
+def scored(version: Version, folder: Path, store: Path, seed: int, *words: str) -> None:
+    """Score a system named like its folder, whose clips are noise by a seed."""
+    folder.mkdir(parents=True)
+    for place, row in enumerate(prompts_of(version)):
+        noise = np.random.default_rng((seed, place)).uniform(-0.1, 0.1, RATE // 2)
+        soundfile.write(folder / f"{row['prompt_id']}.wav", noise, RATE)
+    earmark("eval", "score", "music-prompts@v1", "-g", folder, "--store", store, *words)
 
 
 def prompts_of(version: Version) -> list[dict[str, Any]]:
@@ -114,6 +119,51 @@ def test_the_board_shows_what_people_said(version: Version, tmp_path: Path) -> N
     earmark(*said)  # again: the record is replaced
     again = json.loads(earmark("eval", "rank", "music-prompts@v1", "all", "--store", store, "--json"))
     assert again["listening"] == board["listening"]
+
+
+@pytest.mark.slow
+def test_clips_that_people_did_not_hear_win_no_award(version: Version, tmp_path: Path) -> None:
+    """`theirs` is scored with other clips after the test; a record of release 1.0.0 does not tell."""
+    store, study = tmp_path / "store", listening_test(version, tmp_path / "won", "won")
+    shutil.copytree(version.folder.parents[1], store)
+    entered = ("--team", "t", "--track", "open")
+    for seed, system in enumerate(SYSTEMS):
+        scored(version, tmp_path / "first" / system, store, seed, *entered)
+    earmark("people", "study", "status", study, *answers(study), "--record", "music-prompts@v1", "--store", store)
+    rank = ["eval", "rank", "music-prompts@v1", "all", "--award", "open=1", "--store", store, "--json"]
+
+    def awards() -> tuple[dict[str, str], str]:
+        board = json.loads(earmark(*rank))
+        (test,) = [one for one in board["listening"] if one["study"] == "won"]
+        notes = (Path(board["folder"]) / "README.md").read_text("utf-8").splitlines()
+        return test["awards"], "\n".join(line for line in notes if "listening test won:" in line)
+
+    assert awards() == ({"theirs": "open 1st"}, "")
+    scored(version, tmp_path / "second/theirs", store, 7, *entered)
+    won, note = awards()
+    assert won == {"ours": "open 1st"}
+    assert "people heard other clips of theirs than were scored: no award" in note
+    (record,) = store.glob("evaluations/music-prompts/v1/study-won/mos.json")
+    facts = json.loads(record.read_bytes())
+    record.write_text(json.dumps({name: facts[name] for name in ("study", "manifest_sha256", "mos", "left_out")}))
+    won, note = awards()
+    assert won == {"theirs": "open 1st"}
+    assert "recorded by release 1.0.0" in note
+
+
+def test_another_study_of_a_name_does_not_replace_the_first(version: Version, tmp_path: Path) -> None:
+    store, record = version.folder.parents[1], ("--record", "music-prompts@v1", "--store", version.folder.parents[1])
+    first, second = (listening_test(version, tmp_path / name, "same") for name in ("one", "two"))
+    files = answers(first)
+    earmark("people", "study", "status", first, *files[:2], *record)
+    (kept,) = store.glob("evaluations/music-prompts/v1/study-same/mos.json")
+    before = kept.read_bytes()
+    line = earmark("people", "study", "status", second, *answers(second), *record, code=1)
+    assert "another study of the name 'same' is recorded; name yours in --config" in line
+    assert kept.read_bytes() == before
+    earmark("people", "study", "status", first, *files, *record)
+    assert kept.read_bytes() != before, "more answers of the same study"
+    shutil.rmtree(kept.parent)
 
 
 def test_another_versions_study_is_refused(version: Version, tmp_path: Path) -> None:
