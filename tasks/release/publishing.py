@@ -343,7 +343,7 @@ def keep_receipt(
         tag=bundle.manifest.version if repo.branch is None else None,
         branch=repo.branch,
         manifest=bundle.version.manifest.digest(),
-        published_manifest=bundle.manifest.digest(),
+        published_manifest=repo.manifest_digest(commit),  # a card of before stays (`tagged`), and its manifest
         files=len(bundle.entries),
         bytes=sum(entry.bytes for entry in bundle.entries),
         held_rows=bundle.held_rows,

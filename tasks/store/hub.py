@@ -26,6 +26,7 @@ from huggingface_hub.utils import disable_progress_bars
 
 from earmark.schemas.errors import HubError, HubUnreachableError, InputError
 from earmark.schemas.places import hub_parts, path_below
+from earmark.tasks.store.files import sha256_file
 from earmark.tasks.store.manifest import CARD, Manifest
 from earmark.tasks.store.objects import BLOCK_BYTES, COMMITS, Object, first_words
 from earmark.tasks.store.versions import MANIFEST
@@ -237,6 +238,11 @@ class Repo:
         """Download a file of a revision into a folder, unless it is there; return its path."""
         with _spoken(self.name):
             return Path(self.api.hf_hub_download(self.name, path, repo_type=KIND, revision=revision, local_dir=folder))
+
+    def manifest_digest(self, revision: str) -> str:
+        """Return the SHA-256 of a revision's manifest."""
+        with _spoken(self.name):
+            return sha256_file(Path(self.api.hf_hub_download(self.name, MANIFEST, repo_type=KIND, revision=revision)))
 
     def date(self, revision: str) -> datetime:
         """Return the time of a commit."""

@@ -11,6 +11,7 @@ from earmark.tasks.store.files import read_record, write_text
 from earmark.tasks.store.versions import Store
 
 FOLDER = "published"
+IDENTITY = ("commit", "tag", "private", "manifest", "published_manifest")  # of equal publications
 
 
 class Receipt(BaseModel):
@@ -57,7 +58,7 @@ def save_receipt(store: Store, receipt: Receipt) -> Path:
     path = store.folder(receipt.corpus) / FOLDER / name
     there = _bring(store, receipt.corpus)
     first = read_record(Receipt, path, "a receipt") if path.is_file() else None
-    if first is None or first.model_copy(update={"published": receipt.published}) != receipt:
+    if first is None or any(getattr(first, name) != getattr(receipt, name) for name in IDENTITY):
         write_text(path, receipt.model_dump_json(indent=1) + "\n")
         there.discard(name)
     if store.remote is not None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +21,9 @@ from huggingface_hub import HfApi
 
 from earmark.schemas.config import Licence
 from earmark.schemas.errors import HubError
+from earmark.tasks.evaluation import reading
+from earmark.tasks.evaluation.samples import MeasurementOptions, SamplePart
+from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.hub import PublishedFile, Repo
 from earmark.tasks.store.receipts import receipts
 from earmark.tasks.store.versions import Store
@@ -145,6 +150,35 @@ def test_second_publication_sends_nothing(hub: HubServer, press: Publications, s
     shown = earmark(store, "list", CORPUS).stdout
     assert "v2 published" in shown
     assert f"to {repo} (commit {hub.commits(repo)[0]['oid'][:12]})" in shown
+
+
+@pytest.mark.slow
+def test_a_receipt_names_the_manifest_that_the_hub_has(
+    hub: HubServer, press: Publications, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An evaluation after the publication is in no published card; the receipt stays, also where it was lost."""
+    monkeypatch.setenv("HF_TOKEN", WRITER)
+    repo, version = "lab/evaluated", store.find(f"{CORPUS}@v1")
+    press.run(store.root, f"{CORPUS}@v1", repo)
+    (receipt,) = store.folder(CORPUS).glob("published/v1--lab--evaluated.json")
+    kept = receipt.read_bytes()
+    scores = tmp_path / "scores.jsonl"
+    rows = [{"id": row["pair_id"], "choice": "chosen"} for row in rows_of(version, "pairs")]
+    scores.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    wish = MeasurementOptions(part=SamplePart("all"))
+    _, record = reading.read(version, find_corpus(CORPUS), store, scores, wish, None)
+    try:
+        assert press.run(store.root, f"{CORPUS}@v1", repo)["uploaded"] == 0
+        assert receipt.read_bytes() == kept
+        receipt.unlink()
+        press.run(store.root, f"{CORPUS}@v1", repo)
+    finally:
+        shutil.rmtree(record)
+    api = HfApi(endpoint=hub.endpoint, token=WRITER)
+    there = api.hf_hub_download(repo, "manifest.json", repo_type="dataset", revision="v1", local_dir=tmp_path)
+    sent = hashlib.sha256(Path(there).read_bytes()).hexdigest()
+    assert sent == json.loads(receipt.read_bytes())["published_manifest"]
+    assert "already here" in earmark(store, "pull", f"{repo}@v1").stdout
 
 
 READ = """
