@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from earmark.schemas.errors import StoreError
-from earmark.schemas.places import cache_folder
+from earmark.schemas.places import VERSION, cache_folder
 from earmark.tasks.pipeline.progress import say
 from earmark.tasks.store.receipts import receipts
+from earmark.tasks.store.remote import Remote
 from earmark.tasks.store.runs import under_way
 from earmark.tasks.store.staging import LOCK, locked
-from earmark.tasks.store.versions import Store, Version
+from earmark.tasks.store.versions import MANIFEST, Store, Version
 
 PRUNED = ".pruned-"
 INPUTS = "inputs"  # below the cache: copies of inputs behind URLs, downloaded anew when a build needs them
@@ -72,6 +73,8 @@ def prune(store: Store, decisions: Sequence[PruneDecision]) -> None:
         raise StoreError(f"{work} is under way; prune when it has ended")
     for corpus in {one.version.corpus: None for one in decisions}:
         with locked(store.folder(corpus) / LOCK, f"build of {corpus}", say):
+            if store.remote is not None:
+                _end_removals(store.folder(corpus), store.remote)
             for version in (one.version for one in decisions if one.version.corpus == corpus and one.stays is None):
                 if store.remote is not None:
                     store.remote.remove(version.manifest)
@@ -79,6 +82,17 @@ def prune(store: Store, decisions: Sequence[PruneDecision]) -> None:
                 version.folder.with_suffix(".keys").unlink(missing_ok=True)
             for doomed in store.folder(corpus).glob(f"{PRUNED}*"):
                 shutil.rmtree(doomed)
+
+
+def _end_removals(folder: Path, remote: Remote) -> None:
+    """End removals from a bucket that were killed: of files there, and in the copy's folder of a corpus."""
+    for name in remote.closed(folder.name):
+        remote.discard(folder.name, name)
+    left = [one for one in folder.iterdir() if VERSION.fullmatch(one.name) and not (one / MANIFEST).is_file()]
+    there = remote.committed(folder.name)  # looked at afterwards: a reader may just have begun a folder
+    for one in left:
+        if (folder.name, one.name) not in there:
+            shutil.rmtree(one)
 
 
 def inputs_folder() -> tuple[Path, int]:

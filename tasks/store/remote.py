@@ -29,7 +29,7 @@ ADDRESS = ".remote"
 CLAIMS = ".claims"
 _FORMS = ", ".join(f"{kind}://{holder}/prefix" for kind, holder in BUCKETS.items())
 SWEEPS = 10
-CLOSED = b""  # manifest of a discarded version: it blocks the commit's own
+CLOSED = b""  # manifest of a version that is removed or discarded: it blocks the commit's own
 
 
 @dataclass(frozen=True)
@@ -50,16 +50,27 @@ class Remote:
 
     def committed(self, corpus: str | None = None) -> set[tuple[str, str]]:
         """Return corpus and name of committed versions (with a manifest), of one corpus or all."""
+        return {name for name, size in self._manifests(corpus).items() if size}
+
+    def closed(self, corpus: str) -> list[str]:
+        """Return the names of a corpus whose files are removed, or were to be when the removal was killed."""
+        return sorted(name for (_, name), size in self._manifests(corpus).items() if size == len(CLOSED))
+
+    def _manifests(self, corpus: str | None) -> dict[tuple[str, str], int]:
         corpora = [one for one in ([corpus] if corpus else self.files.folders(self.url)) if CORPUS.fullmatch(one)]
         names = [(one, name) for one in corpora for name in self.files.folders(f"{self.url}/{one}")
                  if VERSION.fullmatch(name)]  # fmt: skip
-        manifests = self.files.look([f"{self.url}/{corpus}/{name}/{MANIFEST}" for corpus, name in names])
-        return {name for name, held in zip(names, manifests, strict=True) if held is not None and held.size}
+        found = self.files.look([f"{self.url}/{corpus}/{name}/{MANIFEST}" for corpus, name in names])
+        return {name: held.size for name, held in zip(names, found, strict=True) if held is not None}
 
-    def read_manifest(self, corpus: str, name: str) -> Manifest:
-        """Read a version's manifest."""
+    def read_manifest(self, corpus: str, name: str) -> Manifest | None:
+        """Read a version's manifest; None if the version is gone, or its removal has begun."""
         place = f"{self.url}/{corpus}/{name}/{MANIFEST}"
-        return parse_manifest(self.files.read(place), place)
+        try:
+            text = self.files.read(place)
+        except FileNotFoundError:
+            return None
+        return None if text == CLOSED else parse_manifest(text, place)
 
     # -- commit -----------------------------------------------------------------------------------------------
 
@@ -145,11 +156,17 @@ class Remote:
         raise StoreError(f"{sent[0]}: is there again after each of {SWEEPS} removals (a lock of the bucket?)")
 
     def remove(self, manifest: Manifest) -> None:
-        """Remove a version: its manifest first, so that no reader finds a version without its files."""
-        place = f"{self.url}/{manifest.corpus}/{manifest.version}"
-        self.files.remove([f"{place}/{MANIFEST}"])
-        if left := self._there(place):
-            self.files.remove(left)
+        """Remove a version: its manifest is emptied first, so that no reader finds a version without its files, and
+        that whoever comes after a kill knows it (`closed`), and ends the removal by `discard`.
+
+        Raises:
+            StoreError: files stay although they were removed.
+        """
+        place = f"{self.url}/{manifest.corpus}/{manifest.version}/{MANIFEST}"
+        self.files.write(place, CLOSED)
+        self.discard(manifest.corpus, manifest.version)
+        with suppress(FileNotFoundError):  # another process removed it, too
+            self.files.remove([place])
 
     # -- reading ----------------------------------------------------------------------------------------------
 

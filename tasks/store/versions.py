@@ -103,8 +103,9 @@ class Store:
                 with suppress(FileNotFoundError):  # another process was first
                     (copy.folder / MANIFEST).rename(self.folder(copy.corpus) / f"{copy.name}.gone")
         for name, version in there:
-            if not (path := self.folder(name) / version / MANIFEST).is_file():
-                write_text(path, self.remote.read_manifest(name, version).to_json())
+            path = self.folder(name) / version / MANIFEST
+            if not path.is_file() and (manifest := self.remote.read_manifest(name, version)):
+                write_text(path, manifest.to_json())
 
     def fetch(self, version: Version, *, tables_only: bool = False) -> Version:
         """Download a version's files, or only its tables', if the store is a copy; return the version."""

@@ -17,7 +17,7 @@ pytest.importorskip("moto", reason="moto is not installed (group 'dev')")
 
 from earmark.schemas.errors import StoreError
 from earmark.schemas.mos_preferences import TABLES
-from earmark.tasks.release.pruning import decide
+from earmark.tasks.release.pruning import decide, prune
 from earmark.tasks.store.diff import diff_table
 from earmark.tasks.store.manifest import claimant_of
 from earmark.tasks.store.receipts import receipts, save_receipt
@@ -252,6 +252,46 @@ def test_a_discarding_that_is_killed_is_ended_by_the_next(
     assert store.remote.discard(CORPUS, "v1")
     assert uncommitted(server, url) == {}
     assert store.remote.faults(open_store(url).versions(CORPUS)[0].manifest) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_removal_that_is_killed_is_ended_by_the_next(
+    at: int, url: str, server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed before the files go, and before the manifest goes: no reader takes the rest for a version."""
+    store = open_store(url)
+    assert store.remote
+    for number in range(2):
+        build(store, "songs", key=f"key{number}")
+    remove, calls = store.remote.files.remove, Mock()
+
+    def killed(urls: list[str]) -> None:
+        calls()
+        if calls.call_count == at:
+            raise KeyboardInterrupt
+        remove(urls)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store.remote.files, "remove", killed)
+        with pytest.raises(KeyboardInterrupt):
+            prune(store, decide(store, ["songs"], 1, False))
+    left = uncommitted(server, url)
+    assert set(left) == ({"songs/v1"} if at == 1 else set())
+    again = open_store(url)
+    assert again.remote
+    assert [one.name for one in again.versions("songs")] == ["v2"]
+    assert again.remote.read_manifest("songs", "v1") is None
+    assert any((store.folder("songs") / "v1").iterdir()), "nothing left to remove here"
+    prune(again, decide(again, ["songs"], 1, False))
+    assert uncommitted(server, url) == {}
+    assert not (store.folder("songs") / "v1").exists()
+    assert [one.name for one in another_machine(url, tmp_path / "there").versions("songs")] == ["v2"]
+    assert build(store, "songs", key="key2").name == "v3"
+    prune(store, decide(store, ["songs"], 1, False))
+    _, _, name, below = url.split("/", 3)
+    there = [key.removeprefix(f"{below}/songs/") for key in server.sizes(name, f"{below}/songs/v")]
+    assert {key.partition("/")[0] for key in there if key != "v1/manifest.json"} == {"v3"}, "a removal leaves nothing"
 
 
 @pytest.mark.slow
