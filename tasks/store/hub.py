@@ -16,6 +16,7 @@ from urllib.parse import unquote
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, HfFileSystem, constants, get_token
 from huggingface_hub.errors import (
     EntryNotFoundError,
+    GatedRepoError,
     HfHubHTTPError,
     HTTPError,
     OfflineModeIsEnabled,
@@ -356,6 +357,9 @@ def _spoken(repo: str) -> Iterator[None]:
 
 
 def _advice(repo: str, error: HfHubHTTPError) -> str:
+    if isinstance(error, GatedRepoError):
+        page = f"{constants.ENDPOINT}/datasets/{repo}"
+        return f"{repo} asks readers for access: ask on {page}, wait until it is granted, or check HF_TOKEN"
     status, said = error.response.status_code, _line(error.server_message or error)
     match status:
         case 401:

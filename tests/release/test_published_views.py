@@ -30,7 +30,7 @@ from tests.conftest import ROOT
 from tests.human_preferences.votes import build_votes
 from tests.release.publications import Publications
 from tests.runner import read_as
-from tests.servers.hub import WRITER, HubServer
+from tests.servers.hub import READER, WRITER, HubServer
 
 pytestmark = pytest.mark.slow
 CORPUS, VIEW = "mos-preferences", "preferred-clips"
@@ -76,7 +76,9 @@ def earmark(store: Path, *words: str, code: int = 0) -> str:
     return ended.stderr if code else ended.stdout
 
 
-def test_a_gated_repository_is_gated_before_its_files_come(hub: HubServer, store: Store, tmp_path: Path) -> None:
+def test_a_gated_repository_is_gated_before_its_files_come(
+    hub: HubServer, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     guide = (ROOT / "flows/command/publish.md").read_text("utf-8")
     gate = tmp_path / "gate.yaml"
     gate.write_text(guide.partition("```yaml\n")[2].partition("```")[0])
@@ -94,6 +96,11 @@ def test_a_gated_repository_is_gated_before_its_files_come(hub: HubServer, store
     other = Store(tmp_path / "other")
     earmark(other.root, "pull", "lab/gated@v1")
     assert verify(other.find(CORPUS)) == []
+    for token in (READER, ""):
+        with monkeypatch.context() as patch:
+            patch.setenv("HF_TOKEN", token)
+            refused = " ".join(earmark(tmp_path / "third", "pull", "lab/gated@v1", code=1).split())
+        assert f"lab/gated asks readers for access: ask on {hub.endpoint}/datasets/lab/gated, wait" in refused
     card = DatasetCard.load(other.find(CORPUS).folder / "README.md").data
     assert card["extra_gated_fields"] == {"Affiliation": "text", "I use the clips for research alone": "checkbox"}
     assert card["extra_gated_prompt"].startswith("You agree")

@@ -431,7 +431,10 @@ class HubServer:
 
     async def resolve(self, request: web.Request) -> web.StreamResponse:
         """A file, or a range of its bytes."""
-        commit = self._at(request)
+        commit, name = self._at(request), request.match_info["repo"]
+        if self.repos[name].get("gated") and WRITER not in (token := request.headers.get("Authorization", "")):
+            text = f"Access to dataset {name} is restricted and you are not in the authorized list."
+            raise Refused(403 if token else 401, "GatedRepo", text)
         entry = commit["tree"].get(request.match_info["path"])
         headers = {"X-Repo-Commit": commit["oid"], "Accept-Ranges": "bytes"}
         if entry is None:
