@@ -1,6 +1,7 @@
 """Ask a model about a version's samples by an evaluation's mode: `earmark eval run`."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -13,7 +14,7 @@ from earmark.tasks.annotation.prompts import overriding, own_words
 from earmark.tasks.annotation.request import AskPlan
 from earmark.tasks.evaluation.asking import NoMedia, Questioner, SampleRequest
 from earmark.tasks.evaluation.kinds import Prediction
-from earmark.tasks.evaluation.recording import choose_threshold, record
+from earmark.tasks.evaluation.recording import choose_threshold, record, tuning_part
 from earmark.tasks.evaluation.samples import MeasurementOptions, Samples, find_evaluation, find_mode, select_samples
 from earmark.tasks.exports.clips import ClipFile
 from earmark.tasks.pipeline.progress import working
@@ -135,14 +136,21 @@ def forecast(version: Version, corpus: Corpus, store: Store, config: Examinee, w
     evaluation = find_evaluation(corpus, wish.evaluation)
     mode = find_mode(evaluation, wish.mode)
     words = own_words(words_of(version, config.own_prompts()))
-    with select_samples(version, corpus, evaluation, wish.part) as samples, words:
-        questioner = _questioner(samples, store, config, mode, wish)
-        with open_session(store, config) as session:
-            batches = (by_sample for by_sample, _ in _requests(samples, questioner))
-            plan = session.forecast(
-                one.request for by_sample in batches for group in by_sample.values() for one in group
-            )
-        about = f"{samples.count:,} samples of {evaluation.name}, mode {mode.name}"
+    with ExitStack() as stack:
+        samples = stack.enter_context(select_samples(version, corpus, evaluation, wish.part))
+        stack.enter_context(words)
+        about, asked = f"{samples.count:,} samples of {evaluation.name}, mode {mode.name}", [samples]
+        if part := tuning_part(samples, wish):
+            asked.append(stack.enter_context(select_samples(version, corpus, evaluation, part)))
+            about += f", and {asked[1].count:,} of split {part.split} for the threshold"
+        session = stack.enter_context(open_session(store, config))
+        plan = session.forecast(
+            one.request
+            for chosen in asked
+            for by_sample, _ in _requests(chosen, _questioner(chosen, store, config, mode, wish))
+            for group in by_sample.values()
+            for one in group
+        )
         return {"annotator": config.annotator, "about": about, **plan}
 
 

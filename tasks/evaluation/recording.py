@@ -15,7 +15,14 @@ from earmark.schemas.results import AskedFacts, EvaluationFacts
 from earmark.tasks.audio.probe import Probe
 from earmark.tasks.evaluation.kinds import MeasuredSample, Prediction, SampleKind, find_kind, leader
 from earmark.tasks.evaluation.results import LEVEL, NOT_MEASURED, Threshold, count, evaluation_page
-from earmark.tasks.evaluation.samples import EVERY, HELD_OUT, MeasurementOptions, Samples, select_samples
+from earmark.tasks.evaluation.samples import (
+    EVERY,
+    HELD_OUT,
+    MeasurementOptions,
+    SamplePart,
+    Samples,
+    select_samples,
+)
 from earmark.tasks.evaluation.statistics import best_threshold
 from earmark.tasks.evaluation.units import unit_columns
 from earmark.tasks.pipeline.media import media_index
@@ -37,14 +44,12 @@ PREDICTIONS = pa.schema(
 )
 
 
-def choose_threshold(
-    samples: Samples, wish: MeasurementOptions, predict: Callable[[Samples], dict[str, Prediction]]
-) -> Threshold | None:
-    """Return the named threshold, or the best on a split that is not measured; None without either option.
+def tuning_part(samples: Samples, wish: MeasurementOptions) -> SamplePart | None:
+    """Return the part of the samples to choose a threshold on, within the limit; None without `--tune-on`.
 
     Raises:
         ConfigError: the evaluation has no yes and no.
-        StoreError: the split is held out, measured or missing, or lacks answers of both kinds.
+        StoreError: the split is held out or measured.
     """
     split = wish.tune_on
     if wish.threshold is None and split is None:
@@ -53,19 +58,35 @@ def choose_threshold(
     if not find_kind(evaluation.kind).thresholds:
         raise ConfigError(f"evaluation '{evaluation.name}' asks for no yes or no: leave --threshold and --tune-on out")
     if split is None:
-        assert wish.threshold is not None
-        return Threshold(wish.threshold, "--threshold")
+        return None
     measured = samples.connection.execute("SELECT DISTINCT split FROM judged.samples").fetchall()
     if split in (*HELD_OUT, EVERY) or (split,) in measured:
         raise StoreError(f"--tune-on {split}: a threshold is chosen on a split that is not measured; name another")
-    part = replace(wish.part, split=split, limit=None)
-    with select_samples(samples.version, samples.corpus, evaluation, part) as others:
+    return replace(wish.part, split=split)
+
+
+def choose_threshold(
+    samples: Samples, wish: MeasurementOptions, predict: Callable[[Samples], dict[str, Prediction]]
+) -> Threshold | None:
+    """Return the named threshold, or the best on a split that is not measured; None without either option.
+
+    Raises:
+        ConfigError, StoreError: as `tuning_part`.
+        StoreError: the split is missing, or lacks answers of both kinds.
+    """
+    part = tuning_part(samples, wish)
+    if part is None:
+        return None if wish.threshold is None else Threshold(wish.threshold, "--threshold")
+    with select_samples(samples.version, samples.corpus, samples.evaluation, part) as others:
         found = predict(others)
         truth = {row["id"]: row["target"] for rows in others.batches(10_000, ["id", "target"]) for row in rows}
     scored = [(one.score, truth[one.id]) for one in found.values() if one.score is not None]
     if len({target for _, target in scored}) < 2:
-        raise StoreError(f"--tune-on {split}: expected answers to samples of both kinds, yes and no, in that split")
-    return Threshold(best_threshold(*zip(*scored, strict=True)), f"split {split}, {len(scored):,} samples")
+        raise StoreError(
+            f"--tune-on {part.split}: expected answers to samples of both kinds, yes and no, in that split"
+            + (f", found one kind among {len(scored):,} answers within --limit {part.limit}" if part.limit else "")
+        )
+    return Threshold(best_threshold(*zip(*scored, strict=True)), f"split {part.split}, {len(scored):,} samples")
 
 
 def record(

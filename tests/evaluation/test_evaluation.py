@@ -29,6 +29,7 @@ from earmark.tasks.pipeline.registry import corpora, find_corpus
 from earmark.tasks.store.sql import query
 from earmark.tasks.store.versions import Store, Version
 from tests.annotation.conftest import LocalServer, asked, model_server
+from tests.builds import rows_of
 from tests.conftest import ROOT
 from tests.pseudo_preferences.music import build_judged, config_of, make_pool
 from tests.servers.faults import Faults
@@ -215,6 +216,35 @@ def test_rubric_scores_are_means_of_probabilities(
     )
     assert {row["score"] for row in predictions(folder)} == {1.0}
     assert facts["mode"] == "holistic"
+
+
+@pytest.mark.parametrize("limit", [None, 3])
+def test_a_dry_run_counts_the_split_of_the_threshold(
+    built: tuple[Version, Store],
+    server: OpenAIServer,
+    tmp_path: Path,
+    declare: Callable[[str, Evaluation], Corpus],
+    limit: int | None,
+) -> None:
+    """Both splits ask about clips of their own; the server counts what is sent."""
+    version, store = built
+    sql = """
+        SELECT generation_id AS id, prompt_id < 'p003' AS target, clip_sha256 AS audio,
+            CASE WHEN prompt_id IN ('p000', 'p003', 'p005') THEN 'validation' ELSE 'test' END AS split
+        FROM clips
+    """
+    mode = Mode("holistic", "t-whole", ("clip=audio",))
+    corpus = declare(sql, Evaluation("fit", "yes_no", "x", "Fits?", (mode,)))
+    server.answer = default_answer
+    config = examinee(server, seed=100 + (limit or 0))
+    wish = MeasurementOptions(part=SamplePart(limit=limit), tune_on="validation")
+    told = judging.forecast(version, corpus, store, config, wish)
+    assert asked(server) == 0
+    facts, _ = judging.judge(version, corpus, store, config, wish, tmp_path / "o")
+    assert asked(server) == told["to_ask"] == (len(rows_of(version, "clips")) if limit is None else 2 * limit)
+    tuned = told["to_ask"] - facts["samples"]
+    assert facts["threshold"]["source"] == f"split validation, {tuned:,} samples"  # type: ignore[index]
+    assert f"and {tuned:,} of split validation for the threshold" in told["about"]
 
 
 def test_text_of_a_row_cannot_steer_the_prompt(
