@@ -55,7 +55,7 @@ def add(
     keep: KeepOption = True,
     as_json: JsonOption = False,
 ) -> None:
-    """Schedule a config (the word `add` may be left out). A schedule of the same name is replaced.
+    """Schedule a config (the word `add` may be left out); replace its earlier schedule in the same store.
 
     Each run reads the build config anew, builds if something changed, and publishes if told to. A gate and views stand
     in the config of a rebuild.

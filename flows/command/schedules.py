@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -88,10 +88,11 @@ def secrets_of(written: Sequence[str]) -> dict[str, str]:
 def add(
     config: Rebuild, name: str, cron: str, timezone: str, store: Store, environment: dict[str, str]
 ) -> tuple[str, datetime | None]:
-    """Register a schedule, or replace that of the same name; return its full name and its next time.
+    """Register a schedule, or replace that of the same config and store; return its full name and its next time.
 
     Raises:
-        ConfigError: no cron expression, one whose times never come, or no time zone.
+        ConfigError: no cron expression, one whose times never come, or no time zone; or the name is that of a schedule
+            of other configs or of another store.
         DiskError: Prefect's server does not answer or start.
     """
     start_prefect()
@@ -112,8 +113,6 @@ def add(
         ) from None
     if first is None:
         raise ConfigError(f"--cron: expected times that come, found '{cron}', whose times never do")
-    with _client() as client:
-        make_pool(client)
     deployment = RunnerDeployment.from_flow(
         rebuild,
         name,
@@ -125,6 +124,9 @@ def add(
         job_variables={"env": environment} if environment else {},
         entrypoint_type=EntrypointType.MODULE_PATH,
     )
+    with _client() as client:
+        make_pool(client)
+        _require_same(client, f"{deployment.flow_name}/{name}", deployment.parameters)
     deployment.apply()
     full = f"{deployment.flow_name}/{name}"
     return full, next((one.next_run for one in schedules() if one.name == full), None)
@@ -181,6 +183,34 @@ def _named(client: SyncPrefectClient, name: str) -> DeploymentResponse:
         return matching[0]
     known = ", ".join(sorted(found)) or "none"
     raise ConfigError(f"expected one schedule '{name}', found {len(matching) or 'none'}; schedules: {known}")
+
+
+def _require_same(client: SyncPrefectClient, full: str, parameters: Mapping[str, Any]) -> None:
+    """Refuse to replace the schedule of another project: of another store, or without a config in common.
+
+    Raises:
+        ConfigError: the name is taken by one.
+    """
+    from prefect.exceptions import ObjectNotFound
+
+    try:
+        held = [_builds(one) for one in (client.read_deployment_by_name(full).parameters, parameters)]
+    except ObjectNotFound:
+        return
+    (configs, store), (wanted, place) = held
+    if store != place or not configs & wanted:
+        name = full.partition("/")[2]
+        raise ConfigError(
+            f"--name: '{name}' schedules {', '.join(sorted(configs)) or 'something else'} into {store} already; give "
+            f"this one another --name, or remove that one first: earmark schedule remove {name}"
+        )
+
+
+def _builds(parameters: Mapping[str, Any]) -> tuple[set[str], str]:
+    """Return the config files of a deployment of ours, and its store."""
+    config = parameters.get("config") or {}
+    files = {str(Path(config.get("base", ""), one["config"])) for one in config.get("builds", ())}
+    return files, str(parameters.get("store"))
 
 
 def _full_name(client: SyncPrefectClient, deployment: DeploymentResponse) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from earmark.flows.command.schedules import add, name_of, rebuild_of, secrets_of
+from earmark.flows.command.schedules import add, name_of, rebuild_of, schedules, secrets_of
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.rebuild import Publication
 from earmark.tasks.store.versions import Store
@@ -75,6 +76,31 @@ def test_times_that_never_come_are_refused_before_the_server_is_asked(config: Pa
     store = Store(config.parent / "store")
     with pytest.raises(ConfigError, match=r"^--cron: expected times that come, found '0 0 30 2 \*'"):
         add(rebuild_of(config, None, store), "never", "0 0 30 2 *", "UTC", store, {})
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(200)
+def test_a_schedule_replaces_that_of_its_own_config_and_of_no_other_project(config: Path, tmp_path: Path) -> None:
+    from prefect.testing.utilities import prefect_test_harness
+
+    other = tmp_path / "other"
+    shutil.copytree(config.parent, other, ignore=shutil.ignore_patterns("other"))
+    second = config.with_name("second.toml")
+    second.write_text(config.read_text())
+
+    def schedule(path: Path, cron: str, store: Path) -> None:
+        place = Store(store)
+        add(rebuild_of(path, None, place), "nightly", cron, "UTC", place, {})
+
+    store = tmp_path / "store"
+    with prefect_test_harness(server_startup_timeout=120):
+        schedule(config, "0 3 * * *", store)
+        schedule(config, "0 4 * * *", store)
+        for path, place in ((other / config.name, store), (second, store), (config, tmp_path / "elsewhere")):
+            with pytest.raises(ConfigError) as refused:
+                schedule(path, "0 5 * * *", place)
+            assert str(refused.value).startswith(f"--name: 'nightly' schedules {config} into {store} already; give")
+        assert [(one.name, one.when) for one in schedules()] == [("rebuild/nightly", "0 4 * * * UTC")]
 
 
 def test_a_secret_is_named_by_its_block_and_a_value_in_its_place_is_not_repeated() -> None:
