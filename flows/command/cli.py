@@ -144,7 +144,7 @@ def build(
 
     place = open_store(store)
     if dry_run:
-        facts = forecast_build(corpus, config, place, limit, allow_rejects=allow_rejects)
+        facts = forecast_build(corpus, config, place, limit, allow_rejects=allow_rejects, force=force)
         print_json(facts) if as_json else print_preview(facts)
         if facts["would_stop"]:
             raise typer.Exit(1)

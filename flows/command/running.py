@@ -149,7 +149,13 @@ def story_of(name: str, path: Path) -> tuple[Corpus, Any, BuildConfig]:
 
 
 def forecast_build(
-    name: str, path: Path, store: Store, limit: int | None = None, *, allow_rejects: bool = False
+    name: str,
+    path: Path,
+    store: Store,
+    limit: int | None = None,
+    *,
+    allow_rejects: bool = False,
+    force: bool = False,
 ) -> BuildForecast:
     """Forecast a build's inputs, commits and requests; ask nothing, and change neither the store nor the ledger."""
     from earmark.tasks.pipeline.media import scratch_store
@@ -161,7 +167,7 @@ def forecast_build(
     corpus = find_corpus(name)
     with shown(), one_commit_each(), scratch_store(store) as scratch:
         plan, config = plan_build(name, path, scratch, limit, allow_rejects=allow_rejects)
-        done, latest = plan.up_to_date(tidy=False), store.latest(name)
+        done, latest = None if force else plan.up_to_date(tidy=False), store.latest(name)
         story = load(corpus.flow).story
         shows: Preview = {"asks": None, "would_stop": None}
         if not done:

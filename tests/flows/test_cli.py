@@ -382,6 +382,9 @@ def test_dry_run_changes_nothing(store: Path, tmp_path: Path) -> None:
     assert told["up_to_date"] is None
     assert told["would_commit"] == "v3"
     assert "bvcc/main/DATA/sets/DEVSET" in told["inputs"]
+    forced = as_json(store, "build", CORPUS, "-c", DEMO, "--dry-run", "--force")
+    assert (forced["up_to_date"], forced["would_commit"]) == (None, "v3")
+    assert forced["steps"]
     assert state_of(store) == before
 
     nowhere = tmp_path / "store"
