@@ -231,12 +231,13 @@ def _show_unpublished(rows: Mapping[str, int], audio: Mapping[str, int]) -> None
 
 def show_runs(runs: Sequence[Run]) -> None:
     """Print the runs, newest last, and how to continue the failed ones."""
+    from earmark.tasks.store.runs import unsettled
+
     if not runs:
         tell("no runs yet; start one with: earmark build CORPUS --config FILE")
         return
     console.print(runs_grid(runs), crop=False)
-    last = {(run.corpus, run.config): run for run in runs}
-    for run in last.values():
+    for run in unsettled(runs):
         if "nothing was committed" in (run.error or ""):  # it would end the same
             tell(
                 f"{run.run}: mend its config, then: earmark build {run.corpus} --config {_from_here(Path(run.config))}"

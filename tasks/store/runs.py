@@ -4,6 +4,7 @@ never inside, so that time and host do not enter a version's bytes."""
 import os
 import secrets
 import socket
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -114,11 +115,22 @@ def made_by(store: Store, corpus: str) -> dict[str, Run]:
     return {run.version: run for run in list_runs(store) if run.corpus == corpus and run.version is not None}
 
 
+def unsettled(runs: Sequence[Run]) -> list[Run]:
+    """Return the runs under way and those that failed or were interrupted, oldest first. A later run of the same config
+    and limit settles earlier ones, and a completed one without a limit all earlier ones of its config.
+
+    Args:
+        runs: of `list_runs`.
+    """
+    newest = {(run.corpus, run.config, run.limit): run for run in runs}
+    whole = {(run.corpus, run.config): run.run for run in runs if run.limit is None and run.state == "completed"}
+    left = (run for run in newest.values() if run.state != "completed")
+    return sorted((run for run in left if whole.get((run.corpus, run.config), "") < run.run), key=lambda run: run.run)
+
+
 def open_runs(store: Store) -> list[Run]:
-    """Return the runs under way and those that failed or were interrupted, oldest first; a later run of the same config
-    settles earlier ones."""
-    newest = {(run.corpus, run.config): run for run in list_runs(store)}
-    return sorted((run for run in newest.values() if run.current_state() != "completed"), key=lambda run: run.run)
+    """Return the runs of a store as `unsettled`."""
+    return unsettled(list_runs(store))
 
 
 def under_way(store: Store) -> str | None:

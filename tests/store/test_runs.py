@@ -6,9 +6,11 @@ import fcntl
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from earmark.flows.command.cli import app
 from earmark.schemas.errors import StoreError
-from earmark.tasks.store.runs import Run, find_run, list_runs, open_runs, save_run, start_run
+from earmark.tasks.store.runs import Run, State, find_run, list_runs, open_runs, save_run, start_run
 from earmark.tasks.store.staging import LOCK, staging
 from earmark.tasks.store.versions import Store
 
@@ -54,3 +56,33 @@ def test_a_run_of_this_host_is_known_by_its_process(tmp_path: Path) -> None:
     save_run(store, run.model_copy(update={"process_started": 0.0}))
     with staging(store, CORPUS, "1" * 64, say=print):
         assert [one.current_state() for one in list_runs(store)] == ["interrupted"]
+
+
+def ended(store: Store, name: str, state: State, limit: int | None = None) -> Run:
+    """A run of one config that has ended; names sort by time."""
+    run = start_run(store, CORPUS, store.root / "build.toml", limit)
+    (store.root / "runs" / f"{run.run}.json").unlink()
+    run = run.model_copy(update={"run": name, "state": state})
+    save_run(store, run)
+    return run
+
+
+def test_a_trial_with_a_limit_does_not_settle_the_failed_build(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    whole = ended(store, "20260101-000000-aaaa", "failed")
+    ended(store, "20260102-000000-bbbb", "completed", 20)
+    assert find_run(store, None).run == whole.run
+    words = ["ledger", "prune", "--before", "2027-01-01", "--out", str(tmp_path / "old.jsonl")]
+    pruned = CliRunner().invoke(app, [*words, "--store", str(tmp_path)])
+    assert f"run {whole.run} of {CORPUS} is failed and may need its answers" in str(pruned.exception)
+    assert f"earmark resume {whole.run}" in CliRunner().invoke(app, ["status", "--store", str(tmp_path)]).stdout
+
+
+def test_a_later_build_without_a_limit_settles_a_failed_trial(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    ended(store, "20260101-000000-aaaa", "failed", 20)
+    assert [run.limit for run in open_runs(store)] == [20]
+    ended(store, "20260102-000000-bbbb", "completed")
+    assert open_runs(store) == []
+    trial = ended(store, "20260103-000000-cccc", "interrupted", 20)
+    assert open_runs(store) == [trial]
