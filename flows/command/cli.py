@@ -34,7 +34,7 @@ from earmark.flows.command.review_cli import app as review_app
 from earmark.flows.command.schedule_cli import app as schedule_app
 from earmark.flows.command.serve_cli import rebuild, serve
 from earmark.flows.command.study_cli import app as study_app
-from earmark.schemas.errors import EarmarkError, Faults, Interrupted, StoreError, TooManyRejects
+from earmark.schemas.errors import ConfigError, EarmarkError, Faults, Interrupted, StoreError, TooManyRejects
 from earmark.schemas.unseen import on_terminal
 from earmark.tasks.pipeline.logs import set_up
 
@@ -188,6 +188,8 @@ def status(
     from earmark.tasks.store.runs import list_runs
 
     place = open_store(store)
+    if watch and as_json:
+        raise ConfigError("--json: expected without --watch, which prints lines for people until Ctrl-C")
     if watch:
         from earmark.flows.command.watching import watch as show_changes
 
@@ -261,17 +263,25 @@ def doctor(
     from earmark.schemas.toml import read_toml
 
     if vllm:
-        print(*VLLM_SETUP, f"export EARMARK_VLLM={VLLM_FOLDER}/bin/python", sep="\n")
+        lines = [*VLLM_SETUP, f"export EARMARK_VLLM={VLLM_FOLDER}/bin/python"]
+        print_json(lines) if as_json else print(*lines, sep="\n")
         return
     if config and (text := renewed(config)):
-        print(text, end="")
         values = read_toml(config)
         lost = left_out(model_of(config, values), values)
         notes = ["in the spelling of 1.0.0; the output has that of now", *lost]
+        if as_json:
+            print_json({"config": text, "notes": notes})
+            return
+        print(text, end="")
         print(*(on_terminal(f"{config}: {note}") for note in notes), sep="\n", file=sys.stderr)
         return
     if config and is_settings(config):
-        print(f"{config}: in the present spelling", file=sys.stderr)
+        note = "in the present spelling"
+        if as_json:
+            print_json({"config": None, "notes": [note]})
+        else:
+            print(f"{config}: {note}", file=sys.stderr)
         return
     place = open_store(store)
     findings = probe_models(config, place) if config else examine(place)

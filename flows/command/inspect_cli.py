@@ -3,17 +3,21 @@
 import os
 import sys
 import tempfile
+from collections import Counter
 from contextlib import redirect_stdout
 from functools import partial
 from io import StringIO
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from earmark.flows.command.options import JsonOption, StoreOption, VersionArgument, open_store, option, print_json
-from earmark.schemas.errors import StoreError
+from earmark.schemas.errors import InputError, StoreError
 from earmark.schemas.unseen import on_terminal
+
+if TYPE_CHECKING:
+    import duckdb
 
 
 def view(
@@ -45,7 +49,9 @@ def view(
 def sql(
     statement: Annotated[str, typer.Argument(metavar="SELECT", help="DuckDB's SQL; a table is `'CORPUS@vN'.TABLE`.")],
     out: Annotated[Path | None, option("--out -o FILE", "Write all rows to .csv or .parquet.")] = None,
-    limit: Annotated[int, option("--limit -n N", "Print N rows at most.", min=1)] = 40,
+    limit: Annotated[
+        int | None, option("--limit -n N", "Print N rows at most. Default: 40; all as JSON.", min=1)
+    ] = None,
     allow_files: Annotated[bool, option("--allow-files", "Read files of this machine: `FROM 'mine.csv'`.")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -66,19 +72,33 @@ def sql(
     try:
         if out is not None:
             select(open_store(store), statement, partial(write_rows, path=out), allow_files=allow_files)
-            print(f"wrote {out}")
+            print_json({"file": str(out)}) if as_json else print(f"wrote {out}")
         elif as_json:
-            rows = select(open_store(store), statement, lambda rows, _: rows.to_arrow_table(), allow_files=allow_files)
-            print_json(rows.to_pylist())
+            print_json(select(open_store(store), statement, partial(_listed, limit=limit), allow_files=allow_files))
         else:
             with redirect_stdout(StringIO()) as shown:
-                show = lambda rows, _: rows.show(max_rows=limit)  # noqa: E731
+                show = lambda rows, _: rows.show(max_rows=limit or 40)  # noqa: E731
                 select(open_store(store), statement, show, allow_files=allow_files)
             print(on_terminal(shown.getvalue()), end="")
     except KeyboardInterrupt as stop:
         ended = interrupted(stop, "nothing was changed")
         print(ended, file=sys.stderr, flush=True)
         os._exit(ended.code)  # DuckDB may be in uninterruptible code, and Python's own end waits for it
+
+
+def _listed(rows: "duckdb.DuckDBPyRelation", _: Path, limit: int | None) -> list[dict[str, Any]]:
+    """Return rows as dictionaries.
+
+    Raises:
+        InputError: two columns have the same name, so that one would hide the other.
+    """
+    for name, times in Counter(rows.columns).items():
+        if times > 1:
+            raise InputError(
+                f"sql --json: expected each column's name once, found '{name}' {times} times: name them by AS"
+            )
+    listed: list[dict[str, Any]] = (rows if limit is None else rows.limit(limit)).to_arrow_table().to_pylist()
+    return listed
 
 
 app = typer.Typer(help="Look into versions and compare them.", no_args_is_help=True, rich_markup_mode="markdown")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,19 @@ def test_doctor_prints_the_whole_file(tmp_path: Path) -> None:
     assert told.exit_code == 0
     assert checked(Examinee, tomllib.loads(told.stdout), path).base_url == "http://127.0.0.1:9/v1"
     assert told.stdout.startswith('model = "m"\nmax_tokens = 9  # few\n\n[models.m]\n')
+
+
+def test_doctor_prints_a_renewed_file_as_json(tmp_path: Path) -> None:
+    path = tmp_path / "e.toml"
+    path.write_text('annotator = "openai:m"\nbase_url = "http://127.0.0.1:9/v1"\n')
+    words = ["doctor", "--config", str(path)]
+    plain = CliRunner().invoke(app, words).stdout
+    told = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+    assert told == {"config": plain, "notes": ["in the spelling of 1.0.0; the output has that of now"]}
+    path.write_text(plain)
+    told = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+    assert told == {"config": None, "notes": ["in the present spelling"]}
+    assert "export EARMARK_VLLM=" in json.loads(CliRunner().invoke(app, ["doctor", "--vllm", "--json"]).stdout)[-1]
 
 
 def test_a_file_that_is_no_config_is_refused(tmp_path: Path) -> None:

@@ -7,11 +7,18 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from earmark.flows.command.cli import app
 from earmark.tasks.store.runs import save_run, start_run
 from earmark.tasks.store.versions import Store
 from tests.conftest import ROOT
 from tests.flows.test_cli import environment
+
+
+def test_lines_for_people_are_not_given_as_json(tmp_path: Path) -> None:
+    words = ["status", "--watch", "--json", "--store", str(tmp_path)]
+    assert "--json: expected without --watch" in str(CliRunner().invoke(app, words).exception)
 
 
 @pytest.mark.slow

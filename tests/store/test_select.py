@@ -108,6 +108,18 @@ def test_what_is_refused_is_one_line_and_leaves_nothing(
     assert contents_of(store / "mos-preferences/v1") == before
 
 
+def test_json_loses_no_column_and_holds_as_many_rows_as_asked_for(store: Path, tmp_path: Path) -> None:
+    said = answer(store, "SELECT 1 AS mos, 2 AS other, 3 AS mos", "--json", "--limit", "1", code=1)
+    assert said == "sql --json: expected each column's name once, found 'mos' 2 times: name them by AS"
+    assert json.loads(answer(store, "SELECT 1 AS mos, 3 AS other", "--json")) == [{"mos": 1, "other": 3}]
+    sorted_rows = "SELECT n FROM range(100) AS r(n) ORDER BY n DESC"
+    assert [row["n"] for row in json.loads(answer(store, sorted_rows, "--json"))] == [*reversed(range(100))]
+    assert json.loads(answer(store, sorted_rows, "--json", "--limit", "2")) == [{"n": 99}, {"n": 98}]
+    out = tmp_path / "rows.csv"
+    assert json.loads(answer(store, sorted_rows, "--out", str(out), "--json")) == {"file": str(out)}
+    assert len(out.read_text().splitlines()) == 101
+
+
 def test_a_file_of_another_form_is_refused(store: Path, tmp_path: Path) -> None:
     assert "expected a name in .csv or .parquet" in answer(store, "SELECT 1", "--out", str(tmp_path / "x.txt"), code=1)
 
