@@ -199,7 +199,7 @@ def status(
     if as_json:
         print_json([{**run.model_dump(mode="json"), "state": run.current_state()} for run in runs])
     else:
-        console.show_runs(runs)
+        console.show_runs(place, runs)
         for line in lines_about(place):
             console.tell(f"known fault: {line}")
 

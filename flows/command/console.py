@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
+from earmark.flows.command.ending import command
 from earmark.flows.command.tables import TextTable
 from earmark.schemas.unseen import on_terminal
 from earmark.tasks.pipeline.progress import folded
@@ -229,7 +230,7 @@ def _show_unpublished(rows: Mapping[str, int], audio: Mapping[str, int]) -> None
         tell('clips of a source are published after a build with [licences.SOURCE] redistribute = "all"')
 
 
-def show_runs(runs: Sequence[Run]) -> None:
+def show_runs(place: Store, runs: Sequence[Run]) -> None:
     """Print the runs, newest last, and how to continue the failed ones."""
     from earmark.tasks.store.runs import unsettled
 
@@ -239,11 +240,11 @@ def show_runs(runs: Sequence[Run]) -> None:
     console.print(runs_grid(runs), crop=False)
     for run in unsettled(runs):
         if "nothing was committed" in (run.error or ""):  # it would end the same
-            tell(
-                f"{run.run}: mend its config, then: earmark build {run.corpus} --config {_from_here(Path(run.config))}"
-            )
+            limit = ["--limit", run.limit] if run.limit else []
+            again = command(place, "build", run.corpus, "--config", _from_here(Path(run.config)), *limit)
+            tell(f"{run.run}: mend its config, then: {again}")
         elif run.current_state() in ("failed", "interrupted"):
-            tell(f"go on with: earmark resume {run.run}")
+            tell(f"go on with: {command(place, 'resume', run.run)}")
 
 
 def runs_grid(runs: Sequence[Run]) -> TextTable:
@@ -373,7 +374,7 @@ def cost(facts: ModelCounts) -> str:
     return f"{facts.get('cost_usd', 0):.2f}" if facts.get("cost_usd") or not tokens else "no prices given"
 
 
-def show_offers(version: Version, offers: Sequence[Offer]) -> None:
+def show_offers(place: Store, version: Version, offers: Sequence[Offer]) -> None:
     """Print the views of a version and the formats for each."""
     for name, view in {offer.view.name: offer.view for offer in offers}.items():
         of_view = [offer for offer in offers if offer.view.name == name]
@@ -389,7 +390,8 @@ def show_offers(version: Version, offers: Sequence[Offer]) -> None:
     tell("--blind leaves clips out of prompts: a control without audio, for text trainers")
     tell("export any table unchanged: --for jsonl or --for webdataset, with --table NAME")
     tell("what a CLAP model makes of its clips: --for embeddings, with --clap MODEL")
-    tell(f"for example: earmark export {version.corpus}@{version.name} --for FORMAT --view VIEW --out DIR")
+    words = ("export", f"{version.corpus}@{version.name}", "--for", "FORMAT", "--view", "VIEW", "--out", "DIR")
+    tell(f"for example: {command(place, *words)}")
 
 
 def show_export(record: ExportRecord, folder: Path, command: str) -> None:

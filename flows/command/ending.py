@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.metadata import entry_points
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from typer.core import TyperGroup
 
@@ -24,6 +24,9 @@ from earmark.flows.command.old_names import new_spelling
 from earmark.flows.command.signals import end_at_once
 from earmark.schemas.errors import Interrupted
 from earmark.schemas.unseen import on_terminal
+
+if TYPE_CHECKING:
+    from earmark.tasks.store.versions import Store
 
 END_S = 5.0  # time for a stopped command to end before it is killed; its kept data survives any kill
 SAME_S = 0.5  # signals within this time count as one: a wrapper forwards signals already sent by the terminal
@@ -174,6 +177,14 @@ def stoppable(way_on: str) -> Iterator[None]:
 def interrupted(stop: KeyboardInterrupt, way_on: str) -> Interrupted:
     """Return the error with the hint for continuing, and the shells' exit code for such an end."""
     return Interrupted(f"interrupted; {way_on}", 143 if isinstance(stop, Terminated) else 130)
+
+
+def command(place: "Store", *words: object) -> str:
+    """Return a command on a store, to be pasted into a shell in this folder."""
+    from earmark.tasks.store.versions import is_default
+
+    store = [] if is_default(place) else ["--store", place.address]
+    return shlex.join(["earmark", *map(str, words), *store])
 
 
 def machine_fault(error: BaseException) -> str | None:

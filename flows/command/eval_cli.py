@@ -181,7 +181,7 @@ def run(
                 record = judging.judge(version, known, place, examinee, given.wish(), given.out)
             print_record(record, evaluation_page, given.as_json, holds)
         else:
-            _list_evaluations(version, known, given.as_json)
+            _list_evaluations(place, version, known, given.as_json)
 
 
 @app.command()
@@ -411,7 +411,7 @@ def rollouts(
     **Example:** `earmark eval rollouts instruction-rubrics@v1 -a vllm:models/policy --split train --draws 4`
     """
     from earmark.flows.command import console
-    from earmark.flows.command.ending import stoppable
+    from earmark.flows.command.ending import command, stoppable
     from earmark.flows.command.previewing import request_lines
     from earmark.schemas.evaluations import Policy
     from earmark.tasks.evaluation import rollouts as drawing
@@ -438,11 +438,13 @@ def rollouts(
     for reason, count in facts["unanswered"].items():
         console.tell(f"note: {count:,} draws have no completion: {reason}")
     console.tell(f"{facts['kept']:,} of {facts['rows']:,} rows are not right in every draw; see {folder}")
-    console.tell(f"to train on them: earmark export {version.corpus}@{version.name} --rollouts {folder}")
+    words = ("export", f"{version.corpus}@{version.name}", "--rollouts", folder)
+    console.tell(f"to train on them: {command(place, *words)}")
 
 
-def _list_evaluations(version: Version, corpus: Corpus, as_json: bool) -> None:
+def _list_evaluations(place: Store, version: Version, corpus: Corpus, as_json: bool) -> None:
     from earmark.flows.command.console import print_table, tell
+    from earmark.flows.command.ending import command
     from earmark.tasks.evaluation.kinds import find_kind
 
     facts = [
@@ -471,4 +473,5 @@ def _list_evaluations(version: Version, corpus: Corpus, as_json: bool) -> None:
         for one in corpus.evaluations
     ]
     print_table("evaluation", "kind", "what is measured", "modes", "groups", rows=rows)
-    tell(f"evaluate a model: earmark eval run {version.corpus}@{version.name} --annotator SPEC --evaluation NAME")
+    words = ("eval", "run", f"{version.corpus}@{version.name}", "--annotator", "SPEC", "--evaluation", "NAME")
+    tell(f"evaluate a model: {command(place, *words)}")

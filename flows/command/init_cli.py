@@ -39,6 +39,7 @@ def init(
     `earmark init mos-preferences --schema > mos-preferences.schema.json`
     """
     from earmark.flows.command.console import tell
+    from earmark.flows.command.ending import command
     from earmark.flows.command.init_layouts import propose_folder, propose_layout
     from earmark.flows.command.init_ratings import propose, require_sure
     from earmark.flows.command.previewing import end_with_preview
@@ -82,8 +83,9 @@ def init(
         tell(*proposal.lines)
     require_sure(proposal, path)
     if not as_json:
-        end_with_preview(corpus, path, open_store(None))
-        tell(f"wrote {path}; next: earmark build {corpus} --config {path} --dry-run")
+        place = open_store(None)
+        end_with_preview(corpus, path, place)
+        tell(f"wrote {path}; next: {command(place, 'build', corpus, '--config', path, '--dry-run')}")
 
 
 def _encoding(name: str) -> str:

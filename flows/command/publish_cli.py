@@ -223,7 +223,7 @@ def export(
         if as_json:
             print_json([{"view": o.view.name, "format": o.format, "refusal": o.refusal} for o in listed])
         else:
-            console.show_offers(version, listed)
+            console.show_offers(place, version, listed)
         return
     if rollouts is not None and table is not None:
         raise StoreError("--rollouts goes with a view, not with --table")
@@ -253,7 +253,7 @@ def pull(
     **Examples:** `earmark pull my-lab/mos-preferences` · `earmark pull my-lab/mos-preferences@v2 --dry-run`
     """
     from earmark.flows.command import console
-    from earmark.flows.command.ending import stoppable
+    from earmark.flows.command.ending import command, stoppable
     from earmark.schemas.errors import HubError
     from earmark.schemas.places import VERSION
     from earmark.tasks.pipeline.progress import shown
@@ -292,7 +292,7 @@ def pull(
         missing = ", ".join(f"{one.corpus} {one.version}" for one in published.parents)
         console.tell(f"it was made from versions that are not here: {missing}; publishing it again needs them")
     if not dry_run:
-        console.tell(f"look at it with: earmark inspect view {spec}")
+        console.tell(f"look at it with: {command(place, 'inspect', 'view', spec)}")
 
 
 def prune(

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from earmark.flows.command.ending import how, machine_fault, stop_behind, stoppable
+from earmark.flows.command.ending import command, how, machine_fault, stop_behind, stoppable
 from earmark.flows.command.respelling import left_out, new_values
 from earmark.schemas.annotation import Declarations
 from earmark.schemas.config import BuildConfig
@@ -128,7 +128,8 @@ def find_version(store: Store, spec: str, path: Path | None = None) -> Version:
     of_config = [v.name for v in store.versions(spec) if v.name in made and made[v.name].config == str(path.absolute())]
     if not of_config:
         raise StoreError(
-            f"no version of {spec} in {store.address} was made from {path}; build it: earmark build {spec} -c {path}"
+            f"no version of {spec} in {store.address} was made from {path}; build it: "
+            + command(store, "build", spec, "-c", path)
         )
     with shown():
         say(f"{spec} {of_config[-1]} was made from {path} before it, its inputs or Earmark changed")
@@ -252,7 +253,8 @@ def run_build(
         say(f"run {run.run}: building {name} from {near}")
         for line in new_terms(plan.made, before):
             say(line)
-        with stoppable(f"finished steps and answers are kept; go on with: earmark resume {run.run}"):
+        go_on = f"go on with: {command(store, 'resume', run.run)}"
+        with stoppable(f"finished steps and answers are kept; {go_on}"):
             try:
                 version = _start_flow(name, config, store, force=force, inputs=plan.made.inputs)
             except BaseException as error:
@@ -262,7 +264,7 @@ def run_build(
                 line = machine_fault(error) or first_line(error)
                 _end(store, run, "failed", line)
                 if isinstance(error, DiskError | LedgerError) or machine_fault(error):
-                    raise DiskError(f"{line}; when that is mended, go on with: earmark resume {run.run}") from error
+                    raise DiskError(f"{line}; when that is mended, {go_on}") from error
                 raise
         save_run(store, run.model_copy(update={"state": "completed", "version": version, "ended": datetime.now(UTC)}))
         settle_runs(store, name, path, limit, version, force=force)

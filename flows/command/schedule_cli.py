@@ -1,6 +1,7 @@
 """Implement `earmark schedule`: run a config's build at set times."""
 
 import os
+import shlex
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -81,7 +82,7 @@ def add(
     if own_server:
         outside = not config.base.is_relative_to(Path.cwd())
         roots = (
-            f"EARMARK_ROOTS={config.base}{os.pathsep}{Path.cwd()} "
+            f"EARMARK_ROOTS={shlex.quote(f'{config.base}{os.pathsep}{Path.cwd()}')} "
             if outside and not os.environ.get("EARMARK_ROOTS")
             else ""
         )

@@ -209,8 +209,7 @@ def open_store(where: str | None) -> Store:
         StoreError: the name is a URL of an unsupported kind or cannot be reached, or an existing file.
         ConfigError: the store is outside `EARMARK_ROOTS`, and is not `EARMARK_STORE`.
     """
-    written = where or os.environ.get("EARMARK_STORE") or str(DEFAULT_STORE)
-    written = written.removeprefix("file://")
+    written = where.removeprefix("file://") if where else _default()
     if "://" in written:
         _require_allowed(written)
         remote = open_remote(written)
@@ -233,6 +232,15 @@ def _require_allowed(address: str) -> None:
     own = os.environ.get("EARMARK_STORE")
     if own is None or _absolute(address) != _absolute(own.removeprefix("file://")):
         require_below_roots("store", address)
+
+
+def is_default(store: Store) -> bool:
+    """Return whether a command opens this store without `--store`."""
+    return _absolute(store.address) == _absolute(_default())
+
+
+def _default() -> str:
+    return (os.environ.get("EARMARK_STORE") or str(DEFAULT_STORE)).removeprefix("file://")
 
 
 def _absolute(address: str) -> str:

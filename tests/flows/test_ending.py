@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import subprocess
 import sys
@@ -10,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from earmark.flows.command.ending import SAME_S
+from earmark.flows.command.ending import SAME_S, command
+from earmark.tasks.store.versions import Store
 
 DEAF = """
 import sys, time
@@ -153,3 +155,20 @@ def test_a_ctrl_c_within_an_exec_changes_no_exit_code(tmp_path: Path) -> None:
     (tmp_path / "stopped.py").write_text(STOPPED)
     ended = subprocess.run([sys.executable, "-m", "stopped"], cwd=tmp_path, timeout=60)
     assert ended.returncode == 130
+
+
+def test_a_printed_command_names_its_store_and_quotes_what_a_shell_would_split(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("EARMARK_STORE", raising=False)
+    assert command(Store(Path("data/store")), "resume", "x") == "earmark resume x"
+    assert command(Store(tmp_path / "data/store"), "resume", "x") == "earmark resume x"
+    line = command(Store(Path("my store")), "build", "captions", "-c", "it's $HOME.toml")
+    said = subprocess.run(["sh", "-c", f'printf "%s\\n" {line}'], capture_output=True, text=True, check=True).stdout
+    assert said.splitlines() == [
+        "earmark", "build", "captions", "-c", "it's $HOME.toml", "--store", "my store"
+    ]  # fmt: skip
+    monkeypatch.setenv("EARMARK_STORE", "my store")
+    assert "--store" not in command(Store(Path("my store")), "list")
+    assert shlex.split(command(Store(Path("data/store")), "list")) == ["earmark", "list", "--store", "data/store"]

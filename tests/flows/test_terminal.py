@@ -32,6 +32,7 @@ from earmark.tasks.pipeline.progress import FootOfScreen, folded
 from earmark.tasks.store.licences import new_terms
 from earmark.tasks.store.result_table import ResultColumn, ResultTable
 from earmark.tasks.store.runs import Run
+from earmark.tasks.store.versions import Store
 
 LONG = "openai:a-laboratory/a-judge-with-a-very-long-name-that-nobody-would-type-twice-2027-01-preview"
 
@@ -209,7 +210,7 @@ def test_runs_that_would_end_the_same_are_not_resumed(monkeypatch: pytest.Monkey
     runs = [Run(run=f"2026010{n}-030405-ab12", config=str(tmp_path / f"{n}.toml"), state="failed", error=error, **begun)
             for n, error in enumerate((empty, "the budget of 1 USD is spent"))]  # fmt: skip
     with terminal.capture() as capture:
-        console.show_runs(runs)
+        console.show_runs(Store(Path("data/store")), runs)
     told = " ".join(capture.get().split())
     assert f"mend its config, then: earmark build captions --config {tmp_path / '0.toml'}" in told
     assert "earmark resume 20260101-030405-ab12" in told

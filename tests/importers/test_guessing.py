@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import random
+import shlex
 import tomllib
 from pathlib import Path
 
@@ -88,6 +89,18 @@ def test_columns_are_told_whatever_their_order_delimiter_and_names(seed: int, tm
     assert [(row.score, row.system_id, row.listener_id) for row in found if isinstance(row, Rating)] == [
         (float(row["mos"]), row["system"], row["listener"]) for row in rows
     ]
+
+
+def test_the_next_command_can_be_pasted_into_a_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EARMARK_STORE", str(tmp_path / "store"))
+    rows = [f"{n % 4}-{n // 4}.wav,{1 + (n % 4 + n // 4) % 5},s{n % 4},t{n // 4}" for n in range(40)]
+    (tmp_path / "t.csv").write_text("\n".join(["wav,score,system,text", *rows]))
+    said = init(tmp_path / "t.csv", tmp_path / "my study.toml").splitlines()[-1]
+    command = shlex.split(said.partition("; next: ")[2])
+    assert command[:3] == ["earmark", "build", "mos-preferences"]
+    shown = CliRunner().invoke(app, command[1:])
+    assert shown.exit_code == 0, shown.exception
+    assert "would commit v1" in shown.stdout
 
 
 def test_json_lines_and_parquet(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -11,7 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from earmark.flows.command.cli import app
 from earmark.schemas.config import Licence
 from earmark.tasks.store.receipts import receipts
 from earmark.tasks.store.versions import Store, verify
@@ -61,12 +64,14 @@ def pull(store: Path, *words: str, code: int = 0) -> str:
 
 
 def test_a_pulled_version_is_the_published_one(store: Store, tmp_path: Path) -> None:
-    there = tmp_path / "store"
+    there = tmp_path / "a store"
     before = json.loads(pull(there, f"{REPO}@v1", "--dry-run", "--json"))
     assert not there.exists() or Store(there).versions(CORPUS) == []
     assert (before["version"], before["rows"]) == ("v1", store.find(f"{CORPUS}@v1").manifest.rows)
-    for words in ((f"{REPO}@v1",), (REPO,)):
-        pull(there, *words)
+    for words, name in (((f"{REPO}@v1",), "v1"), ((REPO,), "v2")):
+        said = pull(there, *words).splitlines()[-1].removeprefix("look at it with: earmark inspect view ")
+        verified = CliRunner().invoke(app, ["inspect", "verify", *shlex.split(said), "--json"])
+        assert (verified.exit_code, json.loads(verified.stdout)["version"]) == (0, name)
     ours = Store(there)
     assert [one.name for one in ours.versions(CORPUS)] == ["v1", "v2"]
     for version in ours.versions(CORPUS):
