@@ -44,9 +44,9 @@ class Counted:
     annotator: AnnotatorConfig  # the annotator
     about: str  # subject of the questions
     tries: int  # draws of one question at most
+    keys: set[str]  # keys of the run's requests with known words, to count each once: roles may ask the same
     requests: int = 0  # number of requests
     uncounted: list[Request] = field(default_factory=list)  # requests not yet in `totals`
-    keys: set[str] = field(default_factory=set)  # keys of requests with known words, to count each once
     totals: Counter[str] = field(default_factory=Counter)  # fields of `earmark.tasks.annotation.request.Forecast`
     groups: Counter[tuple[str, ...]] = field(default_factory=Counter)  # requests by split and category of their rows
     newer: Counter[str] = field(default_factory=Counter)  # requests by newer prompts that the config does not use
@@ -90,6 +90,7 @@ class ImaginedSessions:
         self.stage: Stage | None = None  # of the dry run
         self.sure: set[str] | None = None  # the steps finished before the first imagined answer
         self._address, self._media = address, media
+        self._keys: set[str] = set()
         self._answers = "://" in str(address) or Path(address).is_file()
         self._sessions: dict[int, tuple[AnnotatorConfig, Session]] = {}
         self._waiting: list[tuple[AnnotatorConfig, Request, asyncio.Future[Outcome | None]]] = []
@@ -97,8 +98,8 @@ class ImaginedSessions:
     async def put(self, config: Any, part: str, ask: Any, role: str, row: Any, request: Request) -> Outcome:
         """Count a request of a walk's part; return its outcome in the ledger, or its imagined answer."""
         label = _label(config, part, ask, row)
-        about = ask.about if label == ask.name else f"{ask.about} ({label})"
-        counted = self.asks.setdefault(label, Counted(config.asked()[role], about, ask.draws(config, row)))
+        about, draws = ask.about if label == ask.name else f"{ask.about} ({label})", ask.draws(config, row)
+        counted = self.asks.setdefault(label, Counted(config.asked()[role], about, draws, self._keys))
         counted.add(request)
         if config.stays and (name := ask.pose(config, row).prompt.name) in config.stays:
             counted.newer[f"{name}@{versions_of(name)[-1]}"] += 1
@@ -116,7 +117,7 @@ class ImaginedSessions:
 
     def known_scores(self, role: str, scorer: AnnotatorConfig, requests: Sequence[Request]) -> list[Outcome | None]:
         """Count the requests of a scorer; return their outcomes in the ledger."""
-        counted = self.asks.setdefault(role, Counted(scorer, "clips scored", 1))
+        counted = self.asks.setdefault(role, Counted(scorer, "clips scored", 1, self._keys))
         for request in requests:
             counted.add(request)
         outcomes: list[Outcome | None] = [None] * len(requests)

@@ -341,6 +341,17 @@ def test_a_forecast_tells_every_stage_and_asks_nothing(tmp_path: Path, server: O
     assert server.bodies == []
 
 
+def test_a_dry_run_counts_a_question_of_two_pipelines_once(tmp_path: Path, server: OpenAIServer) -> None:
+    write_tracks(tmp_path, 6)
+    config = config_of(tmp_path, direct(server.base_url, ask="describe"), refined(server.base_url))
+    told = forecast_of(config, tmp_path / "store")
+    parts = [told, *(part for part in told.values() if isinstance(part, dict) and "to_ask" in part)]
+    assert server.bodies == []
+    build_captions(config, tmp_path / "store")
+    assert (asked(server, "hears"), asked(server, "reads")) == (6, 6)
+    assert sum(part["to_ask"] for part in parts) == 12
+
+
 def test_exports_read_back_as_the_baseline_reads_them(tmp_path: Path, server: OpenAIServer) -> None:
     write_tracks(tmp_path, 5)
     config = config_of(tmp_path, direct(server.base_url), refined(server.base_url))
