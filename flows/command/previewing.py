@@ -165,6 +165,8 @@ def request_lines(asks: AskPlan) -> Iterator[str]:
     """Describe the requests to one model: their subjects, the answered count, and the cost of the rest."""
     yield from folded(f"requests to {asks['annotator']} about {asks['about']}: {asks['requests']:,}", "")
     yield f"  already answered in the ledger: {asks['from_ledger']:,}; over the model's limits: {asks['over_limit']:,}"
+    if asks["in_batches"]:
+        yield f"  in batches at the provider: {asks['in_batches']:,}"
     if asks["refused"]:
         yield from folded(
             f"of the answers in the ledger, {asks['refused']:,} are none by today's rules and are requested anew: at "

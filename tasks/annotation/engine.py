@@ -218,11 +218,13 @@ class Annotator:
         """Estimate the calls, tokens and cost of asking. Asks nothing and writes nothing."""
         keys, jobs, rejected = self._prepare(requests)
         finished, refused = await self._read_anew(jobs)
-        todo = [job.request for key, job in jobs.items() if key not in finished]
+        there = await self.ledger.in_batches([key for key in jobs if key not in finished])
+        todo = [job.request for key, job in jobs.items() if key not in finished and key not in there]
         return Forecast(
             requests=len(keys),
             distinct=len(jobs) + len(rejected),
-            from_ledger=len(jobs) - len(todo),
+            from_ledger=len(finished),
+            in_batches=len(there),
             over_limit=len(rejected),
             to_ask=len(todo),
             input_tokens=sum(tokens(request, self.limits) for request in todo),

@@ -34,6 +34,7 @@ from earmark.tasks.annotation.ledger_rows import (
     judge,
     migrations,
     read_finished,
+    read_in_batches,
     read_received,
     record,
     release,
@@ -117,10 +118,15 @@ class Ledger:
         """
         if not self._reading:
             await self.flush()
-        try:
-            return await self._in_thread(partial(read_finished, self.driver, keys))
-        except Exception as error:
-            raise LedgerError(f"ledger {self.address}: cannot be read: {error}") from error
+        return await self._read(read_finished, keys)
+
+    async def in_batches(self, keys: Sequence[str]) -> set[str]:
+        """Return the keys among these of requests in batches at a provider.
+
+        Raises:
+            LedgerError: it cannot be read.
+        """
+        return await self._read(read_in_batches, keys)
 
     async def received(self, keys: Sequence[str]) -> dict[str, list[str]]:
         """Return the raw responses of each key, oldest first.
@@ -128,8 +134,11 @@ class Ledger:
         Raises:
             LedgerError: it cannot be read.
         """
+        return await self._read(read_received, keys)
+
+    async def _read(self, read: Callable[[Driver, Sequence[str]], Done], keys: Sequence[str]) -> Done:
         try:
-            return await self._in_thread(partial(read_received, self.driver, keys))
+            return await self._in_thread(partial(read, self.driver, keys))
         except Exception as error:
             raise LedgerError(f"ledger {self.address}: cannot be read: {error}") from error
 

@@ -122,6 +122,10 @@ class ReadAttempt(NamedTuple):
 
 
 FINISHED = "SELECT key, answer, reason, detail, parser, reply_model FROM requests WHERE state <> 'open'"
+IN_BATCHES = """
+SELECT r.key FROM requests r JOIN batches b ON r.owner = 'batch:' || b.id
+WHERE b.state = 'submitted' AND r.key IN {values}
+"""
 CLAIM = """
 INSERT INTO requests (key, model, body, owner, created_at) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (key) DO UPDATE SET owner = excluded.owner, state = 'open'
@@ -179,6 +183,11 @@ def read_finished(driver: Driver, keys: Sequence[str]) -> dict[str, Finished]:
     else:
         rows = driver.committed_in(f"{FINISHED} AND key IN {{values}}", list(wanted))
     return {bytes(row[0]).hex(): Finished._make(row[1:]) for row in rows}
+
+
+def read_in_batches(driver: Driver, keys: Sequence[str]) -> set[str]:
+    """Return the keys among these of requests in batches at a provider."""
+    return {bytes(key).hex() for (key,) in driver.committed_in(IN_BATCHES, [bytes.fromhex(key) for key in keys])}
 
 
 def this_host() -> str:

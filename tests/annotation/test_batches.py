@@ -71,6 +71,29 @@ def test_a_lost_reply_to_a_submission_does_not_double_the_batch(tmp_path: Path, 
     run(story)
 
 
+def test_a_dry_run_counts_what_a_batch_holds_apart(tmp_path: Path, run: Any) -> None:
+    async def story() -> None:
+        server = await serving()
+        server.batch_s = 60.0
+        config, path = config_for(server, **BATCH), tmp_path / "l.sqlite"
+        requests = requests_for(config, 40)
+        asking = asyncio.create_task(Bench(path, server).ask(config, requests[:30]))
+        while "submitted" not in (stats(path)["batches"] if path.exists() else ()):
+            await asyncio.sleep(0.02)
+        async with open_ledger(path, reading=True) as ledger, Annotator(config, ledger) as annotator:
+            forecast = await annotator.forecast(requests)
+        server.batch_s = 0.0
+        await asking
+        before = server.faults.numbers()["asked"]
+        await Bench(path, server).ask(config, requests)
+        sent = server.faults.numbers()["asked"] - before
+        assert (before, sent) == (30, 10)
+        assert (forecast["from_ledger"], forecast["in_batches"], forecast["to_ask"]) == (0, before, sent)
+        await server.stop()
+
+    run(story)
+
+
 @pytest.mark.slow
 def test_the_budget_holds_for_batches(tmp_path: Path, run: Any) -> None:
     async def story() -> None:

@@ -227,8 +227,9 @@ def test_terms_that_nobody_knows_come_with_the_lines_to_write() -> None:
     ("priced", "cost"), [(True, "cost: at most $0.00"), (False, f"cost: no prices given for {LONG}")]
 )
 def test_a_dry_run_names_models_without_prices(priced: bool, cost: str) -> None:
-    asks = {"annotator": LONG, "about": "9 clips", "requests": 9, "from_ledger": 0, "over_limit": 0, "refused": 0,
-            "to_ask": 9, "input_tokens": 90, "most_output_tokens": 90, "most_usd": 0.0, "priced": priced}  # fmt: skip
+    asks = {"annotator": LONG, "about": "9 clips", "requests": 9, "from_ledger": 0, "in_batches": 0, "over_limit": 0,
+            "refused": 0, "to_ask": 9, "input_tokens": 90, "most_output_tokens": 90, "most_usd": 0.0,
+            "priced": priced}  # fmt: skip
     assert [line.strip() for line in request_lines(asks) if "cost" in line] == [cost]
 
 
