@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import traceback
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -24,6 +25,7 @@ from earmark.flows.command.options import (
     LimitOption,
     ProbedConfigOption,
     StoreOption,
+    is_unicode,
     open_store,
     option,
     print_json,
@@ -313,6 +315,8 @@ def main() -> None:
 
 def _run() -> tuple[str, int]:
     """Run the command; return the last line for standard error, and the exit code."""
+    if isinstance(sys.stdout, TextIOWrapper) and not is_unicode():
+        sys.stdout.reconfigure(errors="backslashreplace")  # as standard error has it
     try:
         set_up()
         app()

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from earmark.flows.command.options import JsonOption, StoreOption, open_store, option, print_json
+from earmark.flows.command.options import JsonOption, StoreOption, is_unicode, open_store, option, print_json
 
 app = typer.Typer(
     help="Inspect the ledger: requests to models, answers, cost. EARMARK_LEDGER replaces the store's own.",
@@ -109,7 +109,7 @@ def export(
     from earmark.tasks.annotation.ledger_reports import export as rows
 
     for row in rows(_address(store), model=model):
-        sys.stdout.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
+        sys.stdout.write(json.dumps(row, ensure_ascii=not is_unicode(), default=str) + "\n")
 
 
 @app.command()

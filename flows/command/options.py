@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import inspect
 import json
 import math
 import os
+import sys
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from functools import wraps
@@ -65,9 +67,15 @@ KeepOption = Annotated[
 ]
 
 
+def is_unicode() -> bool:
+    """Return whether standard output takes every character. Where it does not, others are escaped: in JSON by its own
+    escapes."""
+    return codecs.lookup(sys.stdout.encoding or "utf-8").name == "utf-8"
+
+
 def print_json(value: Any) -> None:
     """Print a value as JSON; types unknown to JSON, such as dates, become text, and non-finite numbers null."""
-    print(json.dumps(_finite(value), indent=1, ensure_ascii=False, default=str))
+    print(json.dumps(_finite(value), indent=1, ensure_ascii=not is_unicode(), default=str))
 
 
 def print_record(

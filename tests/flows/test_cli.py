@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -19,6 +20,7 @@ from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app, let_go
 from earmark.flows.command.running import run_build
+from earmark.tasks.annotation.ledger import open_ledger
 from earmark.tasks.pipeline.registry import corpora, find_corpus
 from earmark.tasks.store.runs import list_runs, save_run, start_run
 from earmark.tasks.store.versions import Store
@@ -70,6 +72,30 @@ def test_a_shell_completes_commands(tmp_path: Path) -> None:
 def as_json(store: Path, *arguments: object) -> Any:
     """What a command prints with `--json`."""
     return json.loads(earmark(store, *arguments, "--json").stdout)
+
+
+@pytest.mark.slow
+def test_a_terminal_without_unicode_gets_escapes_and_whole_json(tmp_path: Path) -> None:
+    place = Store(tmp_path / "store")
+    config = tmp_path / "prüfung-中𝄞.toml"
+    start_run(place, CORPUS, config)
+
+    async def ask() -> None:
+        async with open_ledger(place.root / "ledger.sqlite") as ledger:
+            await ledger.claim([("ab" * 32, "m", json.dumps({"messages": [], "said": config.stem}))], {}, 1)
+
+    asyncio.run(ask())
+
+    def printed(*words: str) -> str:
+        command = [sys.executable, "-m", "earmark", *words]
+        ascii_only = environment(place.root) | {"PYTHONIOENCODING": "ascii"}
+        ended = subprocess.run(command, cwd=ROOT, env=ascii_only, capture_output=True, timeout=300, check=True)
+        return ended.stdout.decode("ascii")
+
+    assert "\\u2013" in printed("list")
+    assert {one["corpus"] for one in json.loads(printed("list", "--json"))} == corpora().keys()
+    assert [run["config"] for run in json.loads(printed("status", "--json"))] == [str(config)]
+    assert json.loads(printed("ledger", "export"))["body"]["said"] == config.stem
 
 
 def imported(ended: subprocess.CompletedProcess[str]) -> set[str]:
