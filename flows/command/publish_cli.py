@@ -208,13 +208,17 @@ def export(
     """
     from earmark.flows.command import console
     from earmark.flows.command.running import find_version
-    from earmark.schemas.errors import StoreError
+    from earmark.schemas.errors import ConfigError, StoreError
     from earmark.tasks.exports.choosing import ExportOptions, choose, offers
     from earmark.tasks.exports.export import export as write
     from earmark.tasks.exports.readme import command_of
     from earmark.tasks.pipeline.progress import shown
     from earmark.tasks.pipeline.registry import find_corpus
 
+    needs = {"--out": out, "--view": view, "--table": table, "--split": split, "--limit": limit, "--blind": blind,
+             "--audio-root": audio_root, "--clap": clap, "--force": force}  # fmt: skip
+    if format_ is None and (given := [name for name, value in needs.items() if value]):
+        raise ConfigError(f"{', '.join(given)}: expected with --for FORMAT, found without; alone, formats are listed")
     place = open_store(store)
     version = find_version(place, corpus, config)
     known = find_corpus(version.corpus)

@@ -260,6 +260,7 @@ def toml(value: Any) -> str:
         return f"[{', '.join(map(toml, value))}]"
     if isinstance(value, str) and ("\\" in value or "(?P<" in value) and "'" not in value and value.isprintable():
         return f"'{value}'"
-    if isinstance(value, float) and value.is_integer():
-        return f"{value:g}"
+    if isinstance(value, float):
+        short = f"{value:g}"
+        return short if float(short) == value else repr(value)
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str | bool | int | float) else str(value)

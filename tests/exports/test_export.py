@@ -23,9 +23,11 @@ import pytest
 from datasets import load_dataset
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from earmark.flows.command.cli import app
 from earmark.schemas.corpus import View, Writer
-from earmark.schemas.errors import InputError, StoreError
+from earmark.schemas.errors import ConfigError, InputError, StoreError
 from earmark.tasks.exports import shapes
 from earmark.tasks.exports.choosing import ExportOptions, choose, offers
 from earmark.tasks.exports.export import export
@@ -391,6 +393,15 @@ def test_ordinary_text_is_left_alone() -> None:
 def test_pieces_and_clips_must_fit() -> None:
     with pytest.raises(ValueError, match="one text piece more than clips, found 2 pieces and 2"):
         shapes.prompt_text({"prompt": ["a", "b"], "audios": ["x", "y"]}, "<audio>")
+
+
+@pytest.mark.parametrize(
+    "words", [("--out", "o"), ("--view", "v"), ("--table", "t"), ("--split", "s"), ("--limit", "3"), ("--blind",)]
+)
+def test_what_only_an_export_takes_is_not_passed_over(words: tuple[str, ...], tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["export", MUSIC, "--store", str(tmp_path), *words])
+    assert isinstance(done.exception, ConfigError)
+    assert str(done.exception).startswith(f"{words[0]}: expected with --for FORMAT")
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
-from earmark.flows.command.respelling import is_old, left_out, new_text, new_values, renewed
+from earmark.flows.command.respelling import is_old, left_out, new_text, new_values, renewed, toml
 from earmark.schemas.captions import Captions
 from earmark.schemas.config import BuildConfig
 from earmark.schemas.dropped import DROPPED
@@ -141,6 +141,11 @@ def test_doctor_prints_a_renewed_file_as_json(tmp_path: Path) -> None:
     told = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
     assert told == {"config": None, "notes": ["in the present spelling"]}
     assert "export EARMARK_VLLM=" in json.loads(CliRunner().invoke(app, ["doctor", "--vllm", "--json"]).stdout)[-1]
+
+
+@pytest.mark.parametrize("value", [1234567.0, 5.0, 0.1, 0.123456789, 1e22, 1e-7, 16777217.0, float("inf")])
+def test_a_number_keeps_its_value(value: float) -> None:
+    assert tomllib.loads(f"x = {toml(value)}") == {"x": value}
 
 
 def test_a_file_that_is_no_config_is_refused(tmp_path: Path) -> None:
