@@ -30,7 +30,7 @@ class SamplePart:
 
     split: str | None = None  # only this split, or `all`; None for the held-out splits, if there are any
     language: str | None = None  # only rows of this language
-    limit: int | None = None  # at most this many, by hash of ids: larger limits include the samples of smaller ones
+    limit: int | None = None  # at most this many, by hash of ids or of triplets: larger limits include smaller ones
 
 
 @dataclass(frozen=True)
@@ -195,10 +195,14 @@ def _choose(
         if part.language not in (known := [row[0] for row in rows]):
             raise StoreError(f"{where} has no sample in language '{part.language}'; found: {', '.join(known)}")
     kept = "language = $language" if part.language is not None else "$language IS NULL"
+    order, limit = "md5(id), id", part.limit
+    if whole := evaluation.triplets:  # a triplet short of a pair says nothing about cycles
+        order = f'md5("{whole}"::VARCHAR), "{whole}", id'
+        limit = None if limit is None else max(3, limit - limit % 3)
     connection.execute(
         f"CREATE TABLE judged.samples AS FROM judged.asked WHERE list_contains($splits, split) AND {kept} "
-        "ORDER BY md5(id), id LIMIT $limit",
-        {"splits": splits, "language": part.language, "limit": part.limit},
+        f"ORDER BY {order} LIMIT $limit",
+        {"splits": splits, "language": part.language, "limit": limit},
     )
     if connection.execute("SELECT count(*) FROM judged.samples").fetchall() == [(0,)]:
         raise NoSamples(f"{where} has no sample in this version: nothing to measure")

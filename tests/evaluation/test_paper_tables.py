@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from earmark.schemas.score_questions import CATEGORIES
 from earmark.tasks.evaluation.comparing import Measure
 from earmark.tasks.evaluation.layouts import choose_layout, shipped_layouts
 from earmark.tasks.evaluation.released import as_version
-from earmark.tasks.evaluation.samples import MeasurementOptions
+from earmark.tasks.evaluation.samples import MeasurementOptions, SamplePart, find_evaluation, select_samples
 from earmark.tasks.evaluation.tabulating import TableOptions, make_table, table_page
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.versions import Store, Version
@@ -198,6 +199,38 @@ def test_triplets_give_accuracy_and_cycles_by_dataset(rated: Version, tmp_path: 
     assert of_cycles == pytest.approx(
         {name: 100 * turns / 6 for name, turns in turning.items()} | {"Overall": 100 * 15 / 36}
     )
+
+
+def test_a_limit_draws_whole_triplets_so_that_a_model_which_always_circles_has_100(
+    rated: Version, tmp_path: Path
+) -> None:
+    rows = [
+        {"id": f"{one}-{leg}", "choice": "rejected" if leg == "ac" else "chosen"}
+        for one in rows_of(rated, "triplets")["triplet_id"]
+        for leg in ("ab", "bc", "ac")
+    ]
+    write_jsonl(tmp_path / "m.jsonl", rows)
+    evaluation = find_evaluation(find_corpus("mos-preferences"), "cycles")
+    drawn: dict[int, set[str]] = {}
+    for limit, most in ((1, 3), (31, 30), (60, 60)):
+        part = SamplePart(limit=limit)
+        with select_samples(rated, find_corpus("mos-preferences"), evaluation, part) as samples:
+            drawn[limit] = {row["id"] for batch in samples.batches(100, ["id"]) for row in batch}
+        legs = pd.Series([*drawn[limit]]).str.rsplit("-", n=1)
+        assert legs.str[0].value_counts().tolist() == [3] * (most // 3)
+        measure = replace(measured(rated, tmp_path), wish=MeasurementOptions(part=part))
+        layout = choose_layout("mos-rmbench-5", None, (), (), ())
+        facts, _ = make_table(
+            measure, {"m": [str(tmp_path / "m.jsonl")]}, layout, TableOptions(), tmp_path / f"{limit}"
+        )
+        assert facts["columns"][-1]["samples"] == most
+        assert cells(dict(facts))["m"]["Overall"] == 100
+    assert drawn[1] < drawn[31] < drawn[60]
+    command = ["eval", "run", "mos-preferences", "-e", "cycles", "--scores", str(tmp_path / "m.jsonl"), "--limit", "31"]
+    command += ["--json", "--out", str(tmp_path / "run")]
+    done = CliRunner().invoke(app, [*command, "--store", str(rated.folder.parents[1])], catch_exceptions=False)
+    counted = json.loads(done.stdout)["cycles"]
+    assert (counted["triplets"], counted["decided"], counted["per_100"]) == (10, 10, 100)
 
 
 def test_scores_of_rated_clips_are_tabled_by_clip_and_by_system_within_datasets(tmp_path: Path) -> None:
