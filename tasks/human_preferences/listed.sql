@@ -1,4 +1,4 @@
--- Grain: one row a prompt, with all its clips that were compared on $dimension, or rated.
+-- Grain: one row a prompt, with all its clips that were compared on $dimension, or one a prompt and split, of those rated.
 --
 -- The score of a compared clip is its share of the weight of the votes on it, a tie counting half to each side; that of a
 -- rated one its mean on the scale from 1 to 5. Ranks count from 1, the best.
@@ -31,15 +31,15 @@ ranked AS (
         clips.split,
         clips.clip_sha256,
         clips.model,
-        rank() OVER (PARTITION BY kind, prompt_id ORDER BY score DESC) AS place
+        rank() OVER (PARTITION BY kind, prompt_id, clips.split ORDER BY score DESC) AS place
     FROM scored
     JOIN clips USING (clip_id)
     WHERE clips.clip_sha256 IS NOT NULL
 )
 
 SELECT
-    concat(kind, '/', prompt_id) AS id,
-    any_value(ranked.split) AS split,
+    concat_ws('/', kind, CASE WHEN kind = 'rated' THEN ranked.split END, prompt_id) AS id,
+    ranked.split,
     kind,
     any_value(text) AS text,
     any_value(lyrics) AS lyrics,
@@ -50,5 +50,5 @@ SELECT
     list(ranked.model ORDER BY place, ranked.clip_id) AS models
 FROM ranked
 LEFT JOIN clips AS reference ON reference.clip_id = reference_clip
-GROUP BY kind, prompt_id
+GROUP BY kind, prompt_id, ranked.split
 HAVING count(*) > 1

@@ -9,11 +9,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from earmark.schemas.errors import EarmarkError
-from earmark.schemas.human_preferences import HumanPreferences
+from earmark.schemas.human_preferences import CORPUS, HumanPreferences
 from earmark.schemas.toml import parse_config, read_toml
 from earmark.tasks.store.sql import connect, query, view_parquet
 from earmark.tasks.store.versions import Version, verify
@@ -308,6 +309,27 @@ def test_a_tested_prompt_takes_its_rated_clips_along(tmp_path: Path) -> None:
     where = {row["source_prompt_id"]: row["split"] for row in rows_of(version, "ratings")}
     assert where == {"P001": "test", "P002": "train"}
     assert any("left their source's split" in note for note in version.manifest.notes())
+
+
+def test_a_list_of_rated_clips_holds_those_of_its_split(tmp_path: Path) -> None:
+    """Five clips of one prompt, of which the second and the fourth are tested; the ratings rise."""
+    splits = dict(zip("abcde", ["train", "test", "train", "test", "train"], strict=True))
+    clips = [{"clip_id": one, "split": split, "clip_sha256": f"sound {one}"} for one, split in splits.items()]
+    ratings = [
+        {"rating_id": one, "split": splits[one], "clip_id": one, "prompt_id": "p", "text": "A tune"}
+        | {"dimension": "musicality", "rating": float(place)}
+        for place, one in enumerate(splits)
+    ]
+    with connect(tmp_path) as db:
+        for table in CORPUS.tables:
+            held = {"clips": clips, "ratings": ratings}.get(table.name, [])
+            schema = pa.schema([pa.field(field.name, field.type) for field in table.schema])
+            db.register(table.name, pa.Table.from_pylist(held, schema))
+        given = {"dimension": "musicality"}
+        rows = db.sql(query("human_preferences/listed"), params=given).to_arrow_table().to_pylist()
+    found = {row["split"]: ([one[-1] for one in row["audios"]], row["ranks"]) for row in rows}
+    assert found == {"train": (["e", "c", "a"], [1, 2, 3]), "test": (["d", "b"], [1, 2])}
+    assert len({row["id"] for row in rows}) == len(rows) == 2
 
 
 @pytest.mark.slow
