@@ -179,7 +179,8 @@ def members(group: str, rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, li
     names = group.split("+")
     places: dict[tuple[Any, ...], list[int]] = {}
     for place, row in enumerate(rows):
-        for values in product(*(row[name] if isinstance(row[name], list) else [row[name]] for name in names)):
+        held = product(*(row[name] if isinstance(row[name], list) else [row[name]] for name in names))
+        for values in dict.fromkeys(held):
             if None not in values:
                 places.setdefault(values, []).append(place)
     ordered = sorted(places, key=lambda values: [(isinstance(v, str), v) for v in values])

@@ -22,7 +22,7 @@ from earmark.schemas.evaluations import Evaluation, Examinee, Mode
 from earmark.tasks.annotation.prompts import load_prompt
 from earmark.tasks.evaluation import asking, judging, reading, samples
 from earmark.tasks.evaluation.kinds import Prediction
-from earmark.tasks.evaluation.results import count
+from earmark.tasks.evaluation.results import count, members
 from earmark.tasks.evaluation.samples import MeasurementOptions, SamplePart
 from earmark.tasks.exports.clips import ClipFile
 from earmark.tasks.pipeline.registry import corpora, find_corpus
@@ -410,6 +410,12 @@ def test_what_is_declared_is_there(name: str, evaluation: Evaluation) -> None:
             assert (prompt.schema is None) == (mode.json_field is None and not mode.together)
             if mode.json_field:
                 assert mode.json_field in prompt.schema["properties"]  # type: ignore[index]
+
+
+def test_a_sample_stands_once_in_a_group_that_it_names_twice() -> None:
+    rows = [{"model": ["m", "m"], "day": "x"}, {"model": ["m", "n"], "day": "y"}, {"model": None, "day": "x"}]
+    assert members("model", rows) == [("m", [0, 1]), ("n", [1])]
+    assert members("model+day", rows) == [("m / x", [0]), ("m / y", [1]), ("n / y", [1])]
 
 
 def test_faulty_wishes_are_one_line(built: tuple[Version, Store], server: OpenAIServer, tmp_path: Path) -> None:
