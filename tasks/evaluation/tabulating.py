@@ -7,12 +7,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from earmark.schemas.errors import ConfigError, InputError, StoreError
@@ -73,16 +72,30 @@ class MeasuredPool:
         """Return the truths as numbers."""
         return np.array([row["target"] for row in self.rows], float)
 
-    def scores(self, model: str) -> Floats:
-        """Return a model's scores; NaN where it has none."""
-        found = self.predictions[model] or ()
-        return np.array([np.nan if one.score is None else one.score for one in found], float)
+    @cached_property
+    def scores(self) -> dict[str, Floats]:
+        """Return each model's scores; NaN where it has none."""
+        found = {model: np.full(len(self.rows), np.nan) for model in self.predictions}
+        for model, predictions in self.predictions.items():
+            for place, one in enumerate(predictions or ()):
+                if one.score is not None:
+                    found[model][place] = one.score
+        return found
+
+    def measured(self, model: str, places: Places, metric: str) -> Places:
+        """Return those of these places that a model's metric is measured on."""
+        if self.predictions[model] is None:
+            return places[:0]
+        if metric in ("samples", "cycles"):
+            return places
+        values = self.credits if metric in ("accuracy", "error") else self.scores
+        return places[~np.isnan(values[model][places])]
 
     def measure(
         self, model: str, places: Places, metric: str, level: str | None
     ) -> tuple[float, Floats, Places] | None:
         """Return a metric over the samples at these places, the influences, and the places of these."""
-        predictions = self.predictions[model]
+        predictions, places = self.predictions[model], self.measured(model, places, metric)
         if predictions is None or not len(places):
             return None
         if metric == "samples":
@@ -91,15 +104,10 @@ class MeasuredPool:
             places, values = self._cycles(predictions, places)
             found = mean(values)
         elif metric in ("accuracy", "error"):
-            places = places[~np.isnan(self.credits[model][places])]
-            if not len(places):
-                return None
             right = self.credits[model][places]
             found = mean(right if metric == "accuracy" else 1 - right)
         else:
-            scores = self.scores(model)
-            places = places[~np.isnan(scores[places])]
-            x, y = scores[places], self.targets[places]
+            x, y = self.scores[model][places], self.targets[places]
             if level is not None:
                 named = pd.DataFrame({"x": x, "y": y, "at": places, "by": [self.rows[at][level] for at in places]})
                 means = named.groupby("by").agg({"x": "mean", "y": "mean", "at": "first"})
@@ -364,45 +372,73 @@ def _cells(
     return found
 
 
+class MeasuredColumn(NamedTuple):
+    """A column's metric of one model."""
+
+    value: float | None  # None if a part of the column gives none
+    parts: Floats  # influence of each of all samples
+    places: Places  # those that were measured; of a system or triplet the first
+
+
+def _measured(column: TableColumn, model: str, places: Iterable[Places], total: int) -> MeasuredColumn:
+    """Measure a model on these places of a column's parts."""
+    found, parts = [], np.zeros(total)
+    for (pool, _), at in zip(column.parts, places, strict=True):
+        if one := pool.measure(model, at, column.metric, column.form.level):
+            found.append((one[0], one[1], pool.start + one[2]))
+    value = sum(one for one, *_ in found) / len(found) if found and len(found) == len(column.parts) else None
+    for _, influences, at in found if value is not None else ():
+        parts[at] += influences / len(found)
+    return MeasuredColumn(value, parts, np.concatenate([np.zeros(0, int), *(at for *_, at in found)]))
+
+
+def _mask(places: Iterable[Places], total: int) -> bytes:
+    used = np.zeros(total, bool)
+    for at in places:
+        used[at] = True
+    return used.tobytes()
+
+
 def _column_cells(
     column: TableColumn, models: Sequence[str], units: Units, total: int, options: TableOptions
 ) -> list[CellFacts | None]:
-    parts, values = np.zeros((total, len(models))), list[float | None]()
-    counts = []
-    for at, model in enumerate(models):
-        found = [pool.measure(model, places, column.metric, column.form.level) for pool, places in column.parts]
-        known = [one for one in found if one is not None]
-        whole = bool(known) and len(known) == len(found)
-        values.append(sum(value for value, *_ in known) / len(known) if whole else None)
-        counts.append(sum(len(places) for *_, places in known))
-        for (pool, _), (_, influences, places) in zip(column.parts, known if whole else (), strict=False):
-            parts[pool.start + places, at] += influences / len(known)
-    used: npt.NDArray[np.bool_] = np.zeros(total, bool)
-    for pool, places in column.parts:
-        used[pool.start + places] = True
+    held = {model: [pool.measured(model, at, column.metric) for pool, at in column.parts] for model in models}
+    found = {model: _measured(column, model, held[model], total) for model in models}
     if column.form.level or column.metric == "cycles":  # one influence a system or triplet
-        used = (parts != 0).any(axis=1)
-    independent = units.independent(used) if used.any() else 0.0
-    variances = units.variance(parts)
-    pairs = [_baseline(options, model) for model in models]
-    others = [None if base is None else models.index(base) for base in pairs]
-    gaps = np.stack([parts[:, at] - (0 if of is None else parts[:, of]) for at, of in enumerate(others)], axis=1)
-    spreads = units.variance(gaps)
+        used = [one.places for one in found.values()]
+    else:
+        used = [pool.start + at for pool, at in column.parts]
+    independent = cache(lambda places: units.independent(np.frombuffer(places, bool)))
+    of_all = independent(_mask(used, total))
+    variances = units.variance(np.stack([one.parts for one in found.values()], axis=1))
+    leads: dict[str, tuple[str, float, Floats, float]] = {}
+    for model in models:
+        if (base := _baseline(options, model)) is not None:
+            both = [np.intersect1d(*each) for each in zip(held[model], held[base], strict=True)]
+            sizes = [*map(len, both)]
+            own, other = (
+                found[name] if sizes == [*map(len, held[name])] else _measured(column, name, both, total)
+                for name in (model, base)
+            )
+            if own.value is not None and other.value is not None:
+                units_of_both = independent(_mask([own.places], total))
+                leads[model] = (base, own.value - other.value, own.parts - other.parts, units_of_both)
+    parts = [np.zeros(total), *(parts for _, _, parts, _ in leads.values())]
+    spreads = dict(zip(leads, units.variance(np.stack(parts, axis=1))[1:].tolist(), strict=True))
     cells: list[CellFacts | None] = []
-    for at, value in enumerate(values):
-        if value is None:
+    for (model, one), variance in zip(found.items(), variances.tolist(), strict=True):
+        if one.value is None:
             cells.append(None)
             continue
-        low, high = bounds(value, float(variances[at]), independent, scale_of(column.metric))
-        cell: CellFacts = {"value": value, "low": low, "high": high, "samples": counts[at]}
-        of = others[at]
-        base = None if of is None else values[of]
-        if base is not None:
-            cell["difference"] = {"to": pairs[at], **gap(value - base, float(spreads[at]), independent).facts()}
+        low, high = bounds(one.value, variance, of_all, scale_of(column.metric))
+        cell: CellFacts = {"value": one.value, "low": low, "high": high, "samples": len(one.places)}
+        if model in leads:
+            base, lead, _, units_of_both = leads[model]
+            cell["difference"] = {"to": base, **gap(lead, spreads[model], units_of_both).facts()}
         cells.append(cell)
     compared = [cell["difference"] for cell in cells if cell and "difference" in cell]
-    for one, adjusted in zip(compared, holm([one["p"] for one in compared]), strict=True):
-        one["p_holm"] = adjusted
+    for each, adjusted in zip(compared, holm([each["p"] for each in compared]), strict=True):
+        each["p_holm"] = adjusted
     return cells
 
 
@@ -427,8 +463,8 @@ def _method(columns: Sequence[TableColumn], options: TableOptions) -> list[str]:
     if options.baselines:
         to = ", ".join(f"{base}" + (f" for {model}" if model else "") for model, base in options.baselines.items())
         said.append(
-            f"in parentheses: difference to {to}, paired on the same samples; * p < {SURE} by Student's test over what "
-            "was sampled, by Holm over the models of a column"
+            f"in parentheses: difference to {to} on the samples that both models have; * p < {SURE} by Student's test, "
+            "paired, over what was sampled, by Holm over the models of a column"
         )
     return said
 

@@ -356,6 +356,50 @@ def test_true_ties_stay_or_are_left_out(tmp_path: Path) -> None:
         assert facts["rows"][0]["cells"][0]["value"] == pytest.approx(share)
 
 
+def test_a_difference_is_of_the_samples_that_both_models_have(bench: Path, tmp_path: Path) -> None:
+    """A model is right about the even votes: the same answers without the odd ones are the same model."""
+    answers = [{"id": f"v{number}-musicality", "choice": "b" if number % 2 else "a"} for number in range(48)]
+    write_jsonl(tmp_path / "whole.jsonl", answers)
+    write_jsonl(tmp_path / "half.jsonl", [{**row, "choice": row["choice"].strip("b")} for row in answers])
+    write_jsonl(tmp_path / "other.jsonl", ({"id": f"v{number}-alignment", "choice": "a"} for number in range(48)))
+    models = {name: str(tmp_path / f"{name}.jsonl") for name in ("whole", "half", "other")}
+    (tmp_path / "own.toml").write_text(
+        'title = "own"\ncolumns = [{ evaluation = "cmi-pref-musicality" }, { evaluation = "cmi-pref-alignment" }]\n'
+    )
+    more = ("--table", str(tmp_path / "own.toml"), "--rule", "unanswered=left-out", "--baseline", "whole")
+    facts = bench_table(bench, tmp_path, models, *more)
+    whole, half, other = ({**row}["cells"] for row in facts["rows"])
+    assert [whole[0]["value"], half[0]["value"]] == [0.5, 1]
+    assert (half[0]["difference"]["value"], half[0]["difference"]["p"]) == (0, 1)
+    assert [other[0], whole[1], half[1], "difference" in other[1]] == [None, None, None, False]
+    assert any("difference to whole on the samples that both models have" in note for note in facts["notes"])
+
+
+def test_a_difference_with_gaps_is_that_of_a_comparison(bench: Path, tmp_path: Path) -> None:
+    """Scores of rated clips, some of which each model lacks: `eval compare` takes the clips that both have."""
+    source = np.random.default_rng(4)
+    files = []
+    for name in "ab":
+        rows = [
+            {"clip": f"PAM/{number}.wav", "musicality": None if number % 5 == (name == "b") else source.normal()}
+            for number in range(12)
+        ]
+        files.append(tmp_path / f"{name}.jsonl")
+        write_jsonl(files[-1], rows)
+    of = ("-e", "pam-musicality", "--layout", "cmi-rewardbench", "--store", str(tmp_path / "store"), "--json")
+    done = CliRunner().invoke(app, ["eval", "compare", str(bench), *map(str, files), *of], catch_exceptions=False)
+    (clips, *_) = json.loads(done.stdout)["evaluations"]
+    compared = {one["metric"]: one for one in clips["differences"]}
+    metrics = ("lcc", "srcc", "ktau")
+    models = {file.stem: str(file) for file in files}
+    more = ("-e", "pam-musicality", *(f"--metric={one}" for one in metrics), "--baseline", "b")
+    first, second = (row["cells"] for row in bench_table(bench, tmp_path, models, *more)["rows"])
+    for metric, cell, base in zip(metrics, first, second, strict=True):
+        expected = {key: compared[metric][key] for key in ("value", "low", "high", "p")}
+        assert {key: cell["difference"][key] for key in expected} == pytest.approx(expected)
+        assert cell["difference"]["value"] != pytest.approx(cell["value"] - base["value"])
+
+
 @pytest.mark.slow
 def test_an_earlier_run_gives_the_cells_of_its_file_and_two_files_one_row(bench: Path, tmp_path: Path) -> None:
     file = clip_scores(bench, tmp_path / "half.jsonl", lambda n: n % 8 < 4)
