@@ -87,8 +87,11 @@ def draw_and_pick_triplets(connection: duckdb.DuckDBPyConnection, config: MosPre
 
 
 def _short_of(count: int, available: Mapping[str, int], config: MosPreferences) -> list[str]:
-    """Return the categories with fewer triplets than their share."""
-    share = share_out(count, dict.fromkeys(CATEGORIES, count), config.pairs.balance)  # type: ignore[arg-type]
+    """Return the categories to draw from: those with fewer triplets than their share, all while the sum is short."""
+    weights: dict[str, float] = {**config.pairs.balance}  # type: ignore[dict-item]
+    if sum(share_out(count, available, weights).values()) < count:
+        return [category for category in CATEGORIES if weights.get(category)]
+    share = share_out(count, dict.fromkeys(CATEGORIES, count), weights)
     return [category for category in CATEGORIES if share[category] > available[category]]
 
 

@@ -358,6 +358,16 @@ def test_triplets_that_fall_short_are_told() -> None:
     ]
 
 
+def test_triplets_of_one_category_fill_the_count_where_others_have_none() -> None:
+    """60 clips without content and system give 34,220 unmatched triplets, and none of another category."""
+    config = config_of(Path("/"), source("one"), triplets={"count": 100})
+    rows = [Rating(f"{n}.wav", 1 + n / 15, "list", n + 1, "test") for n in range(60)]
+    version, found = built(config, (rows, ["one"] * 60))
+    assert Counter(row["category"] for row in found["triplets"]) == {"unmatched": 100}
+    check_triplets(found["ratings"], found["triplets"], config.pairs.min_gap)
+    assert [note for note in version.manifest.notes() if "of 100 triplets" in note] == []
+
+
 @settings(max_examples=200, deadline=None)
 @given(
     quota=st.integers(0, 500),
