@@ -357,7 +357,7 @@ EVALUATIONS = (
         "mos_preferences/rated_means",
         "How good is a clip? Scores against the MOS of rated clips, by clip and by system.",
         modes=(Mode("score", "speech-rating", ("clip=audio",), says="A rating from 1 to 5."),),
-        groups=("dataset",),
+        groups=("dataset", "test"),
         clips=_CLIPS,
         params={"dimension": "quality"},
         beside=True,

@@ -233,17 +233,23 @@ def test_a_limit_draws_whole_triplets_so_that_a_model_which_always_circles_has_1
     assert (counted["triplets"], counted["decided"], counted["per_100"]) == (10, 10, 100)
 
 
-def test_scores_of_rated_clips_are_tabled_by_clip_and_by_system_within_datasets(tmp_path: Path) -> None:
-    """Two datasets on two scales, each with systems of one name; some clips have no system, some no score."""
+def test_scores_of_rated_clips_are_tabled_by_clip_and_by_system_within_listening_tests(tmp_path: Path) -> None:
+    """Three tests in two datasets on two scales, each with systems of one name; some clips lack a system or a score.
+
+    Listeners of the one test of `b` are stricter than those of the other.
+    """
     source = np.random.default_rng(8)
     ratings = [
         {"sample_id": f"{dataset}{at}", "dataset": dataset, "split": "test", "scale_min": low, "scale_max": high}
-        | {"mos": float(source.uniform(low, high)), "system_id": None if at % 9 == 0 else f"s{at % 7}"}
+        | {"mos": float(source.uniform(low, (low + high) / 2 if subset == "strict" else high)), "subset": subset}
+        | {"system_id": None if at % 9 == 0 else f"s{at % 7}"}
         for dataset, low, high in (("a", 1.0, 5.0), ("b", 0.0, 100.0))
         for at in range(60)
+        for subset in [None if dataset == "a" else "strict" if at % 2 else "mild"]
     ]
     version = written(tmp_path, "mos-preferences", ratings=ratings)
     frame = pd.DataFrame(ratings)
+    frame["test"] = ["/".join(filter(None, (row["dataset"], row["subset"]))) for row in ratings]
     frame["y"] = 1 + 4 * (frame["mos"] - frame["scale_min"]) / (frame["scale_max"] - frame["scale_min"])
     frame["x"] = (frame["y"] + source.normal(size=120)).where(frame.index % 11 > 0)
     frame.rename(columns={"sample_id": "clip", "x": "quality"})[["clip", "quality"]].to_csv(
@@ -251,10 +257,10 @@ def test_scores_of_rated_clips_are_tabled_by_clip_and_by_system_within_datasets(
     )
     found = cells(table_of(version, {"m": [str(tmp_path / "m.csv")]}, tmp_path, "voicemos"))["m"]
     scored = frame.dropna(subset=["x"])
-    systems = scored.groupby(["dataset", "system_id"], as_index=False)[["x", "y"]].mean()
+    systems = scored.groupby(["test", "system_id"], as_index=False)[["x", "y"]].mean()
     ways = {"LCC": "pearson", "SRCC": "spearman", "KTAU": "kendall"}
     for over, rows in (("Clip", scored), ("System", systems)):
-        sets = [rows[rows["dataset"] == name] for name in "ab"]
+        sets = [rows[rows["test"] == name] for name in ("a", "b/mild", "b/strict")]
         expected = {f"{over} MSE": np.mean([((one["x"] - one["y"]) ** 2).mean() for one in sets])}
         expected |= {
             f"{over} {name}": np.mean([one["x"].corr(one["y"], method=way) for one in sets])
@@ -267,8 +273,9 @@ def test_scores_of_rated_clips_are_tabled_by_clip_and_by_system_within_datasets(
     assert by["means by", "system"]["srcc"]["value"] == pytest.approx(
         systems["x"].corr(systems["y"], method="spearman")
     )
-    of_b = scored[scored["dataset"] == "b"]
-    assert by["dataset", "b"]["lcc"]["value"] == pytest.approx(of_b["x"].corr(of_b["y"]))
+    for column, value in (("dataset", "b"), ("test", "a"), ("test", "b/strict")):
+        held = scored[scored[column] == value]
+        assert by[column, value]["lcc"]["value"] == pytest.approx(held["x"].corr(held["y"]))
 
 
 def written(folder: Path, corpus: str, **tables: list[Row]) -> Version:
