@@ -1,6 +1,6 @@
 -- Grain: one row a source with votes (and all): how much there is of what CMI-Pref's first table counts.
 --
--- A generation is a clip that was compared; hours are of clips that were measured, each once.
+-- A prompt says something or has an id. A generation is a clip that was compared; hours are of clips that were measured, each once.
 WITH compared AS (
     SELECT *, unnest(['all', source]) AS scope FROM comparisons
 ),
@@ -42,7 +42,7 @@ SELECT
     count(*) AS pairs,
     count(*) FILTER (compared.votes > 1) AS pairs_of_several,
     coalesce(sum(compared.votes) FILTER (compared.votes > 1), 0)::BIGINT AS votes_of_several,
-    count(DISTINCT prompt_id) AS prompts,
+    count(DISTINCT prompt_id) FILTER (modality <> 'none' OR source_prompt_id IS NOT NULL) AS prompts,
     any_value(generations) AS generations,
     any_value(models) AS models,
     any_value(annotators) AS annotators,

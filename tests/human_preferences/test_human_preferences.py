@@ -12,7 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
+from earmark.flows.command.cli import app
 from earmark.schemas.errors import EarmarkError
 from earmark.schemas.human_preferences import CORPUS, HumanPreferences
 from earmark.schemas.toml import parse_config, read_toml
@@ -126,6 +128,23 @@ def test_votes_without_a_prompt_meet_by_their_clips(tmp_path: Path) -> None:
     assert len({row["prompt_id"] for row in found.values()}) == 2
     (agreed,) = (row for row in rows_of(version, "agreement") if row["scope"] == "all")
     assert (agreed["vote_pairs"], agreed["agree"]) == (6, 3)  # a b a a, in the letters of the comparison
+
+
+@pytest.mark.slow
+def test_pairs_without_a_prompt_are_counted_as_no_prompts(tmp_path: Path) -> None:
+    """Of six pairs one shares its text with another, one has an id alone, and two have neither."""
+    none = {"prompt": "", "prompt id": ""}
+    rows = [vote(0), vote(1), vote(2, prompt="a  TUNE, number 1"), vote(3, prompt=""), vote(4, **none), vote(5, **none)]
+    (tmp_path / "v.csv").write_text("audio_a,audio_b,annotator,overall\nx.wav,y.wav,ann,a\n")
+    version = built(tmp_path, cmi(tmp_path, rows), {"name": "ab", "format": "votes", "files": ["v.csv"]})
+    card = (version.folder / "README.md").read_text("utf-8").split("## Votes\n")[1].split("\n## ")[0]
+    cells = [line.strip("| ").split(" | ") for line in card.splitlines() if line.startswith("| ")]
+    at = cells[0].index("prompts")
+    assert {row[0]: row[at] for row in cells if row[0] in ("all", "cmi", "ab")} == {"all": "3", "cmi": "3", "ab": "0"}
+    command = ["eval", "tables", "human-preferences", "--table", "cmi-rewardbench-1", "--json"]
+    done = CliRunner().invoke(app, [*command, "--store", str(tmp_path / "store")], catch_exceptions=False)
+    counts = {name: cell for name, *_, cell in json.loads(done.stdout)["rows"]}  # CMI-Pref's column is the last
+    assert counts["#Unique prompts"] == "3"
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ WITH held AS (
         text IS NOT NULL AS with_text,
         nullif(lyrics, '') IS NOT NULL AS with_lyrics,
         reference_clip,
-        prompt_id,
+        CASE WHEN modality <> 'none' OR source_prompt_id IS NOT NULL THEN prompt_id END AS prompt_id,
         [clip_a, clip_b] AS clips,
         comparisons.votes AS samples
     FROM comparisons
