@@ -255,13 +255,23 @@ def split_comparisons(connection: duckdb.DuckDBPyConnection, config: HumanPrefer
     rated_places = [(row, split) for (row, *_), split in zip(clips, splits[len(names) :], strict=True)]
     create_table(connection, "places", "comparison_id string, split string", places)
     create_table(connection, "rated_places", "row int64, split string", rated_places)
-    free = sum(piece.size for piece in pieces if piece.fixed is None and piece.cell is not None)
+    sizes: Counter[str] = Counter()
+    for piece, split in zip(pieces, splits, strict=True):
+        if piece.fixed is None:
+            sizes[split] += piece.size
+    free = sizes.total()
     moved = sum(piece.fixed not in (None, split) for piece, split in zip(pieces, splits, strict=True))
     notes = [
         f"{drawn[name]} of {count} {config.unit}s drawn into {name}: of {free} to draw from, the cells and what must "
         "stay together give no more"
         for name, count in wanted.items()
         if drawn[name] < count and free
+    ]
+    notes += [
+        f"{pulled} {config.unit}s stand in {name} beside the {drawn[name]} drawn: "
+        "they must stay with what a source put there"
+        for name in wanted
+        if (pulled := sizes[name] - drawn[name])
     ]
     if moved:
         notes.append(f"{moved} comparisons or clips left their source's split for one that holds their prompt or clip")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from earmark.tasks.human_preferences.counting import SplitItem, place
 from earmark.tasks.pipeline.grouping import group
+from tests.builds import rows_of
+from tests.human_preferences.votes import SALT, build_votes, cmi, config_of, vote
 
 PIECES = st.lists(
     st.builds(
@@ -63,3 +67,24 @@ def test_draw_is_balanced_and_keeps_its_choices() -> None:
 def test_what_a_group_overfills_goes_to_the_room_that_is_left() -> None:
     pieces = [SplitItem([n // 4], None, "xy"[n % 2], str(n)) for n in range(40)]
     assert place(pieces, {"test": 8})[1] == {"test": 8}
+
+
+@pytest.mark.slow
+def test_votes_pulled_into_a_split_are_told_beside_those_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pair 0, of two votes, and pair 1 say what a fixed source tests; pair 2 what one validates."""
+    monkeypatch.setenv("EARMARK_SALT", SALT)
+    fixed = [
+        cmi(tmp_path, [vote(at, **{"audio-path": f"{name}.wav"}) for at in held], name=name, split=name)
+        for name, held in (("test", (0, 1)), ("validation", (2,)))
+    ]
+    free = cmi(tmp_path, [vote(0, "bob"), *(vote(at) for at in range(12))], name="free")
+    for split in ({"test": 4}, {"test": 0}):
+        config = config_of(tmp_path, *fixed, free, split=split)
+        version = build_votes(config, tmp_path / f"store-{split['test']}")
+        rows = rows_of(version, "comparisons")
+        where = Counter(row["split"] for row in rows if row["source"] == "free" for _ in range(row["votes"]))
+        assert where["test"] - 3 == split["test"]
+        assert [note for note in version.manifest.notes() if "beside" in note] == [
+            f"3 votes stand in test beside the {split['test']} drawn: they must stay with what a source put there",
+            "1 votes stand in validation beside the 0 drawn: they must stay with what a source put there",
+        ]
