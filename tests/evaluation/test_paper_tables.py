@@ -192,7 +192,9 @@ def test_triplets_give_accuracy_and_cycles_by_dataset(rated: Version, tmp_path: 
     write_jsonl(tmp_path / "turning.jsonl", rows)
     models = {"turning": [str(tmp_path / "turning.jsonl")]}
     of_pairs = cells(table_of(rated, models, tmp_path, "mos-rmbench-4"))["turning"]
-    of_cycles = cells(table_of(rated, models, tmp_path, "mos-rmbench-5"))["turning"]
+    facts = table_of(rated, models, tmp_path, "mos-rmbench-5")
+    of_cycles, none = cells(facts)["turning"], facts["rows"][0]["cells"][0]
+    assert none["low"] == none["value"] == 0 < none["high"] < 0.6
     assert of_pairs == pytest.approx(
         {name: 100 * (18 - turns) / 18 for name, turns in turning.items()} | {"Overall": 100 * (108 - 15) / 108}
     )
