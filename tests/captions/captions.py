@@ -16,9 +16,10 @@ from typing import Any
 from unittest.mock import patch
 
 from earmark.flows.captions import build
-from earmark.schemas.captions import Captions
+from earmark.schemas.captions import CORPUS, Captions
 from earmark.tasks.audio import encode
-from tests.builds import config_from, serve_builds
+from earmark.tasks.store.versions import Store
+from tests.builds import config_from, forecast, serve_builds
 from tests.pseudo_preferences.music import write_clip
 from tests.runner import read_as, run_flow
 from tests.servers.openai_server import MOODS, PLAYED, caption_answer
@@ -92,6 +93,13 @@ def failing_once(body: dict[str, Any], content: str) -> str:
     if body.get("seed") == 17:
         return "This is a calm song with a female singer and a piano in the background."
     return caption_answer(body, content)
+
+
+def forecast_of(config: Captions, store: Path) -> dict[str, Any]:
+    """What a dry run says."""
+    facts = forecast(CORPUS, build.story, config, Store(store))  # type: ignore[attr-defined]
+    assert facts is not None
+    return facts
 
 
 def words_of(body: Mapping[str, Any]) -> str:

@@ -3,41 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import re
-import shutil
 import tomllib
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-import soundfile
 from hypothesis import given
 from hypothesis import strategies as st
 
-import earmark.flows.captions as story
 from earmark.schemas.captions import CORPUS, Captions, Listening
-from earmark.schemas.errors import ConfigError, EarmarkError, StoreError
+from earmark.schemas.errors import ConfigError, EarmarkError
 from earmark.schemas.toml import parse_config
 from earmark.tasks.audio import encode
 from earmark.tasks.captions.asking import HEARD_A_SHARD_S, TRACKS_A_SHARD, cut, shard_sizes
-from earmark.tasks.captions.exports import write_json, write_tsv
-from earmark.tasks.exports.choosing import ExportOptions
-from earmark.tasks.exports.export import export
-from earmark.tasks.exports.rows import BATCH
-from earmark.tasks.importers.caption_sets import ListedCaption, read_captions
 from earmark.tasks.release.withdrawal import search, withdraw
-from earmark.tasks.store.licences import licences_of
-from earmark.tasks.store.sql import connect, query, view_parquet
 from earmark.tasks.store.versions import Store, Version, verify
 from tests.annotation.conftest import model_server
-from tests.builds import contents_of, forecast, rows_of, traces
+from tests.builds import contents_of, rows_of, traces
 from tests.captions.captions import (
     QUICK,
     build_captions,
@@ -46,14 +32,12 @@ from tests.captions.captions import (
     counting_readings,
     direct,
     failing_once,
+    forecast_of,
     refined,
     words_of,
     write_tracks,
 )
 from tests.conftest import ROOT
-from tests.instrumentals.separating import build_separated, make_tracks
-from tests.instrumentals.separating import config_of as separating_config
-from tests.pseudo_preferences.music import write_clip
 from tests.servers.openai_server import OpenAIServer
 
 Row = dict[str, Any]
@@ -64,13 +48,6 @@ server = model_server(caption_answer, keep_bodies=True)
 
 def rejects_of(version: Version) -> Counter[str]:
     return Counter(row["reason"] for row in rows_of(version, "rejects"))
-
-
-def forecast_of(config: Captions, store: Path) -> Row:
-    """What a dry run says."""
-    facts = forecast(CORPUS, story.build.story, config, Store(store))  # type: ignore[attr-defined]
-    assert facts is not None
-    return facts
 
 
 def asked(server: OpenAIServer, model: str) -> int:
@@ -352,93 +329,6 @@ def test_a_dry_run_counts_a_question_of_two_pipelines_once(tmp_path: Path, serve
     assert sum(part["to_ask"] for part in parts) == 12
 
 
-def test_exports_read_back_as_the_baseline_reads_them(tmp_path: Path, server: OpenAIServer) -> None:
-    write_tracks(tmp_path, 5)
-    config = config_of(tmp_path, direct(server.base_url), refined(server.base_url))
-    version = build_captions(config, tmp_path / "store")
-    with connect(tmp_path / "spill") as connection:
-        view_parquet(connection, "captions", version.files("captions"))
-        for stage, write, name, item in (
-            ("listen", write_json, "a.json", "0.wav"),
-            ("refine", write_tsv, "b.tsv", "0"),
-        ):
-            params = {"stage": stage, "most_flags": 99}
-            reader = connection.sql(query("captions/exported"), params=params).to_arrow_reader(BATCH)
-            write(reader, tmp_path / name)
-            found = list(read_captions(tmp_path / name, name))
-            assert len(found) == 5
-            texts = {row["clip_id"]: row["text"] for row in rows_of(version, "captions") if row["stage"] == stage}
-            first = found[0]
-            assert isinstance(first, ListedCaption)
-            assert (first.item, first.text) == (item, texts["t0"])
-    assert json.loads((tmp_path / "a.json").read_text())[0].keys() == {"path", "caption"}
-
-
-def test_files_of_one_name_are_no_ids(tmp_path: Path) -> None:
-    rows = [{"clip_id": f"t{n}", "path": f"{n}/tune.mp3", "caption": "A tune."} for n in range(2)]
-    with pytest.raises(StoreError, match=r"found 0/tune.mp3 and 1/tune.mp3"):
-        write_tsv(iter(pa.Table.from_pylist(rows).to_batches()), tmp_path / "captions.tsv")
-
-
-@pytest.mark.parametrize("write", [write_json, write_tsv])
-def test_segments_of_one_film_are_several_captions_of_its_file(tmp_path: Path, write: Any) -> None:
-    rows = [{"clip_id": f"film@{n}.0", "path": "film.flac", "caption": "A tune."} for n in range(2)]
-    with pytest.raises(StoreError, match=r"^film.flac: expected one caption a track, found several"):
-        write(iter(pa.Table.from_pylist(rows).to_batches()), tmp_path / "captions")
-
-
-def baseline_clips(folder: Path) -> dict[str, tuple[str, list[float]]]:
-    """Caption and begins of the clips of a split by the rules of the baseline's preparation and loader."""
-    frame = pd.read_csv(folder / f"jamendo_{folder.name}.tsv", sep="\t", dtype={"id": str})
-    captions = dict(zip(frame["id"], frame["caption"], strict=True))
-    clips = {}
-    for file in sorted((folder / "audios").iterdir()):
-        found = next(path for end in (".flac", ".wav", ".mp3") if (path := file.with_suffix(end)).exists())
-        info = soundfile.info(found)
-        length = 10 * info.samplerate
-        assert info.frames >= length / 2
-        count = min(10, max(info.frames // length, 1))
-        between = (info.frames - length) // (count - 1) if count > 1 else 0
-        clips[file.stem] = captions.pop(file.stem), [at * between / info.samplerate for at in range(count)]
-    assert captions == {}
-    return clips
-
-
-@pytest.mark.slow
-def test_the_baseline_reads_its_training_set(tmp_path: Path, server: OpenAIServer) -> None:
-    header = "TRACK_ID,ARTIST_ID,ALBUM_ID,PATH,DURATION,TAGS"
-    tags = '"genre---rock\tinstrument---piano"', "genre---rock,mood/theme---calm", ""
-    lengths = 6, 25, 5
-    lines = [f"track_{n},artist_{n},album_{n},0{n}/10{n}.mp3,{lengths[n]},{tags[n]}" for n in range(3)]
-    (tmp_path / "raw_30s.csv").write_text("\r\n".join([header, *lines]))
-    for at, seconds in enumerate(lengths):
-        write_clip(tmp_path / f"low/0{at}/10{at}.low.wav", at, seconds=seconds)
-    server.answer = lambda body, content: f'"{caption_answer(body, content)}" is what I would call it.'
-    source = {"name": "made", "tracks": "raw_30s.csv", "audio_root": "low/{stem}.low.wav"}
-    shares = {"train": 0.4, "validation": 0.3, "test": 0.3}
-    config = config_of(tmp_path, direct(server.base_url), source=source, shares=shares, seed=3)
-    version = build_captions(config, tmp_path / "store")
-    export(version, CORPUS, Store(tmp_path / "store"), tmp_path / "out", ExportOptions("attm-baseline"))
-    rows = rows_of(version, "captions")
-    assert {row["split"] for row in rows} == {*shares}
-    tagged = {row["clip_id"]: row["tags"] for row in rows}
-    assert tagged["track_0"] == ["genre---rock", "instrument---piano"]
-    assert (tagged["track_1"], tagged["track_2"]) == (["genre---rock", "mood/theme---calm"], [])
-    wanted: dict[str, dict[str, Any]] = {"train": {}, "val": {}, "test": {}}
-    for row in rows:
-        begins = [0.0, 15.0] if row["file"] == "01/101.mp3" else [0.0]
-        split = "val" if row["split"] == "validation" else row["split"]
-        wanted[split][row["file"][3:6]] = row["text"], begins
-    assert {split: baseline_clips(tmp_path / "out" / split) for split in wanted} == wanted
-    files = json.loads((tmp_path / "out/export.json").read_text())["files"]
-    assert {*files} == {f"{split}/jamendo_{split}.tsv" for split in wanted}
-    short = config_of(tmp_path, direct(server.base_url), source=source, limit=1)
-    write_clip(tmp_path / "low/00/100.low.wav", 9, seconds=4.5)
-    version = build_captions(short, tmp_path / "store")
-    with pytest.raises(StoreError, match=r"00/100.mp3: expected at least 5 s, .* shortest_s = 5"):
-        export(version, CORPUS, Store(tmp_path / "store"), tmp_path / "no", ExportOptions("attm-baseline"))
-
-
 def test_printed_prompts_come_by_asks_as_the_guide_shows(tmp_path: Path, server: OpenAIServer) -> None:
     write_tracks(tmp_path, 1)
     guide = (ROOT / "flows/captions.md").read_text("utf-8")
@@ -505,106 +395,3 @@ def test_a_clip_without_a_caption_can_be_withdrawn(tmp_path: Path, server: OpenA
     left = {name: len(rows_of(new, name)) for name in held}
     assert left == {**held, "raw": held["raw"] - 1, "rejects": held["rejects"] - 1}
     assert traces(new, [clip, f"'{track}'"]) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("keep", ["embedded", "files"])
-def test_instrumentals_are_heard_where_there_are_some(tmp_path: Path, server: OpenAIServer, keep: str) -> None:
-    store = tmp_path / "store"
-    rows = make_tracks(tmp_path, 3)
-    build_separated(separating_config(tmp_path, output={"keep": keep}, limit=2), store)
-    source = {"name": "own", "format": "table", "tracks": "tracks.jsonl"}
-    config = config_of(tmp_path, direct(server.base_url), source=source, instrumentals="instrumentals@v1")
-    assert forecast_of(config, store)["to_ask"] == 3
-    version = build_captions(config, store)
-    (parent,) = version.manifest.parents
-    assert (parent.corpus, parent.version) == ("instrumentals", "v1")
-    separated = {
-        row["track_id"]: row["clip_sha256"] for row in rows_of(Store(store).find("instrumentals@v1"), "tracks")
-    }
-    heard = {row["clip_id"]: (row["heard"], row["heard_sha256"]) for row in rows_of(version, "captions")}
-    assert {held[0] for name, held in heard.items() if name in separated} == {"instrumental"}
-    assert all(heard[name][1] == sha256 for name, sha256 in separated.items())
-    assert heard[rows[2]["track_id"]][0] == "mix"
-    shutil.rmtree(store / "separated")
-    export(version, CORPUS, Store(store), tmp_path / "out", ExportOptions("jsonl", view="captions"))
-    assert {path.stem for path in (tmp_path / "out").rglob("*.*")} >= set(separated.values())
-    plain = build_captions(config_of(tmp_path, direct(server.base_url), source=source), store)
-    assert {row["heard"] for row in rows_of(plain, "captions")} == {"mix"}
-
-
-def test_a_silent_instrumental_is_a_reject(
-    tmp_path: Path, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("earmark.tasks.pipeline.tracks.SILENCE_DBFS", 0.0)  # louder than any clip is
-    store = tmp_path / "store"
-    make_tracks(tmp_path, 2)
-    build_separated(separating_config(tmp_path, output={"keep": "embedded"}), store)
-    source = {"name": "own", "format": "table", "tracks": "tracks.jsonl"}
-    fit = {"shortest_s": 0.1}
-    config = config_of(tmp_path, direct(server.base_url), source=source, instrumentals="instrumentals@v1", tracks=fit)
-    version = build_captions(config, store)
-    assert {row["reason"] for row in rows_of(version, "rejects")} == {"audio_silent"}
-
-
-def separated_with(folder: Path, url: str, keep: str, column: str, value: Any) -> tuple[Captions, Path]:
-    """A version of `instrumentals` as a stranger might have made it, and a config that hears it."""
-    store = folder / "store"
-    make_tracks(folder, 1)
-    (path,) = build_separated(separating_config(folder, output={"keep": keep}), store).files("tracks")
-    (row,) = pq.read_table(path).to_pylist()
-    if column == "audio":
-        value = {**row["audio"], **value}
-    path.chmod(0o644)
-    pq.write_table(pa.Table.from_pylist([{**row, column: value}], pq.read_schema(path)), path)
-    source = {"name": "own", "format": "table", "tracks": "tracks.jsonl"}
-    values = {"source": source, "instrumentals": "instrumentals@v1", "tracks": {"shortest_s": 0.1}}
-    return config_of(folder, direct(url), **values), store
-
-
-@pytest.mark.parametrize("name", ["../x.wav", "/x.wav"])
-def test_a_versions_instrumental_outside_its_folder_is_not_sent(tmp_path: Path, name: str) -> None:
-    config, store = separated_with(tmp_path, "http://127.0.0.1:9/v1", "files", "instrumental", name)
-    with pytest.raises(StoreError, match=f"expected an instrumental in its folder, found '{name}'"):
-        build_captions(config, store)
-
-
-def test_embedded_instrumentals_are_written_by_their_hash_alone(tmp_path: Path, server: OpenAIServer) -> None:
-    outside = tmp_path / "outside.wav"
-    config, store = separated_with(tmp_path, server.base_url, "embedded", "audio", {"path": str(outside)})
-    version = build_captions(config, store)
-    assert {row["heard"] for row in rows_of(version, "captions")} == {"instrumental"}
-    assert not outside.exists()
-
-
-def test_an_embedded_instrumental_of_other_bytes_is_refused(tmp_path: Path) -> None:
-    config, store = separated_with(tmp_path, "http://127.0.0.1:9/v1", "embedded", "audio", {"bytes": b"other"})
-    with pytest.raises(StoreError, match="expected an embedded file of SHA-256"):
-        build_captions(config, store)
-
-
-@pytest.mark.slow
-def test_tracks_that_may_not_be_passed_on_keep_their_name(tmp_path: Path, server: OpenAIServer) -> None:
-    """A licence holds by name: captions under another one would be published."""
-    store = tmp_path / "store"
-    make_tracks(tmp_path, 1)
-    none = {"redistribute": "none"}
-    separated = separating_config(tmp_path, source={"name": "vault"}, licences={"vault": none, "another": none})
-    build_separated(separated, store)
-
-    def built(name: str) -> Version:
-        source = {"name": name, "format": "table", "tracks": "tracks.jsonl"}
-        asked = direct(server.base_url)
-        return build_captions(config_of(tmp_path, asked, source=source, instrumentals="instrumentals"), store)
-
-    with pytest.raises(ConfigError, match=r"source.name: expected 'vault', .* found 'own'"):
-        built("own")
-    version = built("vault")
-    assert {row["source"] for row in rows_of(version, "captions")} == {"vault"}
-    assert licences_of(version, Store(store))["vault"].redistribute == "none"
-
-
-def test_instrumentals_of_another_corpus_are_refused(tmp_path: Path) -> None:
-    write_tracks(tmp_path, 1)
-    with pytest.raises(ConfigError, match="instrumentals"):
-        build_captions(config_of(tmp_path, direct("http://x/v1"), instrumentals="captions@v1"), tmp_path / "store")
