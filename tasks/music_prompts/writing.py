@@ -36,8 +36,10 @@ def write_prompts(stage: Stage, config: MusicPrompts, drawn: PromptInputs) -> li
     """Write prompts round by round, replacing triplets given up by the next of their stratum.
 
     However often a build is interrupted, the prompts are those of the first usable triplets in the queue: the
-    rounds of an interrupted run begin anew, with its answers from the ledger.
+    rounds of an interrupted run begin anew, with its answers from the ledger, unless its prompts are kept already.
     """
+    if stage.output(keep_prompts.name) is not None:
+        return []
     shutil.rmtree(stage.work / write_prompt.name, ignore_errors=True)
     rounds: list[Walked] = []
     for number in count():

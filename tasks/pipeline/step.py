@@ -17,7 +17,18 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property, update_wrapper
 from importlib import import_module
-from typing import Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar, get_args, get_type_hints
+from typing import (
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    get_args,
+    get_type_hints,
+    runtime_checkable,
+)
 
 import pyarrow as pa
 from pydantic import TypeAdapter
@@ -82,6 +93,14 @@ class Done(Generic[Output]):
     def __init__(self, output: Output, *accounts: Account) -> None:
         self.output = output
         self.accounts = accounts
+
+
+@runtime_checkable
+class Closing(Protocol):
+    """Input that changes until a finished step has read it: a walk's answers."""
+
+    def close(self) -> None:
+        """Let a resumed build leave it as it is."""
 
 
 class Enough(Exception):  # not an error
@@ -211,10 +230,21 @@ def step(
 def run_step(
     this: BuildStep[Any, Any, Output], stage: Stage, config: Any, inputs: tuple[Any, ...], named: dict[str, Any]
 ) -> Output:
-    """Run a step: the body of its task."""
+    """Run a step, then close the walks that it has read: the body of its task."""
     with working(this.label) if this.label else nullcontext():
         done = this._function(stage, config, *inputs, **named)
-    return this.save(stage, done, this.name, next_place(stage, this.name))
+    output = this.save(stage, done, this.name, next_place(stage, this.name))
+    if stage.forecast is None:
+        _close([*inputs, *named.values()])
+    return output
+
+
+def _close(inputs: Any) -> None:
+    if isinstance(inputs, Closing):
+        inputs.close()
+    elif isinstance(inputs, list | tuple | dict):
+        for one in inputs.values() if isinstance(inputs, dict) else inputs:
+            _close(one)
 
 
 def run_item(

@@ -224,6 +224,20 @@ class Walked(NamedTuple):
     source: Rows  # its source rows
     folder: Path  # the folder of its shards
 
+    def close(self) -> None:
+        """Mark the walk as read by a finished step: answers that come later would reach no row of it."""
+        self.folder.mkdir(parents=True, exist_ok=True)  # of no shard, if there were no rows
+        self._used.touch()
+
+    @property
+    def closed(self) -> bool:
+        """Return whether a finished step has read the walk."""
+        return self._used.is_file()
+
+    @property
+    def _used(self) -> Path:
+        return self.folder / "used"
+
     def results(self) -> Iterator[tuple[int, Any]]:
         """Yield the walk's result for each row not given up, with the row's number, in order."""
         for end in self._ends():
@@ -342,6 +356,8 @@ class Walk(Generic[Config]):
                     askers = [Asker(config, at, self.columns, put, checks=False) for at in numbers]
                     asyncio.run(_lead(self, config, opened, askers))
                     _write(self, _paths(folder, shard), askers)
+            return walked
+        if walked.closed:
             return walked
         with sessions_for(stage, config, self.roles(config)) as (sessions, media):
             inputs = {"walk": self, "rows": rows, "folder": folder, "sessions": sessions, "media": media}

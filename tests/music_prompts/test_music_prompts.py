@@ -324,6 +324,22 @@ def test_an_outage_stops_the_build_and_a_resumed_one_is_the_same(
     assert contents_of(resumed.folder) == contents_of(calm.folder)
 
 
+def test_prompts_that_are_kept_are_not_written_again(
+    lists: Path, tmp_path: Path, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synthesis = {**QUICK, "base_url": server.base_url, "retries": 0, "most_failed": 1.0}
+    server.faults.rate, server.faults.kinds, server.faults.most = 0.5, ("500",), None
+    config = captioned(lists, synthesis=synthesis)
+    with monkeypatch.context() as patch:
+        patch.setattr("earmark.flows.music_prompts.card_sections", lambda stage: exec("raise OSError('full')"))
+        with pytest.raises(OSError, match="full"):
+            build_prompts(config, tmp_path / "store")
+    asked = sum(server.faults.asked.values())
+    version = build_prompts(config, tmp_path / "store")
+    assert sum(server.faults.asked.values()) == asked
+    assert any("server had an error" in row["detail"] for row in rows_of(version, "rejects"))
+
+
 def test_a_forecast_is_the_first_round(lists: Path, tmp_path: Path, server: OpenAIServer) -> None:
     config = captioned(lists, synthesis={**QUICK, "base_url": server.base_url})
     facts = forecast_of(config, tmp_path / "store")

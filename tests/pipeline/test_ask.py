@@ -298,6 +298,38 @@ def test_what_may_still_come_stops_the_build_and_is_asked_again(tmp_path: Path) 
     assert list(walked.results()) == plain(["good"] * 6)[0]
 
 
+@step("read")
+def read_walks(stage: Stage, config: Trial, told: dict[str, list[Walked]]) -> Done[list[int]]:
+    """Count the results of each walk."""
+    return Done([len(list(walked.results())) for several in told.values() for walked in several])
+
+
+def test_a_walk_that_a_finished_step_has_read_is_not_asked_again(tmp_path: Path) -> None:
+    fates = ["good", "later", "good", "good", "lost", "good"]
+    asked: list[str] = []
+
+    def counting(request: Request) -> Outcome:
+        asked.append(words_of(request))
+        return answer_by(fates)(request)
+
+    with staged(tmp_path) as stage, scripted(counting):
+        rows = rows_in(stage, len(fates), 2)
+        for round_ in range(3):
+            if round_ == 2:
+                fates[1] = "good"  # too late: the step has counted
+            asked.clear()
+            walked = write_about(stage, Trial(), rows)
+            assert len(asked) == (16, 4, 0)[round_], "what may still come is asked again until it is read"
+            if round_:
+                assert read_walks(stage, Trial(), told={"walk": [walked]}) == [5]
+    assert len(list(walked.results())) == 5
+
+
+def test_a_walk_of_no_rows_can_be_read(tmp_path: Path) -> None:
+    with staged(tmp_path) as stage, scripted(answer_by([])):
+        assert read_walks(stage, Trial(), {"walk": [write_about(stage, Trial(), rows_in(stage, 0))]}) == [0]
+
+
 def test_a_walk_whose_questions_cannot_be_told_apart_says_so(tmp_path: Path) -> None:
     with (
         staged(tmp_path) as stage,
