@@ -232,13 +232,14 @@ class Reply:
     embedded: bool = False  # a function of Earmark wrote it: no template marks can leak into it
 
 
-def token_counts(read: object, heard: Sequence[object], said: Sequence[object]) -> dict[str, Any]:
+def token_counts(read: object, heard: Sequence[object], said: Sequence[object], total: object = None) -> dict[str, Any]:
     """Return fields of a `Reply` from the token counts reported by a server, which are outside data.
 
     Args:
         read: all tokens in.
         heard: audio tokens among them, in parts.
         said: tokens out, in parts.
+        total: all tokens in and out, if reported; those beyond both are thoughts, which the provider charges as said.
 
     Returns:
         The counts; or in `odd_usage` the first value other than a whole number from 0 to `MOST_TOKENS`.
@@ -249,6 +250,8 @@ def token_counts(read: object, heard: Sequence[object], said: Sequence[object]) 
     counts = [sum(int(one) for one in part) for part in ([read], heard, said)]  # type: ignore[call-overload]
     if counts[1] > counts[0]:
         return {"odd_usage": f"expected audio among the {counts[0]:,} tokens in, found {counts[1]:,} tokens of it"}
+    if _is_count(total):
+        counts[2] = max(counts[2], int(total) - counts[0])  # type: ignore[call-overload]
     return dict(zip(("input_tokens", "audio_tokens", "output_tokens"), counts, strict=True))
 
 

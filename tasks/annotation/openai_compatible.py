@@ -348,7 +348,8 @@ def _usage(usage: Any) -> dict[str, Any]:
         return {"odd_usage": NO_USAGE}
     details = usage.get("prompt_tokens_details")
     audio = details.get("audio_tokens") if isinstance(details, dict) else None
-    return token_counts(usage.get("prompt_tokens"), [0 if audio is None else audio], [usage.get("completion_tokens")])
+    heard, said = [0 if audio is None else audio], [usage.get("completion_tokens")]
+    return token_counts(usage.get("prompt_tokens"), heard, said, usage.get("total_tokens"))
 
 
 def _misshapen(body: Any) -> str:

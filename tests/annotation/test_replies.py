@@ -117,6 +117,18 @@ def test_a_good_answer_of_both_protocols_is_read_as_it_is(read: Any) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("total", "output"),
+    [(14428, 4308), (10120 + 1499, 1499), (None, 1499), (0, 1499), ("many", 1499), (10**30, 1499)],
+)
+def test_thoughts_that_only_the_total_counts_are_paid_for(total: Any, output: int) -> None:
+    """The first total is as xAI counts; the second as OpenAI does, whose completion tokens hold the thoughts."""
+    details = {"reasoning_tokens": 2809 if output > 1499 else 1000}
+    usage = {"prompt_tokens": 10120, "completion_tokens": 1499, "completion_tokens_details": details}
+    reply = read_chat_completion(json.dumps({**GOOD, "usage": usage | {"total_tokens": total}}))
+    assert (reply.input_tokens, reply.output_tokens, reply.odd_usage) == (10120, output, None)
+
+
 @pytest.mark.parametrize("part", [batch_openai._result, google_files._result])
 @given(line=st.one_of(ANY_JSON.map(json.dumps), st.text(max_size=30), st.just("[" * 5000)))
 def test_any_line_of_a_batch_is_read_or_a_typed_fault(part: Any, line: str) -> None:
