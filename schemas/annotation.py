@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from functools import cache
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
@@ -24,6 +25,14 @@ COUNTED = {"best_of", "max_completion_tokens", "max_tokens", "model", "n"} | {
 }
 """Fields of a request's body by which its highest cost is counted."""
 AGAIN_TEMPERATURE = 0.7  # temperature of a question that is asked again, in place of 0; request keys omit it
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host's name or address is this machine's own."""
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 class Prices(Model):
@@ -164,7 +173,7 @@ class MoneyOptions(Model):
     budget_usd: Dollars | None = Field(
         default=None,
         description="What one run may cost, over all roles of the model with this budget; it stops before it would "
-        "cost more. Counts only with prices.",
+        "cost more. Needs prices, also of 0, unless the server is on this machine.",
     )
     prices: Prices | None = Field(
         default=None,
@@ -316,12 +325,14 @@ class AnnotatorConfig(MoneyOptions, PatienceOptions, PaceOptions, AnswerOptions,
         return self.charged is not None or self.annotator.startswith("builtin:")
 
     @model_validator(mode="after")
-    def _money(self) -> Self:
+    def _money(self, info: ValidationInfo) -> Self:
         provider = BACKENDS.find(self.annotator)
-        if self.budget_usd is not None and self.charged is None and provider.hosted and self.base_url is None:
+        host = urlsplit(self.base_url or "").hostname or ""
+        free = is_loopback(host) or (info.context or {}).get("recorded")
+        if self.budget_usd is not None and self.charged is None and provider.hosted and not free:
             raise ValueError(
-                "budget_usd needs the model's money.prices: input_per_million and output_per_million; no price of "
-                f"'{self.annotator}' is known"
+                "budget_usd needs the model's money.prices: input_per_million and output_per_million, or prices of 0 "
+                f"for a server of your own; no price of '{self.annotator}'{host and f' at {host}'} is known"
             )
         if self.batch and not provider.batches:
             raise ValueError(f"batch = true needs an annotator with a batch API, and '{self.annotator}' has none")

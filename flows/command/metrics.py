@@ -22,8 +22,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from earmark.flows.command.reports import with_reports
+from earmark.schemas.annotation import is_loopback
 from earmark.schemas.errors import EarmarkError
-from earmark.tasks.annotation.keys import is_loopback
 from earmark.tasks.annotation.ledger_reports import LATENCIES_S, latencies, stats
 from earmark.tasks.people.server import make_bounded_server
 from earmark.tasks.pipeline.registry import corpora

@@ -18,7 +18,7 @@ import aiohttp
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from earmark.schemas.annotation import AnnotatorConfig
+from earmark.schemas.annotation import AnnotatorConfig, is_loopback
 from earmark.tasks.annotation.backend import Media
 from earmark.tasks.annotation.errors import (
     AskError,
@@ -32,7 +32,7 @@ from earmark.tasks.annotation.errors import (
     WrongContentType,
     one_line,
 )
-from earmark.tasks.annotation.keys import Key, Origin, find_key, is_loopback, key_hosts, origin_of
+from earmark.tasks.annotation.keys import Key, Origin, find_key, key_hosts, origin_of
 from earmark.tasks.annotation.server_faults import fault_of
 
 _MARK = secrets.token_hex(16)  # drawn by each process and never sent: no text of a request can hold it

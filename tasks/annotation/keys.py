@@ -13,11 +13,11 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from typing import NamedTuple
 
 from yarl import URL
 
+from earmark.schemas.annotation import is_loopback
 from earmark.schemas.errors import ConfigError
 
 VARIABLE = "EARMARK_KEY_HOSTS"
@@ -124,14 +124,6 @@ def key_hosts(environment: Mapping[str, str] = os.environ) -> dict[str, frozense
             )
         bound[name] = bound.get(name, frozenset()) | found
     return bound
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether a host's name or address is this machine's own."""
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _origins(place: str) -> frozenset[Origin] | None:

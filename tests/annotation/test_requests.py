@@ -229,6 +229,8 @@ def test_retry_after_in_all_its_forms() -> None:
         {"annotator": "openai:m", "base_url": "http://me:secret@host/v1"},
         {"annotator": "openai:m", "base_url": "file:///etc/passwd"},
         {"annotator": "openai:m", "budget_usd": 1.0},
+        {"annotator": "openai:m", "budget_usd": 1.0, "base_url": "https://gateway.example/v1"},
+        {"annotator": "gemini:gemini-2.5-flash", "budget_usd": 1.0, "base_url": "http://10.0.0.1/v1"},
         {"annotator": "builtin:music-pair-2", "batch": True},
         {"annotator": "openai:m", "unknown": 1},
     ],
@@ -236,6 +238,16 @@ def test_retry_after_in_all_its_forms() -> None:
 def test_configs_that_cannot_be_meant_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         AnnotatorConfig(**options)
+
+
+def test_a_budget_needs_prices_but_on_this_machine() -> None:
+    there = {"annotator": "openai:m", "budget_usd": 1.0, "base_url": "https://gateway.example/v1"}
+    with pytest.raises(ValidationError, match=r"prices of 0 for a server of your own; .* at gateway.example is"):
+        AnnotatorConfig(**there)
+    AnnotatorConfig(**there, prices=Prices(input_per_million=0, output_per_million=0))
+    AnnotatorConfig.model_validate(there, context={"recorded": True})
+    for host in ("127.0.0.1:8000", "127.0.0.2", "[::1]:8000", "localhost", "LOCALHOST:1"):
+        AnnotatorConfig(**there | {"base_url": f"http://{host}/v1"})
 
 
 def test_a_provider_charges_its_list_prices_unless_a_config_says_otherwise() -> None:
