@@ -14,11 +14,13 @@ from prefect.futures import PrefectFuture
 from prefect.states import Cancelled, Failed
 from prefect.task_runners import ThreadPoolTaskRunner
 
+from earmark.flows.command.ending import Terminated, stop_behind
 from earmark.flows.command.rebuild_plan import places_of
 from earmark.flows.command.running import first_line, run_build
 from earmark.flows.publish import publish
 from earmark.schemas.errors import EarmarkError
 from earmark.schemas.rebuild import Publication, Rebuild
+from earmark.tasks.annotation.session import stop_all
 from earmark.tasks.pipeline.flow import run_name
 from earmark.tasks.release.rebuilding import CorpusPlace, Ending, RebuildFailed, newer_input, skip_reason
 from earmark.tasks.store.runs import list_runs
@@ -47,12 +49,17 @@ def rebuild(config: Rebuild, store: str = "data/store") -> list[Ending]:
     """
     place = open_store(store)
     ending: dict[str, PrefectFuture[Any]] = {}
-    for one in places_of(config, place):
-        name = one.member.corpus
-        before = [allow_failure(ending[other]) for other in one.after]
-        step = bring_up_to_date.with_options(task_run_name=name)
-        ending[name] = step.submit(one, config.base, place, before)  # type: ignore[arg-type]  # futures become endings
-    endings = [_ending(future) for future in ending.values()]
+    try:
+        for one in places_of(config, place):
+            name = one.member.corpus
+            before = [allow_failure(ending[other]) for other in one.after]
+            step = bring_up_to_date.with_options(task_run_name=name)
+            ending[name] = step.submit(one, config.base, place, before)  # type: ignore[arg-type]  # become endings
+        endings = [_ending(future) for future in ending.values()]
+    except BaseException as error:
+        if isinstance(stop_behind(error), Terminated):  # raised here alone; Prefect waits for the builds' threads
+            stop_all()
+        raise
     show_endings(endings)
     if not all(one.good for one in endings):
         raise RebuildFailed(endings)

@@ -23,7 +23,7 @@ from tests.annotation.test_ledger import postgres  # noqa: F401  (a fixture)
 from tests.conftest import ROOT
 from tests.deploy.test_deploy import Prefect, serving, waited
 from tests.flows.day import served
-from tests.pseudo_preferences.music import make_pool, values_of
+from tests.pseudo_preferences.music import make_pool, values_of, write_config
 
 CORPUS = "pseudo-preferences"
 PROMPTS, CONCURRENCY = 20, 4
@@ -179,3 +179,27 @@ def test_serve_killed_or_ended_in_mid_run_leaves_no_process(tmp_path: Path, late
         waited("the last run's end", lambda: day.count("COMPLETED"), WAIT_S)
         assert day.count("CRASHED") == 2, f"expected both lost runs to be told crashed, found {day.states()}"
     assert REQUESTS <= late_judge.settled()["asked"] <= REQUESTS + 2 * CONCURRENCY
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_rebuild_that_is_ended_asks_no_more(tmp_path: Path, late_judge: Server) -> None:
+    pool, store = tmp_path / "pool", tmp_path / "store"
+    make_pool(pool, PROMPTS)
+    write_config(pool, late_judge.base_url, judge={"max_concurrency": CONCURRENCY})
+    file = deployments(pool, late_judge.base_url, store)
+    plan = yaml.safe_load(file.read_text("utf-8"))
+    config = {"base": str(pool), "builds": [{"corpus": CORPUS, "config": "build.toml"}]}
+    plan["deployments"][0] |= {
+        "entrypoint": "flows/rebuild.py:rebuild",
+        "parameters": {"config": config, "store": str(store)},
+    }
+    file.write_text(yaml.safe_dump(plan), "utf-8")
+    with served(tmp_path / "machine", file, store) as day:
+        waited("a run to ask", lambda: late_judge.counts()["asked"] >= REQUESTS // 10, WAIT_S)
+        (run,) = [one for one in day.prefect.processes() if one.cmdline()[1:] == ["-m", "prefect.engine"]]
+        run.send_signal(signal.SIGTERM)
+        time.sleep(1)
+        counted = late_judge.counts()["asked"]
+        run.wait(SLACK_S)
+        assert late_judge.settled()["asked"] == counted < REQUESTS, "an ended rebuild asks, and pays, after a second"
