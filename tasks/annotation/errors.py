@@ -33,6 +33,7 @@ class AskError(Exception):
     # faults of the network or the server.
     final: ClassVar[bool] = False
     charged: bool = False  # whether the provider may have answered and charged
+    cut: bool = False  # whether a gateway gave up waiting, so that it is charged if the provider had time to answer
     way_out: ClassVar[str] = ""  # what a person can change where many questions have this fault
 
     def __init__(self, detail: str) -> None:
@@ -122,6 +123,7 @@ class MalformedResponse(Retriable):
     """Truncated JSON, or a body of another protocol."""
 
     reason = "malformed_response"
+    charged = True
 
 
 class Misshapen(MalformedResponse):

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("earmark.annotation")
 CLAIM_AT_ONCE = 256
 ODD_USAGE = "odd_usage"  # word in the ledger for an answer with implausible token counts
+CUT_S = 20.0  # least time to a gateway's cut within which an answer may have been made; the shortest usual one is 29 s
 OTHERS_POLL_S = 0.5  # interval of polls for a key held by another process, in seconds
 
 
@@ -268,9 +269,10 @@ class WorkerPool:
             job.attempts = await self.ledger.record(attempt, job.lease)
         except AskError as error:
             self.annotator.pace.failed(error, started)
-            if error.charged:
+            took_s = time.monotonic() - started
+            if error.charged or (error.cut and took_s >= CUT_S):
                 self.annotator.budget.doubt(job.request, live=True)
-            self._record_failure(job, error, started_at, time.monotonic() - started)
+            self._record_failure(job, error, started_at, took_s)
             if await self._holds(job):
                 self._after(job, error)
             return None

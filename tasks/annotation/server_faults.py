@@ -32,6 +32,7 @@ from earmark.tasks.annotation.errors import (
 )
 
 LONGEST_WAIT_S = 3600.0  # longest accepted wait, in seconds: after it the server is asked again
+CUT = (408, 504, 524)  # statuses of a gateway, or Cloudflare, that gave up waiting for the server
 LOOKED_AT = 600  # number of characters of a message searched for forms: the rest may repeat a request
 ECHO = re.compile(r"input_value|'input':|\"input\":|Failed to parse", re.IGNORECASE)
 """Start of a repeated request in a message; its words decide nothing."""
@@ -146,7 +147,9 @@ def fault_of(status: int, text: str, headers: Mapping[str, str], *, where: str, 
     if fault in ADVICE:
         return fault(f"{where} answers {said.shown}; {ADVICE[fault]}")
     if issubclass(fault, RateLimited | ServerError):
-        return fault(said.shown, retry_after_s=wait_s(status, headers, text), raw=text)
+        error = fault(said.shown, retry_after_s=wait_s(status, headers, text), raw=text)
+        error.cut = status in CUT
+        return error
     return fault(said.shown)
 
 

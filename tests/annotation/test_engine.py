@@ -21,11 +21,13 @@ from earmark.schemas.errors import ConfigError
 from earmark.schemas.questions import Choice, FreeText, Message, YesNo
 from earmark.tasks.annotation.answers import PARSER, Reply
 from earmark.tasks.annotation.backend import Media, make_backend, question
+from earmark.tasks.annotation.budget import Budget, limits_of
 from earmark.tasks.annotation.engine import Annotator
 from earmark.tasks.annotation.errors import AuthFailed, BudgetExhausted, QuotaExhausted, Stopped
 from earmark.tasks.annotation.ledger import connect, open_ledger
 from earmark.tasks.annotation.progress import Progress
 from earmark.tasks.annotation.request import Answer, Request, Unanswered
+from earmark.tasks.annotation.server_faults import fault_of
 from earmark.tasks.annotation.session import Session
 from tests.annotation.conftest import Bench, LocalServer, ask_all, config_for, requests_for, serving
 from tests.servers.faults import ALL, TRANSPORT, Faults
@@ -316,6 +318,38 @@ def test_the_budget_holds_where_paid_answers_are_lost(tmp_path: Path, run: Any) 
         await server.stop()
 
     run(story)
+
+
+@pytest.mark.parametrize("cut_s", [0.05, 20.0])
+def test_what_a_gateway_cut_after_a_while_may_have_been_charged(
+    tmp_path: Path, run: Any, monkeypatch: pytest.MonkeyPatch, cut_s: float
+) -> None:
+    monkeypatch.setattr("earmark.tasks.annotation.run.CUT_S", cut_s)
+
+    async def story() -> None:
+        server = await serving(Faults(rate=1.0, kinds=("stall",), most=None, stall_s=0.1))  # ends with 504
+        prices = Prices(input_per_million=1.0, output_per_million=10.0)
+        config = config_for(server, prices=prices, retries=4)
+        requests = requests_for(config, 1)
+        budget_usd = 2.5 * Budget(config, limits_of(config)).worst_usd(requests[0])
+        config = config.model_copy(update={"budget_usd": budget_usd})
+        bench = Bench(tmp_path / "l.sqlite", server)
+        if cut_s < 0.1:
+            with pytest.raises(BudgetExhausted, match="lost on the way"):
+                await bench.ask(config, requests)
+        else:  # a dead gateway, which nobody has paid
+            (outcome,) = (await bench.ask(config, requests)).outcomes
+            assert isinstance(outcome, Unanswered)
+            assert outcome.reason == "server_error"
+        assert server.faults.numbers()["asked"] == (2 if cut_s < 0.1 else 5)
+        await server.stop()
+
+    run(story)
+
+
+def test_the_statuses_of_a_gateways_cut_are_known() -> None:
+    statuses = [status for status in range(400, 600) if fault_of(status, "", {}, where="").cut]
+    assert statuses == [408, 504, 524]
 
 
 def test_a_dry_run_counts_and_asks_nothing(tmp_path: Path, run: Any) -> None:

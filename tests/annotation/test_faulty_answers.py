@@ -18,7 +18,9 @@ from earmark.schemas.annotation import AnnotatorConfig, Prices
 from earmark.schemas.questions import Json, Message, YesNo
 from earmark.tasks.annotation import patience, server_faults
 from earmark.tasks.annotation.backend import question
+from earmark.tasks.annotation.budget import Budget, limits_of
 from earmark.tasks.annotation.engine import Annotator
+from earmark.tasks.annotation.errors import BudgetExhausted
 from earmark.tasks.annotation.ledger import connect, open_ledger
 from earmark.tasks.annotation.ledger_reports import stats
 from earmark.tasks.annotation.request import Answer, Outcome, Request, Unanswered
@@ -127,6 +129,21 @@ def test_the_good_requests_among_them_are_all_answered(met: Met) -> None:
 @pytest.mark.slow
 def test_it_ends_soon(met: Met) -> None:
     assert met.seconds < SLOW_S
+
+
+@pytest.mark.parametrize("name", ["gzip_cut", "gzip_that_is_none"])
+def test_a_body_that_cannot_be_unpacked_may_have_been_charged(tmp_path: Path, name: str) -> None:
+    async def story() -> None:
+        async with FaultyServer() as server, open_ledger(tmp_path / "l.sqlite") as opened:
+            config = config_for(server, prices=PRICES, retries=6)
+            request = meet(config, name)
+            budget_usd = 2.5 * Budget(config, limits_of(config)).worst_usd(request)
+            async with Annotator(config.model_copy(update={"budget_usd": budget_usd}), opened) as annotator:
+                with pytest.raises(BudgetExhausted, match="lost on the way"):
+                    await annotator.ask([request])
+            assert server.met[name] == 2
+
+    asyncio.run(story())
 
 
 def test_nothing_follows_a_redirect_and_no_key_is_kept(met: Met) -> None:
