@@ -142,7 +142,8 @@ def scratch_store(store: Store) -> Iterator[Store]:
         if (salt := store.root / SALT_FILE).is_file():
             (root / SALT_FILE).write_bytes(read_regular(salt))
             (root / SALT_FILE).chmod(0o600)
-        for source, copy in ((media_place(store), MEDIA), (store.root / SIMILARITIES, SIMILARITIES)):
+        index = media_place(store)
+        for source, copy in ((index, MEDIA), (index.with_name(SIMILARITIES), SIMILARITIES)):
             if source.is_file():
                 with closing(open_to_read(source)) as connection, connected(root / copy) as into:
                     connection.backup(into)
@@ -183,8 +184,8 @@ def embeddings_of(store: Store, model: str, paths: Mapping[str, Path | None]) ->
 
 
 def similarity_of(store: Store, model: str) -> Similarity:
-    """Open a CLAP model with the store's cache of its results (`<store>/similarities.sqlite`)."""
-    return Similarity(model, store.root / SIMILARITIES, media_index(store).redecoded())
+    """Open a CLAP model with its cache of results, `similarities.sqlite` beside the media index."""
+    return Similarity(model, _place(store).with_name(SIMILARITIES), media_index(store).redecoded())
 
 
 def clip_below(root: Root, path: Path | str) -> Path | AudioFault:

@@ -142,6 +142,15 @@ def test_kubernetes_template_is_what_prefect_takes() -> None:
     }
 
 
+def test_jobs_of_several_nodes_write_no_common_file_of_sqlite() -> None:
+    template = json.loads((DEPLOY / "kubernetes.json").read_text("utf-8"))
+    (container,) = template["job_configuration"]["job_manifest"]["spec"]["template"]["spec"]["containers"]
+    index = template["variables"]["properties"]["env"]["default"]["EARMARK_MEDIA_INDEX"]
+    assert re.search(r"useradd --create-home --uid 1000 earmark\b", DOCKERFILE)
+    assert index.startswith("/home/earmark/")
+    assert not any(index.startswith(mount["mountPath"]) for mount in container["volumeMounts"])
+
+
 def complaint(folder: Path, package: str, code: str, value: Any) -> str:
     """Return a package's complaint about a value; fetch it for this test, which an index without it skips."""
     uv = shutil.which("uv", path=Path(sys.executable).parent) or shutil.which("uv")

@@ -20,7 +20,7 @@ from earmark.flows.command.cli import app
 from earmark.schemas.errors import EarmarkError, InputError, MissingExtraError, StoreError
 from earmark.tasks.exports.choosing import ExportOptions, offers
 from earmark.tasks.exports.export import export
-from earmark.tasks.pipeline.media import similarity_of
+from earmark.tasks.pipeline.media import scratch_store, similarity_of
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.versions import Store, Version
 from tests.audio.test_similarity import HAS_TRANSFORMERS
@@ -53,6 +53,19 @@ def remember(store: Store, model: Path, clips: set[str], dimensions: int = 8) ->
             connection.execute("INSERT INTO embeddings VALUES (?, ?, ?)", held)
         connection.commit()
     return vectors
+
+
+def test_embeddings_lie_beside_the_media_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EARMARK_MEDIA_INDEX", str(tmp_path / "disk/media.sqlite"))
+    store, model, clip = Store(tmp_path / "store"), tmp_path / "clap", "ab" * 32
+    remember(store, model, {clip})
+    held = contents_of(tmp_path / "disk")
+    assert "similarities.sqlite" in map(str, held)
+    assert not list(tmp_path.glob("store/**/*.sqlite*"))
+    with scratch_store(store) as dry:
+        assert similarity_of(dry, str(model)).embeddings({clip: None}).keys() == {clip}
+        remember(dry, model, {"cd" * 32})
+    assert contents_of(tmp_path / "disk") == held, "a dry run writes to a copy"
 
 
 def exported(store: Store, folder: Path, spec: str, clap: Path | str | None, **wish: Any) -> dict[str, Any]:
