@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import json
 import re
 import shutil
@@ -140,6 +141,15 @@ def test_kubernetes_template_is_what_prefect_takes() -> None:
     assert {mount["name"] for mount in container["volumeMounts"]} == {
         volume["name"] for volume in manifest["spec"]["template"]["spec"]["volumes"]
     }
+
+
+def test_systemd_stops_the_command_alone() -> None:
+    """Its default signals Prefect's server at once with the runs, which then cannot report their end."""
+    (unit,) = re.findall(r"^```ini\n(.*?)^```", (ROOT / "flows/command/schedule.md").read_text("utf-8"), re.M | re.S)
+    parsed = configparser.ConfigParser(interpolation=None)
+    parsed.read_string(unit)
+    assert parsed["Service"]["ExecStart"].endswith(" serve")
+    assert parsed["Service"]["KillMode"] == "mixed"
 
 
 def test_jobs_of_several_nodes_write_no_common_file_of_sqlite() -> None:
