@@ -14,7 +14,6 @@ from earmark.schemas.tracks import TrackLicence, TracksConfig
 
 CaptionFault = Literal[
     "empty",
-    "refused",
     "truncated",
     "too_long",
     "not_english",
@@ -29,7 +28,7 @@ EVERY: tuple[CaptionFault, ...] = get_args(CaptionFault)
 class CaptionChecks(Model):
     """Checks of a stage's text. A fault is asked again and then a reject, unless `flag` names it."""
 
-    look_for: tuple[CaptionFault, ...] = Field(default=EVERY, description="Faults to look for.")
+    look_for: tuple[CaptionFault, ...] = Field(default=EVERY, description="Faults to look for; `empty`: refusals too.")
     flag: tuple[CaptionFault, ...] = Field(default=(), description="Of these, faults that are noted in the row only.")
     longest_words: int = Field(default=150, ge=1, description="More words count as too long.")
 
@@ -42,7 +41,7 @@ class CaptionChecks(Model):
 
 
 Asking = Literal["direct", "describe", "mix"]
-FORM: tuple[CaptionFault, ...] = ("empty", "refused", "truncated", "too_long", "not_english", "repeated_phrases")
+FORM: tuple[CaptionFault, ...] = ("empty", "truncated", "too_long", "not_english", "repeated_phrases")
 LOOKED_FOR: dict[Asking, tuple[CaptionFault, ...]] = {
     "direct": EVERY,
     "describe": FORM,  # the refining stage takes the rest out

@@ -117,7 +117,8 @@ def find_faults(text: str, checks: CaptionChecks) -> list[Fault]:
     """Return a fault for each broken rule, in the order of `checks.look_for`; for an empty text only this fault."""
     if detail := _empty(text):
         return [Fault("empty", detail)] if "empty" in checks.look_for else []
-    details = {name: _RULES[name](text, checks) for name in checks.look_for if name != "empty"}
+    names = ["refused" if name == "empty" else name for name in checks.look_for]  # a refusal holds no caption either
+    details = {name: _RULES[name](text, checks) for name in names}
     return [Fault(name, detail) for name, detail in details.items() if detail]
 
 
