@@ -14,7 +14,7 @@ from prefect.futures import PrefectFuture
 from prefect.states import Cancelled, Failed
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from earmark.flows.command.ending import Terminated, stop_behind
+from earmark.flows.command.ending import Terminated, command, stop_behind
 from earmark.flows.command.rebuild_plan import places_of
 from earmark.flows.command.running import first_line, run_build
 from earmark.flows.publish import publish
@@ -105,7 +105,8 @@ def _bring(place: CorpusPlace, base: Path, store: Store, before: Sequence[Ending
         where = _publish(f"{member.corpus}@{version}", member.publish, base, store)
     except Exception as error:  # noqa: BLE001
         _log(member.corpus, error)
-        todo = f"earmark publish {member.corpus}@{version} --repo {member.publish.repo} --dry-run"
+        words = ("publish", f"{member.corpus}@{version}", "--repo", member.publish.repo, "--dry-run")
+        todo = command(store, *words)
         return Ending(member.corpus, "not published", version, first_line(error), todo)
     return Ending(member.corpus, state, version, where)  # type: ignore[arg-type]
 
@@ -130,7 +131,7 @@ def _publish(spec: str, publication: Publication, base: Path, store: Store) -> s
 def _way_on(corpus: str, store: Store) -> str:
     runs = [run for run in list_runs(store) if run.corpus == corpus]
     if runs and runs[-1].current_state() in ("failed", "interrupted"):
-        return f"mend it, then: earmark resume {runs[-1].run}"
+        return f"mend it, then: {command(store, 'resume', runs[-1].run)}"
     return "mend it, then rebuild"
 
 

@@ -161,7 +161,8 @@ class PatienceOptions(Model):
     patience_s: Seconds = Field(
         default=900.0,
         description="Longest wait, without any answer, for a server that has answered in this run or says that it is "
-        "loading: refused connections and the statuses 429, 502 and 503 use up no try meanwhile.",
+        "loading: refused connections and the statuses 429, 502 and 503 use up no try meanwhile. "
+        "A server that asks for a longer wait, and for more than a minute, ends the run.",
     )
     read_timeout_s: Seconds = Field(default=300.0, description="Longest silence on an open connection.")
     total_timeout_s: Seconds = Field(default=600.0, description="Longest exchange.")

@@ -229,8 +229,8 @@ class Source(Model):
     )
     best: Literal["high", "low"] = Field(
         default="high",
-        description="Which end of the scale is good. With low (ranks, school grades, annoyance) ratings are turned: "
-        "the lowest stands as the highest in all tables.",
+        description="Which end of the scale is good. With low (ranks, school grades, annoyance of which 1 is none) "
+        "ratings are turned: the lowest stands as the highest in all tables.",
     )
     not_a_rating: tuple[Cell, ...] = NOT_A_RATING
     split: str = Field(

@@ -32,7 +32,9 @@ from earmark.tasks.annotation.request import Request
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
 
-_THOUGHTS = "(?:think|thinking|thought|seed:think|reasoning|analysis|reflection|scratchpad)"
+_NOTES = "reasoning|analysis|reflection|scratchpad"  # before an answer or after it
+_NOTE = re.compile(f"<(?:{_NOTES})>", re.IGNORECASE)
+_THOUGHTS = f"(?:think|thinking|thought|seed:think|{_NOTES})"
 _BEGINS = rf"<{_THOUGHTS}>|◁think▷|\[THINK\]|<\|begin_of_thought\|>|<unused94>"
 _ENDS = rf"</{_THOUGHTS}>|◁/think▷|\[/THINK\]|<\|end_of_thought\|>|<unused95>"
 BEGINS = re.compile(rf"{_BEGINS}|<\|channel\|>(?!final)", re.IGNORECASE)
@@ -66,6 +68,8 @@ def spoken(text: str) -> str:
         BadAnswer: a special token of a template stands in the answer.
     """
     ends = [found.end() for found in ENDS.finditer(text)]
+    if ends and not text[ends[-1] :].strip() and (note := _NOTE.search(text)):
+        return spoken(text[: note.start()])  # an explanation after the answer
     text = text[ends[-1] :] if ends else text
     if BEGINS.search(text):  # drafts in thoughts are no answer
         raise Truncated("the answer ends before its thinking does")

@@ -28,6 +28,7 @@ from earmark.tasks.annotation.request import Request
 
 NEVER_S = 10.0
 """Time to try a server without any contact in this run, in seconds: its address is wrong more often than it is late."""
+A_MINUTE_S = 60.0  # a quota a minute asks for as much, which is no end
 AGAIN_S = 1.0  # longest wait between two such tries, so that the end comes in time
 
 
@@ -69,10 +70,10 @@ class Patience:
         self._reached = self._reached or not gone
         if not gone and not isinstance(error, RateLimited | Unavailable):
             return False
-        if isinstance(error, Retriable) and (error.retry_after_s or 0.0) > self._most_s:
+        if isinstance(error, Retriable) and (error.retry_after_s or 0.0) > max(self._most_s, A_MINUTE_S):
             raise ServerGone(
                 f"the server asks to wait {error.retry_after_s:,.0f} s or more, beyond patience_s = {self._most_s:g}: "
-                f"{error}; run again then"
+                f"{error}; run again then, or raise patience_s"
             )
         now = time.monotonic()
         if self.unreached:

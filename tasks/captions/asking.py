@@ -92,10 +92,15 @@ _OPENING = re.compile(
     re.IGNORECASE,
 )
 _QUOTED = re.compile(r"""(?<=[\w,:;]\s)(?:["“][^"”]*["”]|['‘].{0,300}?['’](?!\w))""")  # lyrics, and speech in a film
+_FILE = r"(?:audio|sound|music|clip|file|recording|track|attachment)s?\b"
 _REFUSAL = re.compile(
-    r"\bI(?:['’]m| am| was)? (?:sorry|unable|not able|apologi[sz]e|can(?:not|['’]?t)\b|"
-    r"do(?:n['’]t| not) (?:have|see|hear|find))|"
-    r"^\W*(?:unfortunately|sorry|apologies)\b|\bplease (?:provide|upload|share|attach|send)\b|"
+    r"\bI(?:['’]m| am)? (?:sorry|apologi[sz]e)\b|"
+    r"\bI(?:['’]m| am| was)? (?:unable to|not able to|can(?:not|['’]?t)) (?:\w+ly )?(?:listen|process|access|play|open|"
+    rf"help|assist|(?:hear|describe|analy[sz]e) (?:(?:the|this|that|your|any) )?{_FILE})|"
+    rf"\bI do(?:n['’]t| not) (?:have (?:the ability|access|(?:an?|any|the) {_FILE})|"
+    r"(?:see|find|hear) (?:(?:an?|any|the|your) )?(?:audio|clip|file|recording|attachment)\b)|"
+    r"^\W*(?:unfortunately|sorry|apologies)\b,? (?:but|I|it|no|there)\b|"
+    rf"\bplease (?:provide|upload|share|attach|send) (?:\w+ ){{0,3}}{_FILE}|"
     r"\bno (?:audio|clip|sound|recording|file)(?: (?:clip|file|data|was|is|has|seems|to|be|been|in|with|this|the|your))"
     r"{0,6} (?:attached|provided|included|conversation|message)|"
     r"\b(?:audio|clip|file|recording) (?:was|is|has)(?: not|n['’]t) (?:been )?(?:attached|provided|included|uploaded)|"

@@ -99,7 +99,7 @@ class Done(Generic[Output]):
 class Closing(Protocol):
     """Input that changes until a finished step has read it: a walk's answers."""
 
-    def close(self) -> None:
+    def close_walk(self) -> None:
         """Let a resumed build leave it as it is."""
 
 
@@ -241,7 +241,7 @@ def run_step(
 
 def _close(inputs: Any) -> None:
     if isinstance(inputs, Closing):
-        inputs.close()
+        inputs.close_walk()
     elif isinstance(inputs, list | tuple | dict):
         for one in inputs.values() if isinstance(inputs, dict) else inputs:
             _close(one)

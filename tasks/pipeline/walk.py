@@ -224,7 +224,7 @@ class Walked(NamedTuple):
     source: Rows  # its source rows
     folder: Path  # the folder of its shards
 
-    def close(self) -> None:
+    def close_walk(self) -> None:
         """Mark the walk as read by a finished step: answers that come later would reach no row of it."""
         self.folder.mkdir(parents=True, exist_ok=True)  # of no shard, if there were no rows
         self._used.touch()

@@ -9,22 +9,26 @@ from earmark.tasks.score_questions.requests import LEAST_OPTIONS, LONGEST_OPTION
 from earmark.tasks.score_questions.rows import PooledThread, RewrittenThread
 
 ALIKE = 0.8  # share of words in common from which two options count as equal
-LONGER = 1.5  # factor over the next longest option, or below the next shortest, from which length gives an option away
+LONGER = 1.5  # factor over the next longest option from which its length gives an option away
 DISTRACTOR_WORDS = (5, 10)  # fewer where the right option has fewer
 _WORD = re.compile(r"[\w♯♭#/+°-]+")
 _STOP = frozenset(["a", "an", "the", "of", "is", "are", "it", "its", "this", "that", "in", "on", "to", "and", "as"])
-_JUDGED = r"\s+(?:are|is)\s+(?:right|correct|true|wrong)\b"
+_JUDGED = (
+    r"(?:\s+(?:are|is|could\s+be|can\s+be|may\s+be)\s+(?:\w+\s+)?(?:right|correct|true|wrong|valid|possible|plausible)\b"
+    r"|\s+(?:apply|applies|fits?)(?:\s+here)?\W*$)"
+)
 _PAIR = r"(?:both|either|neither)\s+\(?[a-h]\)?\s+(?:and|or|nor)\s+\(?[a-h]\)?"
 # letters and pronouns speak of notes and voices, too, unless they are all that is said, or are judged
 _ABOUT_OPTIONS = re.compile(
     r"(?i:\b(?:all|none|both|any|either|neither|two)\s+of\s+(?:the\s+)?"
-    rf"(?:(?:above|below|these|others?|options?|answers?)\b|(?:them|those)(?:{_JUDGED}|\W*$)))"
+    rf"(?:(?:above|below|these|(?:those\s+)?(?:others?|options?|answers?))\b|(?:them|those)(?:{_JUDGED}|\W*$)))"
     rf"|(?i:^\W*{_PAIR}\W*$|\b{_PAIR}{_JUDGED})"
     r"|(?i:\boptions?\s+\(?[a-h]\)?(?:\W|$))"
     r"|\b(?i:answers?)\s+\(?[A-H]\)?(?:\W|$)"
 )
 # Roman numerals, and chords such as Cm7 and CM7
 _CASED = re.compile(r"[b#♭♯]?(?:[IV]+|[iv]+)[°ø+/\diIvV-]*|[A-G][b#♭♯]?(?:m|M|mM|min|maj)[\db#♭♯+/-]*[A-G]?")
+_PRONOUN = re.compile(r"\bi(?=['’]|\s+(?:think|believe|guess|hear|see|say|know|feel|would|am)\b)")
 _FORUM = re.compile(r"\b(?:reddit|subreddit|this thread|this post|the poster|original poster|OP)\b")
 
 
@@ -50,7 +54,9 @@ def alike(one: str, other: str) -> bool:
 
 def _spoken(text: str) -> list[str]:
     """Return the words of a text without case, save where case tells chords, and the note A from the article."""
-    words = words_of(text)
+    words = words_of(_PRONOUN.sub("I", text))
+    if (text.isupper() or text.istitle()) and any(len(word) > 1 and not _CASED.fullmatch(word) for word in words):
+        return [word.casefold() for word in words]  # case tells nothing here
     return [
         word if _CASED.fullmatch(word) or (word == "A" and place) else word.casefold()
         for place, word in enumerate(words)
@@ -63,13 +69,10 @@ def speaks_of_options(text: str) -> bool:
 
 
 def given_away(options: Sequence[str], truth: int) -> bool:
-    """Return whether the right option, by its place, stands out by its length."""
+    """Return whether the right option, by its place, is much longer than all others."""
     lengths = [len(words_of(option)) for option in options]
     others = lengths[:truth] + lengths[truth + 1 :]
-    if not others:
-        return False
-    longer = lengths[truth] > LONGER * max(others) and lengths[truth] - max(others) >= 4
-    return longer or (LONGER * lengths[truth] < min(others) and min(others) - lengths[truth] >= 2)
+    return bool(others) and lengths[truth] > LONGER * max(others) and lengths[truth] - max(others) >= 4
 
 
 def check_rewriting(config: ScoreQuestions, thread: PooledThread, value: RewrittenThread) -> Fault | None:

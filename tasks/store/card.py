@@ -187,14 +187,14 @@ def licence_facts(stated: Mapping[str, Licence], sources: Set[str], models: Iter
 
 def with_licences(card: str, stated: Mapping[str, Licence], sources: Set[str], models: Iterable[str]) -> str:
     """Return a card with these licences, at its head and in their section, in place of its own."""
-    _, head, body = card.split("---\n", 2)
+    head, _, body = card.removeprefix("---\n").partition("\n---\n")  # terms may hold a rule, further in
     facts: dict[str, Any] = yaml.safe_load(head)
     told = {name: value for name, value in facts.items() if name not in ("license", "license_name")}
     told |= licence_facts(stated, sources, models)
     if told != facts:
-        head = yaml.safe_dump(told, sort_keys=False, allow_unicode=True)
+        head = yaml.safe_dump(told, sort_keys=False, allow_unicode=True).rstrip("\n")
     section = f"## Licences\n\n{_licences_section(stated)}\n\n"
-    return f"---\n{head}---\n{_LICENCES.sub(lambda _: section, body, count=1)}"
+    return f"---\n{head}\n---\n{_LICENCES.sub(lambda _: section, body, count=1)}"
 
 
 def _stated(manifest: Manifest) -> dict[str, Licence]:

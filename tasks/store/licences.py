@@ -155,7 +155,9 @@ def licences_of(version: Version, store: Store) -> dict[str, Licence]:
 
 def sources_of(config: Mapping[str, Any]) -> set[str]:
     """Return the names of a config's sources."""
-    return {one["name"] for one in [*(config.get("sources") or ()), config.get("source") or {}] if "name" in one}
+    listed = config.get("sources")  # a plug-in's may be of another kind
+    every = [*(listed if isinstance(listed, list | tuple) else ()), config.get("source")]
+    return {str(one["name"]) for one in every if isinstance(one, Mapping) and "name" in one}
 
 
 def sources_behind(version: Version, store: Store) -> set[str]:

@@ -272,6 +272,7 @@ def test_a_wait_beyond_the_patience_ends_the_run_at_once(kind: type[Retriable], 
     with pytest.raises(ServerGone, match=r"asks to wait 3,600 s or more, beyond patience_s = 900: 429: slow down"):
         state.covers(kind("429: slow down", retry_after_s=3600.0), 0.0)
     Patience(7200.0).covers(kind("429: slow down", retry_after_s=3600.0), 0.0)
+    Patience(10.0).covers(kind("429: so many a minute", retry_after_s=36.0), 0.0)
 
 
 def test_a_run_of_a_server_that_asks_for_a_day_ends_in_a_moment(tmp_path: Path, run: Any) -> None:

@@ -87,8 +87,8 @@ def test_what_a_killed_download_left_is_removed(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(checkpoints, "_download", download)
     host, gone = socket.gethostname(), subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    stay = {f".downloading-{host}-{os.getpid()}-x", f".downloading-elsewhere-{gone.pid}-x"}
-    for name in (*stay, f".downloading-{host}-{gone.pid}-x"):
+    stay = {f".downloading-{host}~{os.getpid()}~x", f".downloading-{host}-{gone.pid}~1~x"}
+    for name in (*stay, f".downloading-{host}~{gone.pid}~x"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "part").write_bytes(b"weig")
     assert find_checkpoint("m.ckpt", models=tmp_path).path == tmp_path / "m.ckpt"

@@ -94,11 +94,18 @@ def test_what_a_model_without_ears_says_is_no_caption_of_any_listener(text: str,
         "A woman whispers, “Please send help, I don’t have much time”, over low strings.",
         "The chorus repeats 'I can't get no rest' over a bright guitar and a steady kick.",
         "A sorry tune of a lone trumpet, unable to rise above the dense, unfortunate noise around it.",
+        "A warm pad over a soft piano, and I do not hear any percussion in it.",
+        "I don't hear any vocals; a bright guitar leads over a slow beat.",
+        "A warm pad, and I cannot detect a clear melody above it.",
+        "I was unable to make out lyrics, yet the voice of the lead is clear.",
+        "Unfortunately distorted guitars drown the strings of the second verse.",
+        "A man asks her to please send help, while rain falls on the roof.",
+        "Sorry, cries a woman, while the train leaves the station.",
         "No audio effects are included beside a light reverb on the upright piano.",
         "The recording is not polished: hiss and hum lie under a plain acoustic guitar.",
     ],
 )
-def test_speech_that_a_caption_quotes_is_no_refusal(text: str) -> None:
+def test_a_caption_and_the_speech_that_it_quotes_are_no_refusal(text: str) -> None:
     assert "refused" not in faults(text)
 
 

@@ -79,7 +79,7 @@ def test_times_that_never_come_are_refused_before_the_server_is_asked(config: Pa
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(900)
 def test_a_schedule_replaces_that_of_its_own_config_and_of_no_other_project(config: Path, tmp_path: Path) -> None:
     from prefect.testing.utilities import prefect_test_harness
 

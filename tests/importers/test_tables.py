@@ -87,6 +87,7 @@ def test_where_chooses_rows_and_counts_the_others(tmp_path: Path) -> None:
         (("5e1234", "7e9999", "5e1234", "0e0"), "5e1234"),  # ids, of which two are beyond any float
         (("9007199254740993", "9007199254740992", "9007199254740993", ""), "9007199254740993"),
         (("1", "2", "1.0", "0"), 1),
+        (("0.30000000000000004", "0.31", "0.300000012", ""), 0.3),  # of 64 bits, and of 32
         (("True", "False", "true", ""), True),
     ],
 )

@@ -141,7 +141,7 @@ def test_a_new_version_without_the_terms_of_its_repository_is_refused(
 def test_a_pulled_version_is_published_with_other_terms(
     hub: HubServer, press: Publications, store: Store, tmp_path: Path
 ) -> None:
-    terms = {"old": "You agree to the old terms.\n\n--- Ask before any use.\n", "new": "You agree to the new terms."}
+    terms = {"old": "You agree to the old terms.\n\n---\nAsk before any use.\n", "new": "You agree to the new terms."}
     gates = {}
     for name, prompt in terms.items():
         facts = {"extra_gated_prompt": prompt, "extra_gated_fields": {name: {"type": "select", "options": ["a", "b"]}}}

@@ -161,6 +161,12 @@ def test_letters_keep_all_options(others: list[str], place: int, seed: int) -> N
         "None of those is right",
         "I think both (A) and (B) are correct",
         "As answer C says",
+        "Both A and B apply",
+        "Neither A nor B fits here",
+        "All of those answers are right",
+        "None of them apply",
+        "Any of them could be right",
+        "All of them are equally valid",
     ],
 )
 def test_options_about_options_are_seen(text: str) -> None:
@@ -171,7 +177,8 @@ def test_options_about_options_are_seen(text: str) -> None:
     "text",
     ["It moves from A minor to C", "Both hands play the melody", "All notes are tied", "An answer in the dominant",
      "Both A and E belong to the tonic chord", "Neither F nor C is a chord tone", "The tenor answers a fifth below",
-     "Either D or E sounds as a pedal", "Both of them resolve up by step", "The chord holds both C and E"],
+     "Either D or E sounds as a pedal", "Both of them resolve up by step", "The chord holds both C and E",
+     "Both A and E fit the key"],
 )  # fmt: skip
 def test_statements_about_music_are_none(text: str) -> None:
     assert not speaks_of_options(text)
@@ -186,6 +193,9 @@ def test_options_alike() -> None:
     assert not alike("C#", "C")
     assert alike("A trill on the note", "a trill on the note")
     assert alike("Violins play thirds, above the violas and a horn", "Violins play thirds above violas and the horn")
+    assert alike("I think it's a fugue", "i think it's a fugue")
+    assert alike("It is a fugue", "IT IS A FUGUE")
+    assert alike("It has a suspended fourth", "It Has A Suspended Fourth")
 
 
 @pytest.mark.parametrize(
@@ -227,21 +237,18 @@ def test_a_short_right_option_stands_among_short_ones() -> None:
     truth = "A Neapolitan sixth"
     long = ["A diminished seventh over the bass note", "A dominant chord in its first inversion",
             "An augmented chord with a raised fifth"]  # fmt: skip
-    assert check_left([truth, *long]) is not None
     assert check_left([truth, "A German sixth", *long[:2]]) is None
     good, fault = good_distractors(["A German sixth", "A dominant seventh", "A pedal"], truth, [], 3)
     assert good == ["A German sixth", "A dominant seventh"]
     assert fault is not None
     assert fault.detail.startswith("expected 3 to 10 words, found 2")
-    assert good_distractors(long, truth, [], 3)[1] is not None
+    assert good_distractors(long, truth, [], 3)[1] is None, "the prompt asks for five words or more"
 
 
 @given(st.integers(1, 30), st.lists(st.integers(1, 30), min_size=1, max_size=5))
-def test_only_a_much_longer_or_shorter_truth_is_given_away(truth: int, others: list[int]) -> None:
+def test_only_a_much_longer_truth_is_given_away(truth: int, others: list[int]) -> None:
     options = [" ".join(["word"] * count) for count in (truth, *others)]
-    longer = truth >= max(others) + 4 and 2 * truth > 3 * max(others)
-    shorter = truth + 2 <= min(others) and 3 * truth < 2 * min(others)
-    assert given_away(options, 0) == (longer or shorter)
+    assert given_away(options, 0) == (truth >= max(others) + 4 and 2 * truth > 3 * max(others))
 
 
 @given(

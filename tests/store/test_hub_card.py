@@ -93,6 +93,7 @@ def test_licences_in_the_words_of_the_hub(stated: dict[str, str | None], expecte
         ({"sources": [{"name": "a"}]}, {"license": "cc-by-4.0"}),
         ({"source": {"name": "b"}}, {"license": "other", "license_name": "cc-by-4.0-not-stated"}),
         ({"source": {"name": "a"}}, {"license": "cc-by-4.0"}),
+        ({"source": "filenames.csv", "sources": {"name": "of a plug-in"}}, {"license": "cc-by-4.0"}),
     ],
 )
 def test_a_card_states_no_licence_of_a_source_that_has_none(config: dict[str, Any], expected: dict[str, Any]) -> None:

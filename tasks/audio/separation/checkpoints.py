@@ -143,9 +143,9 @@ def _from_registry(name: str, models: Path | None) -> tuple[Path, Path]:
     if listed is not None and (folder / name).is_file() and (folder / listed).is_file():
         return folder / name, folder / listed
     folder.mkdir(parents=True, exist_ok=True)
-    own = f".downloading-{socket.gethostname()}-"  # a process id is one of a machine; the folder may serve several
+    own = f".downloading-{socket.gethostname()}~"  # a process id is one of a machine; the folder may serve several
     _sweep(folder, own)
-    with tempfile.TemporaryDirectory(dir=folder, prefix=f"{own}{os.getpid()}-") as made, quiet():
+    with tempfile.TemporaryDirectory(dir=folder, prefix=f"{own}{os.getpid()}~") as made, quiet():
         settings = _download(name, Path(made), folder)
         note = f"{_sha256(Path(made) / name)}  {name}\n"
         (folder / f"{name}.sha256").write_text(note)
@@ -157,7 +157,7 @@ def _from_registry(name: str, models: Path | None) -> tuple[Path, Path]:
 def _sweep(folder: Path, own: str) -> None:
     """Remove what killed processes of this machine left of downloads: up to a gigabyte each."""
     for path in folder.glob(f"{glob.escape(own)}*"):
-        pid = path.name.removeprefix(own).partition("-")[0]
+        pid = path.name.removeprefix(own).partition("~")[0]
         if pid.isdigit() and not psutil.pid_exists(int(pid)):
             with suppress(FileNotFoundError):  # another process removes it, too
                 shutil.rmtree(path)
