@@ -101,10 +101,10 @@ def apart(mos: str | tuple[str, ...] | None, cells: Sequence[str], missing: Cont
         rest = values.keys() - {end}
         scale = fit_scale(min(rest), max(rest)) if len(rest) > 2 else None
         if scale and not scale[0] <= end <= scale[1] and min(abs(end - value) for value in rest) > 1:
+            often = f" ({values[end]:,} times)" if values[end] > 1 else ""
             yield (
-                f"{mos if isinstance(mos, str) else 'the list'} holds {values[end]:,} times {end:g}, all others within "
-                f"{scale[0]:g} to {scale[1]:g}: a rating, or not_a_rating = [{end:g}] with scale = [{scale[0]:g}, "
-                f"{scale[1]:g}]?"
+                f"{mos if isinstance(mos, str) else 'the list'} holds {end:g}{often}, all others within {scale[0]:g} "
+                f"to {scale[1]:g}: a rating, or not_a_rating = [{end:g}] with scale = [{scale[0]:g}, {scale[1]:g}]?"
             )
 
 

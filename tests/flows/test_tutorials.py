@@ -31,11 +31,11 @@ def test_a_tutorial_does_what_it_shows(page: Path, tmp_path: Path) -> None:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("EARMARK_", "PREFECT_"))}
     environment = {**kept, "EARMARK_KEEP_S": "0", "PREFECT_HOME": str(tmp_path / "prefect"), "COLUMNS": "200"}
 
-    def run(*words: str) -> str:
+    def run(*words: str, code: int = 0) -> str:
         ended = subprocess.run(
             [sys.executable, *words], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
         )
-        assert ended.returncode == 0, f"{words}\n{ended.stdout}{ended.stderr}"
+        assert ended.returncode == code, f"{words}\n{ended.stdout}{ended.stderr}"
         return plain(ended.stdout + ended.stderr)
 
     inputs = [path for path in tmp_path.rglob("*.*") if path.suffix in (".csv", ".tsv", ".jsonl", ".ndjson")]
@@ -47,6 +47,9 @@ def test_a_tutorial_does_what_it_shows(page: Path, tmp_path: Path) -> None:
             run("-c", text)
         elif language == "":
             lines = re.findall(r"^earmark (.*)", text, re.MULTILINE)
-            printed = " ".join(run("-m", "earmark", *shlex.split(line, comments=True)) for line in lines)
+            printed = " ".join(
+                run("-m", "earmark", *shlex.split(line, comments=True), code=int(line.endswith("# exit 1")))
+                for line in lines
+            )
         else:
             assert [line for line in text.splitlines() if plain(line) not in printed] == [], printed

@@ -97,11 +97,11 @@ DOUBTED = {
         for cell, says in [
             (
                 "9",
-                "rating holds 1 times 9, all others within 1 to 5: a rating, or not_a_rating = [9] with scale = [1, 5]",
+                "rating holds 9, all others within 1 to 5: a rating, or not_a_rating = [9] with scale = [1, 5]",
             ),
-            ("77", "rating holds 1 times 77, all others within 1 to 5"),
-            ("-2", "rating holds 1 times -2, all others within 1 to 5"),
-            ("-88", "rating holds 1 times -88, all others within 1 to 5"),
+            ("77", "rating holds 77, all others within 1 to 5"),
+            ("-2", "rating holds -2, all others within 1 to 5"),
+            ("-88", "rating holds -88, all others within 1 to 5"),
             ("6 - don't know", """1 cells such as '6 - don't know': a rating, or not_a_rating = ["6 - don't know"]"""),
         ]
     },
@@ -109,7 +109,7 @@ DOUBTED = {
         table("clip,rater,test,rating", "{clip},{who},p,{score}")
         + table("", "{clip},{who},q,{score}0")
         + "x.wav,l0,p,9\n",
-        "rating holds 1 times 9, all others within 1 to 5",
+        "rating holds 9, all others within 1 to 5",
     ),
     "some-words": (
         table("clip,rating", "{clip},{score}") + "".join(f"c{n}.wav,skip\n" for n in range(6)),
