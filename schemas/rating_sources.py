@@ -28,9 +28,6 @@ def for_re2(pattern: str) -> str:
     Python's own engine may take years for `(a+)+$`. RE2, which Arrow has, takes each character once a state. A pattern
     is written as Python reads it, and put into RE2's words here; what RE2 cannot do (look-around, references back) or
     reads in another way is refused.
-
-    Raises:
-        ValueError: it is none, or RE2 cannot search it as Python would.
     """
     import pyarrow as pa
     import pyarrow.compute as pc

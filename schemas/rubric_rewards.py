@@ -30,11 +30,7 @@ def item_probability(yes_logit: float, no_logit: float) -> float:
 
 
 def sample_score(probabilities: Sequence[float]) -> float:
-    """Return a sample's score, 0 to 1: the mean over its items' probabilities of yes.
-
-    Raises:
-        ValueError: there are none.
-    """
+    """Return a sample's score, 0 to 1: the mean over its items' probabilities of yes."""
     if not probabilities:
         raise ValueError("expected the probability of one item at least, found none")
     return math.fsum(probabilities) / len(probabilities)
@@ -173,9 +169,6 @@ def worth_training(rollouts: Iterable[tuple[str, bool]], rollouts_each: int = 4)
 
     Returns:
         Ids in the order in which they were first met.
-
-    Raises:
-        ValueError: a sample has another number of rollouts.
     """
     held: dict[str, list[bool]] = defaultdict(list)
     for sample, right in rollouts:

@@ -68,11 +68,7 @@ def examine(store: Store) -> list[CheckResult]:
 
 
 def probe_models(path: Path, store: Store) -> list[CheckResult]:
-    """Send each model of a build config one tiny request of each kind in the build; keep no answer.
-
-    Raises:
-        EarmarkError: no build config, or its first rows cannot be read.
-    """
+    """Send each model of a build config one tiny request of each kind in the build; keep no answer."""
     from earmark.flows.command.running import read_config
     from earmark.schemas.registry import load
     from earmark.schemas.toml import read_toml

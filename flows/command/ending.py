@@ -155,11 +155,7 @@ def _of_prefect(error: BaseException | None) -> bool:
 
 @contextmanager
 def stoppable(way_on: str) -> Iterator[None]:
-    """Report how to continue if the block is stopped.
-
-    Raises:
-        Interrupted: the block was stopped.
-    """
+    """Report how to continue if the block is stopped."""
     first = threading.current_thread() is threading.main_thread()  # of several at once, their caller's hint counts
     if first:
         _ways_on.append(way_on)

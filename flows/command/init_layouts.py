@@ -58,11 +58,7 @@ class LayoutFit(NamedTuple):
 
 
 def propose_layout(corpus: str, file: Path, config: Path, name: str) -> Proposal:
-    """Propose a config for a file in a layout of a corpus, or for comparisons in columns of any names.
-
-    Raises:
-        InputError: the file is neither.
-    """
+    """Propose a config for a file in a layout of a corpus, or for comparisons in columns of any names."""
     is_table = corpus == "human-preferences" and file.suffix.lower() != ".json"
     try:
         fit = guess_config(corpus, file, config, name)
@@ -78,12 +74,7 @@ def propose_layout(corpus: str, file: Path, config: Path, name: str) -> Proposal
 
 
 def guess_config(corpus: str, file: Path, config: Path, name: str) -> LayoutFit:
-    """Choose the layout of a file, and write a config for it.
-
-    Raises:
-        InputError: no layout accepts at least half of its first rows, a required second file is not beside it, or
-            the corpus declares no start.
-    """
+    """Choose the layout of a file, and write a config for it."""
     known = find_corpus(corpus)
     if known.start is None:
         raise InputError(
@@ -120,11 +111,7 @@ def _fit(known: Corpus, start: Start, layout: str, file: Path, config: Path, nam
 
 
 def _beside(corpus: str, beside: Beside, file: Path) -> Path:
-    """Find a config's second file: among files beside the first with fitting names, the most similar name.
-
-    Raises:
-        InputError: no file fits.
-    """
+    """Find a config's second file: among files beside the first with fitting names, the most similar name."""
     named = re.compile(beside.pattern, re.IGNORECASE)
     names = [
         path.name for path in sorted(file.absolute().parent.iterdir()) if path.is_file() and path != file.absolute()
@@ -192,11 +179,7 @@ LEAST_NAMED = 0.5  # share of the clips with a known prompt
 
 
 def propose_folder(folder: Path, config: Path) -> Proposal:
-    """Propose a config for the clips of systems, a folder each, named by their prompts.
-
-    Raises:
-        InputError: no such folders, or no table of prompts naming their clips.
-    """
+    """Propose a config for the clips of systems, a folder each, named by their prompts."""
     clips = sorted(place for place in folder.glob("*/*") if place.suffix.lower() in AUDIO and place.is_file())
     systems = Counter(place.parent.name for place in clips)
     if len(systems) < 2:

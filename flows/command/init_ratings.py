@@ -51,22 +51,14 @@ class Line(NamedTuple):
 
 
 def propose(table: Path, config: Path, name: str, encoding: str = "") -> Proposal:
-    """Propose the config of a list of ratings: of its published layout, else of a table.
-
-    Raises:
-        InputError: the file cannot be read as a table.
-    """
+    """Propose the config of a list of ratings: of its published layout, else of a table."""
     return (None if encoding else published(table, config, name)) or of_table(
         guess_table(table, encoding), table, config, name
     )
 
 
 def require_sure(proposal: Proposal, config: Path) -> None:
-    """Refuse a written config with choices left to a person.
-
-    Raises:
-        InputError: the missing choices.
-    """
+    """Refuse a written config with choices left to a person."""
     if proposal.doubts:
         raise InputError(printable(f"wrote {config}, to be completed: {'; '.join(proposal.doubts)}"))
 

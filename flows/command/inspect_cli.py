@@ -87,11 +87,7 @@ def sql(
 
 
 def _listed(rows: "duckdb.DuckDBPyRelation", _: Path, limit: int | None) -> list[dict[str, Any]]:
-    """Return rows as dictionaries.
-
-    Raises:
-        InputError: two columns have the same name, so that one would hide the other.
-    """
+    """Return rows as dictionaries."""
     for name, times in Counter(rows.columns).items():
         if times > 1:
             raise InputError(

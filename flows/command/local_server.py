@@ -19,9 +19,6 @@ def serve_locally(app: Starlette, port: int, says: Callable[[str], str]) -> None
     Args:
         port: 0 for a free one.
         says: words the line for the address, such as `http://127.0.0.1:8017`.
-
-    Raises:
-        InputError: the port cannot be taken.
     """
     import uvicorn
 

@@ -72,9 +72,6 @@ def serve_metrics(store: str | None, host: str, port: int, password: str | None 
 
     Accepted names are this machine's, the listening host and those in `EARMARK_METRICS_HOSTS`: a page in a
     browser that resolves its own name to this machine learns nothing.
-
-    Raises:
-        OSError: the port is in use.
     """
     registry = CollectorRegistry()
     place = open_store(store)

@@ -16,11 +16,7 @@ MOVED = {
 
 
 def new_spelling(words: Sequence[str]) -> list[str]:
-    """Return the words of a command line with an old command in today's spelling, others as they are.
-
-    Raises:
-        ConfigError: the line mixes modes that exclude each other.
-    """
+    """Return the words of a command line with an old command in today's spelling, others as they are."""
     name, *rest = words
     if name not in MOVED or not rest:
         return [*MOVED.get(name, (name,)), *rest]

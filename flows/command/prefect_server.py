@@ -99,11 +99,7 @@ def holds_ours(folder: Path) -> bool:
 
 
 def check_database(path: Path) -> None:
-    """Check that Prefect can use its SQLite database.
-
-    Raises:
-        DiskError: another Prefect made it, or it is damaged.
-    """
+    """Check that Prefect can use its SQLite database."""
     if not path.is_file():
         return
     spec = find_spec("prefect")
@@ -143,10 +139,6 @@ def check_api(url: str) -> None:
     """Check that the server of `PREFECT_API_URL` answers and accepts the environment's password.
 
     Cases unknown to urllib (a SOCKS proxy, a user in the address, a private certificate) are left to Prefect.
-
-    Raises:
-        ConfigError: the password in its address cannot be told from the rest.
-        DiskError: it does not answer, or refuses the password.
     """
     words, key = os.environ.get("PREFECT_API_AUTH_STRING"), os.environ.get("PREFECT_API_KEY")
     basic = f"Basic {base64.b64encode(words.encode()).decode()}" if words else None

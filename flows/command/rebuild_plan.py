@@ -16,11 +16,7 @@ from earmark.tasks.store.versions import Store
 
 
 def read_rebuild(path: Path) -> Rebuild:
-    """Read the config of a rebuild.
-
-    Raises:
-        ConfigError: an invalid config.
-    """
+    """Read the config of a rebuild."""
     return parse_config(Rebuild, read_toml(path), path)
 
 

@@ -32,11 +32,7 @@ def renewed(path: Path) -> str | None:
 
 
 def model_of(path: Path, values: dict[str, Any]) -> type[Model]:
-    """Return the model of a file: of a corpus's config, of an evaluated model's settings or of a scorer.
-
-    Raises:
-        ConfigError: the file is none of these, or names an unknown corpus.
-    """
+    """Return the model of a file: of a corpus's config, of an evaluated model's settings or of a scorer."""
     if "corpus" in values:
         return find_corpus(str(values["corpus"])).config
     if values.keys() & {"annotator", "model"}:

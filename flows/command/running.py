@@ -49,9 +49,6 @@ def read_config(corpus: Corpus, path: Path, limit: int | None = None, *, resumed
     """Read a corpus's config file: TOML, or values from Python kept by `earmark.build`.
 
     A resumed run's may be of 1.0.0.
-
-    Raises:
-        ConfigError: the file is not a config of that corpus, or lies outside `EARMARK_ROOTS`.
     """
     require_below_roots("config", str(path))
     kept = path.suffix == ".json"
@@ -106,10 +103,6 @@ def find_version(store: Store, spec: str, path: Path | None = None) -> Version:
 
     The config's version is its up-to-date one, else the newest made from the file before it, its inputs
     or Earmark changed; the latter is reported.
-
-    Raises:
-        StoreError: the version does not exist; both a version and a config are named.
-        ConfigError: the file is not a config of that corpus.
     """
     from earmark.tasks.pipeline.plan import plan_build as planned
     from earmark.tasks.pipeline.progress import say, shown
@@ -137,11 +130,7 @@ def find_version(store: Store, spec: str, path: Path | None = None) -> Version:
 
 
 def story_of(name: str, path: Path) -> tuple[Corpus, Any, BuildConfig]:
-    """Return a corpus, the story of its flow, and a config of it, read from a file.
-
-    Raises:
-        ConfigError: the file is not a config of that corpus, or its build asks no model.
-    """
+    """Return a corpus, the story of its flow, and a config of it, read from a file."""
     corpus = find_corpus(name)
     config = read_config(corpus, path)
     if not config.asked():
@@ -194,9 +183,6 @@ def resume_run(run: Run, store: Store, *, allow_rejects: bool = False) -> Built:
         run: its record.
         store: the version's store.
         allow_rejects: as in `run_build`; a run started with it keeps it.
-
-    Raises:
-        EarmarkError: the build failed again.
     """
     allow = allow_rejects or run.allow_rejects
     return run_build(
@@ -224,9 +210,6 @@ def run_build(
         limit: only the first rows of each source.
         fresh: with `force`, forget the finished steps of an interrupted build.
         allow_rejects: commit despite lost inputs, even with an empty main table.
-
-    Raises:
-        EarmarkError: the build failed; the record has the reason, and `earmark resume` continues.
     """
     from earmark.tasks.annotation.errors import LedgerError
     from earmark.tasks.pipeline.logs import RUN
@@ -272,11 +255,7 @@ def run_build(
 
 
 def demo_config(name: str) -> Path:
-    """Return a corpus's demo config, `demo/NAME.toml` in the folder of its package, ours in `data/demo`.
-
-    Raises:
-        ConfigError: the corpus has no demo config.
-    """
+    """Return a corpus's demo config, `demo/NAME.toml` in the folder of its package, ours in `data/demo`."""
     path = _demo_path(name)
     if not path.is_file():
         raise ConfigError(f"demo of {name}: file not found: {path}")
@@ -297,12 +276,7 @@ def _demo_path(name: str) -> Path:
 
 
 def start_prefect() -> None:
-    """Prepare for the first flow of this process; call it before Prefect is imported.
-
-    Raises:
-        DiskError: there is no room for Prefect's server, and waiting would be in vain, or it does not start; or
-            the server of `PREFECT_API_URL` does not answer.
-    """
+    """Prepare for the first flow of this process; call it before Prefect is imported."""
     from earmark.flows.command import prefect_server
 
     for key, value in prefect_server.QUIET.items():

@@ -44,11 +44,7 @@ class Schedule:
 
 
 def rebuild_of(path: Path, publication: Publication | None, store: Store) -> Rebuild:
-    """Return the rebuild of a file: of the one build config, or of the several that a rebuild's config names.
-
-    Raises:
-        ConfigError: neither kind of config, an invalid one, or a rebuild's config with a publication of its own.
-    """
+    """Return the rebuild of a file: of the one build config, or of the several that a rebuild's config names."""
     values = read_toml(path)
     if "builds" in values:
         if publication:
@@ -70,11 +66,7 @@ def name_of(path: Path, config: Rebuild) -> str:
 
 
 def secrets_of(written: Sequence[str]) -> dict[str, str]:
-    """Return job variables that fill a run's environment from Secret blocks.
-
-    Raises:
-        ConfigError: an item is not VARIABLE=BLOCK.
-    """
+    """Return job variables that fill a run's environment from Secret blocks."""
     found = [(one, _SECRET.fullmatch(one)) for one in written]
     if wrong := [one for one, match in found if match is None]:
         name = wrong[0].partition("=")[0]  # the other half may be the secret itself
@@ -186,11 +178,7 @@ def _named(client: SyncPrefectClient, name: str) -> DeploymentResponse:
 
 
 def _require_same(client: SyncPrefectClient, full: str, parameters: Mapping[str, Any]) -> None:
-    """Refuse to replace the schedule of another project: of another store, or without a config in common.
-
-    Raises:
-        ConfigError: the name is taken by one.
-    """
+    """Refuse to replace the schedule of another project: of another store, or without a config in common."""
     from prefect.exceptions import ObjectNotFound
 
     try:

@@ -47,9 +47,6 @@ def own_access(host: str, port: int) -> Access:
     owner alone; and the origins of the server's own page.
 
     Without a password, any page in a browser on this machine could start runs: Prefect's API ignores Host and Origin.
-
-    Raises:
-        ConfigError: the file cannot be made or read, or holds no password.
     """
     password, where = os.environ.get("PREFECT_SERVER_API_AUTH_STRING"), "PREFECT_SERVER_API_AUTH_STRING"
     if not password:

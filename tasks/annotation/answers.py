@@ -296,16 +296,6 @@ def answer_value(ask: Ask, reply: Reply, least_share: float = 0.0, fences: Itera
         reply: the model's reply.
         least_share: least total share of the requested words in the first token's probability.
         fences: tags of the prompt's own fences, as `Request.fences` gives them.
-
-    Raises:
-        Refused: the model or a filter declined.
-        BrokenOff: it has no known end.
-        LowShare: a yes/no or rating below `least_share`.
-        Empty: no text.
-        Truncated: the token cap cut the answer.
-        SchemaMismatch: no JSON in the schema, or several values, or a value no table can hold.
-        BadAnswer: none of the choices, no log-probabilities of yes and no or of digits, no text, or a mark of the
-            prompt's own fence.
     """
     if reply.refusal is not None:
         raise Refused(one_line(reply.refusal) or "no reason given")
@@ -437,11 +427,7 @@ def _json_value(ask: Json, text: str, *, cut: bool) -> Any:
 
 
 def _checked_json(text: str) -> list[Any]:
-    """Return the JSON values in a text.
-
-    Raises:
-        SchemaMismatch: no table can hold a value.
-    """
+    """Return the JSON values in a text."""
     values = list(_json_in(text))
     if fault := next(filter(None, map(_unfit, values)), None):
         raise SchemaMismatch(f"expected JSON, found {fault} in it")

@@ -62,11 +62,7 @@ Medium = TypeVar("Medium", Audio, Image)
 
 
 def read_image(image: Image) -> bytes:
-    """Return the bytes of an image.
-
-    Raises:
-        BadMedia: it cannot be read, or differs from the digest in the key.
-    """
+    """Return the bytes of an image."""
     path = Path(image.path)  # messages name the file without its folder: rejects keep them
     try:
         content = read_regular(path)
@@ -203,11 +199,7 @@ class BatchState:
 
 
 def make_backend(config: AnnotatorConfig, media: Media) -> Backend:
-    """Make the backend of `config.annotator`, not opened yet.
-
-    Raises:
-        ConfigError: no such builtin function, or the backend's module cannot be imported.
-    """
+    """Make the backend of `config.annotator`, not opened yet."""
     try:
         make = load(provider_of(config.annotator).make)
     except ImportError as error:

@@ -73,9 +73,6 @@ async def ask_in_batches(run: WorkerPool, jobs: Sequence[Job]) -> list[Job]:
 
     Returns:
         Jobs held by another process; they are awaited as in a live run.
-
-    Raises:
-        StopRun: as `Annotator.ask`; the next run collects the submitted batches.
     """
     batches = Batches(run)
     await run.ledger.free_the_dead()
@@ -139,11 +136,7 @@ class Batches:
             await asyncio.gather(*waits, return_exceptions=True)
 
     async def _bring(self, batch: Open | None, part: list[Job], jobs: dict[str, Job]) -> None:
-        """Collect a batch; if the account's queue had no room for it, submit it again after another batch ends.
-
-        Raises:
-            QuotaExhausted: no room for `patience_s`, and then none though no other batch of the model was in the queue.
-        """
+        """Collect a batch; if the account's queue had no room for it, submit it again after another batch ends."""
         config, refused_at = self._run.config, 0.0
         while batch is not None:
             try:
@@ -263,11 +256,7 @@ class Batches:
             return None
 
     async def _find(self, intent: str) -> str | None:
-        """Look for an intent at the provider for `batch_settle_s`, the time until a new batch is listed.
-
-        Raises:
-            BatchUnreachable: the list cannot be read, so the batch may be there.
-        """
+        """Look for an intent at the provider for `batch_settle_s`, the time until a new batch is listed."""
         until = time.monotonic() + self._run.config.batch_settle_s
         while (found := await self._looked(partial(self._provider.find, intent))) is None and time.monotonic() < until:
             await asyncio.sleep(min(self._run.config.batch_poll_s, 2.0))
@@ -278,11 +267,6 @@ class Batches:
 
         Returns:
             The provider's message if its queue had no room for the batch, which then stays open; else an empty string.
-
-        Raises:
-            BatchUnreachable: the account does not have the batch. It may be lost, or in another account, which no
-                ledger can tell: only a person lets it go.
-            StopRun: a line met a fault common to every further request; the answers are recorded.
         """
         run = self._run
         if batch.provider_id is None:

@@ -195,11 +195,7 @@ class Budget:
         return Bill(reply.input_tokens, reply.output_tokens, cost)
 
     async def reserve(self, worst_usd: float) -> None:
-        """Reserve the worst case; wait while requests in flight may still turn out cheaper.
-
-        Raises:
-            BudgetExhausted: nothing is in flight and the cap could be passed.
-        """
+        """Reserve the worst case; wait while requests in flight may still turn out cheaper."""
         if self.cap_usd is not None:
             while self.spent_usd + self.doubtful_usd + self.reserved_usd + worst_usd > self.cap_usd:
                 if self.reserved_usd <= NOTHING_USD:
@@ -306,12 +302,7 @@ class SharedBudget(Budget):
         self._name = name
 
     async def reserve(self, worst_usd: float) -> None:
-        """Reserve as `Budget.reserve`, for all processes together.
-
-        Raises:
-            BudgetExhausted: nothing is in flight anywhere and the cap could be passed, or the session has ended.
-            LedgerError: the ledger cannot be written.
-        """
+        """Reserve as `Budget.reserve`, for all processes together."""
         if self.cap_usd is not None:
             cap_usd = self.cap_usd
 

@@ -47,11 +47,7 @@ class Base64:
 
 
 def json_bytes(body: Any) -> bytes:
-    """Encode a body as JSON, with the base64 string for each `Base64` in it.
-
-    Raises:
-        TypeError: a value has no form in JSON.
-    """
+    """Encode a body as JSON, with the base64 string for each `Base64` in it."""
     held: list[bytes] = []
 
     def marked(value: Any) -> str:
@@ -196,11 +192,7 @@ class Http:
             await self._session.close()
 
     async def post_json(self, url: URL, body: bytes) -> str:
-        """Post JSON and return the body of a successful JSON response.
-
-        Raises:
-            AskError: by status, transport or content type.
-        """
+        """Post JSON and return the body of a successful JSON response."""
         _, text = await self.exchange("POST", url, body, JSON)
         return text
 
@@ -366,11 +358,7 @@ def _error_within(text: str) -> int | None:
 
 
 def parsed_reply(raw: str) -> Any:
-    """Parse a raw response as JSON.
-
-    Raises:
-        MalformedResponse: it is not JSON.
-    """
+    """Parse a raw response as JSON."""
     try:
         return json.loads(raw)
     except (ValueError, RecursionError):
@@ -378,13 +366,7 @@ def parsed_reply(raw: str) -> Any:
 
 
 async def _body(response: aiohttp.ClientResponse, most: int) -> bytes:
-    """Read the body, unpacked in steps: neither packed nor unpacked data exceeds `most` bytes in memory.
-
-    Raises:
-        TooLarge: it is longer.
-        WrongContentType: its coding was not requested.
-        MalformedResponse: it cannot be unpacked, or ends early.
-    """
+    """Read the body, unpacked in steps: neither packed nor unpacked data exceeds `most` bytes in memory."""
     announced = response.content_length
     if announced is not None and announced > most:
         raise TooLarge(f"expected at most {most} bytes, the response announces {announced}")

@@ -84,9 +84,6 @@ def find_key(
         usual: the backend's usual variables, if the config names none.
         hosted: whether it is the provider's own server, which always needs a key.
         environment: the process's.
-
-    Raises:
-        ConfigError: the config names a variable bound to no host, or the environment's bindings are malformed.
     """
     bound = key_hosts(environment)
     if named is not None and named not in bound:

@@ -309,10 +309,6 @@ def open_ledger(address: str | Path, *, reading: bool = False) -> Ledger:
     """Open a ledger at a path (SQLite) or at a `postgresql://` URL; make or migrate it if needed.
 
     With `reading`, the database stays unchanged: only `finished` and `received` may be called.
-
-    Raises:
-        LedgerError: it cannot be opened.
-        MissingExtraError: PostgreSQL without the `scale` extra.
     """
     return Ledger(connect(address, reading=reading), shown(address), reading=reading)
 

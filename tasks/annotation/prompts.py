@@ -230,11 +230,7 @@ def prompt_names(folder: Path = PACKAGED) -> dict[str, list[Path]]:
 
 
 def load_prompt(folder: Path, name: str, version: int | None = None) -> Prompt:
-    """Return a version of a prompt; the newest by default.
-
-    Raises:
-        PromptError: missing, malformed, or different from the lock.
-    """
+    """Return a version of a prompt; the newest by default."""
     paths = prompt_names(folder).get(name, [folder / f"{name}.md"])
     prompts = [_locked(folder, path, name) for path in (paths if version else paths[-1:])]
     known = ", ".join(str(one.version) for one in prompts)
@@ -313,9 +309,6 @@ def own_prompt(name: str, path: Path) -> Prompt:
     It uses the same variables or fewer, places the same clips and images, fences the same text, and its answers have
     the form of a packaged version, or of its paper structure. A file without a schema takes the newest version's if it
     says `order: declared`, else the first version's, on which older files rely.
-
-    Raises:
-        PromptError: no such prompt, or the file and line of a difference, and the reason.
     """
     ours = [packaged(name, version) for version in versions_of(_known(name))]
     forms = [*ours, *(packaged(paper) for one, paper in paper_structured().items() if one == name)]
@@ -400,11 +393,7 @@ def parse_prompt(path: Path) -> Prompt:
 
 
 def read_lock(folder: Path) -> dict[str, str]:
-    """Read `name@version` → SHA-256 of every published prompt; empty without a lock file.
-
-    Raises:
-        PromptError: a line has another form.
-    """
+    """Read `name@version` → SHA-256 of every published prompt; empty without a lock file."""
     path = folder / LOCK
     if not path.exists():
         return {}
@@ -418,11 +407,7 @@ def read_lock(folder: Path) -> dict[str, str]:
 
 
 def lock_prompts(folder: Path) -> list[str]:
-    """Add new prompts to the lock; return the ids of all prompts.
-
-    Raises:
-        PromptError: a locked prompt was changed.
-    """
+    """Add new prompts to the lock; return the ids of all prompts."""
     locked, added = read_lock(folder), []
     for path in sorted(folder.rglob("*.md")):
         if path.name == "README.md":

@@ -73,12 +73,7 @@ def check_scorer(config: Scorer) -> None:
 
 
 def function_of(config: Scorer) -> Function:
-    """Return the function of a scorer in this process; a class is first called without arguments.
-
-    Raises:
-        ConfigError: the module cannot be imported, has no such callable, or the file is no model of waveforms.
-        MissingExtraError: onnxruntime is missing.
-    """
+    """Return the function of a scorer in this process; a class is first called without arguments."""
     if config.form == "onnx":
         return onnx_function(config)
     named = _imported(config)
@@ -108,10 +103,6 @@ def _imported(config: Scorer) -> Function:
 def onnx_function(config: Scorer) -> Function:
     """Load a model in onnxruntime: one input of samples, (frames,) or (1, frames); each score an output of its name, or
     a single output with all scores in the config's order.
-
-    Raises:
-        ConfigError: the file is no model, or has another input.
-        MissingExtraError: onnxruntime is missing.
     """
     try:
         import onnxruntime

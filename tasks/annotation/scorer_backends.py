@@ -31,11 +31,7 @@ CLIPS_OF_COMMAND = 256  # in one call of a command, unless its pace says otherwi
 
 @backend("scorer", in_process=True)
 def make_scorer(config: AnnotatorConfig, media: Media) -> Backend:
-    """Make the backend of a scorer.
-
-    Raises:
-        ConfigError: the config asks for answers, not for scores.
-    """
+    """Make the backend of a scorer."""
     if not isinstance(config, Scorer):
         raise ConfigError(
             f"annotator '{config.annotator}': a scorer gives clips numbers and answers no questions; name its file "

@@ -34,11 +34,7 @@ class Connections(httpx2.AsyncBaseTransport):
         self._http = http
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Make one exchange; only a success returns a response.
-
-        Raises:
-            AskError: by status and transport.
-        """
+        """Make one exchange; only a success returns a response."""
         url, body = URL(str(request.url), encoded=True), await request.aread()
         headers = {name: value for name, value in request.headers.items() if name.lower() not in OURS | KEYS}
         most = MOST_RESULT_BYTES if url.path.endswith(("/content", ":download")) else None
@@ -55,11 +51,7 @@ def client_over(http: Http) -> httpx2.AsyncClient:
 
 
 async def result_of(call: Awaitable[Got], what: str) -> Got:
-    """Return the result of a call of a provider's client.
-
-    Raises:
-        AskError: by status, transport or shape; clients wrap their connection's faults.
-    """
+    """Return the result of a call of a provider's client."""
     with typed(what):
         return await call
 

@@ -199,11 +199,7 @@ class Session:
             return asyncio.run_coroutine_threadsafe(story() if last else self._tracked(story), self._loop)
 
     def _soon(self, function: Callable[..., object], *values: object) -> None:
-        """Have the session's loop call a function.
-
-        Raises:
-            Stopped: the session is closed.
-        """
+        """Have the session's loop call a function."""
         with self._lock:
             if self._closed:
                 raise Stopped

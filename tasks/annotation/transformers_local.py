@@ -139,11 +139,7 @@ def chat(request: Request) -> list[dict[str, Any]]:
 
 
 def waveform(media: Media, part: Audio) -> tuple[npt.NDArray[np.float32], int]:
-    """Return samples (frames,), full scale ±1, and rate of a clip in its form.
-
-    Raises:
-        BadMedia: it cannot be read.
-    """
+    """Return samples (frames,), full scale ±1, and rate of a clip in its form."""
     samples, rate = soundfile.read(io.BytesIO(media.audio(part)), dtype="float32", always_2d=True)
     return samples.mean(axis=1), int(rate)
 

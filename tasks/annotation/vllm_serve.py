@@ -129,11 +129,7 @@ def python_of_vllm() -> Path:
 
 
 def serve_options(config: AnnotatorConfig) -> dict[str, Any]:
-    """Return the options of `vllm serve` by name, without places and keys.
-
-    Raises:
-        ConfigError: the config sets an option reserved by the backend, or sets an option twice.
-    """
+    """Return the options of `vllm serve` by name, without places and keys."""
     engine = {name.replace("-", "_"): value for name, value in config.extra_body.get(ENGINE_FIELD, {}).items()}
     if taken := sorted(RESERVED & engine.keys()):
         raise ConfigError(
@@ -271,11 +267,7 @@ class VllmServe:
         return {"VLLM_NO_USAGE_STATS": "1"} | kept | own | orphan_mark()
 
     async def _wait(self, child: Child, chat: _Chat) -> None:
-        """Wait until the server answers or ends.
-
-        Raises:
-            ServerGone: its log says nothing new for `patience_s`.
-        """
+        """Wait until the server answers or ends."""
         began = moved = time.monotonic()
         stage = "starting"
         with self._log.open(encoding="utf-8", errors="replace") as log:
@@ -343,11 +335,7 @@ class _Chat(OpenAICompatible):
         return True
 
     async def check_fields(self, names: set[str]) -> None:
-        """Check further fields of a request against the server's fields: it silently ignores unknown fields.
-
-        Raises:
-            Unsupported: a field is unknown.
-        """
+        """Check further fields of a request against the server's fields: it silently ignores unknown fields."""
         if not names:
             return
         _, text = await self.http.exchange("GET", self._root / "openapi.json")
@@ -375,11 +363,7 @@ class _Chat(OpenAICompatible):
         return body
 
     async def _token(self, word: str) -> int:
-        """Return the id of a word.
-
-        Raises:
-            BadRequest: it is not one token.
-        """
+        """Return the id of a word."""
         body = json.dumps({"prompt": word, "add_special_tokens": False}).encode()
         _, text = await self.http.exchange("POST", self._root / "tokenize", body, JSON)
         with shaped("the ids of a word's tokens"):

@@ -31,12 +31,7 @@ _UNUSED = re.compile(  # training's own transforms and heads, and the spectrogra
 
 
 def load_checkpoint(path: Path) -> tuple[Any, Any]:
-    """Return the processor and the model of a checkpoint without fusion.
-
-    Raises:
-        ValueError: it is no such checkpoint, or lacks weights.
-        pickle.UnpicklingError: it holds more than tensors and numbers.
-    """
+    """Return the processor and the model of a checkpoint without fusion."""
     import torch
     from transformers import AutoTokenizer, ClapConfig, ClapFeatureExtractor, ClapModel, ClapProcessor
 

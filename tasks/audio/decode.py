@@ -43,19 +43,12 @@ def decode_mono(path: Path, sample_rate_hz: int) -> Samples:
 
     Returns:
         Samples of shape (frames,), nominally within [-1, 1]. Channels are averaged.
-
-    Raises:
-        BadAudio: the file has no samples, or cannot be decoded.
     """
     return joined(list(mono_blocks(path, sample_rate_hz)))
 
 
 def mono_blocks(path: Path, sample_rate_hz: int, *, longest_s: float = LONGEST_S) -> Iterator[Samples]:
-    """Yield the samples of `decode_mono` in parts of a few hundred kilobytes, for files of any length.
-
-    Raises:
-        BadAudio: as `decode_mono`, on reaching the fault.
-    """
+    """Yield the samples of `decode_mono` in parts of a few hundred kilobytes, for files of any length."""
     with open_sound(path, longest_s) as sound:
         rate, empty = sound.sample_rate_hz, True
         resampler = soxr.ResampleStream(rate, sample_rate_hz, 1, dtype="float32", quality="HQ")

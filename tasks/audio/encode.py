@@ -195,9 +195,6 @@ def encode_parts(path: str, sha256: str, parts: Iterable[Audio]) -> dict[Audio, 
 
     Returns:
         Bytes by part, as from `Encoder`; parts without a frame are left out.
-
-    Raises:
-        InputError: the file cannot be read or decoded, or has another hash.
     """
     done: dict[Audio, bytes] = {}
     with _readable(path, sha256), open_sound(Path(path)) as sound:

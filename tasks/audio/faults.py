@@ -20,11 +20,7 @@ class BadAudio(Exception):
 
 
 def check_form(sample_rate_hz: int, channels: int) -> None:
-    """Refuse implausible rates and channels: blocks of such files would be huge, or seconds of nothing.
-
-    Raises:
-        BadAudio: `file_odd_format`.
-    """
+    """Refuse implausible rates and channels: blocks of such files would be huge, or seconds of nothing."""
     low, high = RATES_HZ
     if not (low <= sample_rate_hz <= high and 1 <= channels <= MOST_CHANNELS):
         raise BadAudio(
@@ -34,21 +30,13 @@ def check_form(sample_rate_hz: int, channels: int) -> None:
 
 
 def check_length(duration_s: float, longest_s: float) -> None:
-    """Refuse files longer than the limit.
-
-    Raises:
-        BadAudio: `audio_too_long`.
-    """
+    """Refuse files longer than the limit."""
     if duration_s > longest_s:
         raise BadAudio("audio_too_long", f"expected at most {_clock(longest_s)}, found {_clock(duration_s)} or more")
 
 
 def check_finite(block: npt.NDArray[np.float32]) -> None:
-    """Refuse samples either not finite or far beyond any recording, possible in files of floats.
-
-    Raises:
-        BadAudio: `file_corrupt` or `file_odd_format`.
-    """
+    """Refuse samples either not finite or far beyond any recording, possible in files of floats."""
     if not block.size:
         return
     low, high = float(block.min()), float(block.max())  # NaN passes through both

@@ -188,11 +188,7 @@ def open_sound(path: Path, longest_s: float = LONGEST_S) -> Iterator[Sound]:
 
 @contextmanager
 def open_file(path: Path) -> Iterator[FileIO]:
-    """Open an audio file as bytes.
-
-    Raises:
-        BadAudio: the file is missing, not a file, unreadable, or empty.
-    """
+    """Open an audio file as bytes."""
     try:
         file = open_regular(path)  # unbuffered: libsndfile moves the handle
     except FileNotFoundError:
@@ -212,11 +208,7 @@ def open_file(path: Path) -> Iterator[FileIO]:
 
 @contextmanager
 def sound_of(file: FileIO, longest_s: float) -> Iterator[Sound]:
-    """Yield the audio in an open file.
-
-    Raises:
-        BadAudio: the file is not audio, or too long.
-    """
+    """Yield the audio in an open file."""
     with _open(file, longest_s) as sound:
         yield sound
 

@@ -374,11 +374,7 @@ JUDGE = _stage_ask("judge", prompt=JUDGING, values=judging_values, check=check_v
 def decoded_once(
     stage: Stage, config: Captions, tracks: list[HeardTrack], encoder: Encoder | None
 ) -> Iterator[list[HeardTrack]]:
-    """Decode each track once for all pipelines.
-
-    Raises:
-        InputError: an instrumental's file is missing.
-    """
+    """Decode each track once for all pipelines."""
     if encoder is None:
         yield tracks
         return

@@ -18,9 +18,6 @@ def music_caption(facts: Mapping[str, Any], clips: list[Mapping[str, float]]) ->
     Args:
         facts: `tags`: words in sentence form; may be empty.
         clips: one clip's measurements, with `key` (0 to 11 major, 12 to 23 minor, -1 none).
-
-    Raises:
-        InputError: not one clip.
     """
     if len(clips) != 1:
         raise InputError(f"expected one clip, found {len(clips)}")
@@ -37,11 +34,7 @@ def music_caption(facts: Mapping[str, Any], clips: list[Mapping[str, float]]) ->
 
 @register("caption-refine-1")
 def refine_caption(facts: Mapping[str, Any], clips: list[Mapping[str, float]]) -> str:
-    """Keep the first sentence of each of the `texts`, each once.
-
-    Raises:
-        InputError: no text.
-    """
+    """Keep the first sentence of each of the `texts`, each once."""
     texts = [str(text).strip() for text in facts.get("texts") or []]
     if not any(texts):
         raise InputError("expected texts to refine, found none")

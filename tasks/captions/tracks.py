@@ -65,11 +65,7 @@ def instrumentals_version(config: Captions, store: Store) -> Version | None:
 
 
 def instrumentals_of(version: Version | None) -> dict[str, Instrumental]:
-    """Return the instrumentals of a version by track id.
-
-    Raises:
-        StoreError: the version names a file outside its folder; it would be sent to the model.
-    """
+    """Return the instrumentals of a version by track id."""
     if version is None:
         return {}
     root = Root(version.folder)

@@ -58,9 +58,6 @@ def read_clip_scores(path: Path, dimensions: Collection[str]) -> ClipScores:
     Args:
         path: CSV, JSON lines or Parquet with `clip`, and `score` or one column per dimension.
         dimensions: all dimensions of the corpus; unmeasured ones are ignored.
-
-    Raises:
-        InputError: the file cannot be read, has other columns, or holds a value other than a number.
     """
     table = read_table(path)
     columns = [name for name in table.column_names if name not in ("clip", *BESIDE)]
@@ -87,9 +84,6 @@ def _clip_rows(scores: ClipScores, clips: Mapping[str, ListedClip], table: str, 
 
     Args:
         clips: the clips of the table, by id from the column `key`.
-
-    Raises:
-        InputError: the file names an unknown clip, a clip twice, or a file of several different clips.
     """
     ways: dict[str, dict[str, list[str]]] = {way: {} for way in _WAYS}
     for clip in clips.values():
@@ -119,10 +113,6 @@ def clip_predictions(scores: ClipScores, samples: Samples, overall: Sequence[str
 
     Args:
         overall: columns whose sum stands for the dimension `overall`; by default the column of that name.
-
-    Raises:
-        NotCovered: the file has none of the evaluation's clips, or no column for its dimension.
-        InputError: as `_clip_rows`; or clips of the evaluation are missing.
     """
     evaluation = samples.evaluation
     assert evaluation.clips is not None
@@ -171,11 +161,7 @@ Results = Mapping[tuple[str, ...], Mapping[str, tuple[float | None, ...]]]
 
 
 def _results(path: Path) -> Results:
-    """Read the scores of each line's clips, by their files and by dimension.
-
-    Raises:
-        InputError: two lines give the same clips other scores, or a score is no number.
-    """
+    """Read the scores of each line's clips, by their files and by dimension."""
     found: dict[tuple[str, ...], dict[str, tuple[float | None, ...]]] = {}
     for place, row in enumerate(read_table(path).to_pylist(), 1):
         sides = [(row[name], end) for name, end in SIDES.items() if row.get(name)]
@@ -197,12 +183,7 @@ def _cell(where: str, column: str, row: Mapping[str, Any]) -> float | None:
 def _result_predictions(
     path: Path, results: Results, samples: Samples, overall: Sequence[str] = ()
 ) -> dict[str, Prediction]:
-    """Predict samples by the line of their clips; `overall` is musicality by default, as in the released script.
-
-    Raises:
-        NotCovered: no line has the clips of a sample, or the dimension has no column.
-        InputError: lines are missing.
-    """
+    """Predict samples by the line of their clips; `overall` is musicality by default, as in the released script."""
     evaluation, clips = samples.evaluation, _clips(samples)
     columns = columns_for(evaluation, RESULTS, overall or ("musicality",))
     rows = [row for batch in samples.batches(10_000, ["id", *clip_columns(evaluation)]) for row in batch]

@@ -114,10 +114,6 @@ def predictions_of(measure: Measure, entrant: str, samples: Samples, overall: Se
 
     Args:
         overall: as `clip_predictions` takes it.
-
-    Raises:
-        NotCovered: the entrant has none.
-        InputError: as `compare_models`, `read_scores` and `clip_predictions`.
     """
     path, evaluation = Path(entrant), samples.evaluation
     if path.is_file():

@@ -34,9 +34,6 @@ def concept_shares(detections: Iterable[Sequence[float | None]]) -> list[float |
 
     Returns:
         0 to 1 over the answered concepts; None for a prompt without any.
-
-    Raises:
-        ValueError: a value that is no probability.
     """
     shares: list[float | None] = []
     for place, values in enumerate(detections):
@@ -52,9 +49,6 @@ def borda_points(entries: Sequence[Entry]) -> dict[str, int]:
 
     Equal values share the worse rank: the two best of equal value are both second. Measures without values give no
     points.
-
-    Raises:
-        ValueError: two entries of one name, or a measure of only some entries.
     """
     if len({entry.name for entry in entries}) < len(entries):
         raise ValueError("expected entries of different names")

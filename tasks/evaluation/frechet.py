@@ -43,11 +43,7 @@ class Gaussian:
 
     @classmethod
     def of_moments(cls, mean: npt.ArrayLike, covariance: npt.ArrayLike) -> Self:
-        """Make it from statistics alone.
-
-        Raises:
-            ValueError: they do not fit each other, are not finite, or are no covariances.
-        """
+        """Make it from statistics alone."""
         made = cls.__new__(cls)
         made.mean, matrix = np.asarray(mean, np.float64), np.asarray(covariance, np.float64)
         size = made.mean.size
@@ -64,11 +60,7 @@ class Gaussian:
 
 
 def frechet(reference: Gaussian, embeddings: npt.ArrayLike) -> float:
-    """Return the distance of embeddings (samples, dimensions) from a reference.
-
-    Raises:
-        ValueError: fewer than two samples, values that are not finite, or another number of dimensions.
-    """
+    """Return the distance of embeddings (samples, dimensions) from a reference."""
     return _Against(reference, embeddings).distance()
 
 
@@ -150,11 +142,7 @@ def _triangle(rows: Floats) -> Floats:
 
 
 def checked_embeddings(embeddings: npt.ArrayLike) -> Floats:
-    """Return embeddings as float64.
-
-    Raises:
-        ValueError: there are fewer than two, or values are not finite.
-    """
+    """Return embeddings as float64."""
     rows = np.asarray(embeddings, np.float64)
     if rows.ndim != 2 or len(rows) < 2 or not np.isfinite(rows).all():
         raise ValueError(f"expected two or more finite embeddings of one length, found shape {rows.shape}")

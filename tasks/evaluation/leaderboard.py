@@ -140,11 +140,7 @@ def _opinions(
 def awarded(
     rows: Sequence[results.SystemOpinion], ranks: Sequence[results.SystemRank], awards: Mapping[str, int]
 ) -> dict[str, str]:
-    """Return the award of each system: of a track's systems, the first by MOS on `overall`, or on the first question.
-
-    Raises:
-        InputError: no system entered a track of `awards`.
-    """
+    """Return each system's award: of a track's systems, the first by MOS on `overall`, or on the first question."""
     tracks = {one["system"]: one["track"] for one in ranks if one["team"]}
     if unknown := sorted(awards.keys() - {*tracks.values()}):
         known = ", ".join(sorted({track for track in tracks.values() if track})) or "none"

@@ -74,12 +74,7 @@ def _dimensions(corpus: Corpus) -> set[str]:
 def read_clips(
     version: Version, corpus: Corpus, store: Store, path: Path, wish: MeasurementOptions, out: Path | None
 ) -> Records:
-    """Measure every scalar and preference evaluation that a file of clip scores covers.
-
-    Raises:
-        StoreError: the evaluation, or every one of the corpus, needs more than a number per clip.
-        InputError: as `read_clip_scores` and `clip_predictions`.
-    """
+    """Measure every scalar and preference evaluation that a file of clip scores covers."""
     dimensions = _dimensions(corpus)
     predictions_of = clip_reader(path, dimensions) or partial(clip_predictions, read_clip_scores(path, dimensions))
 
@@ -97,12 +92,7 @@ def read_clips(
 def run_scorer(
     version: Version, corpus: Corpus, store: Store, path: Path, wish: MeasurementOptions, out: Path | None
 ) -> Records:
-    """Measure every scalar and preference evaluation that a scorer gives a score for.
-
-    Raises:
-        ConfigError: as `read_scorers`.
-        EarmarkError: as `scorer_predictions`.
-    """
+    """Measure every scalar and preference evaluation that a scorer gives a score for."""
     (scorer,) = read_scorers([path])
 
     def predict(samples: Samples) -> tuple[dict[str, Prediction], AskedFacts]:
@@ -134,11 +124,7 @@ def _measured(
     out: Path | None,
     predict: Callable[[Samples], tuple[dict[str, Prediction], AskedFacts]],
 ) -> Records:
-    """Record the predictions of each evaluation by clip scores.
-
-    Raises:
-        InputError: none is covered.
-    """
+    """Record the predictions of each evaluation by clip scores."""
     evaluations = _of_clips(corpus, wish)
     tables, without = [], []
     for evaluation in evaluations:

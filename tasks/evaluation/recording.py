@@ -45,12 +45,7 @@ PREDICTIONS = pa.schema(
 
 
 def tuning_part(samples: Samples, wish: MeasurementOptions) -> SamplePart | None:
-    """Return the part of the samples to choose a threshold on, within the limit; None without `--tune-on`.
-
-    Raises:
-        ConfigError: the evaluation has no yes and no.
-        StoreError: the split is held out or measured.
-    """
+    """Return the part of the samples to choose a threshold on, within the limit; None without `--tune-on`."""
     split = wish.tune_on
     if wish.threshold is None and split is None:
         return None
@@ -68,12 +63,7 @@ def tuning_part(samples: Samples, wish: MeasurementOptions) -> SamplePart | None
 def choose_threshold(
     samples: Samples, wish: MeasurementOptions, predict: Callable[[Samples], dict[str, Prediction]]
 ) -> Threshold | None:
-    """Return the named threshold, or the best on a split that is not measured; None without either option.
-
-    Raises:
-        ConfigError, StoreError: as `tuning_part`.
-        StoreError: the split is missing, or lacks answers of both kinds.
-    """
+    """Return the named threshold, or the best on a split that is not measured; None without either option."""
     part = tuning_part(samples, wish)
     if part is None:
         return None if wish.threshold is None else Threshold(wish.threshold, "--threshold")

@@ -86,12 +86,7 @@ class ScoredRow(TypedDict):
 
 
 def clip_scores(clips: Mapping[str, ScorerInput], scorers: Sequence[Scorer], store: Store) -> dict[str, list[Scored]]:
-    """Score each clip, by the clip's name in messages; scorers decide on the form of its sound.
-
-    Raises:
-        EarmarkError: a scorer gave no clip a score.
-        StopRun, LedgerError: as `Annotator.ask`.
-    """
+    """Score each clip, by the clip's name in messages; scorers decide on the form of its sound."""
     scores: dict[str, list[Scored]] = {name: [] for name in clips}
     for scorer in scorers:
         with open_session(store, scorer) as session:
@@ -123,12 +118,7 @@ def scorer_forecasts(clips: Mapping[str, ScorerInput], scorers: Sequence[Scorer]
 def scorer_predictions(
     samples: Samples, scorer: Scorer, store: Store, roots: Sequence[Path], overall: Sequence[str] = ()
 ) -> dict[str, Prediction]:
-    """Predict an evaluation's samples by the scores of their clips; less is better of `lower` scores.
-
-    Raises:
-        NotCovered: the scorer gives no score for the dimension, or the samples are no clips.
-        EarmarkError: as `clip_scores`.
-    """
+    """Predict an evaluation's samples by the scores of their clips; less is better of `lower` scores."""
     names, sides = scores_for(scorer, samples, overall), sides_of(samples)
     inputs = {key: one for key, one in scorer_inputs(samples, store, roots).items() if one is not None}
     scores = {key: {one.name: one for one in held} for key, held in clip_scores(inputs, [scorer], store).items()}
@@ -149,11 +139,7 @@ def scorer_predictions(
 
 
 def scores_for(scorer: Scorer, samples: Samples, overall: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the scores that stand for an evaluation's dimension; several are added up.
-
-    Raises:
-        NotCovered: there are none.
-    """
+    """Return the scores that stand for an evaluation's dimension; several are added up."""
     evaluation = samples.evaluation
     if not {*(sides := sides_of(samples))} <= {*samples.columns} or not sides:
         raise NotCovered(f"{evaluation.name}, which asks for more than numbers of clips")

@@ -26,11 +26,7 @@ class NotCovered(InputError):
 
 
 def require_form(evaluation: Evaluation) -> None:
-    """Refuse a file of clip scores for an evaluation beyond numbers per clip.
-
-    Raises:
-        StoreError: the evaluation needs more than a number per clip.
-    """
+    """Refuse a file of clip scores for an evaluation beyond numbers per clip."""
     if not evaluation.clips:
         cell = find_kind(evaluation.kind).cell
         raise StoreError(
@@ -86,11 +82,7 @@ def read_scores(path: Path, samples: Samples, shared: bool = False) -> dict[str,
 
 
 def format_of(path: Path) -> tuple[str, str]:
-    """Return DuckDB's reader and writer for a file of scores.
-
-    Raises:
-        InputError: its ending is not a table's.
-    """
+    """Return DuckDB's reader and writer for a file of scores."""
     if path.suffix.lower() not in FORMATS:
         raise InputError(f"{path}: expected a file that ends in {', '.join(FORMATS)}")
     return FORMATS[path.suffix.lower()]

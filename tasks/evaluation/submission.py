@@ -175,11 +175,7 @@ def forecast(
 
 
 def generation_of(corpus: Corpus) -> Generation:
-    """Return the description of a corpus's prompts.
-
-    Raises:
-        StoreError: it has none.
-    """
+    """Return the description of a corpus's prompts."""
     if corpus.generation is None:
         raise StoreError(f"{corpus.name} holds no prompts that systems generate audio for; music-prompts does")
     return corpus.generation

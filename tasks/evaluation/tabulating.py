@@ -265,11 +265,7 @@ def _pools(
 
 
 def _rows(layout: TableLayout, options: TableOptions, samples: Samples) -> list[MeasuredSample]:
-    """Return the samples with the columns that the table needs.
-
-    Raises:
-        StoreError: the evaluation lacks one.
-    """
+    """Return the samples with the columns that the table needs."""
     evaluation, wanted = samples.evaluation, [one for one in options.sampled.split("+") if one != CLIPS]
     for column in layout.columns:
         names = _listed(column.evaluation or layout.evaluation)

@@ -141,9 +141,6 @@ def select_table(
     """Yield the selected rows of a published table unchanged, in their own order; embedded audio as its name.
 
     A column naming a row of another table with a clip in a file is followed by this file's name.
-
-    Raises:
-        StoreError: the table or split does not exist, or is empty.
     """
     tables = {table.name: table for table in corpus.tables if table.name in version.manifest.rows}
     if name not in tables:
@@ -194,11 +191,7 @@ def select_clips(
 
 
 def rollouts_of(folder: Path, version: Version, view: View) -> dict[str, Any]:
-    """Return the facts of a record of `earmark eval rollouts`.
-
-    Raises:
-        StoreError: the record is missing, or of another version or view.
-    """
+    """Return the facts of a record of `earmark eval rollouts`."""
     try:
         facts: dict[str, Any] = json.loads((folder / ROLLOUTS).read_bytes())
         of = facts["manifest_sha256"], facts["view"]

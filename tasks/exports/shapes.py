@@ -55,11 +55,7 @@ def defuse(text: str) -> str:
 
 
 def prompt_text(row: ViewRow, mark: str) -> str:
-    """Return the prompt with a mark for each clip, and its images' marks before it; text from outside holds none.
-
-    Raises:
-        ValueError: the numbers of text pieces and clips do not fit.
-    """
+    """Return the prompt with a mark for each clip, and its images' marks before it; text from outside holds none."""
     clips = row.get("audios") or []
     seen = (IMAGE_LEFT_OUT if mark == LEFT_OUT else IMAGE) * len(row.get("images") or [])
     prompt = row["prompt"]

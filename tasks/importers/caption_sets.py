@@ -171,11 +171,7 @@ def _read_table(
 
 
 def fields_of(pattern: str) -> tuple[str, ...]:
-    """Return the columns named by a pattern.
-
-    Raises:
-        InputError: no pattern, or a pattern without columns.
-    """
+    """Return the columns named by a pattern."""
     try:
         fields = tuple(field for _, field, _, _ in string.Formatter().parse(pattern) if field is not None)
     except ValueError:

@@ -292,11 +292,7 @@ def _ending_in(cells: Iterable[str], name: str) -> str:
 
 
 def _file(path: Path, table: _Table, headless: bool) -> Held:
-    """Find the columns of clips and of their references.
-
-    Raises:
-        InputError: the table compares two clips a row.
-    """
+    """Find the columns of clips and of their references."""
     clips = [name for name in table.audio if not table.names[name].is_reference]
     others = [name for name in table.audio if table.names[name].is_reference]
     found: Held = {}

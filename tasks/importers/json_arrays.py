@@ -22,11 +22,7 @@ Json = TypeVar("Json", dict[str, Any], list[Any])
 
 
 def read_documents(file: ListFile) -> Iterator[tuple[int, dict[str, Any] | Reject | Note]]:
-    """Yield the objects of a file with their first lines. A member of another type is a reject.
-
-    Raises:
-        InputError: the file cannot be read, or is neither JSON lines, nor an array, nor an object.
-    """
+    """Yield the objects of a file with their first lines. A member of another type is a reject."""
     if file.path.name.lower().removesuffix(".gz").endswith((".jsonl", ".ndjson")):
         yield from object_lines(file)
     else:
@@ -104,9 +100,6 @@ def read_records(file: ListFile, columns: Sequence[str] | None = None) -> Iterat
     Keys of an object within an object are joined by dots; `data` around all rows is no part of their names. Two arrays
     side by side, `name` and `response`, are names and values, as webMUSHRA (Schoeffler et al. 2018) writes a
     participant's answers.
-
-    Raises:
-        InputError: the file cannot be read, or a member is no object.
     """
     for _, row in read_documents(file):
         if isinstance(row, Reject):

@@ -135,9 +135,6 @@ def find_parts(source: Source, root: Path, folders: Sequence[str], parts: Mappin
     Args:
         folders: folders below the root, the published one first; "" is the root itself.
         parts: possible names of each part's list, the preferred first.
-
-    Raises:
-        InputError: the root is no folder, or holds no part at all.
     """
     require_folder(source, root)
     for folder in folders:
@@ -216,9 +213,6 @@ def headed_rows(
         published: all columns in their published order, for a release without the header; a first row with
             as many cells, none of them a column name, is then read as a row.
         mark: the delimiter.
-
-    Raises:
-        InputError: a wanted column is missing or duplicated, or the header itself cannot be read.
     """
     rows = read_rows(file.path, file.name, file.mark or mark, file.quotes, file.encoding)
     first = (0, list(file.header)) if file.header else next(rows, None)

@@ -104,11 +104,7 @@ def read_generations(
 
 
 def _files(path: Path, name: str) -> Iterator[ListedGeneration | Reject | Note]:
-    """Yield a generation for each file matching a pattern, sorted by name; use its path as id.
-
-    Raises:
-        InputError: the pattern names no model or no prompt, or matches nothing.
-    """
+    """Yield a generation for each file matching a pattern, sorted by name; use its path as id."""
     root = clips_folder(path)
     pattern = path.relative_to(root).as_posix()
     parts = re.split(r"\{(\w+)\}", pattern)

@@ -65,11 +65,7 @@ def _released(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_battles(file: ListFile, root: str) -> Voted:
-    """Yield the votes of raw battles: JSON lines, or a JSON object or array.
-
-    Raises:
-        InputError: the file cannot be read.
-    """
+    """Yield the votes of raw battles: JSON lines, or a JSON object or array."""
     yield from to_votes(file, _battles(file), root, withheld=True)
 
 

@@ -54,11 +54,7 @@ Rated = Iterator[MusicRating | Reject | Note]
 
 
 def musiceval_files(source: str, root: Path) -> list[ListFile]:
-    """List the existing lists of ratings, then those of prompts.
-
-    Raises:
-        InputError: there is no list of ratings.
-    """
+    """List the existing lists of ratings, then those of prompts."""
     lists = [
         ListFile(root / f"{folder}{part}_mos_list.txt", f"{source}/{folder}{part}_mos_list.txt", split)
         for part, split in LISTS.items()
@@ -130,11 +126,7 @@ def _texts(file: ListFile) -> dict[str, str]:
 
 
 def read_pam(file: ListFile, columns: Mapping[str, str], root: str, scale: Scale) -> Rated:
-    """Yield the ratings of a table; allow an empty score if the other is given.
-
-    Raises:
-        InputError: the file or a column is missing.
-    """
+    """Yield the ratings of a table; allow an empty score if the other is given."""
     names = {**PAM_COLUMNS, **columns}
     wanted = {name: names[name] for name in ("file", "musicality", *columns)}
     extra = {n: names.get(n, n) for n in ("alignment", "text", "system", "prompt_id") if n not in wanted}

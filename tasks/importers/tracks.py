@@ -143,11 +143,7 @@ def _licence(words: str, url: str) -> str:
 
 
 def parse_tag(cell: str, synonyms: TagMap) -> Tag:
-    """Parse a tag from `category---name`.
-
-    Raises:
-        BadRow: another form, or a category unknown to MTG-Jamendo.
-    """
+    """Parse a tag from `category---name`."""
     category, mark, tag = cell.strip().partition(MARK)
     if not mark or category not in CATEGORIES:
         known = ", ".join(f"{known}{MARK}…" for known in CATEGORIES)
@@ -206,11 +202,7 @@ OPTIONAL = ("artist_id", "album_id", "tags", "licence")
 def read_track_table(
     path: Path, written: str, synonyms: TagMap | None = None, audio: Path | None = None
 ) -> Iterator[Track | Reject | Note]:
-    """Yield a track or a reject for each row, as `read_tracks` does; `duration_s` is 0: unknown.
-
-    Raises:
-        InputError: the file, or its column `track_id` or `audio`, is missing, or the content contradicts the ending.
-    """
+    """Yield a track or a reject for each row, as `read_tracks` does; `duration_s` is 0: unknown."""
     file, root, lines = table_file(path, written), str(audio or path.parent), dict[str, int]()
     mark = _mark(file)
 

@@ -152,9 +152,6 @@ def table_votes(file: ListFile, columns: Mapping[str, str], root: str, positive:
 
     Args:
         positive: the clip preferred by a number above 0, a or b, for comparisons rated from -3 to 3.
-
-    Raises:
-        InputError: a column of the clips or of the config is missing; or a number cannot be a choice.
     """
     wanted = {"audio_a": "audio_a", "audio_b": "audio_b", **columns}
     optional = {field: field for field in FIELDS if field not in wanted}
@@ -163,11 +160,7 @@ def table_votes(file: ListFile, columns: Mapping[str, str], root: str, positive:
 
 
 def _chosen(file: ListFile, line: int, row: Named, positive: str | None) -> Named:
-    """Return a row with choices in words, converted from numbers and from names of clips or models.
-
-    Raises:
-        InputError: a choice names a model or clip of one side, and the other side.
-    """
+    """Return a row with choices in words, converted from numbers and from names of clips or models."""
     if isinstance(row, Reject | Note):
         return row
     named: dict[str, str] = {}

@@ -39,11 +39,7 @@ _ADDED = {"en": " with a loud siren throughout", "zh": "并一直伴有响亮的
 
 @register("rubric-writer-1")
 def rubric_writer(facts: Facts, clips: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    """Perturb, decompose, filter, label, give rationales, translate; `facts` are `ask` and its prompt's values.
-
-    Raises:
-        InputError: an unknown ask, or a missing fact.
-    """
+    """Perturb, decompose, filter, label, give rationales, translate; `facts` are `ask` and its prompt's values."""
     try:
         return _WRITES[str(facts["ask"])](facts)
     except KeyError as missing:
@@ -82,9 +78,6 @@ def rubric_judge(facts: JudgeFacts, clips: list[Measured]) -> dict[str, Any] | l
     Returns:
         `answer` and `evidence`, a list of these with `id`, or the word alone. Evidence names the measurements, and
         the fitting part of the text.
-
-    Raises:
-        InputError: not one clip, or no text.
     """
     if facts.get("ask") == "hear":
         return {"items": [{"id": one["id"], **_heard(one["question"], clips)} for one in facts["items"]]}

@@ -23,9 +23,6 @@ def recordings_of(
 
     Returns:
         These, and the file of the clips' acoustic fingerprints, if configured.
-
-    Raises:
-        ConfigError: fingerprints are configured, and Chromaprint is not installed.
     """
     if not config.disjoint.fingerprint:
         return [row["clip_sha256"] for row in rows], None
@@ -49,9 +46,6 @@ def check_leakage(
         prints_file: acoustic fingerprints of the clips, if recordings are compared.
         clips: SHA-256 of the published samples' clips by split, each once.
         texts: words of every instruction by split, in its own language.
-
-    Raises:
-        StoreError: they share some; with an example.
     """
     prints: dict[str, Print] = {}
     if prints_file is not None:

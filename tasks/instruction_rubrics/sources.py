@@ -102,11 +102,7 @@ def listed(config: InstructionRubrics, source: CaptionSource) -> Iterator[Instru
 
 
 def captioned_segments(store: Store, source: CaptionSource) -> Iterator[Instruction]:
-    """Yield the captions of a version's segments, in its order; a recording's segments are one group.
-
-    Raises:
-        StoreError: the version has no segments.
-    """
+    """Yield the captions of a version's segments, in its order; a recording's segments are one group."""
     assert source.version is not None
     version = store.find(source.version)
     if "segments" not in version.manifest.rows:

@@ -25,9 +25,6 @@ def speech_critique(facts: Mapping[str, Any], clips: list[Measured]) -> dict[str
 
     Returns:
         Four descriptions of one clip, and free text if wanted; of two, a text ending with `Final Scores: [[x, y]]`.
-
-    Raises:
-        InputError: no clip, or more than two.
     """
     if len(clips) == 1:
         parts = {aspect: f"{text[0].upper()}{text[1:]}." for aspect, text in describe(clips[0]).items()}
@@ -79,11 +76,7 @@ def points(clip: Measured) -> float:
 
 @register("speech-pair-1")
 def speech_pair(facts: Mapping[str, Any], clips: list[Measured]) -> str:
-    """Return the clip of better quality by `points`: `A`, `B`, or `tie` for equal ones.
-
-    Raises:
-        InputError: not two clips.
-    """
+    """Return the clip of better quality by `points`: `A`, `B`, or `tie` for equal ones."""
     if len(clips) != 2:
         raise InputError(f"expected two clips, found {len(clips)}")
     one, two = points(clips[0]), points(clips[1])

@@ -186,11 +186,7 @@ def write_ratings(stage: Stage, config: MosPreferences, clips: Rows, media: list
 
 
 def _look_again(stage: Stage, connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> None:
-    """Make sure that clips missing from the index are missing here too: a machine of a cluster may lack a disk.
-
-    Raises:
-        InputError: a clip exists here. The index is dropped, so that the next build repeats it.
-    """
+    """Make sure that clips missing from the index are missing here too: a machine of a cluster may lack a disk."""
     folders = {source.name: root_of(config, source).folder for source in config.sources}
     missing = (
         "SELECT dataset, file, audio FROM placed JOIN media USING (row) WHERE reason = 'file_missing' ORDER BY row"

@@ -16,9 +16,6 @@ def music_prompt(facts: Mapping[str, Any], clips: list[Mapping[str, float]]) -> 
 
     Returns:
         `prompt`.
-
-    Raises:
-        InputError: a fact is missing.
     """
     try:
         genre, instrument, mood = (str(facts[name]) for name in ("genre", "instrument", "mood"))

@@ -209,11 +209,7 @@ def _file_captions(config: MusicPrompts, captions: CaptionSet) -> Iterator[Liste
 
 
 def _version_captions(store: Store, captions: CaptionSet) -> Iterator[ListedCaption]:
-    """Yield captions of a version of `captions`, in the order of its table.
-
-    Raises:
-        StoreError: the version has no table `captions` with the columns clip_id, pipeline, segment, text and source.
-    """
+    """Yield captions of a version of `captions`, in the order of its table."""
     assert captions.version is not None
     version = store.find(captions.version)
     wanted = ["clip_id", "pipeline", "segment", "text", "source"]

@@ -77,11 +77,7 @@ def read_plan(folder: Path) -> StudyPlan:
 
 
 def parse_answers(plan: StudyPlan, content: bytes, name: str) -> Returned:
-    """Check a returned file; messages call it `name`.
-
-    Raises:
-        InputError: it is not an answer file, belongs to another study, was changed, or has answers to other questions.
-    """
+    """Check a returned file; messages call it `name`."""
     try:
         file = AnswerFile.model_validate_json(content)
     except ValidationError:

@@ -109,9 +109,6 @@ def _draw_rows(samples: Samples, mode: Mode, wish: AuditOptions) -> dict[str, in
     Questions with options are an exam, and are drawn in proportion to strata; labels of others are checked one by one.
 
     Rows without their clips or picture in the version are left out: nobody can hear or see them.
-
-    Raises:
-        StoreError: no row is left.
     """
     columns = [f"coalesce({quoted(name)}::VARCHAR, '–')" for name in (wish.stratify or "").split("+") if name]
     stratum = " || ' ' || ".join(columns) or "'all'"

@@ -177,11 +177,7 @@ def _candidates(listed: Sequence[ListedGeneration], measured: Scores, by: Sequen
 
 
 def _picked(groups: Sequence[Candidates], sizes: Sequence[int]) -> dict[str, list[ListedGeneration]]:
-    """Return the picks by label: model and N, or the model alone if it has one generation for each prompt.
-
-    Raises:
-        InputError: a model has fewer generations of a prompt than N.
-    """
+    """Return the picks by label: model and N, or the model alone if it has one generation for each prompt."""
     most: dict[str, int] = {}
     for one in groups:
         most[one.model] = max(most.get(one.model, 0), len(one.made))

@@ -43,11 +43,7 @@ class TrialMaterial(NamedTuple):
 
 
 def pages_of(study: Study, material: TrialMaterial, secret: bytes) -> tuple[AnnotatorPage, ...]:
-    """Return the pages of a study; the same config, tables and secret give the same pages.
-
-    Raises:
-        InputError: there are too few pairs, prompts or places on pages for the config.
-    """
+    """Return the pages of a study; the same config, tables and secret give the same pages."""
     trials = _pair_trials(study, material) if study.kind == "pairs" else _rating_trials(study, material)
     return tuple(
         AnnotatorPage(
@@ -64,9 +60,6 @@ def chosen_pairs(study: Study, material: TrialMaterial) -> list[Pair]:
     """Return the pairs to judge, among pairs of generations of a prompt by different models.
 
     Each kind (pair of models, modality) gives a pair in turn, so that kinds are equally frequent as far as they go.
-
-    Raises:
-        InputError: there are fewer than `pairs`, or more than the annotators' places.
     """
     places = study.annotators * study.per_annotator // study.per_pair
     if study.pairs and study.pairs > places:

@@ -35,11 +35,7 @@ CLIPS = "clips"
 
 
 def write_pages(study: Study, plan: StudyPlan, folder: Path) -> None:
-    """Write the page of each annotator as `<name>.html`, and clips into `clips/` if kept beside.
-
-    Raises:
-        InputError: a clip is missing or not playable by browsers, a text is missing, or a page is too large.
-    """
+    """Write the page of each annotator as `<name>.html`, and clips into `clips/` if kept beside."""
     folder.mkdir(parents=True)
     for page in plan.pages:
         screens = _Screens(study, plan, folder)
@@ -102,11 +98,7 @@ def write_page(
 
 
 def sound_address(folder: Path, path: Path, digest: str, *, inside: bool) -> str:
-    """Return a page's address of a clip: data inside it, or a path in its folder, with an uninformative name.
-
-    Raises:
-        InputError: browsers do not play such a file.
-    """
+    """Return a page's address of a clip: data inside it, or a path in its folder, with an uninformative name."""
     ending = path.suffix.lower()
     if ending not in PLAYABLE:
         known = ", ".join(PLAYABLE)
@@ -189,11 +181,7 @@ class _Screens:
 
 
 def clip_path(study: Study, table: str, audio: str) -> Path:
-    """Return the path of a clip named by a table or a pattern of files, or of a scored system.
-
-    Raises:
-        InputError: the path or a link leads out of the table's folder.
-    """
+    """Return the path of a clip named by a table or a pattern of files, or of a scored system."""
     if study.scored_in:
         return Path(audio)
     root = clips_folder(study.path(table))

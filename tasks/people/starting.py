@@ -163,11 +163,7 @@ def _uncertain(store: Store, written: str) -> set[frozenset[str]]:
 
 
 def scored_material(study: Study, spec: str, store: Store) -> TrialMaterial:
-    """Return the prompts of a version, grouped as its scores are, and the clips of the chosen systems.
-
-    Raises:
-        InputError: as `scored_clips`.
-    """
+    """Return the prompts of a version, grouped as its scores are, and the clips of the chosen systems."""
     clips = scored_clips(store.find(spec), store, study.systems, study.finalists)
     names = {f"{one.system}/{one.prompt_id}": one for one in clips}
     return TrialMaterial(

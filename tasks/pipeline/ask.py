@@ -60,9 +60,6 @@ def check_failed(most: float, asked: int, failures: Sequence[FailedRequest], ref
         asked: number of requests.
         failures: unanswered requests.
         refused_usd: greatest cost of asking again for kept answers that today's rules refuse.
-
-    Raises:
-        EarmarkError: with their number, most common reason, and the server's words.
     """
     if refused := [row["detail"] for row in failures if row["reason"] == KeptRefused.reason]:
         raise EarmarkError(

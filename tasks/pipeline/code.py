@@ -54,9 +54,6 @@ def code_digest(module: str, *more: str) -> str:
         module: `flows.<corpus>`, with the queries in `tasks/<corpus>/`, or the flow's module in another package, with
             its queries; queries named by the modules are added.
         more: modules of the layouts, backends and functions that the corpus's config names.
-
-    Raises:
-        ValueError: there is no such module, or it is in no package.
     """
     modules = _closure(module, *more) if "." in module else {}
     if not modules:

@@ -114,9 +114,6 @@ def check_answers(stage: Stage, config: BuildConfig, folder: Path, rows: int, pa
         folder: the walk's.
         rows: number of rows in the walk.
         partial: asks whose refused answers may be used in part.
-
-    Raises:
-        TooManyRejects: with the ask, the reasons, and an answer.
     """
     if config.most_rejected is None:
         return
@@ -261,11 +258,7 @@ def check_inputs(stage: Stage, config: BuildConfig) -> None:
 
 
 def check_main_table(stage: Stage, config: BuildConfig, corpus: Corpus) -> None:
-    """Stop a build with an empty main table.
-
-    Raises:
-        TooManyRejects: with the step that kept nothing, the most common reasons, and the options that can mend them.
-    """
+    """Stop a build with an empty main table."""
     name = corpus.story.main_table
     if config.most_rejected is None or any(pq.read_metadata(path).num_rows for path in stage.files(name)):
         return

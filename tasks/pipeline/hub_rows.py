@@ -40,9 +40,6 @@ def bring_rows(urls: Iterable[str]) -> None:
     """Bring the splits of these URLs, or of the files they name, at their current commits.
 
     Stream a split again after a new commit, or if files of it are missing.
-
-    Raises:
-        InputError: a URL names no split, the data set has no such split, or the Hub or the disk refuses.
     """
     from earmark.tasks.store.hub import HubObjects
 

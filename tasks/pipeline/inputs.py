@@ -305,11 +305,7 @@ def checked_inputs(corpus: Corpus, config: BuildConfig) -> list[Input]:
 
 
 def digest_inputs(corpus: Corpus, config: BuildConfig, store: Store) -> dict[str, str]:
-    """Return the SHA-256 of every input of a build, by its name.
-
-    Raises:
-        InputError: an input is missing or cannot be read.
-    """
+    """Return the SHA-256 of every input of a build, by its name."""
     return distinct(digest for one in inputs_of(corpus, config) for digest in one.digests(store))
 
 

@@ -175,11 +175,7 @@ def _renew(store: Objects, objects: Mapping[Path, Object]) -> None:
 
 
 def _download(store: Objects, path: Path, held: Object, told: _Megabytes) -> int:
-    """Download one object, resuming from an earlier part; return the file's time of change.
-
-    Raises:
-        InputError: the object was deleted or replaced meanwhile, or the cache cannot hold it.
-    """
+    """Download one object, resuming from an earlier part; return the file's time of change."""
     url = url_of(path)
     assert url is not None
     parts, name, state = _inputs() / ".parts", _short(url), _short(held.etag)

@@ -138,11 +138,7 @@ class Plan:
 
 
 def check_splits(stage: Stage, config: BuildConfig) -> None:
-    """Check that no value of the config's separated columns occurs in two splits.
-
-    Raises:
-        StoreError: a value does; with the table and the first value.
-    """
+    """Check that no value of the config's separated columns occurs in two splits."""
     for table, dataset, column in config.kept_apart():
         files = [str(path) for path in stage.files(table)]
         with connect(stage.work / "spill") as connection:

@@ -53,11 +53,7 @@ def check(corpus: Corpus, config: BuildConfig, store: Store) -> None:
 
 
 def check_engine(config: BuildConfig) -> None:
-    """Check that the config's cluster can be used, before any step runs.
-
-    Raises:
-        MissingExtraError: the extra of the cluster that the config names is not installed.
-    """
+    """Check that the config's cluster can be used, before any step runs."""
     runner = Engine.named(config.engine).runner
     if runner != "threads" and find_spec(f"prefect_{runner}") is None:
         raise MissingExtraError(f"engine = '{runner}'", runner)
@@ -83,12 +79,7 @@ def _annotators(part: object) -> Iterator[AnnotatorConfig]:
 
 
 def _look(one: Input, config: BuildConfig) -> None:
-    """Check one input.
-
-    Raises:
-        EarmarkError: it cannot be read; or, unless the config allows any loss, none of its first rows is usable, or
-            none of their clips exists.
-    """
+    """Check one input."""
     assert one.read is not None
     one.fetch()
     with first_rows(ROWS):

@@ -258,11 +258,7 @@ def _near_by_embedding(
 
 
 def check_apart(stage: Stage, config: BuildConfig, tables: Sequence[Table]) -> None:
-    """Check that no staged table holds a clip or a text to keep out.
-
-    Raises:
-        StoreError: a table does; with the table and the first value.
-    """
+    """Check that no staged table holds a clip or a text to keep out."""
     references = references_of(config, stage.store)
     if references is None:
         return
@@ -347,11 +343,7 @@ def _add_version(
 def _clips_of(
     tables: Mapping[str, list[dict[str, Any]]], store: Store, about: str, homes: Sequence[Path], embedded: Path
 ) -> dict[str, Path]:
-    """Return the clips of a released benchmark: embedded ones, and files below one of its folders.
-
-    Raises:
-        InputError: a clip cannot be read, and would pass unchecked.
-    """
+    """Return the clips of a released benchmark: embedded ones, and files below one of its folders."""
     roots = [Root(home) for home in homes]
     names = list(dict.fromkeys(row["file"] for rows in tables.values() for row in rows if row.get("file")))
     files = [_place_of(name, roots, embedded) for name in names]

@@ -137,11 +137,7 @@ class ScoreLimit(NamedTuple):
 
 
 def score_limit(config: BuildConfig) -> ScoreLimit | None:
-    """Read the scorer of `keep`; None without one.
-
-    Raises:
-        ConfigError: the file is no scorer's, the scorer takes words, or the score is none of its scores.
-    """
+    """Read the scorer of `keep`; None without one."""
     rule = config.clip_rule if isinstance(config, ClipsConfig) else None
     if rule is None:
         return None
@@ -164,10 +160,6 @@ def drop_by_score(
     """Mark measured clips as unusable unless their score fits `keep`; the ledger keeps each clip's scores.
 
     A dry run counts the clips without a score, and keeps them.
-
-    Raises:
-        EarmarkError: too many clips have no score yet.
-        StopRun: a fault of every request.
     """
     limit = score_limit(config)
     if limit is None:

@@ -146,23 +146,14 @@ def _connect(engine: Engine) -> None:
 
 
 def _knock(address: str) -> None:
-    """Check that a server listens at `host:port`: Ray itself tries for minutes.
-
-    Raises:
-        OSError: nothing listens.
-        ValueError: the port is invalid.
-    """
+    """Check that a server listens at `host:port`: Ray itself tries for minutes."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if colon:
         socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
 
 
 def _start_own(start: Callable[..., object]) -> None:
-    """Start our own Ray; retry after its 30-second timeout, which a busy machine may exceed.
-
-    Raises:
-        EarmarkError: it does not start.
-    """
+    """Start our own Ray; retry after its 30-second timeout, which a busy machine may exceed."""
     for left in reversed(range(STARTS)):
         try:
             start(object_store_memory=LOCAL_STORE_BYTES)
@@ -317,11 +308,7 @@ class OnCluster(TaskRunner[PrefectFuture[Any]]):
             return self._cluster.submit(share, task, parameters, *given, **named)
 
     def _share(self, parameters: Mapping[str, Any]) -> Share:
-        """Return a shard's resources, by its parameters.
-
-        Raises:
-            ConfigError: no machine has enough.
-        """
+        """Return a shard's resources, by its parameters."""
         offers = self._cluster.offers
         asks = bool(_given(parameters, SharedSession))
         runs_model = any(getattr(value, "in_process", False) for value in _given(parameters, object))
@@ -394,11 +381,7 @@ def look_around(stage: Stage, config: BuildConfig, inputs: Sequence[str]) -> Mac
 
 
 def check_machines(stage: Stage, here: Machine, there: Iterable[Machine]) -> None:
-    """Refuse a cluster that would build something else, or damage shared files.
-
-    Raises:
-        EarmarkError: with the machine and its fault.
-    """
+    """Refuse a cluster that would build something else, or damage shared files."""
     for one in sorted(set(there)):
         if not one.sees:
             raise EarmarkError(f"engine: {one.host} has no folder {stage.folder}; {SHARED}")
@@ -463,11 +446,7 @@ def _cluster_faults(what: str, then: str) -> Iterator[None]:
 
 @contextmanager
 def _reachable_prefect(engine: Engine) -> Iterator[None]:
-    """Let the processes of a cluster report to this run's Prefect server.
-
-    Raises:
-        ConfigError: that server is a temporary one, which only this machine reaches.
-    """
+    """Let the processes of a cluster report to this run's Prefect server."""
     with _MEETING:
         url = get_current_settings().api.url
         named = not _REPORTING and bool(url)

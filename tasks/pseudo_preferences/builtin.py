@@ -22,9 +22,6 @@ def music_pair(facts: Mapping[str, Any], clips: list[Measured]) -> dict[str, str
 
     Returns:
         A, B or tie for each asked dimension, and `reason`.
-
-    Raises:
-        InputError: fewer than two clips.
     """
     if len(clips) < 2:
         raise InputError(f"expected two clips, found {len(clips)}")
@@ -58,9 +55,6 @@ def music_clip(facts: Mapping[str, Any], clips: list[Measured]) -> str:
     Args:
         facts: `text`, the words behind the clip; `dimensions`, the asked dimension.
         clips: measurements, the clip's last; one before it is a reference.
-
-    Raises:
-        InputError: no clip.
     """
     if not clips:
         raise InputError("expected one clip, found none")

@@ -56,11 +56,7 @@ EXAM = Exam(judge_pairs, questions, answers)
 
 
 def _gold_rows(stage: Stage, config: PseudoPreferences, written: str) -> Iterator[Row]:
-    """Yield the questions of a table of gold.
-
-    Raises:
-        InputError: a row or a clip is unusable: dropping its truth in silence would give a wrong figure.
-    """
+    """Yield the questions of a table of gold."""
     rows = read_pairs(config, written)
     named = dict.fromkeys(file for row in rows for file in files_of(row))
     files = {file: clip_at(config, written, file) for file in named}

@@ -22,11 +22,7 @@ def gold_audio(config: PseudoPreferences) -> dict[str, Path | AudioFault]:
 
 
 def read_pairs(config: PseudoPreferences, written: str) -> list[Gold]:
-    """Return the pairs of a table of gold.
-
-    Raises:
-        InputError: an unusable row.
-    """
+    """Return the pairs of a table of gold."""
     rows: list[Gold] = []
     for one in read_gold(config.path(written), written, DIMENSIONS):
         if isinstance(one, Reject):

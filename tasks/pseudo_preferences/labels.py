@@ -257,11 +257,7 @@ def _write_bias(stage: Stage, connection: duckdb.DuckDBPyConnection, config: Pse
 
 
 def known_order_notes(connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> list[str]:
-    """Count the labels' agreement with a known order of the models.
-
-    Raises:
-        ConfigError: an invalid file of known ranks.
-    """
+    """Count the labels' agreement with a known order of the models."""
     if config.known_order is None:
         return []
     ranks = read_ranks(config.path(config.known_order))

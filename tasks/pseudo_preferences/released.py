@@ -43,11 +43,7 @@ def release_files(config: PseudoPreferences) -> list[ListFile]:
 
 
 def read_release(config: PseudoPreferences) -> Iterator[Label | Reject | Note]:
-    """Yield the content of the release's files, in order.
-
-    Raises:
-        InputError: a file cannot be read, or has no columns of clips.
-    """
+    """Yield the content of the release's files, in order."""
     for file in release_files(config):
         yield from read_labels(file, str(config.clips_folder()))
 

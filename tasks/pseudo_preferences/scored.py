@@ -20,11 +20,7 @@ SCORED = {"musicality": "quality", "alignment": "following"}  # names of scores 
 
 
 def scorers_of(config: PseudoPreferences) -> dict[str, tuple[Scorer, dict[str, str]]]:
-    """Read the scorers among the judges, each with its score by dimension, by the judge's label.
-
-    Raises:
-        ConfigError: as `read_scorers`, or a dimension has no score.
-    """
+    """Read the scorers among the judges, each with its score by dimension, by the judge's label."""
     scorers = {}
     for judge in config.jurors():
         if judge.scorer_file is not None:

@@ -73,11 +73,7 @@ class _Voice:
 
 
 def read_abc(text: str) -> Tune:
-    """Read a tune.
-
-    Raises:
-        BadAbc: it has no key, no note, or a sign that ABC does not have at its place.
-    """
+    """Read a tune."""
     reader = _Reader()
     for number, line in enumerate(text.strip().splitlines(), 1):
         try:
@@ -182,11 +178,7 @@ class _Reader:
 
 
 def signature_of(key: str) -> dict[str, int]:
-    """Return the sharps (1) and flats (-1) of a key by letter.
-
-    Raises:
-        BadAbc: no such key.
-    """
+    """Return the sharps (1) and flats (-1) of a key by letter."""
     found = re.fullmatch(r"([A-G])([#b]?)([A-Za-z]*)", key)
     mode = found[3].lower()[:3] if found else ""
     if found is None or mode not in MODES:

@@ -54,9 +54,6 @@ def score_writer(facts: Facts, clips: Clips) -> dict[str, Any]:
     Args:
         facts: `step`. For `rewrite`: `title`, `comments` (`text`, `needed`), `options` and `longest`, the most options
             and words. For `distract`: `truth`, `others`, `count`.
-
-    Raises:
-        InputError: an unknown step.
     """
     match facts.get("step"):
         case "rewrite":
@@ -131,9 +128,6 @@ def score_labeller(facts: Facts, clips: Clips) -> dict[str, str]:
 
     Args:
         facts: `step`, the prompt's name; `question`; `options`.
-
-    Raises:
-        InputError: an unknown step.
     """
     question = [word.casefold() for word in _WORD.findall(str(facts["question"]))]
     answers = [word.casefold() for option in facts["options"] for word in _WORD.findall(str(option))]

@@ -16,9 +16,6 @@ def examples_of(config: ScoreQuestions, label: str) -> tuple[dict[str, str], ...
 
     Returns:
         `question` and `label`: the difficulty, or category and subcategory.
-
-    Raises:
-        InputError: the file cannot be read, or a line is no example.
     """
     written = config.examples()[label]
     if written is None:

@@ -158,11 +158,7 @@ def _mei_note(layer: ElementTree.Element, note: MadeNote, name: str) -> None:
 
 
 def engrave(piece: MadePiece) -> tuple[str, bytes]:
-    """Engrave a piece by Verovio: SVG, and a PNG of it.
-
-    Raises:
-        MissingExtraError: the extra `scores` is not installed.
-    """
+    """Engrave a piece by Verovio: SVG, and a PNG of it."""
     try:
         import resvg_py
         import verovio

@@ -58,11 +58,7 @@ class ReviewerVerdict:
 
 
 def read_reviews(path: Path, name: str) -> Iterator[ReviewerVerdict | Reject]:
-    """Yield the verdicts of a file (JSON, or else CSV), in its order; skip rows left blank.
-
-    Raises:
-        InputError: the file is missing, not text, no JSON, or lacks a column.
-    """
+    """Yield the verdicts of a file (JSON, or else CSV), in its order; skip rows left blank."""
     rows = _json_rows(path, name) if path.suffix.lower() == ".json" else _csv_rows(path, name)
     seen: dict[tuple[str, ...], int] = {}
     for line, row in rows:
@@ -98,9 +94,6 @@ def json_annotations(path: Path, name: str) -> Iterator[tuple[int, dict[str, Any
 
     JSON-MIN keeps data and answers side by side, without a separate annotation. A task of another type is empty;
     tasks without annotations are skipped.
-
-    Raises:
-        InputError: the file cannot be read, or is no list.
     """
     for number, task in enumerate(read_json(path, name, list, "Label Studio's JSON export, a list of tasks"), 1):
         if not isinstance(task, dict):
@@ -196,11 +189,7 @@ def option_id(text: str) -> str:
 
 
 def _options(cell: str, options: str, right: str) -> tuple[str, ...]:
-    """Return the options named in a cell, by their letters beside it, or by their ids.
-
-    Raises:
-        BadRow: the cell names an unknown option, or the right one.
-    """
+    """Return the options named in a cell, by their letters beside it, or by their ids."""
     by_letter = {line[0]: line[3:] for line in options.splitlines() if _LETTERED.match(line)}
     seen = set(map(option_id, by_letter.values()))
     ids = []

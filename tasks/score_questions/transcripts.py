@@ -24,9 +24,6 @@ def read_transcripts(config: ScoreQuestions, questions: Sequence[LetteredQuestio
 
     Args:
         questions: of any split.
-
-    Raises:
-        InputError: the folder does not exist.
     """
     if config.transcripts is None:
         return [], []

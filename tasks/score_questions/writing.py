@@ -201,9 +201,6 @@ async def without_right(asker: Asker[ScoreQuestions], draft: WholeDraft) -> Whol
     """Remove wrong options that could be right.
 
     The right option is read, too, to measure the reader's accuracy; it stays in any case.
-
-    Raises:
-        GivenUp: too few options remain, or the remaining ones give the right one away.
     """
     options = options_of(draft)
     stay = await side_by_side(*(stays(asker, CHECK, row) for row in readings(draft, options)))

@@ -52,11 +52,7 @@ class _Access(TypedDict, total=False):
 
 
 def open_bucket(kind: str, name: str, fault: type[EarmarkError]) -> Any:
-    """Return the client of a bucket or container; it reads further variables of the environment itself.
-
-    Raises:
-        EarmarkError: (as `fault`) the environment names no account, or names it incompletely.
-    """
+    """Return the client of a bucket or container; it reads further variables of the environment itself."""
     access = {"s3": _amazon, "gs": _google, "az": _azure}[kind](fault)
     made: Any = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}[kind]
     options: dict[str, Any] = {**WAITS, "allow_http": _is_plain(access.get("config", {}))}

@@ -56,11 +56,7 @@ def check_tables(
     steps: Sequence[Step],
     spill: Path,
 ) -> None:
-    """Check all written tables of a corpus, by table and split, and the accounts of its steps.
-
-    Raises:
-        StoreError: a check failed.
-    """
+    """Check all written tables of a corpus, by table and split, and the accounts of its steps."""
     known = {table.name for table in tables}
     if not {table.name for table in tables if not table.optional} <= set(written) <= known:
         raise StoreError(f"{corpus}: expected tables {sorted(known)}, found {sorted(written)}")
@@ -77,11 +73,7 @@ def check_tables(
 
 
 def check_accounts(steps: Sequence[Step], rows: Mapping[str, int]) -> None:
-    """Check that every item entering a step was kept, rejected or dropped, and that none appeared in between.
-
-    Raises:
-        StoreError: the first step whose counts do not add up.
-    """
+    """Check that every item entering a step was kept, rejected or dropped, and that none appeared in between."""
     kept = {step.name: step.kept for step in steps}
     for step in steps:
         out = step.kept + sum(step.rejected.values()) + sum(step.dropped.values())
@@ -97,11 +89,7 @@ def check_accounts(steps: Sequence[Step], rows: Mapping[str, int]) -> None:
 
 
 def check_rejects(connection: duckdb.DuckDBPyConnection, files: Sequence[Path], steps: Sequence[Step]) -> None:
-    """Check the rows of the `rejects` table against the steps' counts.
-
-    Raises:
-        StoreError: rows and count differ for a stage and reason.
-    """
+    """Check the rows of the `rejects` table against the steps' counts."""
     counted: Counter[tuple[str, str]] = Counter()
     for step in steps:
         for reason, count in step.rejected.items():
@@ -115,11 +103,7 @@ def check_rejects(connection: duckdb.DuckDBPyConnection, files: Sequence[Path], 
 
 
 def check_table(connection: duckdb.DuckDBPyConnection, table: Table, files: Mapping[str, Sequence[Path]]) -> None:
-    """Check a written table's schema, required values, unique key and separation of splits.
-
-    Raises:
-        StoreError: a check failed; the message gives an example.
-    """
+    """Check a written table's schema, required values, unique key and separation of splits."""
     names = _names([path for paths in files.values() for path in paths])
     for path in names:
         if not pq.read_schema(path).equals(table.schema, check_metadata=True):

@@ -52,11 +52,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def read_record(kind: type[Kept], path: Path, what: str) -> Kept:
-    """Read one of the store's JSON records; `what` names its kind for the message.
-
-    Raises:
-        StoreError: the file is not such a record.
-    """
+    """Read one of the store's JSON records; `what` names its kind for the message."""
     try:
         return kind.model_validate_json(path.read_bytes())
     except ValidationError as error:

@@ -137,11 +137,7 @@ def require_terms(version: Version, store: Store, name: str, key: str) -> None:
 
 
 def licences_of(version: Version, store: Store) -> dict[str, Licence]:
-    """Return the licences stated by a version's config and its parent versions; the stricter holds, under both names.
-
-    Raises:
-        StoreError: a parent version is missing from the store.
-    """
+    """Return the licences that a version's config and its parents state; the stricter holds, under both names."""
     licences = {name: Licence(**terms) for name, terms in version.manifest.config.get("licences", {}).items()}
     for made_from in _parents(version, store):
         for name, terms in licences_of(made_from, store).items():
@@ -161,11 +157,7 @@ def sources_of(config: Mapping[str, Any]) -> set[str]:
 
 
 def sources_behind(version: Version, store: Store) -> set[str]:
-    """Return the names of the sources of a version and its parents.
-
-    Raises:
-        StoreError: a parent version is missing from the store.
-    """
+    """Return the names of the sources of a version and its parents."""
     behind = (sources_behind(made_from, store) for made_from in _parents(version, store))
     return sources_of(version.manifest.config).union(*behind)
 

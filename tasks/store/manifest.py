@@ -122,11 +122,7 @@ class Manifest(Record):
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Read `manifest.json`.
-
-    Raises:
-        StoreError: it is missing or is not a manifest.
-    """
+    """Read `manifest.json`."""
     try:
         return parse_manifest(path.read_bytes(), str(path))
     except FileNotFoundError:

@@ -229,11 +229,7 @@ class Remote:
 
 
 def open_remote(url: str) -> Remote:
-    """Return the store at a URL, with a copy on this machine containing its address.
-
-    Raises:
-        StoreError: the URL is of an unsupported kind or holds a secret; its bucket is missing or closed.
-    """
+    """Return the store at a URL, with a copy on this machine containing its address."""
     try:
         parts = urlsplit(url)
     except ValueError as error:
@@ -256,9 +252,6 @@ def remote_of(copy: Path) -> Remote | None:
 
     Only the folder made by Earmark for a URL is its copy: any other folder with an address came from elsewhere, and
     would redirect this machine's builds, with its keys, to that address.
-
-    Raises:
-        StoreError: the folder holds an address, but is not the address's copy.
     """
     try:
         url = (copy / ADDRESS).read_text("utf-8").strip()

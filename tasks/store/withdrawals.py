@@ -118,11 +118,7 @@ def save_withdrawal(root: Path, withdrawal: Withdrawal, remote: Remote | None = 
 
 
 def bring_withdrawals(root: Path, remote: Remote) -> None:
-    """Download the withdrawals of an object store into its copy.
-
-    Raises:
-        StoreError: the object store cannot be reached.
-    """
+    """Download the withdrawals of an object store into its copy."""
     remote.bring(root, FOLDER)
 
 

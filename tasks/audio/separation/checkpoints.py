@@ -58,10 +58,6 @@ def find_checkpoint(
     Args:
         name: a path, or a registry's file name such as `vocals_mel_band_roformer.ckpt`.
         models: the folder of downloaded checkpoints; default: `EARMARK_CHECKPOINTS`.
-
-    Raises:
-        ConfigError: it is missing, cannot be downloaded, has another hash, or its YAML is of another kind of model.
-        MissingExtraError: the registry is needed and audio-separator is not installed.
     """
     if settings is not None or os.sep in name:
         path = Path(name)
@@ -84,12 +80,7 @@ def find_checkpoint(
 
 
 def load_model(checkpoint: Checkpoint, device: str) -> Any:
-    """Load the model in evaluation mode, by audio-separator's own loader.
-
-    Raises:
-        ConfigError: weights and YAML do not belong together, or the file holds no weights.
-        MissingExtraError: audio-separator or torch is not installed.
-    """
+    """Load the model in evaluation mode, by audio-separator's own loader."""
     with quiet():
         try:
             from audio_separator.separator.roformer.roformer_loader import RoformerLoader

@@ -187,11 +187,7 @@ def part_path(target: Path) -> Path:
 
 
 def write_track(track: DecodedTrack, name: str, output: Output) -> SeparatedTrack | FailedTrack:
-    """Encode a finished track and rename it into place.
-
-    Raises:
-        StoreError: the file cannot be written.
-    """
+    """Encode a finished track and rename it into place."""
     target = track.job.target
     temporary = part_path(target)
     try:

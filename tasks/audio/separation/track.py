@@ -161,9 +161,6 @@ def open_track(job: SeparationJob, separator: Separator, crop_s: float | None, l
     """Decode a job's source to stereo at the separator's rate, up to the crop.
 
     Mono is doubled; of more than two channels the first two are taken, as front left and right come first.
-
-    Raises:
-        BadAudio: the source cannot be used, or not by this separator.
     """
     job.target.parent.mkdir(parents=True, exist_ok=True)
     spool = tempfile.SpooledTemporaryFile(HELD_BYTES, dir=str(job.target.parent))  # noqa: SIM115 - the track closes it

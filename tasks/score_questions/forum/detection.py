@@ -46,9 +46,6 @@ def look_by_model(model: TransformersModel | Yolo, name: str, classes: Sequence[
     Args:
         name: the model's name in messages.
         classes: the classes counting as a score; without any, all.
-
-    Raises:
-        ConfigError: the model lacks such a class.
     """
     known = sorted(set(model.names.values()))
     if stray := [one for one in classes if one not in known]:
@@ -117,12 +114,7 @@ def _box(edges: Sequence[float]) -> tuple[int, int, int, int]:
 
 
 def open_detector(config: Detector, base: Path) -> Look:
-    """Open the config's detector.
-
-    Raises:
-        ConfigError: the model does not exist, or lacks such classes.
-        MissingExtraError: the detector needs an extra that is not installed.
-    """
+    """Open the config's detector."""
     name = config.model
     if name == STAFF_LINES:
         return look_for_staves

@@ -236,12 +236,7 @@ def _row(item: ThreadImage, picture: StoredImage, sight: Sight, config: ScoreQue
 
 
 def _kept_out(stage: Stage, config: ScoreQuestions) -> list[tuple[bytes, Path]]:
-    """Return hash and file of each picture of the questions in `decontaminate.against`.
-
-    Raises:
-        InputError: a released set cannot be read.
-        StoreError: a version is missing.
-    """
+    """Return hash and file of each picture of the questions in `decontaminate.against`."""
     if (rule := config.decontaminate) is None:
         return []
     folder = image_folder(stage) / "kept-out"

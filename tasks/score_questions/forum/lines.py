@@ -173,9 +173,6 @@ def copy_readable(path: Path, copy: Path, seen: Watcher | None = None) -> bool:
 
     Returns:
         Whether the file was read to its end: its compression is not damaged.
-
-    Raises:
-        OSError: the file cannot be read, or the copy not be written.
     """
     packer = zstandard.ZstdCompressor(level=1)
     with copy.open("wb") as raw, packer.stream_writer(raw) as out:

@@ -50,11 +50,7 @@ class StoredImage:
 
 
 def read_picture(content: bytes) -> StoredImage:
-    """Decode an image and re-encode it: first frame, upright, on white, no metadata.
-
-    Raises:
-        BadRow: not an image, or beyond the limits.
-    """
+    """Decode an image and re-encode it: first frame, upright, on white, no metadata."""
     if len(content) > LARGEST_BYTES:
         raise BadRow("image_too_large", f"expected at most {LARGEST_BYTES:,} bytes, found {len(content):,}")
     try:

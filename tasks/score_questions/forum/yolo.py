@@ -99,11 +99,7 @@ def fitted(image: Image.Image, width: int, height: int) -> tuple[Image.Image, fl
 
 
 def read_output(output: Floats, classes: int, name: str) -> tuple[Floats, Floats, npt.NDArray[np.int64]]:
-    """Return edges (N x 4: left, top, right, bottom, in pixels of the frame), confidences and classes of a raw output.
-
-    Raises:
-        ConfigError: a layout not listed at `Yolo`.
-    """
+    """Return edges (N x 4: left, top, right, bottom, in pixels), confidences and classes of a raw output."""
     if output.ndim == 2 and output.shape[1] == 6 and len(output) <= MOST_FINAL:
         return output[:, :4], output[:, 4], output[:, 5].astype(np.int64)
     if output.ndim == 2 and output.shape[0] == 4 + classes:
