@@ -150,7 +150,7 @@ def test_a_version_in_which_a_withdrawal_cannot_look_is_not_published(
     seen = rows_of(version, "shots")[0]
     pq.write_table(pq.read_table(shots).drop_columns(["clip_id"]), shots)
     with gathered(version, CORPUS, store, True) as bundle:
-        assert bundle.manifest == version.manifest
+        assert bundle.manifest.rows == version.manifest.rows  # its card says the licences of the captions, too
     clip = next(row["heard_sha256"] for row in rows_of(written, "captions") if row["text"] == seen["text"])
     said: list[str] = []
     monkeypatch.setattr(withdrawal, "say", said.append)
