@@ -6,31 +6,17 @@ without asking.
 
 from __future__ import annotations
 
-import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from earmark.schemas.questions import Ask, Choice, FreeText, Json, ScaleRating, Text, YesNo, YesNoValue
-from earmark.tasks.annotation.errors import (
-    BadAnswer,
-    BrokenOff,
-    Empty,
-    LowShare,
-    Refused,
-    SchemaMismatch,
-    Truncated,
-    one_line,
-)
+from earmark.tasks.annotation.errors import BadAnswer, BrokenOff, Empty, LowShare, Refused, Truncated, one_line
+from earmark.tasks.annotation.json_answers import json_value, unfit
 from earmark.tasks.annotation.prompts import Rendering
 from earmark.tasks.annotation.request import Request
-
-if TYPE_CHECKING:
-    from jsonschema import Draft202012Validator
 
 _NOTES = "reasoning|analysis|reflection|scratchpad"  # before an answer or after it
 _NOTE = re.compile(f"<(?:{_NOTES})>", re.IGNORECASE)
@@ -84,104 +70,6 @@ def spoken(text: str) -> str:
     return text.strip()
 
 
-_MARKS = " \t\r\n*_`\"'“”‘’.:"
-_ALMOST = re.compile(
-    r"""
-      (?P<string> "(?:[^"\\\n]|\\.)*" )                                       # JSON already, but for raw tabs
-    | (?<=[{\[,:｛［，：]) (?P<gap>\s*) (?P<lines> "(?:[^"\\]|\\.)*" ) (?=\s*[,:}\]｝］，：])  # over several lines
-    | [“„«] (?P<typographic> [^“”„«»"\\]* ) [”“»]
-    | (?<=[{\[,:｛［，：]) (?P<space>\s*) '(?P<single> [^'"\\]* )' (?=\s*[,:}\]｝］，：])
-    | (?P<mark> \*\*|` )                                                      # around a key, or a fence
-    | (?P<comma> [,，](?=\s*[}\]｝］]) )
-    | (?P<wide> [｛｝［］：，] )                                                # full-width signs
-    | \b(?P<word> True|False|None )\b                                         # as Python writes them
-    """,
-    re.VERBOSE,
-)
-_ESCAPED = {ord("\n"): r"\n", ord("\r"): r"\r", ord("\t"): r"\t"}
-_HEADING = re.compile(r"[\s#*_]*(?:\d{1,2}[.)]\s*)?")
-_WORDS = {"True": "true", "False": "false", "None": "null"}
-_NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?")
-
-
-def as_json(text: str) -> str:
-    """Turn almost-JSON into JSON: typographic and single quotes, commas before a closing bracket, Markdown marks,
-    full-width signs and Python's words outside strings, line breaks and tabs in strings.
-
-    Nothing is completed or guessed. Names and words of the schema match in any case, and a number in quotes is a number
-    (`fitted`). Records numbered from 0 are numbered from 1 where the schema is, and lose fields of their own. Any
-    remaining misfit is a fault.
-    """
-    return _ALMOST.sub(_plain, text)
-
-
-def _plain(part: re.Match[str]) -> str:
-    match part.lastgroup:
-        case "string" | "lines":
-            return (part["gap"] or "") + part[part.lastgroup].translate(_ESCAPED)
-        case "typographic" | "single":
-            return (part["space"] or "") + json.dumps(part[part.lastgroup], ensure_ascii=False)
-        case "word":
-            return _WORDS[part.group()]
-        case "wide":
-            return chr(ord(part.group()) - 0xFEE0)
-    return ""
-
-
-def fitted(value: Any, schema: Any) -> Any:
-    """Return a value with names and words spelled as in the schema; unknown names and words stay unchanged.
-
-    Args:
-        value: JSON.
-        schema: JSON schema, of which `properties`, `items`, `enum` and `type` are used.
-    """
-    if not isinstance(schema, dict):
-        return value
-    match value:
-        case dict():
-            return _fitted_object(value, schema.get("properties", {}))
-        case [[*inner]] if _item_type(schema) not in ("array", None):  # [[7, 5]] for [7, 5]
-            return [fitted(one, schema["items"]) for one in inner]
-        case list():
-            return _numbered([fitted(one, schema.get("items")) for one in value], schema)
-        case str() if "enum" in schema:
-            return _spelled(value, schema["enum"])
-        case str() if schema.get("type") in ("number", "integer") and _NUMBER.fullmatch(value.strip()):
-            return float(value) if "." in value else int(value)
-    return value
-
-
-def _fitted_object(value: dict[str, Any], properties: dict[str, Any]) -> dict[str, Any]:
-    names = [_spelled(name, [*properties], _HEADING.sub("", name, count=1)) for name in value]
-    if len({*names}) < len(names):  # two spellings of a name have two answers
-        return value
-    return {name: fitted(one, properties.get(name)) for name, one in zip(names, value.values(), strict=True)}
-
-
-def _numbered(rows: list[Any], schema: dict[str, Any]) -> list[Any]:
-    """Return records without fields beyond the schema's, and with ids from 1 in place of ids from 0."""
-    known = schema["items"].get("properties", {}) if isinstance(schema.get("items"), dict) else {}
-    if known.get("id", {}).get("minimum") != 1 or not all(isinstance(row, dict) for row in rows):
-        return rows
-    first = int(any(row.get("id") == 0 and type(row["id"]) is int for row in rows))
-    kept = [{name: value for name, value in row.items() if name in known} for row in rows]
-    return [{**row, "id": row["id"] + first} if type(row.get("id")) is int else row for row in kept]
-
-
-def _spelled(word: str, known: list[Any], bare: str = "") -> str:
-    """Return the known word meant, if there is just one; `bare` is the word without the marks of a heading."""
-    if word in known:
-        return word
-    plain = (bare or word).strip(_MARKS).casefold()
-    meant = [one for one in known if isinstance(one, str) and one.casefold() == plain]
-    return meant[0] if len(meant) == 1 else word
-
-
-def _item_type(schema: dict[str, Any]) -> str | None:
-    items = schema.get("items")
-    return items.get("type") if isinstance(items, dict) else None
-
-
 MOST_SHOWN = 4_000  # length of the last answer as shown: endless answers are a common fault, and would fill the context
 
 
@@ -210,7 +98,6 @@ def explained(request: Request, answer: str, fault: str) -> Request:
 PARSER = 7
 MOST_TOKENS = 10_000_000  # more tokens than any model takes or gives: a larger count is invalid
 NO_USAGE = "expected token counts, found none"
-MOST_DEPTH = 64  # greatest nesting of lists and objects in an answer
 SAME_LOGPROB = 1e-3  # greatest difference of a token's two log-probabilities in one reply
 MOST_TOGETHER = 1.01  # greatest sum of different tokens' probabilities, with room for servers' rounding
 MOST_LOGPROB = 0.01  # greatest accepted log-probability: 0, with room for servers' rounding
@@ -317,11 +204,11 @@ def answer_value(ask: Ask, reply: Reply, least_share: float = 0.0, fences: Itera
     if leaked := next((tag for tag in fences if tag in text), None):
         raise BadAnswer(f"expected an answer, found the prompt's own fence '-{leaked}' in it")
     if isinstance(ask, Json):
-        return _json_value(ask, text, cut=reply.cut)
+        return json_value(ask, text, cut=reply.cut)
     if reply.cut:
         raise Truncated(f"the answer ran into the token cap (max_tokens) after {reply.output_tokens} tokens")
     if isinstance(ask, FreeText):
-        if fault := _unfit(text):
+        if fault := unfit(text):
             raise BadAnswer(f"expected text, found {fault}")
         return text
     return _choice(ask, text)
@@ -400,141 +287,3 @@ def _choice(ask: Choice, text: str) -> str:
         if said == choice.casefold():
             return choice
     raise BadAnswer(f"expected one of {', '.join(ask.choices)}, found {one_line(text)!r}")
-
-
-def _json_value(ask: Json, text: str, *, cut: bool) -> Any:
-    validator = _validator(ask.schema)
-    values = _checked_json(text)
-    fitting = [value for value in values if validator.is_valid(value)]
-    if not fitting:
-        text = as_json(text)
-        values = [*values, *_checked_json(text)]
-        meant = [fitted(value, validator.schema) for value in values]
-        fitting = [value for value in meant if validator.is_valid(value)]
-    if fitting and all(value == fitting[0] for value in fitting) and not (cut and _unfinished(text, len(fitting))):
-        return fitting[0]
-    if cut:
-        raise Truncated("the JSON ran into the token cap (max_tokens)")
-    if not values:
-        raise SchemaMismatch(f"expected JSON, found {one_line(text)!r}")
-    if fitting:
-        raise SchemaMismatch(f"expected one JSON value, found {len(fitting)} different ones")
-    from jsonschema.exceptions import best_match
-
-    misfit = best_match(islice(validator.iter_errors(values[0]), 50))  # a list of a million faults is not worth more
-    where = one_line(misfit.json_path) if misfit else "$"
-    raise SchemaMismatch(f"{where}: {one_line(misfit.message) if misfit else 'does not fit'}")
-
-
-def _checked_json(text: str) -> list[Any]:
-    """Return the JSON values in a text."""
-    values = list(_json_in(text))
-    if fault := next(filter(None, map(_unfit, values)), None):
-        raise SchemaMismatch(f"expected JSON, found {fault} in it")
-    return values
-
-
-def _unfit(value: Any, depth: int = 0) -> str | None:
-    """Return the reason no table can hold a value, or None."""
-    if isinstance(value, str):
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            return "half a surrogate pair"
-        return "a NUL character" if "\0" in value else None
-    if not isinstance(value, list | dict):
-        return None
-    if depth == MOST_DEPTH:
-        return f"more than {MOST_DEPTH} lists and objects inside each other"
-    inner = value if isinstance(value, list) else [*value, *value.values()]
-    return next(filter(None, (_unfit(one, depth + 1) for one in inner)), None)
-
-
-def _json_in(text: str) -> Iterator[Any]:
-    """Yield the whole text as JSON, or else each outermost object or array in it."""
-    decoder = _decoder()
-    try:
-        yield decoder.decode(text)
-    except (ValueError, RecursionError):
-        yield from _embedded(decoder, text)
-
-
-def _embedded(decoder: json.JSONDecoder, text: str) -> Iterator[Any]:
-    at, tries = 0, 0
-    while (start := _opening(text, at)) >= 0 and tries < 50:  # a long text of braces is not worth more
-        tries += 1
-        try:
-            value, at = decoder.raw_decode(text, start)
-        except (ValueError, RecursionError):
-            at = start + 1
-        else:
-            yield value
-
-
-_NESTING = re.compile(r'"(?:[^"\\]|\\.)*+"?|[{}\[\]]', re.DOTALL)  # a string, up to the end if it has none
-_BETWEEN = re.compile(r"""(?:[\s,:\d.+-]|[eE]|true|false|null|'(?:[^'\\]|\\.)*+'?+)*+""")  # beside strings and brackets
-_LAST = re.compile(_BETWEEN.pattern + r"[a-z]{0,4}")
-
-
-def _unfinished(text: str, whole: int) -> bool:
-    """Return whether an object or array runs into the end of a text: whole ones before or in it may be drafts.
-
-    Behind two or more whole ones, a beginning of the same is the loop of a small model, no second thought.
-    """
-    at = 0
-    while (at := _opening(text, at)) >= 0:
-        start, end, depth = at, at, 0
-        for part in _NESTING.finditer(text, at):
-            if not _BETWEEN.fullmatch(text, end, part.start()):  # prose, such as [0, 1)
-                break
-            depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(part[0], 0)
-            end = part.end()
-            if depth == 0:
-                break
-        if depth and _LAST.fullmatch(text, end):
-            return whole < 2 or text[start:] not in text[:start]
-        at = start + 1 if depth else end
-    return False
-
-
-def _opening(text: str, at: int) -> int:
-    found = [place for place in (text.find("{", at), text.find("[", at)) if place >= 0]
-    return min(found, default=-1)
-
-
-@lru_cache(maxsize=1)
-def _decoder() -> json.JSONDecoder:
-    return json.JSONDecoder(
-        parse_constant=_no_constant, parse_float=_finite, parse_int=_whole, object_pairs_hook=_no_doubles
-    )
-
-
-def _no_constant(word: str) -> Any:
-    raise ValueError(f"{word} is not JSON")
-
-
-def _finite(text: str) -> float:
-    if not math.isfinite(value := float(text)):
-        raise ValueError(f"{text[:20]} is beyond every number")
-    return value
-
-
-def _whole(text: str) -> int:
-    if len(text) > 20 or not -(2**63) <= (value := int(text)) < 2**63:
-        raise ValueError(f"{text[:20]} has more than 64 bits")
-    return value
-
-
-def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Reject an object with a duplicate key: neither value is the model's choice."""
-    held = dict(pairs)
-    if len(held) != len(pairs):
-        raise ValueError("a key stands twice")
-    return held
-
-
-@lru_cache(maxsize=256)
-def _validator(schema: str) -> Draft202012Validator:
-    from jsonschema import Draft202012Validator  # imported here, as it takes 60 ms and an up-to-date build reads none
-
-    return Draft202012Validator(json.loads(schema))

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from earmark.schemas.questions import Choice, Json
-from earmark.tasks.annotation.answers import Reply, answer_value, as_json
+from earmark.tasks.annotation.answers import Reply, answer_value
 from earmark.tasks.annotation.errors import BadAnswer, SchemaMismatch, Truncated
+from earmark.tasks.annotation.json_answers import as_json
 
 SCHEMA = {
     "type": "object",

@@ -96,7 +96,7 @@ def failing_once(body: dict[str, Any], content: str) -> str:
 
 
 def forecast_of(config: Captions, store: Path) -> dict[str, Any]:
-    """What a dry run says."""
+    """Return the forecast of a dry run."""
     facts = forecast(CORPUS, build.story, config, Store(store))  # type: ignore[attr-defined]
     assert facts is not None
     return facts

@@ -132,7 +132,7 @@ def test_votes_without_a_prompt_meet_by_their_clips(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_pairs_without_a_prompt_are_counted_as_no_prompts(tmp_path: Path) -> None:
-    """Of six pairs one shares its text with another, one has an id alone, and two have neither."""
+    """Give six pairs: one shares its text with another, one has an id alone, two have neither."""
     none = {"prompt": "", "prompt id": ""}
     rows = [vote(0), vote(1), vote(2, prompt="a  TUNE, number 1"), vote(3, prompt=""), vote(4, **none), vote(5, **none)]
     (tmp_path / "v.csv").write_text("audio_a,audio_b,annotator,overall\nx.wav,y.wav,ann,a\n")

@@ -69,7 +69,7 @@ def captioned(folder: Path, **values: Any) -> MusicPrompts:
 
 
 def forecast_of(config: MusicPrompts, store: Path) -> dict[str, Any]:
-    """What a dry run says."""
+    """Return the forecast of a dry run."""
     facts = forecast(CORPUS, build.story, config, open_store(str(store)))  # type: ignore[attr-defined]
     assert facts is not None
     return facts

@@ -15,7 +15,7 @@ from earmark.tasks.annotation import session as sessions
 from earmark.tasks.annotation.errors import Stopped
 from earmark.tasks.annotation.request import Request
 from earmark.tasks.annotation.session import Session
-from earmark.tasks.pipeline.walk import Exchange
+from earmark.tasks.pipeline.exchange import Exchange
 from tests.annotation.conftest import LocalServer, config_for, requests_for
 from tests.annotation.test_kills import received
 from tests.servers.faults import Faults
