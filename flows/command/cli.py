@@ -104,7 +104,7 @@ def list_corpora(
             of = {version.name: [one for one in sent if one["version"] == version.name] for version in committed}
             print_json([{**console.version_facts(one), "published": of[one.name]} for one in committed])
         else:
-            console.show_versions(corpus, committed, published)
+            console.show_versions(place, corpus, committed, published)
         return
     known, faults = all_corpora()
     newest = {name: place.latest(name) for name in known}
@@ -268,22 +268,17 @@ def doctor(
         lines = [*VLLM_SETUP, f"export EARMARK_VLLM={VLLM_FOLDER}/bin/python"]
         print_json(lines) if as_json else print(*lines, sep="\n")
         return
-    if config and (text := renewed(config)):
-        values = read_toml(config)
-        lost = left_out(model_of(config, values), values)
-        notes = ["in the spelling of 1.0.0; the output has that of now", *lost]
+    if config and ((text := renewed(config)) or is_settings(config)):
+        notes = ["in the present spelling"]
+        if text:
+            values = read_toml(config)
+            lost = left_out(model_of(config, values), values)
+            notes = ["in the spelling of 1.0.0; the output has that of now", *lost]
         if as_json:
             print_json({"config": text, "notes": notes})
             return
-        print(text, end="")
+        print(text or "", end="")
         print(*(on_terminal(f"{config}: {note}") for note in notes), sep="\n", file=sys.stderr)
-        return
-    if config and is_settings(config):
-        note = "in the present spelling"
-        if as_json:
-            print_json({"config": None, "notes": [note]})
-        else:
-            print(f"{config}: {note}", file=sys.stderr)
         return
     place = open_store(store)
     findings = probe_models(config, place) if config else examine(place)

@@ -160,12 +160,12 @@ def show_demo(built: Sequence[Built]) -> None:
     )
 
 
-def show_versions(corpus: str, versions: Sequence[Version], published: Sequence[Receipt] = ()) -> None:
+def show_versions(place: Store, corpus: str, versions: Sequence[Version], published: Sequence[Receipt] = ()) -> None:
     """Print a corpus's versions and where they were published."""
     from earmark.tasks.store.withdrawals import withdrawal_against
 
     if not versions:
-        tell(f"{corpus}: no versions yet; build one with: earmark build {corpus} --config FILE")
+        tell(f"{corpus}: no versions yet; build one with: {command(place, 'build', corpus, '--config', 'FILE')}")
         return
     _show_rows(versions)
     for version in versions:
@@ -235,7 +235,7 @@ def show_runs(place: Store, runs: Sequence[Run]) -> None:
     from earmark.tasks.store.runs import unsettled
 
     if not runs:
-        tell("no runs yet; start one with: earmark build CORPUS --config FILE")
+        tell(f"no runs yet; start one with: {command(place, 'build', 'CORPUS', '--config', 'FILE')}")
         return
     console.print(runs_grid(runs), crop=False)
     for run in unsettled(runs):
@@ -394,14 +394,14 @@ def show_offers(place: Store, version: Version, offers: Sequence[Offer]) -> None
     tell(f"for example: {command(place, *words)}")
 
 
-def show_export(record: ExportRecord, folder: Path, command: str) -> None:
+def show_export(record: ExportRecord, folder: Path, use: str) -> None:
     """Print an export's content, its folder, and how to use it."""
     name = record.get("view") or record["table"]
     clips = f"; {record['clips']:,} clips" if record["clips"] else ""
     tell(f"{record['corpus']} {record['version']}: {name} for {record['format']} in {folder}")
     tell(f"rows: {_counts(record['rows'])}{clips}")
-    if command:
-        tell(f"use it there: {command}")
+    if use:
+        tell(f"use it there: {use}")
 
 
 def show_withdrawal(search: Search, made: Sequence[Parent], sent: Sequence[Receipt], dry_run: bool) -> None:

@@ -41,7 +41,9 @@ ConfigOption = Annotated[Path, option("--config -c FILE", "The build config, a T
 VersionConfigOption = Annotated[Path | None, option("--config -c FILE", "Use the version of this build config.")]
 ProbedConfigOption = Annotated[Path | None, option("--config -c FILE", "Ask this config's models tiny requests.")]
 LimitOption = Annotated[int | None, option("--limit -n N", "Read N rows of each source.", min=1)]
-PartOption = Annotated[int | None, option("--limit -n N", "Use N samples, chosen by a hash of their ids.", min=1)]
+PartOption = Annotated[
+    int | None, option("--limit -n N", "Use N samples (whole triplets), by a hash of their ids.", min=1)
+]
 EachLimitOption = Annotated[int | None, option("--limit -n N", "Use N rows of each split.", min=1)]
 AnnotatorOption = Annotated[str | None, option("--annotator -a SPEC", "The model, such as openai:gpt-audio.")]
 _NEW_FOLDER = typer.Option("--out", "-o", metavar="DIR", help="The folder to write; it must be empty or not exist.")

@@ -54,8 +54,8 @@ def spoken(text: str) -> str:
         BadAnswer: a special token of a template stands in the answer.
     """
     ends = [found.end() for found in ENDS.finditer(text)]
-    if ends and not text[ends[-1] :].strip() and (note := _NOTE.search(text)):
-        return spoken(text[: note.start()])  # an explanation after the answer
+    if ends and not text[ends[-1] :].strip() and (notes := [*_NOTE.finditer(text)]):
+        return spoken(text[: notes[-1].start()])  # an explanation after the answer
     text = text[ends[-1] :] if ends else text
     if BEGINS.search(text):  # drafts in thoughts are no answer
         raise Truncated("the answer ends before its thinking does")

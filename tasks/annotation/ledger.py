@@ -308,7 +308,7 @@ class Ledger:
 def open_ledger(address: str | Path, *, reading: bool = False) -> Ledger:
     """Open a ledger at a path (SQLite) or at a `postgresql://` URL; make or migrate it if needed.
 
-    With `reading`, the database stays unchanged: only `finished` and `received` may be called.
+    With `reading`, the database stays unchanged: only `finished`, `received` and `in_batches` may be called.
     """
     return Ledger(connect(address, reading=reading), shown(address), reading=reading)
 

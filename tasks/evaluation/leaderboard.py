@@ -341,12 +341,12 @@ def board_page(facts: results.BoardFacts) -> ResultPage:
         if (failed := test.get("left_out"))
     ]
     notes += [
-        f"listening test {test['study']}: people heard other clips of {', '.join(others)} than were scored: no award"
+        f"listening test {test['study']}: clips of {', '.join(others)} are not those that were scored: no award"
         for test in facts["listening"]
         if (others := test.get("others"))
     ]
     notes += [
-        f"listening test {test['study']}: recorded by release 1.0.0, so that nobody knows whether its clips were scored"
+        f"listening test {test['study']}: recorded by release 1.0.0, without clips: they may differ from those scored"
         for test in facts["listening"]
         if "clips" not in test
     ]

@@ -30,7 +30,7 @@ class SamplePart:
 
     split: str | None = None  # only this split, or `all`; None for the held-out splits, if there are any
     language: str | None = None  # only rows of this language
-    limit: int | None = None  # at most this many, by hash of ids or of triplets: larger limits include smaller ones
+    limit: int | None = None  # at most this many, but one triplet; by hash: larger ones include smaller
 
 
 @dataclass(frozen=True)

@@ -388,13 +388,6 @@ def _measured(column: TableColumn, model: str, places: Iterable[Places], total: 
     return MeasuredColumn(value, parts, np.concatenate([np.zeros(0, int), *(at for *_, at in found)]))
 
 
-def _mask(places: Iterable[Places], total: int) -> bytes:
-    used = np.zeros(total, bool)
-    for at in places:
-        used[at] = True
-    return used.tobytes()
-
-
 def _column_cells(
     column: TableColumn, models: Sequence[str], units: Units, total: int, options: TableOptions
 ) -> list[CellFacts | None]:
@@ -404,9 +397,8 @@ def _column_cells(
         used = [one.places for one in found.values()]
     else:
         used = [pool.start + at for pool, at in column.parts]
-    independent = cache(lambda places: units.independent(np.frombuffer(places, bool)))
-    of_all = independent(_mask(used, total))
-    variances = units.variance(np.stack([one.parts for one in found.values()], axis=1))
+    independent = cache(lambda places: units.independent(np.frombuffer(places, np.int64)))
+    of_all = independent(np.unique(np.concatenate(used)).tobytes())
     leads: dict[str, tuple[str, float, Floats, float]] = {}
     for model in models:
         if (base := _baseline(options, model)) is not None:
@@ -417,12 +409,13 @@ def _column_cells(
                 for name in (model, base)
             )
             if own.value is not None and other.value is not None:
-                units_of_both = independent(_mask([own.places], total))
+                units_of_both = independent(np.unique(own.places).tobytes())
                 leads[model] = (base, own.value - other.value, own.parts - other.parts, units_of_both)
-    parts = [np.zeros(total), *(parts for _, _, parts, _ in leads.values())]
-    spreads = dict(zip(leads, units.variance(np.stack(parts, axis=1))[1:].tolist(), strict=True))
+    parts = [*(one.parts for one in found.values()), *(parts for _, _, parts, _ in leads.values())]
+    variances = units.variance(np.stack(parts, axis=1)).tolist()
+    spreads = dict(zip(leads, variances[len(found) :], strict=True))
     cells: list[CellFacts | None] = []
-    for (model, one), variance in zip(found.items(), variances.tolist(), strict=True):
+    for (model, one), variance in zip(found.items(), variances[: len(found)], strict=True):
         if one.value is None:
             cells.append(None)
             continue

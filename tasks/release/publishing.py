@@ -343,7 +343,9 @@ def keep_receipt(
         tag=bundle.manifest.version if repo.branch is None else None,
         branch=repo.branch,
         manifest=bundle.version.manifest.digest(),
-        published_manifest=repo.manifest_digest(commit),  # a card of before stays (`tagged`), and its manifest
+        published_manifest=repo.manifest_digest(commit)
+        if commit == state.tags.get(bundle.manifest.version)  # its card stays (`tagged`), and its manifest
+        else bundle.manifest.digest(),
         files=len(bundle.entries),
         bytes=sum(entry.bytes for entry in bundle.entries),
         held_rows=bundle.held_rows,

@@ -15,7 +15,7 @@ from earmark.schemas.config import Licence
 from earmark.schemas.corpus import Story
 from earmark.schemas.tables import SPLITS, Table, embeds
 from earmark.tasks.store.diff import Change
-from earmark.tasks.store.licences import names_of, sources_of
+from earmark.tasks.store.licences import names_of, sources_of, stated_in
 from earmark.tasks.store.manifest import Manifest, Step, digest_of
 
 CITATION = Path(__file__).resolve().parents[2] / "CITATION.cff"  # in a clone, and in the wheel's package
@@ -56,7 +56,7 @@ def render_card(
         sections=sections,
         changes=[change for change in changes if change.added or change.removed or change.changed],
         diagram=diagram(manifest.steps),
-        licences=_licences_section(_stated(manifest)),
+        licences=_licences_section(stated_in(manifest.config)),
         personal=PERSONAL,
         all_splits=split_order(list({split for splits in manifest.rows.values() for split in splits})),
         fields=_fields,
@@ -156,7 +156,7 @@ def _head(manifest: Manifest, tables: Sequence[Table], story: Story) -> dict[str
     size = next((name for limit, name in SIZES if rows < limit), "n>1T")
     return {
         "pretty_name": story.title,
-        **licence_facts(_stated(manifest), sources_of(manifest.config), manifest.models),
+        **licence_facts(stated_in(manifest.config), sources_of(manifest.config), manifest.models),
         **({"language": list(story.languages)} if story.languages and not manifest.config.get("asks") else {}),
         **({"annotations_creators": creators} if creators else {}),
         **({"source_datasets": sources} if sources else {}),
@@ -189,16 +189,12 @@ def with_licences(card: str, stated: Mapping[str, Licence], sources: Set[str], m
     """Return a card with these licences, at its head and in their section, in place of its own."""
     head, _, body = card.removeprefix("---\n").partition("\n---\n")  # terms may hold a rule, further in
     facts: dict[str, Any] = yaml.safe_load(head)
-    told = {name: value for name, value in facts.items() if name not in ("license", "license_name")}
-    told |= licence_facts(stated, sources, models)
-    if told != facts:
-        head = yaml.safe_dump(told, sort_keys=False, allow_unicode=True).rstrip("\n")
+    licensed = {name: value for name, value in facts.items() if name not in ("license", "license_name")}
+    licensed |= licence_facts(stated, sources, models)
+    if licensed != facts:
+        head = yaml.safe_dump(licensed, sort_keys=False, allow_unicode=True).rstrip("\n")
     section = f"## Licences\n\n{_licences_section(stated)}\n\n"
     return f"---\n{head}\n---\n{_LICENCES.sub(lambda _: section, body, count=1)}"
-
-
-def _stated(manifest: Manifest) -> dict[str, Licence]:
-    return {name: Licence(**terms) for name, terms in (manifest.config.get("licences") or {}).items()}
 
 
 def _licences_section(stated: Mapping[str, Licence]) -> str:

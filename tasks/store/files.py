@@ -7,14 +7,16 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from earmark.schemas.errors import StoreError
 from earmark.schemas.files import open_regular
-from earmark.schemas.tables import WholeFile
 from earmark.schemas.toml import first_fault
+
+if TYPE_CHECKING:
+    from earmark.schemas.tables import WholeFile
 
 Kept = TypeVar("Kept", bound=BaseModel)
 
@@ -76,7 +78,7 @@ def no_link(folder: Path, below: str) -> Path:
     raise StoreError(f"{path}: expected a path below {folder}")
 
 
-def write_embedded(held: WholeFile, sha256: str, folder: Path, *, durable: bool = True) -> Path:
+def write_embedded(held: "WholeFile", sha256: str, folder: Path, *, durable: bool = True) -> Path:
     """Write a file that a table embeds to a folder, once, named by its hash: its own path may lead anywhere.
 
     Raises:

@@ -137,8 +137,11 @@ def require_terms(version: Version, store: Store, name: str, key: str) -> None:
 
 
 def licences_of(version: Version, store: Store) -> dict[str, Licence]:
-    """Return the licences that a version's config and its parents state; the stricter holds, under both names."""
-    licences = {name: Licence(**terms) for name, terms in version.manifest.config.get("licences", {}).items()}
+    """Return the licences that a version's config and its parents state, by source.
+
+    Of a source stated twice the stricter permission holds, and both licences are named.
+    """
+    licences = stated_in(version.manifest.config)
     for made_from in _parents(version, store):
         for name, terms in licences_of(made_from, store).items():
             own = licences.setdefault(name, terms)
@@ -147,6 +150,11 @@ def licences_of(version: Version, store: Store) -> dict[str, Licence]:
             may = min(own.redistribute, terms.redistribute, key=_STRICTEST.index)
             licences[name] = Licence(licence=both, redistribute=may)
     return licences
+
+
+def stated_in(config: Mapping[str, Any]) -> dict[str, Licence]:
+    """Return the licences that a config states, by source."""
+    return {name: Licence(**terms) for name, terms in (config.get("licences") or {}).items()}
 
 
 def sources_of(config: Mapping[str, Any]) -> set[str]:

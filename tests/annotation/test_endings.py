@@ -72,6 +72,7 @@ def test_gemini_too_ends_an_answer_with_stop(finish: Any) -> None:
         f"<analysis>a harp?</analysis><reflection>or two</reflection>\n\n{WHOLE}",
         f"<scratchpad>\na harp\n</scratchpad>\n<output>\n{WHOLE}\n</output>",
         f"{WHOLE}\n<reflection>sure.</reflection>",
+        f"<reasoning>a harp?</reasoning>{WHOLE}<reflection>sure.</reflection>",
         f"<think>x</think>{WHOLE}<Reasoning>as heard</Reasoning> <analysis>so</analysis>\n",
         f"<think>x</think><answer>{WHOLE}</answer>",
         f"<THINK>x</THINK>\n<RESPONSE>{WHOLE}</RESPONSE><|im_end|>",

@@ -142,7 +142,7 @@ def test_clips_that_people_did_not_hear_win_no_award(version: Version, tmp_path:
     scored(version, tmp_path / "second/theirs", store, 7, *entered)
     won, note = awards()
     assert won == {"ours": "open 1st"}
-    assert "people heard other clips of theirs than were scored: no award" in note
+    assert "clips of theirs are not those that were scored: no award" in note
     (record,) = store.glob("evaluations/music-prompts/v1/study-won/mos.json")
     facts = json.loads(record.read_bytes())
     record.write_text(json.dumps({name: facts[name] for name in ("study", "manifest_sha256", "mos", "left_out")}))
