@@ -174,7 +174,7 @@ class MoneyOptions(Model):
     budget_usd: Dollars | None = Field(
         default=None,
         description="What one run may cost, over all roles of the model with this budget; it stops before it would "
-        "cost more. Needs prices, also of 0, unless the server is on this machine.",
+        "cost more. Needs prices, unless the server is on this machine; 0 for one of your own.",
     )
     prices: Prices | None = Field(
         default=None,

@@ -29,7 +29,9 @@ class CaptionChecks(Model):
     """Checks of a stage's text. A fault is asked again and then a reject, unless `flag` names it."""
 
     look_for: tuple[CaptionFault, ...] = Field(default=EVERY, description="Faults to look for; `empty`: refusals too.")
-    flag: tuple[CaptionFault, ...] = Field(default=(), description="Of these, faults that are noted in the row only.")
+    flag: tuple[CaptionFault, ...] = Field(
+        default=(), description="Of these, faults that are noted in the row only; a refusal never is."
+    )
     longest_words: int = Field(default=150, ge=1, description="More words count as too long.")
 
     @model_validator(mode="after")

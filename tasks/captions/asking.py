@@ -94,9 +94,9 @@ _OPENING = re.compile(
 _QUOTED = re.compile(r"""(?<=[\w,:;]\s)(?:["“][^"”]*["”]|['‘].{0,300}?['’](?!\w))""")  # lyrics, and speech in a film
 _FILE = r"(?:audio|sound|music|clip|file|recording|track|attachment)s?\b"
 _REFUSAL = re.compile(
-    r"\bI(?:['’]m| am)? (?:sorry|apologi[sz]e)\b|"
-    r"\bI(?:['’]m| am| was)? (?:unable to|not able to|can(?:not|['’]?t)) (?:\w+ly )?(?:listen|process|access|play|open|"
-    rf"help|assist|(?:hear|describe|analy[sz]e) (?:(?:the|this|that|your|any) )?{_FILE})|"
+    r"^\W*I(?:['’]m| am)? (?:sorry|apologi[sz]e)\b|"
+    r"\bI(?:['’]m| am| was)? (?:unable to|not able to|can(?:not|['’]?t)) (?:\w+ly )?(?:listen|process|access|assist|"
+    rf"help (?:you )?with|(?:play|open|hear|describe|analy[sz]e) (?:(?:the|this|that|your|any) )?{_FILE})|"
     rf"\bI do(?:n['’]t| not) (?:have (?:the ability|access|(?:an?|any|the) {_FILE})|"
     r"(?:see|find|hear) (?:(?:an?|any|the|your) )?(?:audio|clip|file|recording|attachment)\b)|"
     r"^\W*(?:unfortunately|sorry|apologies)\b,? (?:but|I|it|no|there)\b|"

@@ -1,6 +1,7 @@
 -- Grain: one row a source with votes (and all): how much there is of what CMI-Pref's first table counts.
 --
--- A prompt says something or has an id. A generation is a clip that was compared; hours are of clips that were measured, each once.
+-- Prompts count that have words, lyrics, a reference or an id. A generation is a clip that was compared; hours are of
+-- clips that were measured, each once.
 WITH compared AS (
     SELECT *, unnest(['all', source]) AS scope FROM comparisons
 ),

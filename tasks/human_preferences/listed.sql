@@ -1,4 +1,4 @@
--- Grain: one row a prompt, with all its clips that were compared on $dimension, or one a prompt and split, of those rated.
+-- Grain: one row a prompt with its clips compared on $dimension; of rated clips, one row a prompt and split.
 --
 -- The score of a compared clip is its share of the weight of the votes on it, a tie counting half to each side; that of a
 -- rated one its mean on the scale from 1 to 5. Ranks count from 1, the best.

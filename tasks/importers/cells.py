@@ -76,8 +76,10 @@ _WRITTEN = re.compile(
 
 # A day that a spreadsheet made of a rating: "04. Mai" and "4-May" of 4.5, "3-Aug" of 3.8 or 8/3.
 _DAY = re.compile(
-    r"\s*\d{1,2}[-. ]+(?:jan|janv|feb|févr|fev|mär|mrz|mar|mars|mrt|apr|avr|abr|mai|may|mei|mag|maj|jun|juin|giu|"
-    r"jul|juil|lug|aug|août|ago|sep|sept|set|oct|okt|ott|out|nov|dec|dez|déc|dic|ene|gen)\.?(?:[-. ]+\d+)?\s*",
+    r"\s*\d{1,2}[-. ]+(?:jan|janv|january|januar|feb|february|februar|févr|fev|mär|märz|marz|mrz|mars?|march|mrt|apr|"
+    r"april|avr|abr|mai|may|mei|mag|maj|jun|juni|june|juin|giu|jul|juli|july|juil|lug|aug|august|août|ago|sept?|"
+    r"september|set|oct|october|okt|oktober|ott|out|nov|november|dec|december|dez|dezember|déc|dic|ene|gen)"
+    r"\.?(?:[-. ]+\d+)?\s*",
     re.IGNORECASE,
 )
 

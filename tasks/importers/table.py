@@ -130,7 +130,9 @@ def _word(cell: Any) -> str:
     """Normalise a cell for comparison in `where`: 1, 1.0 and "1" are equal, and so are True and "true"."""
     value = number(cell)
     if abs(value) < 2**53:  # beyond it, and of `5e1234`, a float holds no id
-        return str(int(value)) if value.is_integer() else f"{value:.7g}"  # a float of 32 bits has seven digits
+        if value.is_integer():
+            return str(int(value))
+        return f"{value:.7g}" if abs(value) < 1e5 else repr(value)  # a float of 32 bits has seven digits
     return str("" if cell is None else cell).strip().lower()
 
 

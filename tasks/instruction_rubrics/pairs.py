@@ -127,12 +127,12 @@ def _accounts(
     notes: list[str],
 ) -> Iterator[Account]:
     """Yield the accounts of the pairs and the hard negatives; `alone` positives never had a negative."""
-    unlabelled = sum(row.negative is None and row.kind != "judged" for ones, _ in pools.values() for row in ones)
+    bereft = sum(row.negative is None and row.kind != "judged" for ones, _ in pools.values() for row in ones)
     pairs, judged = kinds.total(), sum(len(twos) for _, twos in pools.values())
     filtered = {
         "without items, rationales or translation": entered - alone - whole,
-        "without a negative": alone + unlabelled,
-        "beyond the counts or the shares": whole - len(rejects) - unlabelled - pairs,
+        "without a negative": alone + bereft,
+        "beyond the counts or the shares": whole - len(rejects) - bereft - pairs,
     }
     yield Account(entered, pairs, rejects, filtered, notes=notes, name="pairs", unit="positives")
     beyond = {"beyond the counts or the shares": judged - kinds["judged"]}

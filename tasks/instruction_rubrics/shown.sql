@@ -1,9 +1,6 @@
 -- Grain: one row a sample in one of its languages, with its items and their answers in words.
 CREATE VIEW shown AS
-WITH once AS (
-    SELECT * FROM samples
-    WHERE (sample_id, language) IN (SELECT (sample_id, min(language)) FROM samples GROUP BY sample_id)
-)
+WITH once AS (SELECT * FROM samples QUALIFY language = min(language) OVER (PARTITION BY sample_id))
 
 SELECT
     once.*,

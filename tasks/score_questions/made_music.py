@@ -242,7 +242,7 @@ def _fact(name: str, question: str, answers: Iterable[str], truth: str, draw: ra
 
 
 def _near(count: int, draw: random.Random) -> Sequence[int]:
-    """Return four numbers in a row, so that a count's place among them tells nothing."""
+    """Return four numbers in a row; from 3 on, a count's place among them tells nothing."""
     low = max(0, count - draw.randint(0, 3))
     return range(low, low + 4)
 

@@ -4,25 +4,23 @@ A downloaded file appears under its name only after it is complete. Its SHA-256 
 hash, else the hash noted beside the file at its first download.
 """
 
-import glob
+import fcntl
 import hashlib
 import json
 import logging
 import os
 import pickle
 import shutil
-import socket
 import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import psutil
 import yaml
 
 from earmark.schemas.errors import ConfigError, MissingExtraError
@@ -130,28 +128,31 @@ _Loader.add_constructor("tag:yaml.org,2002:python/tuple", _tuple)
 def _from_registry(name: str, models: Path | None) -> tuple[Path, Path]:
     """Return checkpoint and YAML in the folder of models, after a download if missing."""
     folder = (models or Path(os.environ.get(CHECKPOINTS) or "~/.cache/earmark/separation")).expanduser()
-    listed = _registry().get(name)
-    if listed is not None and (folder / name).is_file() and (folder / listed).is_file():
-        return folder / name, folder / listed
-    folder.mkdir(parents=True, exist_ok=True)
-    own = f".downloading-{socket.gethostname()}~"  # a process id is one of a machine; the folder may serve several
-    _sweep(folder, own)
-    with tempfile.TemporaryDirectory(dir=folder, prefix=f"{own}{os.getpid()}~") as made, quiet():
+    settings = _registry().get(name)
+
+    def is_there() -> bool:
+        return settings is not None and (folder / name).is_file() and (folder / settings).is_file()
+
+    if not is_there():
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / ".lock").open("ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # one process downloads; the system releases it however that one ends
+            if not is_there():
+                settings = _fetched(name, folder)
+    return folder / name, folder / str(settings)
+
+
+def _fetched(name: str, folder: Path) -> str:
+    """Download a checkpoint into a folder, and return its YAML's name; remove what a killed process left first."""
+    for left in folder.glob(".downloading-*"):  # up to a gigabyte each
+        shutil.rmtree(left)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".downloading-") as made, quiet():
         settings = _download(name, Path(made), folder)
         note = f"{_sha256(Path(made) / name)}  {name}\n"
         (folder / f"{name}.sha256").write_text(note)
         for file in (settings, name):  # the checkpoint last: its presence means all is complete
             (Path(made) / file).replace(folder / file)
-    return folder / name, folder / settings
-
-
-def _sweep(folder: Path, own: str) -> None:
-    """Remove what killed processes of this machine left of downloads: up to a gigabyte each."""
-    for path in folder.glob(f"{glob.escape(own)}*"):
-        pid = path.name.removeprefix(own).partition("~")[0]
-        if pid.isdigit() and not psutil.pid_exists(int(pid)):
-            with suppress(FileNotFoundError):  # another process removes it, too
-                shutil.rmtree(path)
+    return settings
 
 
 def _registry() -> dict[str, str]:
