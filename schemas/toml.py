@@ -147,6 +147,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     Raises:
         ConfigError: the file is missing, a folder or a pipe, not UTF-8 or not TOML.
     """
+    hint = "" if path.suffix == ".toml" else "; a config is a TOML file, such as `earmark init` writes"
     try:
         return tomllib.loads(read_regular(path).decode("utf-8-sig"))
     except FileNotFoundError:
@@ -156,9 +157,9 @@ def read_toml(path: Path) -> dict[str, Any]:
     except NotAFile as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: expected UTF-8 text, found byte {error.object[error.start]:#04x}") from None
+        raise ConfigError(f"{path}: expected UTF-8 text, found byte {error.object[error.start]:#04x}{hint}") from None
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: not valid TOML: {error}") from None
+        raise ConfigError(f"{path}: not valid TOML: {error}{hint}") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError as error:  # an invalid path

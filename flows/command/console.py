@@ -154,7 +154,7 @@ def show_demo(built: Sequence[Built]) -> None:
         f"  {_load_line(first.corpus, first.folder)}",
         "See all tables of a version, and how one row came to be:",
         f"  earmark list {first.corpus}",
-        f"  earmark inspect explain {first.corpus} ROW",
+        f"  earmark inspect explain {first.corpus} ROW   # its key, or a clip's file",
         "Then take a table of your own clips and ratings:",
         f"  earmark init {first.corpus} --from ratings.csv",
     )

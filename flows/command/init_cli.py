@@ -64,14 +64,14 @@ def init(
     if table is None:
         raise typer.BadParameter("give --from FILE, or --schema", param_hint="--from")
     path = out or Path(f"{corpus}.toml")
+    if not (table.is_file() or (known == FOLDERS and table.is_dir())):
+        raise ConfigError(f"--from {table}: expected a file, found {'a folder' if table.is_dir() else 'none'}")
     if path.exists() and not force:
         raise ConfigError(f"{path} exists already; replace it with --force, or choose another with --out")
     if encoding and known != CORPUS.name:
         raise ConfigError(f"--encoding: expected with {CORPUS.name} alone, found with {known}; save the file as UTF-8")
     if known == FOLDERS and table.is_dir():
         proposal = propose_folder(table, path)
-    elif not table.is_file():
-        raise ConfigError(f"--from {table}: expected a file, found {'a folder' if table.is_dir() else 'none'}")
     else:
         require_table(table)
         rated = partial(propose, encoding=_encoding(encoding))

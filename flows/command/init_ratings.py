@@ -202,7 +202,8 @@ def _said(guess: Guess) -> list[str]:
     named = {what: one if isinstance(one, str) else f"{len(one)} columns" for what, one in guess.columns.items()}
     columns = ", ".join(f"{what} = {column}" for what, column in named.items())
     mark = WORDS.get(guess.delimiter, guess.delimiter)
-    form = f"; delimiter: {mark}; header: {'none' if guess.header else 'the first row'}" if mark else ""
+    header = "none: the first row counts" if guess.header else "the first row"
+    form = f"; delimiter: {mark}; header: {header}" if mark else ""
     form += f"; encoding: {guess.encoding}" * bool(guess.encoding)
     lines = [
         f"looked at {guess.rows:,} rows{form}",

@@ -238,7 +238,7 @@ def _choose(
         known = [row[0] for row in connection.execute("SELECT DISTINCT split FROM everything").fetchall()]
         if split is not None and known:
             raise StoreError(f"'{name}' has no row in split '{split}'; splits: {', '.join(split_order(known))}")
-        raise StoreError(f"'{name}' has no rows in this version: nothing to export")
+        raise StoreError(f"'{name}' has no rows in this version: nothing to export; --view names another")
     if odd := [key for key in counts if not _SPLIT.fullmatch(key or "")]:
         raise StoreError(f"'{name}': expected splits named by letters, found {odd[0]!r}")
     columns = [column for column in connection.table("selected").columns if column != "_place"]

@@ -86,7 +86,7 @@ def rating_lines(stage: Stage, config: MosPreferences) -> list[str]:
         lines = []
         for name, (facts,) in _by_source(connection, SourceFacts, "shown_sources").items():
             source = next(one for one in config.sources if one.name == name)
-            lines += [f"ratings of {source.name}", *_summary(source, facts)]
+            lines += [f"source {source.name}", *_summary(source, facts)]
             lines += [f"  {line}" for line in _bars(spread[source.name])]
             lines += [f"  {line}" for line in _ends(ends.get(source.name, []))]
             lines += [f"  {line}" for row in pairs.get(source.name, []) for line in in_words(row)]
