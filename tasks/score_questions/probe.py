@@ -16,6 +16,7 @@ from scipy.stats import binomtest
 
 from earmark.schemas.errors import EarmarkError, InputError
 from earmark.schemas.evaluations import Examinee
+from earmark.tasks.pipeline.transcribing import transcribe
 from earmark.tasks.score_questions.abc_notation import (
     BadAbc,
     Faithfulness,
@@ -28,7 +29,6 @@ from earmark.tasks.score_questions.abc_notation import (
 from earmark.tasks.score_questions.made_music import Fact, as_abc, compose, engrave, perceived, reasoned
 from earmark.tasks.score_questions.option_order import LETTERS, in_order, right_places
 from earmark.tasks.score_questions.released import IMAGES, OURS, TABLE, WANTED, write
-from earmark.tasks.score_questions.transcribing import transcribe
 from earmark.tasks.store.folder import RECORD, building, write_facts, write_record
 from earmark.tasks.store.parquet import tuples_of
 from earmark.tasks.store.result_table import Interval, ResultColumn, ResultPage, ResultTable, percent

@@ -21,7 +21,7 @@ from earmark.schemas.critiques import CRITIQUE_VIEWS
 from earmark.schemas.errors import ConfigError, EarmarkError, InputError
 from earmark.schemas.mos_preferences import CORPUS
 from earmark.schemas.rewards import final_scores
-from earmark.tasks.annotation import answers, run
+from earmark.tasks.annotation import answers, json_answers, run
 from earmark.tasks.annotation.prompts import prompt_named
 from earmark.tasks.mos_preferences import critiquing
 from earmark.tasks.mos_preferences.builtin import describe, points, scores, speech_critique
@@ -133,7 +133,7 @@ def test_kept_answers_that_are_read_now_are_rows_and_not_asked_again(
     server.answer, options = in_markdown, {"tries": 2, "repairs": 1}
     with monkeypatch.context() as before:  # as release 1.0.0 read them
         before.setattr(critiquing, "read_scores", final_scores)
-        before.setattr(answers, "as_json", lambda text: text)
+        before.setattr(json_answers, "as_json", lambda text: text)
         before.setattr(answers, "PARSER", 3)
         before.setattr(run, "PARSER", 3)
         config = config_of(study, server.base_url, options)
