@@ -29,7 +29,8 @@ FIRST = 20  # an ask that passes none of its first rows, this many, stops a buil
 FORM = frozenset(("bad_answer", "empty", "truncated", "low_share"))
 """Faults in the form of an answer. Draws keep the words of backends and plug-ins, which may be older."""
 QUOTED = 240  # characters of an answer in messages
-WAY_OUT = "Answers are kept. To go on even so: earmark resume --allow-rejects"
+RESUMING = "earmark resume --allow-rejects"
+WAY_OUT = f"Answers are kept. To go on even so: {RESUMING}"
 
 
 class FailedRow(NamedTuple):
@@ -253,7 +254,7 @@ def check_inputs(stage: Stage, config: BuildConfig) -> None:
         mine = [one for one in losses if one.step in steps and _source(stage, config, one) == source]
         lines += _reasons([one for one in mine if find_reason(one.reason).kind == "fault"], type(config))
     lines[0] = f"{stage.corpus}: {lines[0]}, more than most_rejected = {config.most_rejected:g}; nothing was committed"
-    lines.append(f"{TO_DO}To commit what is left: most_rejected in the config, or earmark resume --allow-rejects")
+    lines.append(f"{TO_DO}To commit what is left: most_rejected in the config, or {RESUMING}")
     raise TooManyRejects("\n".join(lines))
 
 
@@ -269,7 +270,7 @@ def check_main_table(stage: Stage, config: BuildConfig, corpus: Corpus) -> None:
     lines += [f"step {step.name}: {step.entered:,} {step.unit} came in, none was kept" for step in ends]
     lines += _reasons(mine, type(config), Counter({k: n for step in ends for k, n in step.dropped.items()}))
     lines += [f"  {note}" for step in ends for note in step.notes]
-    raise TooManyRejects("\n".join([*lines, f"{TO_DO}To commit it even so: earmark resume --allow-rejects"]))
+    raise TooManyRejects("\n".join([*lines, f"{TO_DO}To commit it even so: {RESUMING}"]))
 
 
 def shares_of(stage: Stage, config: BuildConfig, losses: Iterable[Loss]) -> dict[str, list[SourceLosses]]:

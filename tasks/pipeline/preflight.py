@@ -26,7 +26,7 @@ from earmark.schemas.registry import load
 from earmark.tasks.annotation.backend import check_annotator
 from earmark.tasks.importers.lines import first_rows
 from earmark.tasks.pipeline.forecast import GROUPS, ImaginedSessions, Story, run_dry
-from earmark.tasks.pipeline.funnel import check_inputs, check_main_table, losses_of
+from earmark.tasks.pipeline.funnel import RESUMING, check_inputs, check_main_table, losses_of
 from earmark.tasks.pipeline.inputs import Input, checked_inputs
 from earmark.tasks.pipeline.mirror import bring
 from earmark.tasks.pipeline.sessions import clip_media
@@ -259,5 +259,5 @@ def _stop(stage: Stage, config: BuildConfig, corpus: Corpus, asks: Mapping[str, 
         if corpus.story.main_table in stage.tables() or (config.asked() and asks is None):
             check_main_table(built, config, corpus)
     except TooManyRejects as stop:
-        return str(stop)
+        return str(stop).replace(RESUMING, "earmark build --allow-rejects")  # there is no run to resume
     return None

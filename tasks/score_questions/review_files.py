@@ -3,6 +3,7 @@
 import base64
 import csv
 import json
+import mimetypes
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import resources
 from pathlib import Path
@@ -13,7 +14,6 @@ import pyarrow.parquet as pq
 from earmark.schemas.errors import StoreError
 from earmark.schemas.score_questions import QUESTIONS, ScoreQuestion
 from earmark.tasks.score_questions.option_order import LETTERS
-from earmark.tasks.score_questions.requests import MEDIA_TYPES
 from earmark.tasks.score_questions.reviews import COLUMNS, CRITERIA, DELETES, ReviewerVerdict
 from earmark.tasks.store.files import replacing, write_embedded
 from earmark.tasks.store.folder import RECORD, building, version_facts, write_facts
@@ -102,7 +102,8 @@ def address_of(name: str, content: bytes, images_at: str | None) -> str:
     """Return Label Studio's address of an image: a URL below `images_at`, or the image itself as a data URL."""
     if images_at is not None:
         return f"{images_at.rstrip('/')}/{name}"
-    return f"data:{MEDIA_TYPES[name.rpartition('.')[2]]};base64,{base64.b64encode(content).decode()}"
+    kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
 
 
 def _safe(row: Mapping[str, str]) -> dict[str, str]:

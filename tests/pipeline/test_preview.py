@@ -136,6 +136,7 @@ def test_a_build_that_would_stop_is_said_and_ends_with_1(tmp_path: Path) -> None
     assert "a build would stop and commit nothing" in run.output
     assert "the main table 'pairs' would be empty" in run.output
     assert "would commit v" not in run.output
+    assert "To commit it even so: earmark build --allow-rejects" in " ".join(run.output.split())
     assert not (tmp_path / "store").exists()
 
 

@@ -291,7 +291,7 @@ def test_what_goes_out_is_whole(tmp_path: Path) -> None:
     assert digest == asked[first["data"]["question_id"]]["image_sha256"]
 
 
-@pytest.mark.parametrize("changed", [{"path": "outside.png"}, {"bytes": b"other"}])
+@pytest.mark.parametrize("changed", [{"path": "outside.webp"}, {"bytes": b"other"}])
 def test_a_strangers_images_are_written_by_their_hash_alone(tmp_path: Path, changed: dict[str, Any]) -> None:
     """The name is joined to the folder of the test: an absolute path, as a stranger's version may hold it."""
     version = built(tmp_path)
@@ -306,10 +306,11 @@ def test_a_strangers_images_are_written_by_their_hash_alone(tmp_path: Path, chan
             write_review(version, tmp_path / "out")
         return
     write_review(version, tmp_path / "out")
-    assert not (tmp_path / "outside.png").exists()
+    assert not (tmp_path / "outside.webp").exists()
+    assert '"data:image/webp;base64,' in (tmp_path / "out" / TASKS).read_text("utf-8")
     written = {path.name: path.read_bytes() for path in (tmp_path / "out/images").iterdir()}
     rows = rows_of(version, "questions")
-    assert written == {f"{row['image_sha256']}.png": row["image"]["bytes"] for row in rows}
+    assert written == {f"{row['image_sha256']}.webp": row["image"]["bytes"] for row in rows}
 
 
 @pytest.mark.slow
