@@ -5,12 +5,14 @@ import mmap
 import os
 import re
 import struct
+import zlib
 from collections.abc import Iterator
 from io import FileIO
 from typing import Literal, NamedTuple
 
 HEAD_BYTES = 1 << 16
 MOST_BOXES = 100_000  # of an MP4 file that are looked at; a stream of hours in fragments has some thousands
+FILLED = 4096  # bytes of a block that may follow a file's audio
 UNKNOWN = ((0x7EFF_FF00, 0x7F00_1000), (0x7FFF_F000, 0x8000_0024), (0xFFFF_FF00, 0xFFFF_FFFF))
 """Sizes in headers written before the length was known: of AIFF by SoX (the first); of WAV by espeak-ng, SoX, arecord
 and ffmpeg."""
@@ -27,6 +29,7 @@ _BITRATES_KBPS = {  # by (MPEG-1 or not, layer): index 1 to 14
     (False, 3): (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),
 }
 _RATES_HZ = (44100, 48000, 32000)
+_MIRRORED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 
 
 class MpegFrame(NamedTuple):
@@ -91,17 +94,41 @@ def mpeg_length(file: FileIO) -> MpegLength | None:
 def has_later_link(file: FileIO) -> bool:
     """Return whether an Ogg file is chained: another stream begins after the first (RFC 3533, section 4)."""
     with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        at, begun = 0, False
-        while at >= 0 and data[at : at + 4] == b"OggS" and at + 27 <= len(data):
+        begun = False
+        for at, _ in _ogg_pages(data):
             first = bool(data[at + 5] & 2)
             if first and begun:
                 return True
             begun = begun or not first
-            segments = data[at + 26]
-            at += 27 + segments + sum(data[at + 27 : at + 27 + segments])
-            if data[at : at + 4] != b"OggS":
-                at = data.find(b"OggS", at)
     return False
+
+
+def damaged_page(file: FileIO) -> bool:
+    """Return whether a page of an Ogg file fails its checksum (RFC 3533, section 6): decoders leave it out unsaid."""
+    if _head(file)[1][:4] != b"OggS":
+        return False
+    with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return any(
+            _checksum(data[at : at + 22] + bytes(4) + data[at + 26 : end]) != data[at + 22 : at + 26]
+            for at, end in _ogg_pages(data)
+        )
+
+
+def _ogg_pages(data: mmap.mmap) -> Iterator[tuple[int, int]]:
+    """Yield begin and end of an Ogg file's pages by their headers, skipping other bytes between them."""
+    at = 0
+    while at >= 0 and data[at : at + 4] == b"OggS" and at + 27 <= len(data):
+        begin, segments = at, data[at + 26]
+        at += 27 + segments + sum(data[at + 27 : at + 27 + segments])
+        yield begin, at
+        if data[at : at + 4] != b"OggS":
+            at = data.find(b"OggS", at)
+
+
+def _checksum(page: bytes) -> bytes:
+    """Return an Ogg page's CRC-32: zlib's polynomial, but bits from the highest on and no inversion."""
+    mirrored = zlib.crc32(page.translate(_MIRRORED), 0xFFFF_FFFF) ^ 0xFFFF_FFFF
+    return mirrored.to_bytes(4, "big").translate(_MIRRORED)
 
 
 def wav_data_unknown(file: FileIO) -> bool:
@@ -128,10 +155,9 @@ def cut_short(file: FileIO) -> bool:
     """Return whether a file ends before its header says, or an Ogg stream without its last page: decoders ignore it."""
     size, head = _head(file)
     if head[:4] == b"OggS":
-        file.seek(max(0, size - HEAD_BYTES))
-        tail = file.read()
-        last = tail.rfind(b"OggS")
-        return last >= 0 and not tail[last + 5 : last + 6][0] & 4  # the flag of a stream's last page
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            ends = [end if data[at + 5] & 4 else size + 1 for at, end in _ogg_pages(data)]  # the flag of a last page
+        return bool(ends) and ends[-1] > size
     return size + 1 < _promised(head) < 1 << 63  # -1 in 64 bits: not known
 
 
@@ -148,6 +174,21 @@ def begins_again(file: FileIO) -> bool:
     after = file.read(28)
     place = after.find(head[:4])  # not at once where chunks are padded
     return place >= 0 and (not order or after[place + 8 : place + 12] == head[8:12])
+
+
+def goes_on(file: FileIO) -> bool:
+    """Return whether a WAV or AIFF header counts bytes behind its chunk of samples that are no chunk: its two lengths
+    disagree. Bytes of 0, and up to `FILLED`, may fill a block."""
+    size, head = _head(file)
+    if (order := _ORDERS.get(head[:4])) is None or not (data := _data(head, order)) or not data.length:
+        return False
+    end, whole = data.begin + data.length, 8 + int.from_bytes(head[4:8], order)
+    if not end + FILLED < whole <= size + 1:
+        return False
+    file.seek(end)
+    after = file.read(FILLED)
+    named = any(after[at : at + 4].isascii() and after[at : at + 4].decode().isprintable() for at in (0, 1))
+    return any(after) and not named
 
 
 def _types_of_boxes(file: FileIO, size: int) -> list[bytes]:
@@ -229,7 +270,7 @@ def _frames(data: mmap.mmap, at: int, form: tuple[int, int, int]) -> Iterator[Mp
             at += frame.size
             continue
         at = _after_id3(data, at)
-        if (frame := _frame(data, at)) and frame.form == form:
+        if (frame := _frame(data, at)) and frame.form == form and at + frame.size <= len(data):
             continue
         while (at := data.find(b"\xff", at + 1)) >= 0:
             frame = _frame(data, at)

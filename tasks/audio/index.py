@@ -20,6 +20,7 @@ from earmark.tasks.audio.probe import Probe, probe, within
 from earmark.tasks.audio.sound import was_cut
 
 FORMAT = 3  # of the table; a table of another format is dropped, since all can be measured again
+PAGES_CHECKED = 1  # Ogg files measured before, without a look at their pages' checksums, are measured again
 ASKED_AT_ONCE = 4096  # paths in one query
 KEPT_AT_ONCE = 256  # new measurements in a transaction: the loss by a kill
 _SCHEMA = f"""CREATE TABLE media (
@@ -84,6 +85,9 @@ class MediaIndex:
                     connection.execute(statement)
             connection.execute(_LOUDNESS)
             connection.execute(_REDECODED)
+            if connection.execute("PRAGMA application_id").fetchone()[0] < PAGES_CHECKED:
+                connection.execute("DELETE FROM media WHERE codec IN ('vorbis', 'opus')")
+                connection.execute(f"PRAGMA application_id = {PAGES_CHECKED}")
 
     def look(
         self,

@@ -22,7 +22,15 @@ import numpy.typing as npt
 import soundfile
 
 from earmark.schemas.files import NotAFile, open_regular
-from earmark.tasks.audio.extent import begins_again, cut_by_estimate, cut_short, length_lost, wav_data_unknown
+from earmark.tasks.audio.extent import (
+    begins_again,
+    cut_by_estimate,
+    cut_short,
+    damaged_page,
+    goes_on,
+    length_lost,
+    wav_data_unknown,
+)
 from earmark.tasks.audio.faults import LONGEST_S, BadAudio, check_finite, check_form, check_length
 
 # Containers with their own audio, without references to other files or addresses.
@@ -261,7 +269,10 @@ class _Sndfile:
         subtype = self._sound.subtype
         self.codec = "flac" if self._sound.format == "FLAC" else _CODECS.get(subtype, subtype.lower())
         if self._sound.frames >= _NO_LENGTH:
-            raise BadAudio("file_odd_format", "expected a FLAC header with the audio's length; write the file anew")
+            raise BadAudio(
+                "file_odd_format",
+                "expected a FLAC header with the audio's length, found 0: ffmpeg -i IN OUT.flac writes it",
+            )
         check_form(self.sample_rate_hz, self.channels)
         check_length(self._sound.frames / self.sample_rate_hz, longest_s)
 
@@ -291,8 +302,9 @@ class _Sndfile:
             try:
                 block = self._sound.read(out=buffer)
             except soundfile.LibsndfileError:
-                place = f"{done / self.sample_rate_hz:.1f} of {claimed / self.sample_rate_hz:.1f} s"
-                raise BadAudio("file_corrupt", f"expected audio that decodes, found damage after {place}") from None
+                ends = min(done + len(buffer), claimed)
+                place = f"{done / self.sample_rate_hz:.1f} and {ends / self.sample_rate_hz:.1f} s"
+                raise BadAudio("file_corrupt", f"expected audio that decodes, found damage between {place}") from None
             if not len(block):
                 break
             done += len(block)
@@ -310,6 +322,14 @@ class _Sndfile:
 def _check_end(file: FileIO, seconds: float) -> None:
     if cut_short(file):
         raise BadAudio("file_truncated", f"expected more, found {seconds:.1f} s and no end")
+    if damaged_page(file):
+        raise BadAudio("file_corrupt", "expected a whole Ogg stream, found a page whose checksum is wrong")
+    if goes_on(file):
+        raise BadAudio(
+            "file_odd_format",
+            f"expected a chunk or nothing behind the {seconds:.1f} s that the header names, found further bytes: "
+            "a writer that was stopped? Write the header anew",
+        )
     if begins_again(file):
         raise BadAudio(
             "file_odd_format",

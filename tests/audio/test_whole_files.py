@@ -237,6 +237,47 @@ def test_files_joined_end_to_end_are_refused_whatever_follows_one_is_not(tmp_pat
         ) == is_joined
 
 
+@pytest.mark.parametrize("codec", ["vorbis", "opus"])
+def test_an_ogg_with_a_damaged_or_cut_page_is_refused(tmp_path: Path, codec: str) -> None:
+    """Its last page's header, with the flag of the end, stays in a file cut within that page."""
+    samples = tune(48_000, 3, 1)
+    vorbis = codec == "vorbis"
+    whole = sndfile(samples, 48_000, "OGG", "VORBIS") if vorbis else encoded(samples, 48_000, "ogg", "libopus")
+    last = whole.rindex(b"OggS")
+    middle = whole.rindex(b"OggS", 0, last) + 500
+    cuts = [whole[: last + 200], whole[: last + 27], whole[: last + 5], whole[:last]]
+    damaged = [whole[:at] + bytes(20) + whole[at + 20 :] for at in (middle, last + 200)]
+    for content in (whole, *cuts, *damaged):
+        (tmp_path / "a.ogg").write_bytes(content)
+        found = probe(tmp_path / "a.ogg")
+        if content == whole:
+            assert isinstance(found, Probe)
+        else:
+            assert isinstance(found, AudioFault)
+            assert found.reason in ("file_truncated", "file_corrupt")
+
+
+@pytest.mark.timeout(60)
+def test_an_mp3_without_a_tag_that_ends_within_a_frame_is_read_to_there(tmp_path: Path) -> None:
+    whole = encoded(tune(44_100, 2, 2), 44_100, "mp3", "libmp3lame", bps=192_000)
+    assert b"Xing" not in whole[:200]
+    (tmp_path / "a.mp3").write_bytes(whole[: len(whole) * 2 // 3 + 100])
+    found = probe(tmp_path / "a.mp3")
+    assert isinstance(found, Probe)
+    assert found.duration_s == pytest.approx(4 / 3, abs=0.06)
+
+
+def test_a_wav_whose_two_lengths_disagree_is_refused(tmp_path: Path) -> None:
+    content = bytearray(sndfile(tune(16_000, 2, 1), 16_000, "WAV", "PCM_16"))
+    at = content.index(b"data") + 4
+    content[at : at + 4] = struct.pack("<I", 32_000)
+    (tmp_path / "a.wav").write_bytes(content)
+    found = probe(tmp_path / "a.wav")
+    assert isinstance(found, AudioFault)
+    assert found.reason == "file_odd_format"
+    assert "the 1.0 s that the header names" in found.detail
+
+
 def test_a_chained_ogg_cut_in_its_last_link_is_refused(tmp_path: Path) -> None:
     first, last = (sndfile(tune(44_100, seconds, 2), 44_100, "OGG", "VORBIS") for seconds in (1.0, 3.0))
     (tmp_path / "a.ogg").write_bytes(first + last[: len(last) // 2])
