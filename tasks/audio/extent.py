@@ -104,14 +104,26 @@ def has_later_link(file: FileIO) -> bool:
 
 
 def damaged_page(file: FileIO) -> bool:
-    """Return whether a page of an Ogg file fails its checksum (RFC 3533, section 6): decoders leave it out unsaid."""
+    """Return whether an Ogg file lacks a page, or one fails its checksum (RFC 3533, section 6): decoders skip it."""
     if _head(file)[1][:4] != b"OggS":
         return False
+    following: dict[bytes, int] = {}  # number of the next page, by stream
     with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        return any(
-            _checksum(data[at : at + 22] + bytes(4) + data[at + 26 : end]) != data[at + 22 : at + 26]
-            for at, end in _ogg_pages(data)
-        )
+        for at, end in _ogg_pages(data):
+            stream, number = data[at + 14 : at + 18], int.from_bytes(data[at + 18 : at + 22], "little")
+            first = data[at + 5] & 2
+            if not first and following.get(stream, number) != number:
+                return True
+            if _checksum(data[at : at + 22] + bytes(4) + data[at + 26 : end]) != data[at + 22 : at + 26]:
+                return True
+            following[stream] = number + 1
+    return False
+
+
+def is_tagged_behind(file: FileIO) -> bool:
+    """Return whether a tag of MP3 files (ID3v1, APE, Lyrics3) stands at a file's end."""
+    with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return _end_of_audio(data) < len(data)
 
 
 def _ogg_pages(data: mmap.mmap) -> Iterator[tuple[int, int]]:

@@ -28,6 +28,7 @@ from earmark.tasks.audio.extent import (
     cut_short,
     damaged_page,
     goes_on,
+    is_tagged_behind,
     length_lost,
     wav_data_unknown,
 )
@@ -298,9 +299,10 @@ class _Sndfile:
         # Not by soundfile's own blocks(): after an early end it continues with uninitialised memory.
         buffer = np.empty((BLOCK_VALUES // self.channels, self.channels), np.float32)
         done, claimed = 0, self._sound.frames
+        exact = self.codec == "flac" and is_tagged_behind(self._file)  # a read up to the tag would fail
         while True:
             try:
-                block = self._sound.read(out=buffer)
+                block = self._sound.read(min(len(buffer), claimed - done) if exact else -1, out=buffer)
             except soundfile.LibsndfileError:
                 ends = min(done + len(buffer), claimed)
                 place = f"{done / self.sample_rate_hz:.1f} and {ends / self.sample_rate_hz:.1f} s"
@@ -323,7 +325,7 @@ def _check_end(file: FileIO, seconds: float) -> None:
     if cut_short(file):
         raise BadAudio("file_truncated", f"expected more, found {seconds:.1f} s and no end")
     if damaged_page(file):
-        raise BadAudio("file_corrupt", "expected a whole Ogg stream, found a page whose checksum is wrong")
+        raise BadAudio("file_corrupt", "expected a whole Ogg stream, found a page missing or damaged")
     if goes_on(file):
         raise BadAudio(
             "file_odd_format",

@@ -247,6 +247,7 @@ def test_an_ogg_with_a_damaged_or_cut_page_is_refused(tmp_path: Path, codec: str
     middle = whole.rindex(b"OggS", 0, last) + 500
     cuts = [whole[: last + 200], whole[: last + 27], whole[: last + 5], whole[:last]]
     damaged = [whole[:at] + bytes(20) + whole[at + 20 :] for at in (middle, last + 200)]
+    damaged.append(whole[: middle - 500] + whole[last:])
     for content in (whole, *cuts, *damaged):
         (tmp_path / "a.ogg").write_bytes(content)
         found = probe(tmp_path / "a.ogg")
@@ -255,6 +256,17 @@ def test_an_ogg_with_a_damaged_or_cut_page_is_refused(tmp_path: Path, codec: str
         else:
             assert isinstance(found, AudioFault)
             assert found.reason in ("file_truncated", "file_corrupt")
+
+
+def test_a_flac_with_an_mp3_tag_at_its_end_is_read(tmp_path: Path) -> None:
+    """Rippers write such tags; another FLAC behind the end is refused still."""
+    whole = sndfile(tune(44_100, 5, 2), 44_100, "FLAC", "PCM_16")
+    (tmp_path / "a.flac").write_bytes(whole + b"TAG" + b" " * 125)
+    found = probe(tmp_path / "a.flac")
+    assert isinstance(found, Probe)
+    assert found.duration_s == 5.0
+    (tmp_path / "a.flac").write_bytes(whole + whole)
+    assert isinstance(probe(tmp_path / "a.flac"), AudioFault)
 
 
 @pytest.mark.timeout(60)
