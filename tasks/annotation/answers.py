@@ -98,6 +98,8 @@ def explained(request: Request, answer: str, fault: str) -> Request:
 PARSER = 7
 MOST_TOKENS = 10_000_000  # more tokens than any model takes or gives: a larger count is invalid
 NO_USAGE = "expected token counts, found none"
+ZERO_USAGE = "expected token counts above 0, found 0"
+UNCOUNTED = (NO_USAGE, ZERO_USAGE)  # odd only where somebody charges
 SAME_LOGPROB = 1e-3  # greatest difference of a token's two log-probabilities in one reply
 MOST_TOGETHER = 1.01  # greatest sum of different tokens' probabilities, with room for servers' rounding
 MOST_LOGPROB = 0.01  # greatest accepted log-probability: 0, with room for servers' rounding
@@ -123,7 +125,9 @@ class Reply:
     embedded: bool = False  # a function of Earmark wrote it: no template marks can leak into it
 
 
-def token_counts(read: object, heard: Sequence[object], said: Sequence[object], total: object = None) -> dict[str, Any]:
+def token_counts(
+    read: object, heard: Sequence[object], said: Sequence[object], total: object = None, *, text: str
+) -> dict[str, Any]:
     """Return fields of a `Reply` from the token counts reported by a server, which are outside data.
 
     Args:
@@ -131,9 +135,11 @@ def token_counts(read: object, heard: Sequence[object], said: Sequence[object], 
         heard: audio tokens among them, in parts.
         said: tokens out, in parts.
         total: all tokens in and out, if reported; those beyond both are thoughts, which the provider charges as said.
+        text: the model's text.
 
     Returns:
-        The counts; or in `odd_usage` the first value other than a whole number from 0 to `MOST_TOKENS`.
+        The counts; or in `odd_usage` the first value other than a whole number from 0 to `MOST_TOKENS`, or a count of 0
+        where there were tokens: every request has some, and so has a text.
     """
     for one in (read, *heard, *said):
         if not _is_count(one):
@@ -143,6 +149,8 @@ def token_counts(read: object, heard: Sequence[object], said: Sequence[object], 
         return {"odd_usage": f"expected audio among the {counts[0]:,} tokens in, found {counts[1]:,} tokens of it"}
     if _is_count(total):
         counts[2] = max(counts[2], int(total) - counts[0])  # type: ignore[call-overload]
+    if not counts[0] or (text and not counts[2]):
+        return {"odd_usage": ZERO_USAGE}
     return dict(zip(("input_tokens", "audio_tokens", "output_tokens"), counts, strict=True))
 
 

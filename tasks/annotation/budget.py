@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from earmark.schemas.annotation import AnnotatorConfig, Prices
 from earmark.schemas.questions import Audio, Image, Part, Text
-from earmark.tasks.annotation.answers import NO_USAGE, Reply
+from earmark.tasks.annotation.answers import UNCOUNTED, Reply
 from earmark.tasks.annotation.errors import BudgetExhausted, OverLimit
 from earmark.tasks.annotation.ledger import Ledger
 from earmark.tasks.annotation.ledger_rows import Driver
@@ -185,7 +185,7 @@ class Budget:
 
         Without charges, as for builtin functions and many private servers, no counts are needed.
         """
-        if reply.odd_usage == NO_USAGE and self._prices is None:
+        if reply.odd_usage in UNCOUNTED and self._prices is None:
             return Bill()
         if reply.odd_usage is not None:
             most = request.sampling.max_tokens

@@ -107,10 +107,10 @@ def read_generate_content(raw: str) -> Reply:
     """
     body = parsed_reply(raw)
     try:
-        common = {"model": model_name(body.get("modelVersion")), **_usage(body.get("usageMetadata"))}
+        model, usage = model_name(body.get("modelVersion")), body.get("usageMetadata")
         blocked = (body.get("promptFeedback") or {}).get("blockReason")
         if blocked:
-            return Reply("", refusal=f"prompt blocked: {blocked}", **common)
+            return Reply("", refusal=f"prompt blocked: {blocked}", model=model, **_usage(usage, ""))
         candidate = body["candidates"][0]
         finish = str(candidate.get("finishReason"))
         parts = (candidate.get("content") or {}).get("parts") or []
@@ -120,15 +120,16 @@ def read_generate_content(raw: str) -> Reply:
             refusal=f"finish reason {finish}" if finish in BLOCKED else None,
             cut=finish == "MAX_TOKENS",
             broken=None if finish in ("STOP", "MAX_TOKENS") or finish in BLOCKED else f"finishReason {finish}",
+            model=model,
+            **_usage(usage, text),
             first_token=_first_token(candidate.get("logprobsResult")),
-            **common,
         )
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError):
         keys = ", ".join(sorted(map(str, body))[:8]) if isinstance(body, dict) else type(body).__name__
         raise Misshapen(f"expected candidates with content, found {keys}") from None
 
 
-def _usage(usage: Any) -> dict[str, Any]:
+def _usage(usage: Any, text: str) -> dict[str, Any]:
     """Return the token counts; Google's JSON omits counts of 0."""
     if not isinstance(usage, dict):
         return {"odd_usage": NO_USAGE}
@@ -136,7 +137,7 @@ def _usage(usage: Any) -> dict[str, Any]:
     parts = [part for part in details if isinstance(part, dict)] if isinstance(details, list) else []
     audio = [part.get("tokenCount", 0) for part in parts if part.get("modality") == "AUDIO"]
     out = [usage.get(name, 0) for name in ("candidatesTokenCount", "thoughtsTokenCount")]
-    return token_counts(usage.get("promptTokenCount"), audio, out)
+    return token_counts(usage.get("promptTokenCount"), audio, out, text=text)
 
 
 def _first_token(result: Any) -> tuple[tuple[str, float], ...]:

@@ -313,7 +313,7 @@ def read_chat_completion(raw: str) -> Reply:
             broken=None if finish in ENDS | CUT | FILTERED else _broken(ended, choice),
             unreadable=unreadable,
             model=model_name(body.get("model")),
-            **_usage(body.get("usage")),
+            **_usage(body.get("usage"), text),
             first_token=_first_token(choice.get("logprobs")),
         )
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError):
@@ -343,13 +343,15 @@ def _broken(finish: Any, choice: Any) -> str:
     return f"finish_reason {json.dumps(finish)[:100]}{said}"
 
 
-def _usage(usage: Any) -> dict[str, Any]:
+def _usage(usage: Any, text: str) -> dict[str, Any]:
     if not isinstance(usage, dict):
         return {"odd_usage": NO_USAGE}
     details = usage.get("prompt_tokens_details")
-    audio = details.get("audio_tokens") if isinstance(details, dict) else None
+    details = details if isinstance(details, dict) else {}
+    read, audio, cached = usage.get("prompt_tokens"), details.get("audio_tokens"), details.get("cached_tokens")
     heard, said = [0 if audio is None else audio], [usage.get("completion_tokens")]
-    return token_counts(usage.get("prompt_tokens"), heard, said, usage.get("total_tokens"))
+    read = cached if read == 0 and cached else read  # some count cached tokens apart
+    return token_counts(read, heard, said, usage.get("total_tokens"), text=text)
 
 
 def _misshapen(body: Any) -> str:

@@ -129,6 +129,34 @@ def test_thoughts_that_only_the_total_counts_are_paid_for(total: Any, output: in
     assert (reply.input_tokens, reply.output_tokens, reply.odd_usage) == (10120, output, None)
 
 
+@pytest.mark.parametrize(
+    ("counts", "text", "read", "odd"),
+    [
+        ({"prompt_tokens": 0}, "A", 0, True),
+        ({"completion_tokens": 0}, "A", 0, True),
+        ({"completion_tokens": 0}, None, 9, False),  # nothing was said
+        ({"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 9}}, "A", 9, False),
+        ({"prompt_tokens": 0, "prompt_tokens_details": {"cached_tokens": 9}}, "A", 9, False),  # counted apart
+        ({"prompt_tokens": 0, "prompt_tokens_details": {"cached_tokens": -9}}, "A", 0, True),
+    ],
+)
+def test_counts_of_0_are_odd_where_there_were_tokens(
+    counts: dict[str, Any], text: str | None, read: int, odd: bool
+) -> None:
+    said = changed(GOOD, ("choices", 0, "message", "content"), text)
+    usage = {"prompt_tokens": 9, "completion_tokens": 2, **counts}
+    reply = read_chat_completion(json.dumps({**said, "usage": usage}))
+    assert (reply.input_tokens, reply.odd_usage is not None) == (read, odd)
+
+
+@pytest.mark.parametrize("missing", ["promptTokenCount", "candidatesTokenCount"])
+def test_counts_that_google_omits_are_odd_beside_a_text(missing: str) -> None:
+    counts = {"promptTokenCount": 9, "candidatesTokenCount": 2, missing: 0}
+    assert read_generate_content(json.dumps({**GOOD, "usageMetadata": counts})).odd_usage
+    thought = {"promptTokenCount": 9, "thoughtsTokenCount": 2}
+    assert read_generate_content(json.dumps({**GOOD, "usageMetadata": thought})).odd_usage is None
+
+
 @pytest.mark.parametrize("part", [batch_openai._result, google_files._result])
 @given(line=st.one_of(ANY_JSON.map(json.dumps), st.text(max_size=30), st.just("[" * 5000)))
 def test_any_line_of_a_batch_is_read_or_a_typed_fault(part: Any, line: str) -> None:
@@ -155,7 +183,7 @@ def test_no_usage_lowers_a_budget_or_is_beyond_a_column(read: Any, heard: Any, s
     if bill.odd is not None:
         assert bill.cost_usd == budget.worst_usd(request) > 0
     else:
-        assert bill.input_tokens == read
+        assert bill.input_tokens == read > 0 < said
         assert bill.cost_usd == pytest.approx(((read - (heard or 0)) * 2 + (heard or 0) * 40 + said * 8) / 1e6)
 
 

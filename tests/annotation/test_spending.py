@@ -17,6 +17,7 @@ from earmark.tasks.annotation.server_faults import fault_of
 from earmark.tasks.annotation.session import Session
 from tests.annotation.conftest import Bench, config_for, requests_for, serving
 from tests.servers.faults import Faults
+from tests.servers.openai_server import OpenAIServer
 
 
 def test_the_budget_is_never_passed_and_the_run_goes_on(tmp_path: Path, run: Any) -> None:
@@ -49,6 +50,36 @@ def test_the_budget_holds_where_paid_answers_are_lost(tmp_path: Path, run: Any) 
         with pytest.raises(BudgetExhausted, match="lost on the way"):
             await Bench(tmp_path / "l.sqlite", server).ask(config, requests_for(config, 300))
         assert 0 < server.faults.numbers()["asked"] * 300 / 1e6 <= 0.05
+        await server.stop()
+
+    run(story)
+
+
+class Uncounted(OpenAIServer):
+    """A server that answers in full and counts no tokens."""
+
+    def completion(self, body: dict[str, Any], content: str, kind: str | None = None) -> dict[str, Any]:
+        """A completion with counts of 0."""
+        zeros = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+        return {**super().completion(body, content, kind), "usage": zeros}
+
+
+def test_the_budget_holds_where_a_server_counts_no_tokens(tmp_path: Path, run: Any) -> None:
+    async def story() -> None:
+        server = Uncounted()
+        await server.start()
+        config = config_for(server, prices=Prices(input_per_million=1.0, output_per_million=10.0), max_concurrency=2)
+        requests = requests_for(config, 12)
+        most_usd = 3.5 * Budget(config, limits_of(config)).worst_usd(requests[0])
+        bench = Bench(tmp_path / "l.sqlite", server)
+        with pytest.raises(BudgetExhausted):
+            await bench.ask(config.model_copy(update={"budget_usd": most_usd}), requests)
+        assert server.faults.numbers()["asked"] == 3
+        report = await bench.ask(config, requests)
+        assert (report.answered, report.odd_usage) == (12, 9)
+        free = config_for(server, max_tokens=100)
+        report = await bench.ask(free, requests_for(free, 3))
+        assert (report.answered, report.odd_usage, report.output_tokens) == (3, 0, 0)
         await server.stop()
 
     run(story)
