@@ -33,7 +33,7 @@ from earmark.tasks.annotation.errors import (
     one_line,
 )
 from earmark.tasks.annotation.keys import Key, Origin, find_key, key_hosts, origin_of
-from earmark.tasks.annotation.server_faults import fault_of
+from earmark.tasks.annotation.server_faults import fault_of, status_within
 
 _MARK = secrets.token_hex(16)  # drawn by each process and never sent: no text of a request can hold it
 
@@ -237,7 +237,7 @@ class Http:
                         )
                     kind = self.redacted(response.content_type)
                     raise WrongContentType(f"expected JSON, found {one_line(kind)}: {one_line(text)}")
-                if not any_type and (status := _error_within(text)):
+                if not any_type and (status := status_within(text)):
                     raise self._fault(response, text, status)
                 self._count_cost(response.headers)
                 return response.headers, text
@@ -344,17 +344,6 @@ def _is_json(text: str) -> bool:
         return isinstance(json.loads(text), dict)
     except (ValueError, RecursionError):
         return False
-
-
-def _error_within(text: str) -> int | None:
-    """Return the status of a gateway's error sent as a success: its own code, or 500; None without an error."""
-    if not text.lstrip()[:12].replace(" ", "").startswith('{"error"'):
-        return None
-    with suppress(ValueError, RecursionError, LookupError):
-        error = json.loads(text)["error"]
-        code = str(error.get("code")) if isinstance(error, dict) else ""
-        return (int(code) if code in map(str, range(400, 600)) else 500) if error else None
-    return None
 
 
 def parsed_reply(raw: str) -> Any:

@@ -38,6 +38,7 @@ ECHO = re.compile(r"input_value|'input':|\"input\":|Failed to parse", re.IGNOREC
 """Start of a repeated request in a message; its words decide nothing."""
 QUOTA = re.compile(r"quotaId\W{1,12}([\w-]{1,120})")  # Google's, also in a gateway's quote with escaped quotation marks
 DELAY = re.compile(r"retryDelay\W{1,12}([0-9.]+)s")
+ANSWERS = ('"choices"', '"candidates"')
 TITLE = re.compile(r"<title[^>]*>(.*?)</title>|<h1[^>]*>(.*?)</h1>", re.IGNORECASE | re.DOTALL)
 
 
@@ -106,7 +107,7 @@ def said_in(status: int, text: str) -> ErrorBody:
         return ErrorBody(status, _words(held) + quotas, one_line(error))
     if not isinstance(error, dict):
         return ErrorBody(status, "", one_line(str(error)))
-    message = error.get("message") or error.get("detail") or held.get("message") or ""
+    message = next(filter(None, map(error.get, ("message", "msg", "detail"))), held.get("message") or "")
     return ErrorBody(status, _words(error) + quotas, one_line(str(message), LOOKED_AT))
 
 
@@ -151,6 +152,30 @@ def fault_of(status: int, text: str, headers: Mapping[str, str], *, where: str, 
         error.cut = status in CUT
         return error
     return fault(said.shown)
+
+
+def status_within(text: str) -> int | None:
+    """Return the status of an error sent as a success: its own code, that of its known form, or 500; else None."""
+    if any(name in text for name in ANSWERS) and not text.lstrip()[:12].replace(" ", "").startswith('{"error"'):
+        return None  # an answer, which is parsed once
+    try:
+        held = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(held, dict):
+        return None
+    error = held.get("error")
+    if not error or type(error) in (int, float):  # a scorer's figures have any names
+        code, says = held.get("code"), held.get("message") or held.get("msg")
+        coded = isinstance(says, str) and code and str(code) != "200"
+        if held.get("object") != "error" and not coded:
+            return None
+        error = held
+    own = str((error if isinstance(error, dict) else held).get("code"))
+    if own in map(str, range(400, 600)):
+        return int(own)
+    fault = form_of(said_in(429, text))  # every form but some of `Unsupported` has this status
+    return next((status for status in (401, 402, 404, 429) if _by_status(status) is fault), 400) if fault else 500
 
 
 def _by_status(status: int) -> type[AskError]:

@@ -210,3 +210,23 @@ RECORDED = (
     Recorded("cloudflare", 403, "<!DOCTYPE html><html><head><title>Just a moment...</title></head></html>", AuthFailed),
     Recorded("nginx", 413, "<html><h1>413 Request Entity Too Large</h1></html>", RowRefused),
 )  # fmt: skip
+WITHIN = (
+    *(Recorded("gateway", 402, json.dumps({"error": {"message": f"{said} for today", "code": "insufficient_quota"}}),
+               QuotaExhausted) for said in ("User quota exhausted", "Nothing left")),
+    Recorded("gateway", 402, '{"id":"gen-1","error":{"message":"Nothing left","type":"insufficient_quota"}}',
+             QuotaExhausted),
+    Recorded("gateway", 401, '{"error":{"message":"Who are you?","code":"invalid_api_key"}}', AuthFailed),
+    Recorded("gateway", 401, '{"error":"Incorrect API key provided"}', AuthFailed),
+    Recorded("gateway", 429, '{"error":{"message":"30 requests per minute at most","code":"slow_down"}}', RateLimited),
+    Recorded("gateway", 429, '{"error":{"message":"wait","code":"429"}}', RateLimited),
+    Recorded("gateway", 400, '{"error":{"message":"No.","code":"content_filter"}}', Refused),
+    Recorded("gateway", 400, '{"error":{"message":"No.","code":"context_length_exceeded"}}', RowRefused),
+    Recorded("gateway", 500, '{"error":{"message":"overloaded"}}', ServerError),
+    Recorded("gateway", 503, '{"message":"try later","code":503}', Unavailable),
+    Recorded("vllm", 404, '{"object":"error","message":"The model m does not exist","type":"NotFoundError","code":404}',
+             ModelMissing),
+    Recorded("fastchat", 404, '{"object":"error","message":"The model m does not exist","code":40401}', ModelMissing),
+    Recorded("zhipu", 402, '{"code":1113,"msg":"Insufficient balance"}', QuotaExhausted),
+    Recorded("zhipu", 500, '{"code":1234,"msg":"network error"}', ServerError),
+)  # fmt: skip
+"""Errors as gateways send them with status 200, and the status that each is."""
