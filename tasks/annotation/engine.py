@@ -329,7 +329,7 @@ class Annotator:
         if self.on_progress:
             self.on_progress(meter.look(self.budget.spent_usd if self.config.priced else None, waiting))
 
-    async def watch(self, meter: Meter, waits_for: Callable[[], str]) -> None:
+    async def watch(self, meter: Meter, waits_for: Callable[[], str], pause: Callable[[], str | None]) -> None:
         """Report progress, log the cause of a stall, and keep the claims alive."""
         loop = asyncio.get_running_loop()
         warned_at = beat_at = loop.time()
@@ -341,7 +341,7 @@ class Annotator:
                 if now - warned_at > self.config.stalled_after_s:
                     LOG.warning("%s: %s", self.config.annotator, waiting)
                     warned_at = now
-            self._report(meter, waiting)
+            self._report(meter, waiting or pause())
             if now - beat_at > BEAT_S:
                 await self.ledger.beat()
                 beat_at = now

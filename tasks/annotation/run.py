@@ -22,7 +22,7 @@ from earmark.tasks.annotation.job import Job, from_ledger
 from earmark.tasks.annotation.ledger_rows import Attempt, Finished, ReadAttempt, reopen
 from earmark.tasks.annotation.pace import backoff
 from earmark.tasks.annotation.patience import AGAIN_S
-from earmark.tasks.annotation.progress import Meter
+from earmark.tasks.annotation.progress import Meter, span
 from earmark.tasks.annotation.request import Answer, Outcome, Request, Unanswered
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ class WorkerPool:
         self._sending: set[asyncio.Task[None] | None] = set()
         self._later: dict[str, tuple[Job, asyncio.TimerHandle]] = {}
         self._left = 0
+        self._fault = ""  # the last that is tried again
         self._stop: EarmarkError | None = None
         self._workers = 0
         self._held_back = 0  # claimed, and waiting for the first question of their kind
@@ -81,7 +82,7 @@ class WorkerPool:
             LedgerError: the ledger cannot be written.
         """
         self._left, self._open = len(jobs), arriving is not None
-        watch = asyncio.create_task(self.annotator.watch(self.meter, self._waits_for))
+        watch = asyncio.create_task(self.annotator.watch(self.meter, self._waits_for, self._pause))
         try:
             if self.config.batch:
                 from earmark.tasks.annotation.batches import ask_in_batches
@@ -420,6 +421,7 @@ class WorkerPool:
         wait = backoff(tries - 1, self.config.retry_base_s, self.config.retry_longest_s, least_s=least or 0.0)
         if self.annotator.patience.unreached:
             wait = min(wait, AGAIN_S)
+        self._fault = str(error)
         timer = asyncio.get_running_loop().call_later(wait, self._try_now, job)
         self._later[job.key] = (job, timer)
 
@@ -494,6 +496,14 @@ class WorkerPool:
             self._vanguard.forget(self)
         if self._claimed and not self.ledger.broken:
             self.ledger.release_soon([job.claim for job in self._claimed.values()])
+
+    def _pause(self) -> str | None:
+        """Return a line about the time to the next try, if nothing is in flight until then."""
+        tries = min((timer.when() for _, timer in self._later.values()), default=0.0)
+        left_s = max(tries, self.annotator.pace.paused_until) - time.monotonic()
+        if self._sent or not self._left or left_s < 1.0:
+            return None
+        return f"the next try in {span(left_s)}" + (f", after {self._fault}" if self._later else "")
 
     def _waits_for(self) -> str:
         pace, now = self.annotator.pace, time.monotonic()

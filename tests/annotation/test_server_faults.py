@@ -18,6 +18,7 @@ from multidict import CIMultiDict
 
 from earmark.schemas.questions import Json
 from earmark.tasks.annotation import patience, server_faults
+from earmark.tasks.annotation.engine import Annotator
 from earmark.tasks.annotation.errors import (
     AllAlike,
     AskError,
@@ -25,17 +26,28 @@ from earmark.tasks.annotation.errors import (
     RateLimited,
     Retriable,
     RowRefused,
+    ServerError,
     ServerGone,
     StopRun,
     Unavailable,
 )
+from earmark.tasks.annotation.ledger import open_ledger
 from earmark.tasks.annotation.patience import FIRST, IN_A_ROW, Patience, Streaks
 from earmark.tasks.annotation.request import Request
-from earmark.tasks.annotation.server_faults import FORMS, TABLE, FaultRow, fault_of, form_of, said_in, wait_s
+from earmark.tasks.annotation.server_faults import (
+    FORMS,
+    TABLE,
+    FaultRow,
+    fault_of,
+    form_of,
+    said_in,
+    status_within,
+    wait_s,
+)
 from earmark.tasks.annotation.vllm_serve import FAULTS
 from tests.annotation.asking import digest
 from tests.annotation.conftest import Bench, config_for, requests_for
-from tests.annotation.error_bodies import RECORDED, Recorded
+from tests.annotation.error_bodies import RECORDED, WITHIN, Recorded
 from tests.servers.openai_server import OpenAIServer
 
 
@@ -46,6 +58,31 @@ def test_each_recorded_body_is_its_fault(one: Recorded) -> None:
     assert type(fault) is one.fault
     assert wait_s(one.status, headers, one.body) == one.wait_s
     assert str(fault).isprintable()
+
+
+@pytest.mark.parametrize("one", WITHIN, ids=lambda one: one.body[:60])
+def test_an_error_sent_as_a_success_is_its_fault(one: Recorded) -> None:
+    status = status_within(one.body)
+    assert status == one.status
+    assert type(fault_of(status, one.body, {}, where="http://server")) is one.fault
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"choices":[{"message":{"content":"{\\"error\\": 1}"}}],"usage":{}}',
+        '{"id":"1","choices":[],"error":{"message":"x"}}',
+        '{"candidates":[],"code":7,"message":"x"}',
+        '{"error":null,"choices":[]}',
+        '{"code":0,"message":"ok","data":{}}',
+        '{"code":200,"msg":"success","data":{}}',
+        '{"quality":3.5,"error":0.25,"code":7,"message":4.5}',  # a scorer's figures
+        '{"object":"list","data":[]}',
+        '{"id":"1"}', "[]", "7", "{", "",
+    ],
+)  # fmt: skip
+def test_a_body_that_is_no_error_has_no_status_within(body: str) -> None:
+    assert status_within(body) is None
 
 
 def test_sixty_bodies_of_every_provider_hold_every_form() -> None:
@@ -93,6 +130,52 @@ async def bench_of(path: Path) -> tuple[Bodies, Bench]:
     server = Bodies()
     await server.start()
     return server, Bench(path, server)
+
+
+@pytest.mark.parametrize(
+    ("place", "says"),
+    [
+        (0, "add money or quota"),
+        (3, "key"),
+        (11, "check annotator and base_url"),
+        (13, "Insufficient balance; add money"),
+    ],
+)
+def test_a_common_fault_sent_as_a_success_stops_the_run_with_advice(
+    tmp_path: Path, run: Any, place: int, says: str
+) -> None:
+    async def story() -> None:
+        server, bench = await bench_of(tmp_path / "l.sqlite")
+        one = WITHIN[place]._replace(status=200)
+        server.meets = lambda number, body: one if number > 4 else None
+        config = config_for(server, max_concurrency=2)
+        with pytest.raises(one.fault, match=says):
+            await bench.ask(config, requests_for(config, 24))
+        assert server.asked <= 4 + 2
+        server.meets = lambda number, body: None
+        assert (await bench.ask(config, requests_for(config, 24))).answered == 24
+        await server.stop()
+
+    run(story)
+
+
+@pytest.mark.slow
+def test_the_progress_shows_when_a_failed_server_is_tried_again(tmp_path: Path, run: Any) -> None:
+    async def story() -> None:
+        server, bench = await bench_of(tmp_path / "l.sqlite")
+        later = Recorded("any", 500, '{"error":{"message":"boom"}}', ServerError, 3.0, (("retry-after", "3"),))
+        server.meets = lambda number, body: later if number == 5 else None
+        config, lines = config_for(server, max_concurrency=1, retries=1), list[str]()
+        async with (
+            open_ledger(bench.ledger) as ledger,
+            Annotator(config, ledger, on_progress=lambda look: lines.append(look.line())) as annotator,
+        ):
+            await annotator.ask(requests_for(config, 8))
+        assert any(re.search(r"4/8 done .*, the next try in [23] s, after 500: boom$", line) for line in lines)
+        assert "next try" not in lines[-1]
+        await server.stop()
+
+    run(story)
 
 
 UNKNOWN = Recorded("unknown", 400, '{"error":{"message":"Zahlung erforderlich (Vorgang 8f3a91c2)"}}', BadRequest)
