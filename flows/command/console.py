@@ -120,11 +120,13 @@ def show_built(built: Built) -> None:
 
 
 def notes_of(version: Version) -> list[str]:
-    """Return notes for a version's readers: its steps' sentences, and whether it lacks rows for testing a model."""
+    """Return notes for a version's readers: its steps' sentences, and whether it lacks rows, or rows for testing."""
     corpus, notes = find_corpus(version.corpus), version.manifest.notes()
     table = corpus.story.main_table
     rows = {split: count for split, count in version.manifest.rows.get(table, {}).items() if count}
-    if all(one.claims for one in corpus.evaluations) or not rows or {*rows} & {"test", "ood"}:
+    if not rows:
+        return [*notes, f"no rows: {table}, the main table, is empty; its rejects say why"]
+    if all(one.claims for one in corpus.evaluations) or {*rows} & {"test", "ood"}:
         return notes
     held = ", ".join(f"{split} {count:,}" for split, count in rows.items())
     return [

@@ -146,13 +146,14 @@ def _losses_text(error: EarmarkError, stage: Stage) -> str:
     losses = [loss for folder in sorted(folders) for loss in losses_of_walk(stage, folder)]
     if not losses:
         return ""
-    lines = ["rows by question:"]
+    stops = isinstance(error, TooManyRejects)
+    lines = ["rows by question:" if stops else "rows by question, as far as they ended; the ledger keeps every answer:"]
     for loss in losses:
         why = ", ".join(f"{one.rows:,} {one.reason}" for one in loss.why)
         went = f"{loss.came:,} came, {loss.passed:,} passed" + (f" ({why})" if why else "")
         lines.append(f"  {loss.ask} ({loss.role}, {loss.annotator}): {went}")
     worst = max(losses, key=lambda loss: loss.came - loss.passed)
-    if worst.why and not isinstance(error, TooManyRejects):
+    if worst.why and not stops:
         lines += _quoted(stage, worst)
     words = [one.example.detail for loss in losses for one in loss.why if not one.final]
     lines += [f"  the server's last words: {one_line(words[-1], QUOTED)}"] if words else []

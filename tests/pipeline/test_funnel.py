@@ -130,7 +130,8 @@ def test_a_build_that_its_server_ends_says_where_its_rows_are(
     with pytest.raises(EarmarkError) as caught:
         build_version(config(study, server, tries=1), tmp_path / "store")
     (note,) = caught.value.__notes__
-    _, line, *more = note.splitlines()
+    head, line, *more = note.splitlines()
+    assert head.endswith("the ledger keeps every answer:")
     assert line.startswith("  paired_critiques (critic, openai:tiny): ")
     assert "scores_disagree" in line
     assert any("one of these answers to 'paired_critiques'" in one for one in more)

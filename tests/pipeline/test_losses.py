@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from earmark.flows.command.console import notes_of
 from earmark.schemas.errors import TooManyRejects
 from earmark.tasks.pipeline.funnel import SourceLosses, lost
 from earmark.tasks.store.runs import list_runs
@@ -54,6 +55,8 @@ def test_a_list_with_a_header_only(tmp_path: Path) -> None:
     assert said[1] == "step import-one: 0 list rows came in, none was kept"
     assert "one/one.csv holds no rows" in said[2]
     assert said[-1].endswith("earmark resume --allow-rejects")
+    empty = committed(tmp_path, a_list(tmp_path, "one", []), most_rejected=None)
+    assert notes_of(empty)[-1] == "no rows: pairs, the main table, is empty; its rejects say why"
 
 
 @pytest.mark.slow
