@@ -95,7 +95,7 @@ def explained(request: Request, answer: str, fault: str) -> Request:
     return replace(request, messages=(*before, replace(last, parts=(*last.parts, Text(text)))))
 
 
-PARSER = 7
+PARSER = 8
 MOST_TOKENS = 10_000_000  # more tokens than any model takes or gives: a larger count is invalid
 NO_USAGE = "expected token counts, found none"
 ZERO_USAGE = "expected token counts above 0, found 0"

@@ -36,6 +36,7 @@ _ALMOST = re.compile(
 _ESCAPED = {ord("\n"): r"\n", ord("\r"): r"\r", ord("\t"): r"\t"}
 _HEADING = re.compile(r"[\s#*_]*(?:\d{1,2}[.)]\s*)?")
 _WORDS = {"True": "true", "False": "false", "None": "null"}
+_EXPLAINS = frozenset(("reason", "rationale", "explanation", "why"))  # fields that decide nothing
 _NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?")
 
 
@@ -43,9 +44,9 @@ def as_json(text: str) -> str:
     """Turn almost-JSON into JSON: typographic and single quotes, commas before a closing bracket, Markdown marks,
     full-width signs and Python's words outside strings, line breaks and tabs in strings.
 
-    Nothing is completed or guessed. Names and words of the schema match in any case, and a number in quotes is a number
-    (`fitted`). Records numbered from 0 are numbered from 1 where the schema is, and lose fields of their own. Any
-    remaining misfit is a fault.
+    Nothing is completed or guessed. Names and words of the schema match in any case, a number in quotes is a number,
+    and a too long explanation is cut (`fitted`). Records numbered from 0 are numbered from 1 where the schema is, and
+    lose fields of their own. Any remaining misfit is a fault.
     """
     return _ALMOST.sub(_plain, text)
 
@@ -68,7 +69,7 @@ def fitted(value: Any, schema: Any) -> Any:
 
     Args:
         value: JSON.
-        schema: JSON schema, of which `properties`, `items`, `enum` and `type` are used.
+        schema: JSON schema, of which `properties`, `items`, `enum`, `type` and `maxLength` are used.
     """
     if not isinstance(schema, dict):
         return value
@@ -90,7 +91,17 @@ def _fitted_object(value: dict[str, Any], properties: dict[str, Any]) -> dict[st
     names = [_spelled(name, [*properties], _HEADING.sub("", name, count=1)) for name in value]
     if len({*names}) < len(names):  # two spellings of a name have two answers
         return value
-    return {name: fitted(one, properties.get(name)) for name, one in zip(names, value.values(), strict=True)}
+    return {
+        name: _fitted_field(name, one, properties.get(name)) for name, one in zip(names, value.values(), strict=True)
+    }
+
+
+def _fitted_field(name: str, value: Any, schema: Any) -> Any:
+    """Return a field as `fitted`; cut an explanation to the schema's length, as the decision beside it is sound."""
+    most = schema.get("maxLength") if isinstance(schema, dict) else None
+    if name not in _EXPLAINS or most is None or not isinstance(value, str) or len(value) <= most:
+        return fitted(value, schema)
+    return f"{value[: int(most) - 1].rstrip()}…"
 
 
 def _numbered(rows: list[Any], schema: dict[str, Any]) -> list[Any]:

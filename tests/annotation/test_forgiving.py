@@ -13,6 +13,7 @@ from earmark.schemas.questions import Choice, Json
 from earmark.tasks.annotation.answers import Reply, answer_value
 from earmark.tasks.annotation.errors import BadAnswer, SchemaMismatch, Truncated
 from earmark.tasks.annotation.json_answers import as_json
+from earmark.tasks.annotation.prompts import packaged
 
 SCHEMA = {
     "type": "object",
@@ -172,6 +173,64 @@ def test_choices(text: str) -> None:
     else:
         with pytest.raises(wanted):
             answer_value(Choice(("A", "B", "tie")), Reply(text))
+
+
+LABELS = {
+    "type": "object",
+    "properties": {
+        "choice": {"type": "string", "enum": ["A", "B", "tie"]},
+        "reason": {"type": "string", "maxLength": 12},
+        "caption": {"type": "string", "maxLength": 12},
+        "labels": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"rationale": {"type": "string", "minLength": 1, "maxLength": 12}},
+                "required": ["rationale"],
+            },
+        },
+    },
+    "required": ["choice"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("given_fields", "read"),
+    [
+        ({"reason": "twelve signs"}, {"reason": "twelve signs"}),
+        ({"reason": "thirteen sign"}, {"reason": "thirteen si…"}),
+        ({"reason": "the drums of A are steadier"}, {"reason": "the drums o…"}),
+        ({"reason": "the drums  of A"}, {"reason": "the drums…"}),
+        (
+            {"labels": [{"rationale": "听起来像一支交响乐队在演奏"}]},
+            {"labels": [{"rationale": "听起来像一支交响乐队在…"}]},
+        ),
+        ({"caption": "thirteen sign"}, None),  # a text of the data is not cut
+        ({"reason": ["the drums of A are steadier"]}, None),
+    ],
+)
+def test_a_too_long_explanation_is_cut_to_the_schema_and_the_decision_stays(
+    given_fields: dict[str, Any], read: dict[str, Any] | None
+) -> None:
+    text = json.dumps({"choice": "B", **given_fields})
+    if read is None:
+        with pytest.raises(SchemaMismatch):
+            answer_value(Json.of(LABELS), Reply(text))
+        return
+    assert answer_value(Json.of(LABELS), Reply(text)) == {"choice": "B", **read}
+
+
+def test_a_music_pair_keeps_its_choices_beside_a_reason_of_1700_signs() -> None:
+    said = {"musicality": "A", "alignment": "tie", "reason": "x" * 1700}
+    read = answer_value(packaged("music-pair").ask(), Reply(json.dumps(said)))
+    assert read == said | {"reason": "x" * 599 + "…"}
+
+
+def test_two_decisions_with_long_reasons_stay_two() -> None:
+    text = " or ".join(json.dumps({"choice": word, "reason": "x" * 40}) for word in "AB")
+    with pytest.raises(SchemaMismatch, match="different ones"):
+        answer_value(Json.of(LABELS), Reply(text))
 
 
 JSON = st.recursive(

@@ -3,6 +3,7 @@ shown."""
 
 from __future__ import annotations
 
+import json
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,12 @@ from typing import Any
 import pytest
 
 from earmark.schemas.annotation import Prices
+from earmark.tasks.annotation import json_answers
 from earmark.tasks.annotation.answers import PARSER
 from earmark.tasks.annotation.engine import Annotator
 from earmark.tasks.annotation.errors import KeptRefused
 from earmark.tasks.annotation.ledger import connect, open_ledger
+from earmark.tasks.annotation.request import Answer
 from tests.annotation.conftest import Bench, config_for, requests_for, serving
 from tests.servers.faults import Faults
 
@@ -76,6 +79,33 @@ def test_a_kill_before_the_number_was_shown_asks_nothing(tmp_path: Path, run: An
         with pytest.raises(KeptRefused):
             await bench.ask(config, requests)
         assert server.faults.numbers()["asked"] == 10
+        await server.stop()
+
+    run(story)
+
+
+def test_a_judgment_that_was_refused_for_a_long_reason_is_read_anew_and_not_asked(
+    tmp_path: Path, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        server = await serving()
+        server.keep_bodies = True
+        said = {"musicality": "A", "alignment": "tie", "reason": "The drums of clip A are steadier. " * 50}
+        server.answer = lambda body, content: json.dumps(said)
+        config, bench = config_for(server, repairs=0), Bench(tmp_path / "l.sqlite", server)
+        with monkeypatch.context() as before:
+            before.setattr(
+                json_answers, "_fitted_field", lambda name, value, schema: json_answers.fitted(value, schema)
+            )
+            first = await bench.ask(config, requests_for(config, 3))
+        assert first.reasons() == {"schema_mismatch": 3}
+        age(tmp_path / "l.sqlite")
+        again = await bench.ask(config, requests_for(config, 3))
+        assert (again.answered, again.exchanges) == (3, 0)
+        (value,) = {json.dumps(one.value) for one in again.outcomes if isinstance(one, Answer)}
+        assert json.loads(value) == said | {"reason": str(said["reason"])[:299].rstrip() + "…"}
+        sent = server.bodies[0]["response_format"]["json_schema"]["schema"]
+        assert sent["properties"]["reason"]["maxLength"] == 300
         await server.stop()
 
     run(story)

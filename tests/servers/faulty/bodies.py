@@ -85,7 +85,7 @@ says(
     "schema_mismatch",
     lambda good: text(good, '{"musicality": "A", "alignment": "B", "reason": "r", "x": 1}'),
 )
-says("a_reason_too_long", "schema_mismatch", lambda good: reason(good, f'"{"x" * 301}"'))
+says("a_reason_of_numbers", "schema_mismatch", lambda good: reason(good, f"[{'7,' * 300}7]"))
 says("a_reason_that_is_nan", "schema_mismatch", lambda good: reason(good, "NaN"))
 says("half_a_surrogate_pair", "schema_mismatch", lambda good: reason(good, r'"\ud83d"'))
 says("half_a_pair_as_a_key", "schema_mismatch", lambda good: text(good, r'{"\udc00": 1}'))
@@ -113,6 +113,8 @@ says("usage_of_1e400", "answered", lambda good: json.dumps(good).replace("100", 
 says("usage_a_fraction", "answered", lambda good: usage(good, prompt_tokens=99.5))
 says("usage_a_text", "answered", lambda good: usage(good, prompt_tokens="100"))
 says("usage_a_boolean", "answered", lambda good: usage(good, prompt_tokens=True))
+says("usage_of_no_tokens_in", "answered", lambda good: usage(good, prompt_tokens=0))
+says("usage_of_no_tokens_out", "answered", lambda good: usage(good, completion_tokens=0, total_tokens=0))
 says("usage_null", "answered", lambda good: usage(good, prompt_tokens=None))
 says("usage_missing", "answered", lambda good: good.pop("usage") and None)
 says("usage_a_list", "answered", lambda good: good.update(usage=[100, 20]))
