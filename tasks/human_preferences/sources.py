@@ -11,6 +11,7 @@ from earmark.schemas.files import Root, source_root
 from earmark.schemas.human_preferences import CORPUS, HumanPreferences, VoteSource
 from earmark.schemas.places import below, without_place
 from earmark.schemas.reasons import Note, Reject
+from earmark.tasks.importers.cells import one_spelling
 from earmark.tasks.importers.lists import ListFile, require_below
 from earmark.tasks.importers.rated_music import MusicRating
 from earmark.tasks.importers.table import kind_of
@@ -136,7 +137,8 @@ def _list_file(source: VoteSource, written: str, path: Path) -> ListFile:
 
 def read_source(config: HumanPreferences, source: VoteSource) -> Iterator[Vote | MusicRating | Reject | Note]:
     """Yield the content of a source's files, in order."""
-    yield from layout_of(source).read(source, input_files(config, source), str(root_of(config, source).folder))
+    rows = layout_of(source).read(source, input_files(config, source), str(root_of(config, source).folder))
+    yield from one_spelling(rows, ("file", "audio_a", "audio_b", "reference"))
 
 
 def root_of(config: HumanPreferences, source: VoteSource) -> Root:

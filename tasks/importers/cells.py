@@ -2,17 +2,21 @@
 
 import math
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from earmark.schemas.places import place_of
-from earmark.schemas.reasons import shown
+from earmark.schemas.reasons import Note, Reject, shown
 from earmark.schemas.tables import SPLIT_ALIASES, SPLITS
 
+Row = TypeVar("Row")
 LONGEST_ID = 1024  # characters; a longer id is a misread row
+
+_NO_WIDTH = "\u200b\u2060\ufeff"  # spaces that pages and spreadsheets leave around a copied name
 
 _absolute: ContextVar[list[tuple[str, str]] | None] = ContextVar("absolute", default=None)
 
@@ -178,15 +182,17 @@ def identifier(cell: Any, word: str) -> str:
 
 
 def clip(cell: Any, root: str) -> str:
-    """Return a clip's name or path below the list's folder; reject a path outside it.
+    """Return a clip's name or path below the list's folder, without `./` and double `/`; reject a path outside it.
 
     Args:
         cell: a path with `/` between its parts.
         root: the folder, absolute; a path below it, or a URL of a file in it, is made relative to it.
     """
     text = identifier(cell, "file")
+    if not text.isascii():
+        text = text.strip(_NO_WIDTH) or text
     if text[0] != "/" and ".." not in text and "\\" not in text and ":" not in text:
-        return text
+        return _short(text) if "//" in text or "./" in text else text
     place = str(place_of(text)) if text.startswith(("s3://", "hf://datasets/")) else text
     drive = len(text) > 1 and text[1] == ":" and text[0].isalpha()
     if drive or "\\" in text:
@@ -208,7 +214,41 @@ def clip(cell: Any, root: str) -> str:
         if (decided := _absolute.get()) is not None:
             decided.append((text, relative))
         return relative
-    return text
+    return text if "://" in text else _short(text)
+
+
+def _short(path: str) -> str:
+    """Return a relative path without empty parts and `.`, which name the same file."""
+    *folders, name = path.split("/")
+    return "/".join([*(part for part in folders if part not in ("", ".")), name])
+
+
+def other_forms(name: str) -> list[str]:
+    """List a name's other spellings in Unicode: an accented letter is one character, or a letter and its accent."""
+    forms = () if name.isascii() else (unicodedata.normalize("NFC", name), unicodedata.normalize("NFD", name))
+    return [form for form in forms if form != name]
+
+
+def same_name(one: str, other: str) -> bool:
+    """Return whether two names differ at most in their form of Unicode."""
+    return one == other or one in other_forms(other)
+
+
+def one_spelling(rows: Iterable[Row | Reject | Note], fields: tuple[str, ...]) -> Iterator[Row | Reject | Note]:
+    """Yield rows with each clip spelled as where it first stands, whatever the form of Unicode: it is one clip.
+
+    Args:
+        fields: those of a row's clips; a row need not have all.
+    """
+    first: dict[str, str] = {}
+    for row in rows:
+        if not isinstance(row, Reject | Note):
+            for field in fields:
+                name = getattr(row, field, None)
+                if name and not name.isascii():
+                    spelled = first.setdefault(unicodedata.normalize("NFC", name), name)
+                    row = row if spelled == name else row._replace(**{field: spelled})  # type: ignore[union-attr]
+        yield row
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from earmark.schemas.files import FOLLOW, Root, source_root
 from earmark.schemas.rating_sources import Source
 from earmark.schemas.reasons import Note, Reject, shown
 from earmark.schemas.registry import Registry, registered
-from earmark.tasks.importers.cells import BadList, BadRow, Scale, missing_cells, number
+from earmark.tasks.importers.cells import BadList, BadRow, Scale, missing_cells, number, one_spelling
 from earmark.tasks.importers.lines import read_rows
 
 
@@ -334,7 +334,7 @@ def read_source(source: Source, resolve: Resolve) -> Imported:
     """
     if source.best == "low":
         yield Note(f"{source.name}: best = low, so ratings are turned on their scale: the lowest stands as the highest")
-    yield from RATING_LAYOUTS.find(source.format).read(source, resolve)
+    yield from one_spelling(RATING_LAYOUTS.find(source.format).read(source, resolve), ("file",))
 
 
 def input_files(source: Source, resolve: Resolve) -> list[tuple[str, Path]]:

@@ -15,7 +15,7 @@ from earmark.schemas.errors import InputError
 from earmark.schemas.human_preferences import VoteSource
 from earmark.schemas.reasons import Note, Reject, shown
 from earmark.schemas.registry import Registry, register, registered
-from earmark.tasks.importers.cells import BadRow, clip, given, identifier, number, split_name
+from earmark.tasks.importers.cells import BadRow, clip, given, identifier, number, same_name, split_name
 from earmark.tasks.importers.lists import ListFile, by_its_header
 from earmark.tasks.importers.music import words
 from earmark.tasks.importers.table import named_rows
@@ -102,7 +102,7 @@ def to_vote(row: Mapping[str, Any], file: ListFile, line: int, root: str, *, wit
     """
     get = row.get
     sides = [clip(get(name), root) if given(get(name)) or not withheld else None for name in ("audio_a", "audio_b")]
-    if sides[0] is not None and sides[0] == sides[1]:
+    if sides[0] is not None and sides[1] is not None and same_name(sides[0], sides[1]):
         raise BadRow("same_clip", f"expected two clips, found '{shown(sides[0])}' twice")
     chosen: dict[str, Any] = {name: choice(get(name)) for name in DIMENSIONS}
     if not any(chosen.values()):

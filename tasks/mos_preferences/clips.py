@@ -19,6 +19,7 @@ from earmark.schemas.files import Root, source_root
 from earmark.schemas.mos_preferences import CATEGORIES, MosPreferences
 from earmark.schemas.rating_sources import Source
 from earmark.schemas.tables import Table
+from earmark.tasks.importers.cells import other_forms
 from earmark.tasks.store.sql import create_table, query
 
 
@@ -41,6 +42,7 @@ def places_of(folder: Path, file: str, audio: str | None) -> list[Path]:
 
 def _places(folder: Path, file: str, audio: str | None) -> list[str]:
     names = [name for name in (audio, file, f"{file}.wav", f"wav/{file}", f"wav/{file}.wav") if name]
+    names += [form for name in names for form in other_forms(name)] if not file.isascii() else []
     return [os.path.join(folder, name) for name in names]  # noqa: PTH118
 
 

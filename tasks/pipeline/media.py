@@ -24,6 +24,7 @@ from earmark.tasks.audio.faults import LONGEST_S, BadAudio
 from earmark.tasks.audio.index import Beginning, MediaIndex, decoded_in_part
 from earmark.tasks.audio.probe import Probe, probe
 from earmark.tasks.audio.similarity import Similarity, Vector
+from earmark.tasks.importers.cells import other_forms
 from earmark.tasks.pipeline.mirror import bring
 from earmark.tasks.pipeline.progress import working
 from earmark.tasks.store.files import replacing
@@ -191,9 +192,11 @@ def similarity_of(store: Store, model: str) -> Similarity:
 def clip_below(root: Root, path: Path | str) -> Path | AudioFault:
     """Return a clip's file for the index; a link out of the root is a fault unless links are followed.
 
-    A string is a name below the root, as a list gives it.
+    A string is a name below the root, as a list gives it, perhaps in another form of Unicode than the file's.
     """
-    path = root.folder / path if isinstance(path, str) else path
+    if isinstance(path, str):
+        places = [root.folder / name for name in (path, *other_forms(path))]
+        path = next(filter(os.path.lexists, places), places[0]) if len(places) > 1 else places[0]
     if not root.leads_out(path):
         return path
     return AudioFault(
