@@ -59,13 +59,13 @@ class LayoutFit(NamedTuple):
 
 def propose_layout(corpus: str, file: Path, config: Path, name: str) -> Proposal:
     """Propose a config for a file in a layout of a corpus, or for comparisons in columns of any names."""
-    is_table = corpus == "human-preferences" and file.suffix.lower() != ".json"
+    is_table = corpus == "human-preferences"
     try:
         fit = guess_config(corpus, file, config, name)
     except InputError:
         votes = guess_votes(file) if is_table else None
-        if votes is None:
-            raise
+        if votes is None or (file.suffix.lower() == ".json" and any("." in name for name in votes.columns.values())):
+            raise  # documents of a tool hold answers that do not count
     else:  # names of our own stand beside others
         votes = guess_votes(file) if is_table and fit.layout == "votes" else None
         if votes is None:

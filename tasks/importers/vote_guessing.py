@@ -6,22 +6,39 @@ from typing import NamedTuple
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.reasons import shown
+from earmark.schemas.tables import SPLIT_ALIASES, SPLITS
 from earmark.tasks.importers.cells import number
-from earmark.tasks.importers.guessing import MARKS_ROWS
+from earmark.tasks.importers.guessing import MARKS_ROWS, MOST_MARKS
 from earmark.tasks.importers.rating_scales import FEW
 from earmark.tasks.importers.sniffing import QUESTIONS, WORDS, ColumnName, is_audio, read_name, read_sample, word_set
 from earmark.tasks.importers.votes import DIMENSIONS as OWN
 from earmark.tasks.importers.votes import FIELDS, said_choice
 
+CHOSEN_CLIP = word_set("winner chosen preferred better best")
+OTHER_CLIP = word_set("loser rejected dispreferred worse worst")
 SIDES = {**dict.fromkeys(("a", "1", "left", "first"), "a"), **dict.fromkeys(("b", "2", "right", "second"), "b")}
 CHOSEN = word_set(
     "winner preference preferred choice vote better answer result cmos ccr comparison overall selected pick score "
     "rating auswahl präferenz preferencia préférence 选择 偏好 選択 선택"
 )
-NO_CHOICE = word_set("time rt id confidence comment reason duration date order reference feedback")
-DIMENSIONS = {"musicality": "musicality", "quality": "musicality", "alignment": "alignment", "relevance": "alignment"}
+NO_CHOICE = word_set(
+    "time rt id confidence comment reason duration date order reference feedback "
+    # the clip that loses, a model's answer, the one that a test expects, and one that was changed
+    "not non least less worse worst loser rejected disliked noisier bad gpt llm ai pred predicted expected correct "
+    "gold previous initial"
+)
+MACHINES = word_set("model judge")  # before a word for a choice; after one they may name what is chosen
+ALONE = {  # words that choose by themselves
+    **dict.fromkeys(("musicality", "quality"), "musicality"),
+    **dict.fromkeys(("alignment", "relevance", "adherence"), "alignment"),
+}
+DIMENSIONS = {**ALONE, "prompt": "alignment"}
 MARGIN = 3  # of a comparison category rating
 TELLS = (QUESTIONS - {"item", "type"}) | MARKS_ROWS | word_set("swapped swap flipped flip reversed")  # names of columns
+PLACES = word_set("left right position shown")  # names of columns that may tell which clip stood where
+NO_PLACE = NO_CHOICE | word_set("plays played listened count seconds s ms")
+OUTSIDE = word_set("rejected returned practice training discarded draft preview")  # cells of rows that do not count
+EXCLUDES = word_set("exclude excluded outlier valid invalid")  # names of columns of them
 STATES = ("AssignmentStatus", "Finished")  # of rows, by Mechanical Turk and Qualtrics
 
 
@@ -52,19 +69,25 @@ def guess_votes(path: Path) -> GuessedVotes | None:
     audio = [name for name in cells if sum(map(is_audio, cells[name])) > len(cells[name]) / 2]
     pair = _pair([name for name in ("audio_a", "audio_b") if name in cells], names) or _pair(audio, names)
     pair = pair or _pair([name for name in cells if names[name].file is not None], names)
-    if not pair:
+    won = {} if pair else _won(audio, names)
+    if not pair and not won:
         return None
-    columns, doubts = dict(pair), list[str]()
+    columns, doubts = won or dict(pair), list[str]()
+    marked = [cell for name in {*columns.values()} for cell in cells[name] if cell.strip().startswith("#")]
+    if 0 < len(marked) < 2 * len(sample.rows):
+        doubts.append(f"{len(marked)} clips begin with #, such as {shown(marked[0])}: remove rows that are comments")
     if sample.delimiter == " ":
         doubts.append(f"cells are split by {WORDS[sample.delimiter]}: save the table with commas")
     models = _pair([name for name in cells if {"model", "system", "method"} & {*names[name].words}], names)
     columns |= {f"model_{key[-1]}": name for key, name in models.items() if name not in pair.values()}
     chosen = [name for name in cells if name not in columns.values() and _may_choose(names[name], cells, name, columns)]
-    chosen = [name for name in chosen if name in OWN] or chosen
-    by_dimension = {
-        next((DIMENSIONS[w] for w in names[name].words if w in DIMENSIONS), "overall"): name for name in chosen
-    }
-    if chosen and len(by_dimension) == len(chosen):
+    if own := [name for name in chosen if name in OWN]:  # beside names of ours, only those of further dimensions count
+        more = (n for n in chosen if {*names[n].words} & ALONE.keys() and _dimension(names[n]) not in own)
+        chosen = [*own, *more]
+    by_dimension = {_dimension(names[name]): name for name in chosen}
+    if won and not chosen:  # the winner is called by its own name
+        by_dimension = {}
+    elif chosen and len(by_dimension) == len(chosen):
         columns |= by_dimension
     elif chosen:
         doubts.append(
@@ -90,7 +113,13 @@ def guess_votes(path: Path) -> GuessedVotes | None:
         columns |= {field: fit[0]} if len(fit) == 1 else {}
     read = {*columns.values(), *FIELDS}
     unused = tuple(name for name in cells if name not in read)
-    doubts += filter(None, (_may_tell(names[name], name, cells[name]) for name in unused))
+    said = {cell.strip().lower() for name in by_dimension.values() for cell in cells[name]}
+    tells = [name for name in unused if said & {"left", "right"} and _places(names[name], cells[name])]
+    doubts += [
+        f"{name} may tell which clip stood left: write a or b in place of left and right, as clips stand in the table"
+        for name in tells
+    ]
+    doubts += filter(None, (_may_tell(names[name], name, cells[name]) for name in unused if name not in tells))
     return GuessedVotes(len(sample.rows), columns, unused, signed, tuple(doubts))
 
 
@@ -106,12 +135,36 @@ def _pair(fit: Sequence[str], names: Mapping[str, ColumnName]) -> dict[str, str]
     return {}
 
 
+def _dimension(name: ColumnName) -> str:
+    return next((DIMENSIONS[word] for word in name.words if word in DIMENSIONS), "overall")
+
+
+def _won(audio: Sequence[str], names: Mapping[str, ColumnName]) -> dict[str, str]:
+    """Find the columns of the chosen clip and of the other; a choice is the chosen clip's name."""
+    won, lost = ([name for name in audio if {*names[name].words} & words] for words in (CHOSEN_CLIP, OTHER_CLIP))
+    if len(won) == len(lost) == 1 and won != lost:
+        return {"audio_a": won[0], "audio_b": lost[0], "overall": won[0]}
+    return {}
+
+
+def _places(name: ColumnName, cells: Sequence[str]) -> bool:
+    """Return whether a column of two words, or of clips, may tell where the clips of a row stood."""
+    found = {cell.strip().lower() for cell in cells if cell.strip()}
+    named = bool({*name.words} & PLACES) and not {*name.words} & NO_PLACE
+    return named and (len(found) == 2 or (bool(found) and all(map(is_audio, found))))
+
+
 def _may_choose(name: ColumnName, cells: Mapping[str, Sequence[str]], column: str, columns: Mapping[str, str]) -> bool:
-    if column not in OWN and (not {*name.words} & CHOSEN or {*name.words} & NO_CHOICE):
+    no_choice = {*name.words} & NO_CHOICE or {*name.words[:1]} & MACHINES
+    if column not in OWN and (not {*name.words} & (CHOSEN | ALONE.keys()) or no_choice):
         return False
+    in_words = column not in OWN and not {*name.words} & CHOSEN  # numbers may be ratings of one clip
     clips = {cell.strip() for side in columns.values() for cell in cells[side]}
     given = [cell.strip() for cell in cells[column] if cell.strip()]
-    fits = [said_choice(cell) is not None or cell in clips or abs(number(cell)) <= MARGIN for cell in given]
+    fits = [
+        said_choice(cell) is not None or cell in clips or (not in_words and abs(number(cell)) <= MARGIN)
+        for cell in given
+    ]
     return bool(given) and sum(fits) > 0.9 * len(fits)
 
 
@@ -120,8 +173,12 @@ def _may_tell(name: ColumnName, column: str, cells: Sequence[str]) -> str:
     found = {cell.strip() for cell in cells}
     if "x" in name.words and all(is_audio(cell) or cell.lower() in SIDES for cell in found):
         return f"{column} holds a third clip: an ABX test, of who tells clips apart, holds no preferences"
-    tells = {*name.words} & TELLS or column in STATES or {cell.lower() for cell in found} == {"ab", "ba"}
-    if not tells or not 1 < len(found) <= FEW:
+    small = {cell.lower() for cell in found}
+    splits = small <= {"", *SPLITS, *SPLIT_ALIASES, "training"}
+    outside = not splits and len(found) <= MOST_MARKS and bool(small & OUTSIDE or {*name.words} & EXCLUDES)
+    tells = {*name.words} & TELLS or column in STATES or small == {"ab", "ba"} or outside
+    differs = len(found) == len(cells) > 2  # an id of the row, not a question asked of several
+    if not tells or differs or not 1 < len(found) <= FEW:
         return ""
     listed = ", ".join(f'"{shown(word)}"' for word in sorted(found))
     return f"{column} holds {listed}: write a table of one question, of votes that count, and of sides as clips stand"

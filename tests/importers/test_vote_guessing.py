@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -139,6 +140,16 @@ def test_who_hears_the_reference_is_no_preference(tmp_path: Path) -> None:
         ("swapped", "0 1", "swapped holds"),
         ("presented", "AB BA", "presented holds"),
         ("X", "x.wav y.wav", "X holds a third clip"),
+        ("left_is", "A B", "left_is may tell which clip stood left"),
+        ("shown_left", "audio_a audio_b", "shown_left may tell"),
+        ("position_a", "right left", "position_a may tell"),
+        ("left_file", "x.wav y.wav", "left_file may tell"),
+        ("plays_left", "1 2", ""),
+        ("left_is", "A A", ""),
+        ("status", "approved rejected", 'status holds "approved", "rejected"'),
+        ("phase", "main practice", "phase holds"),
+        ("outlier", "0 1", "outlier holds"),
+        ("part", "training test", ""),
         ("item", "p1 p2", ""),
         ("swapped", "0 0", ""),
     ],
@@ -173,3 +184,100 @@ def test_the_type_of_a_prompt_is_no_question(tmp_path: Path) -> None:
     text = rows(header, "w{n},x/{n}.wav,y/{n}.wav,type {n},{n},{choice}", SAME)
     (tmp_path / "t.csv").write_text(text)
     init(tmp_path / "t.csv", tmp_path / "my.toml")
+
+
+INVERTED = (
+    "not_preferred least_preferred less_preferred worst_choice loser_vote rejected_choice which_is_worse_answer "
+    "non_preferred noisier_choice disliked_choice bad_choice"
+)
+OF_OTHERS = (
+    "gpt_preference llm_answer ai_vote pred_winner predicted_preference model_choice judge_preference gold_choice "
+    "expected_answer correct_answer previous_choice"
+)
+
+
+@pytest.mark.parametrize("column", [*INVERTED.split(), *OF_OTHERS.split()])
+def test_a_worse_clip_or_the_answer_of_a_machine_is_no_choice_of_a_person(column: str, tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text(rows(f"audio_a,audio_b,{column}", "x/{n}.wav,y/{n}.wav,{choice}", SAME))
+    assert "no column is called a choice" in init(table, tmp_path / "my.toml", code=1)
+    table.write_text(rows(f"audio_a,audio_b,{column},preference", "x/{n}.wav,y/{n}.wav,tie,{choice}", SAME))
+    init(table, tmp_path / "other.toml")
+    assert Counter(vote.overall for vote in read(tmp_path / "other.toml")) == EXPECTED
+
+
+@pytest.mark.parametrize("column", ["preferred_model", "winner_model", "Which do you prefer? Your choice"])
+def test_names_near_those_of_machines_stay_choices(column: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(rows(f"audio_a,audio_b,{column}", "x/{n}.wav,y/{n}.wav,{choice}", SAME))
+    init(tmp_path / "t.csv", tmp_path / "my.toml")
+    assert Counter(vote.overall for vote in read(tmp_path / "my.toml")) == EXPECTED
+
+
+@pytest.mark.parametrize(
+    ("header", "dimensions"),
+    [
+        ("musicality,text_alignment", ("musicality", "alignment")),
+        ("quality_preference,prompt_preference", ("musicality", "alignment")),
+        ("overall,audio_quality", ("overall", "musicality")),
+        ("preference,prompt_adherence", ("overall", "alignment")),
+    ],
+)
+def test_every_dimension_of_a_vote_is_read(header: str, dimensions: tuple[str, str], tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(f"audio_a,audio_b,{header}\nx.wav,y.wav,A,B\nx.wav,z.wav,B,tie\n")
+    init(tmp_path / "t.csv", tmp_path / "my.toml")
+    votes = read(tmp_path / "my.toml")
+    assert [tuple(getattr(vote, one) for one in dimensions) for vote in votes] == [("a", "b"), ("b", "tie")]
+    others = {"musicality", "alignment", "overall"} - {*dimensions}
+    assert all(getattr(vote, one) is None for vote in votes for one in others)
+
+
+def test_ratings_of_quality_beside_a_choice_are_no_choice(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("audio_a,audio_b,winner,quality\nx.wav,y.wav,A,1\nx.wav,z.wav,B,3\n")
+    assert "not used: quality\n" in init(tmp_path / "t.csv", tmp_path / "my.toml")
+
+
+@pytest.mark.parametrize("header", ["winner,loser", "chosen,rejected"])
+def test_a_chosen_clip_beside_the_other_is_a_vote_for_it(header: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(f"prompt,{header}\nA tune,x.wav,y.wav\nA song,z.wav,x.wav\n")
+    init(tmp_path / "t.csv", tmp_path / "my.toml")
+    votes = read(tmp_path / "my.toml")
+    assert [(v.audio_a, v.audio_b, v.overall, v.text) for v in votes] == [
+        ("x.wav", "y.wav", "a", "A tune"),
+        ("z.wav", "x.wav", "a", "A song"),
+    ]
+
+
+def test_the_ids_of_questions_that_each_stand_once_are_no_questions(tmp_path: Path) -> None:
+    header = "question_id,audio_a,audio_b,winner"
+    (tmp_path / "t.csv").write_text(rows(header, "q{n},x/{n}.wav,y/{n}.wav,{choice}", SAME))
+    init(tmp_path / "t.csv", tmp_path / "my.toml")
+    (tmp_path / "t.csv").write_text((tmp_path / "t.csv").read_text().replace("q5", "q4"))
+    assert "question_id holds" in init(tmp_path / "t.csv", tmp_path / "other.toml", code=1)
+
+
+def test_an_array_of_votes_is_read_by_its_names(tmp_path: Path) -> None:
+    votes = [{"audio_a": f"x{n}.wav", "audio_b": f"y{n}.wav", "preference": word} for n, word in enumerate(CHOICES)]
+    (tmp_path / "t.json").write_text(json.dumps(votes))
+    init(tmp_path / "t.json", tmp_path / "my.toml")
+    assert Counter(vote.overall for vote in read(tmp_path / "my.toml")) == EXPECTED
+
+
+def test_a_document_of_a_tool_is_not_guessed_since_its_answers_may_be_withdrawn(tmp_path: Path) -> None:
+    answer = {"status": "discarded", "values": {"preference": {"value": "A"}}}
+    tasks = [{"fields": {"audio_a": f"x{n}.wav", "audio_b": f"y{n}.wav"}, "responses": [answer]} for n in range(4)]
+    (tmp_path / "t.json").write_text(json.dumps(tasks))
+    assert "expected rows in one of the layouts" in init(tmp_path / "t.json", tmp_path / "my.toml", code=1)
+
+
+def test_rows_that_may_be_comments_are_asked_about(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("audio_a,audio_b,winner\nx.wav,y.wav,A\n#x.wav,z.wav,B\n")
+    assert "1 clips begin with #, such as #x.wav" in init(tmp_path / "t.csv", tmp_path / "my.toml", code=1)
+    (tmp_path / "t.csv").write_text("audio_a,audio_b,winner\n#1.wav,#2.wav,A\n#1.wav,#3.wav,B\n")
+    init(tmp_path / "t.csv", tmp_path / "other.toml")
+
+
+def test_votes_on_one_clip_in_two_spellings_are_no_comparison(tmp_path: Path) -> None:
+    pairs = ["x.wav,./x.wav", "a//x.wav,a/x.wav", "\u200bx.wav,x.wav", "\u00e9.wav,e\u0301.wav", "./x.wav,y.wav"]
+    (tmp_path / "t.csv").write_text("audio_a,audio_b,winner\n" + "".join(f"{pair},A\n" for pair in pairs), "utf-8")
+    init(tmp_path / "t.csv", tmp_path / "my.toml")
+    assert [(vote.audio_a, vote.audio_b) for vote in read(tmp_path / "my.toml")] == [("x.wav", "y.wav")]
