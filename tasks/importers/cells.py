@@ -7,13 +7,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from earmark.schemas.places import place_of
 from earmark.schemas.reasons import Note, Reject, shown
 from earmark.schemas.tables import SPLIT_ALIASES, SPLITS
 
-Row = TypeVar("Row")
 LONGEST_ID = 1024  # characters; a longer id is a misread row
 
 _NO_WIDTH = "\u200b\u2060\ufeff"  # spaces that pages and spreadsheets leave around a copied name
@@ -234,7 +233,7 @@ def same_name(one: str, other: str) -> bool:
     return one == other or one in other_forms(other)
 
 
-def one_spelling(rows: Iterable[Row | Reject | Note], fields: tuple[str, ...]) -> Iterator[Row | Reject | Note]:
+def one_spelling(rows: Iterable[Any], fields: tuple[str, ...]) -> Iterator[Any]:
     """Yield rows with each clip spelled as where it first stands, whatever the form of Unicode: it is one clip.
 
     Args:
@@ -247,7 +246,7 @@ def one_spelling(rows: Iterable[Row | Reject | Note], fields: tuple[str, ...]) -
                 name = getattr(row, field, None)
                 if name and not name.isascii():
                     spelled = first.setdefault(unicodedata.normalize("NFC", name), name)
-                    row = row if spelled == name else row._replace(**{field: spelled})  # type: ignore[union-attr]
+                    row = row if spelled == name else row._replace(**{field: spelled})
         yield row
 
 
