@@ -281,7 +281,7 @@ def pull(
         "commit": published.commit,
         "here": published.here,
         "files": len(manifest.files) + 1,
-        "bytes": published.bytes,
+        "bytes": published.bytes + len(manifest.to_json().encode()),
         "rows": manifest.rows,
         "parents_missing": [f"{one.corpus}@{one.version}" for one in published.parents],
         "dry_run": dry_run,
@@ -291,7 +291,7 @@ def pull(
         return
     done = "already here" if published.here else "would be pulled" if dry_run else "pulled"
     spec = f"{manifest.corpus}@{manifest.version}"
-    console.tell(f"{spec} of {name}: {done}; {facts['files']:,} files, {published.bytes:,} bytes")
+    console.tell(f"{spec} of {name}: {done}; {facts['files']:,} files, {facts['bytes']:,} bytes")
     if published.parents:
         missing = ", ".join(f"{one.corpus} {one.version}" for one in published.parents)
         console.tell(f"it was made from versions that are not here: {missing}; publishing it again needs them")

@@ -125,6 +125,7 @@ def _is_here(store: Store, repo: Repo, manifest: Manifest, digest: str) -> bool:
         if version.name == manifest.version:
             sent = {one.published_manifest for one in ours if one.version == version.name}
             if version.manifest.digest() == manifest.digest() or digest in sent:
+                _require_whole(store, version)
                 return True
             raise StoreError(
                 f"{store.address} holds another {manifest.corpus} {manifest.version}; pull into another: --store DIR"
@@ -135,6 +136,19 @@ def _is_here(store: Store, repo: Repo, manifest: Manifest, digest: str) -> bool:
                 "pull into another: --store DIR"
             )
     return False
+
+
+def _require_whole(store: Store, version: Version) -> None:
+    """Refuse a version with a missing file, or one of another size; an object store's copy is brought on demand."""
+    if store.remote is not None:
+        return
+    for entry in version.manifest.files:
+        path = version.path(entry)
+        if not path.is_file():
+            raise StoreError(
+                f"{path}: expected a file, as the manifest says, found none; move the folder of the damaged "
+                f"{version.corpus} {version.name} away, and pull again"
+            )
 
 
 def _holds(store: Store, parent: Parent) -> bool:

@@ -82,6 +82,25 @@ def test_a_pulled_version_is_the_published_one(store: Store, tmp_path: Path) -> 
     assert "already here" in pull(there, f"{REPO}@v1")
 
 
+def test_a_damaged_version_is_not_already_here(store: Store, tmp_path: Path) -> None:
+    pull(tmp_path, f"{REPO}@v1")
+    folder = tmp_path / CORPUS / "v1"
+    table = next((folder / "pairs").glob("*.parquet"))
+    whole = table.read_bytes()
+    table.write_bytes(whole[:-1])
+    assert f"{table}: expected {len(whole):,} bytes" in pull(tmp_path, f"{REPO}@v1", code=1)
+    table.unlink()
+    assert f"{table}: expected a file, as the manifest says, found none" in pull(tmp_path, f"{REPO}@v1", code=1)
+    table.write_bytes(whole)
+    assert "already here" in pull(tmp_path, f"{REPO}@v1")
+
+
+def test_the_printed_count_is_that_of_the_folder(store: Store, tmp_path: Path) -> None:
+    told = json.loads(pull(tmp_path, f"{REPO}@v1", "--json"))
+    files = [path for path in (tmp_path / CORPUS / "v1").rglob("*") if path.is_file()]
+    assert (told["files"], told["bytes"]) == (len(files), sum(path.stat().st_size for path in files))
+
+
 def test_a_build_goes_on_from_a_pulled_version(store: Store, tmp_path: Path) -> None:
     pull(tmp_path, REPO)
     same = read_config(ROOT / f"data/demo/{CORPUS}.toml").model_copy(update={"critiques": None, "seed": 18})
