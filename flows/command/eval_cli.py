@@ -56,7 +56,8 @@ class SubjectOptions:
     """The samples to measure."""
 
     evaluation: Annotated[
-        str | None, option("--evaluation -e NAME", "The evaluation; needed if the corpus has several.")
+        str | None,
+        option("--evaluation -e NAME", "The evaluation; needed if the corpus has several, but for clip scores."),
     ] = None
     split: Annotated[str | None, option("NAME", "The split, or `all`. Default: test and ood, if there.")] = None
     language: Annotated[str | None, option("CODE", "Use only samples in this language.")] = None

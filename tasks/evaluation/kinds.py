@@ -410,12 +410,14 @@ def number(where: str, column: str, value: Any) -> float:
     Raises:
         InputError: it is not one.
     """
-    try:
-        read = float(value)
+    try:  # float() takes True as 1, and 4_5 as 45
+        read = math.nan if isinstance(value, bool) or "_" in str(value) else float(value)
     except (TypeError, ValueError):
         read = math.nan
     if not math.isfinite(read):
-        raise InputError(f"{where}: expected a number as {column}, found {str(value)[:80]!r}")
+        raise InputError(
+            f"{where}: expected a number as {column}, found {str(value)[:80]!r}; leave the cell empty for no answer"
+        )
     return read
 
 

@@ -141,7 +141,7 @@ def _measured(
             without.append(str(none))
     if not tables:
         raise InputError("; ".join(without))
-    return tables, without
+    return tables, without + _beside(corpus, wish)
 
 
 def write_template(version: Version, corpus: Corpus, path: Path, wish: MeasurementOptions) -> int:
@@ -159,7 +159,8 @@ def write_template(version: Version, corpus: Corpus, path: Path, wish: Measureme
             with suppress(NoSamples), select_samples(version, corpus, evaluation, wish.part) as samples:
                 clips.append((evaluation, clips_of(samples)))
         if not clips:
-            raise NoSamples(f"{version.corpus}@{version.name} has no sample of any evaluation")
+            known = "; ".join(f"{one.name} ({one.says})" for one in _of_clips(corpus, wish))
+            raise NoSamples(f"{version.corpus}@{version.name} has no sample of any evaluation by clip: {known}")
         return write_clips_template(path, clips)
     evaluation = find_evaluation(corpus, wish.evaluation)
     with select_samples(version, corpus, evaluation, wish.part) as samples:
@@ -172,6 +173,12 @@ def _of_clips(corpus: Corpus, wish: MeasurementOptions) -> list[Evaluation]:
         require_form(only)
         return [only]
     return [one for one in corpus.evaluations if one.clips and not one.beside]
+
+
+def _beside(corpus: Corpus, wish: MeasurementOptions) -> list[str]:
+    """Return a sentence for each evaluation by clip that is left out unless it is named."""
+    left = [one.name for one in corpus.evaluations if one.clips and one.beside and wish.evaluation is None]
+    return [f"{name}, which is measured only where it is named: -e {name}" for name in left]
 
 
 def _file(path: Path, evaluation: Evaluation) -> AskedFacts:

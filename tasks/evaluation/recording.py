@@ -1,6 +1,7 @@
 """Count predictions, and write them to a folder with `evaluation.json`, `predictions.parquet` and tables."""
 
 import hashlib
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -26,6 +27,7 @@ from earmark.tasks.evaluation.samples import (
 from earmark.tasks.evaluation.statistics import best_threshold
 from earmark.tasks.evaluation.units import unit_columns
 from earmark.tasks.pipeline.media import media_index
+from earmark.tasks.pipeline.progress import say
 from earmark.tasks.store.folder import file_word, named_word, records_of, version_facts, write_record
 from earmark.tasks.store.parquet import row_schema
 from earmark.tasks.store.versions import Store
@@ -119,7 +121,7 @@ def record(
         **count(evaluation, rows, predictions, threshold, controls),
         "without": without,
     }
-    folder, pages = out or records_of(store, version) / _name(facts), evaluation_page(facts).files()
+    folder, pages = out or _free(records_of(store, version) / _name(facts), facts), evaluation_page(facts).files()
     kept = (PREDICTIONS, _written(kind, rows, predictions))
     return facts, write_record(folder, RECORD, facts, pages, predictions=kept)
 
@@ -144,6 +146,18 @@ def _written(kind: SampleKind, rows: list[MeasuredSample], predictions: dict[str
         cluster = None if row.get("cluster") is None else str(row["cluster"])
         written.append((row["id"], row["split"], target, cluster, *held))
     return written
+
+
+def _free(folder: Path, facts: EvaluationFacts) -> Path:
+    """Return the folder, or one beside it with the digest in its name where it holds the result of another file."""
+    digest = facts["scores_sha256"] if facts["scores"] else None
+    if digest is None or not (folder / RECORD).is_file():
+        return folder
+    if json.loads((folder / RECORD).read_text("utf-8")).get("scores_sha256") == digest:
+        return folder
+    other = folder.with_name(file_word(folder.name, digest[:8]))
+    say(f"{folder} holds the result of another file of this name; this one is in {other.name}")
+    return other
 
 
 def _name(facts: EvaluationFacts) -> str:

@@ -57,6 +57,12 @@ def read_scores(path: Path, samples: Samples, shared: bool = False) -> dict[str,
     form = next((form for form in forms if {*form} <= {*table.column_names}), None)
     if "id" not in table.column_names or form is None:
         raise InputError(f"{path}: expected the columns id and {says}; found {', '.join(table.column_names)}")
+    filled = {name for name in table.column_names if table[name].null_count < table.num_rows}
+    if more := filled & {column for other in forms for column in other} - {*form}:
+        raise InputError(
+            f"{path}: expected one form of answers, {says}; found {', '.join(form)} and also "
+            f"{', '.join(sorted(more))}: remove the columns of one of them"
+        )
     wanted = {row[0] for row in samples.connection.execute("SELECT id FROM judged.samples").fetchall()}
     sizes = samples.sizes()
     predictions: dict[str, Prediction] = {}
@@ -71,8 +77,8 @@ def read_scores(path: Path, samples: Samples, shared: bool = False) -> dict[str,
             raise InputError(f"{where}: id '{name}' stands there twice")
         cells = [row[column] for column in form]
         parsing = Parsing(where, name, form, evaluation, sizes.get(name))
-        filled = any(cell is not None and cell != "" for cell in cells)
-        predictions[name] = kind.parse(parsing, cells) if filled else empty(name)
+        whole = all(cell is not None and cell != "" for cell in cells)
+        predictions[name] = kind.parse(parsing, cells) if whole else empty(name)
     if missing := sorted(wanted - predictions.keys()):
         raise InputError(
             f"{path}: {len(missing):,} of {len(wanted):,} samples are missing, the first is '{missing[0]}'; "
@@ -104,4 +110,8 @@ def read_table(path: Path) -> pa.Table:
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
     except duckdb.Error as error:
+        if "utf-" in str(error).lower().partition("possible solution")[0]:
+            raise InputError(
+                f"{path}: expected text in UTF-8, found another encoding; save the file as UTF-8"
+            ) from None
         raise InputError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from None

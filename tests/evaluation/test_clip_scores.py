@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import itertools
 import json
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -26,6 +28,8 @@ from earmark.tasks.evaluation.kinds import CHOICE, Prediction
 from earmark.tasks.evaluation.recording import baselines
 from earmark.tasks.evaluation.results import count
 from earmark.tasks.evaluation.samples import MeasurementOptions, SamplePart
+from earmark.tasks.evaluation.scores import read_table
+from earmark.tasks.pipeline.progress import shown
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.versions import Store, Version
 from tests.builds import rows_of
@@ -46,9 +50,14 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Version:
     return rubric(tmp_path_factory.mktemp("rubrics") / "store")
 
 
+def store_of(version: Version) -> Store:
+    """The store that holds a version."""
+    return Store(version.folder.parents[1])
+
+
 def feed(version: Version, path: Path, wish: MeasurementOptions = EVERY) -> dict[str, Any]:
     """The facts of the only evaluation that a file of clips' scores feeds."""
-    store = Store(version.folder.parents[1])
+    store = store_of(version)
     ((facts, _),), _ = reading.read_clips(version, find_corpus(version.corpus), store, path, wish, path.parent / "out")
     return facts
 
@@ -103,6 +112,103 @@ def test_what_a_number_a_clip_cannot_say_is_refused(samples: Version, tmp_path: 
     path = write(tmp_path / "clips.csv", [{"clip": "x", "score": 1}])
     with pytest.raises(StoreError, match="asks for a yes or no about each item: one score a clip cannot express it"):
         feed(samples, path)
+
+
+# -- rows of samples ----------------------------------------------------------------------------------------------
+
+
+def read_samples(version: Version, path: Path, out: Path | None) -> tuple[dict[str, Any], Path]:
+    """The facts and folder of `quality` by a file of scores a sample."""
+    wish = MeasurementOptions("quality", part=SamplePart("all"))
+    facts, folder = reading.read(version, find_corpus(version.corpus), store_of(version), path, wish, out)
+    return dict(facts), folder
+
+
+def of_pairs(version: Version, **values: Any) -> list[Row]:
+    """The same cells for every pair."""
+    return [{"id": row["pair_id"], **values} for row in rows_of(version, "pairs")]
+
+
+def test_another_file_of_the_same_name_leaves_the_earlier_result(
+    pairs: Version, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = []
+    for model, choice in (("A", "chosen"), ("B", "rejected")):
+        (tmp_path / model).mkdir()
+        files.append(write(tmp_path / model / "twins.csv", of_pairs(pairs, choice=choice)))
+    with shown():
+        folders = [read_samples(pairs, path, None)[1] for path in (files[0], files[1], files[0], files[1])]
+    assert folders[0] == folders[2] != folders[1] == folders[3]
+    digest = hashlib.sha256(files[1].read_bytes()).hexdigest()
+    assert folders[1].name == f"{folders[0].name}-{digest[:8]}"
+    assert f"{folders[0]} holds the result of another file of this name" in capsys.readouterr().err
+    held = [json.loads((folder / "evaluation.json").read_text()) for folder in folders[:2]]
+    assert [metrics_of(facts)["accuracy"] for facts in held] == [1.0, 0.0]
+
+
+def test_a_pair_with_one_empty_cell_has_no_answer(pairs: Version, tmp_path: Path) -> None:
+    rows = of_pairs(pairs, score_chosen=2, score_rejected=1)
+    rows[0]["score_chosen"] = rows[1]["score_rejected"] = ""
+    facts, _ = read_samples(pairs, write(tmp_path / "s.csv", rows), tmp_path / "out")
+    assert facts["unanswered"] == {"no_score": 2}
+    assert metrics_of(facts)["accuracy"] == pytest.approx(1 - 2 / len(rows))
+
+
+@pytest.mark.parametrize(
+    ("cells", "found"),
+    [
+        (
+            {"score_chosen": 2, "score_rejected": 1, "choice": "rejected"},
+            "choice and also score_chosen, score_rejected",
+        ),
+        ({"score_chosen": 2, "score_rejected": 1, "score": -1}, "score_chosen, score_rejected and also score"),
+        ({"choice": "rejected", "score": 1}, "choice and also score"),
+    ],
+)
+def test_two_forms_of_answers_in_one_file_are_refused(pairs: Version, tmp_path: Path, cells: Row, found: str) -> None:
+    path = write(tmp_path / "s.csv", of_pairs(pairs, **cells))
+    with pytest.raises(InputError, match=f"expected one form of answers, .* found {found}: remove the columns of one"):
+        read_samples(pairs, path, tmp_path / "out")
+
+
+def test_the_empty_columns_of_another_form_say_nothing(pairs: Version, tmp_path: Path) -> None:
+    path = write(tmp_path / "s.csv", of_pairs(pairs, choice="chosen", score=""))
+    assert metrics_of(read_samples(pairs, path, tmp_path / "out")[0])["accuracy"] == 1.0
+
+
+@pytest.mark.parametrize("cell", ["4_5", "1_000", "nan", "n/a", "inf", "true"])
+def test_a_cell_that_is_no_plain_number_is_refused(pairs: Version, tmp_path: Path, cell: str) -> None:
+    path = write(tmp_path / "s.csv", of_pairs(pairs, score=cell))
+    with pytest.raises(InputError, match=f"expected a number as score, found '{cell}'; leave the cell empty for no"):
+        read_samples(pairs, path, tmp_path / "out")
+
+
+def test_a_truth_value_is_no_number(pairs: Version, tmp_path: Path) -> None:
+    path = tmp_path / "s.parquet"
+    pq.write_table(pa.Table.from_pylist(of_pairs(pairs, score=True)), path)
+    with pytest.raises(InputError, match="row 1: expected a number as score, found 'True'"):
+        read_samples(pairs, path, tmp_path / "out")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
+@pytest.mark.parametrize("name", ["ä.csv", "ä.jsonl"])
+def test_a_file_in_another_encoding_is_named_as_such(tmp_path: Path, encoding: str, name: str) -> None:
+    path = tmp_path / name
+    text = "id,score\nä,1\n" if path.suffix == ".csv" else '{"id": "ä", "score": 1}\n'
+    path.write_bytes(text.encode(encoding))
+    with pytest.raises(InputError, match="expected text in UTF-8, found another encoding"):
+        read_table(path)
+
+
+def test_an_evaluation_that_clips_feed_only_by_name_is_noted(pairs: Version, tmp_path: Path) -> None:
+    path = write(tmp_path / "clips.csv", true_scores(pairs, "sample_id"))
+    given = (pairs, find_corpus(pairs.corpus), store_of(pairs), path)
+    tables, without = reading.read_clips(*given, EVERY, tmp_path / "out")
+    assert [facts["evaluation"] for facts, _ in tables] == ["quality"]
+    assert without == [f"{name}, which is measured only where it is named: -e {name}" for name in ("cycles", "mos")]
+    named = MeasurementOptions("mos", part=SamplePart("all"))
+    tables, without = reading.read_clips(*given, named, tmp_path / "mos")
+    assert ([facts["evaluation"] for facts, _ in tables], without) == (["mos"], [])
 
 
 # -- templates ----------------------------------------------------------------------------------------------------
