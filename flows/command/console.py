@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from earmark.tasks.store.versions import Store, Version
 
 USD = ResultColumn("USD", decimals=2)
+_LINE_ID = re.compile(r":[0-9]+#[0-9]+(-|$)")  # of a vote that its list gives no id
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 10_000)  # files have room
 errors = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else 10_000)
 
@@ -308,7 +310,7 @@ def show_pruned(decisions: Sequence[PruneDecision], freed: int, dry_run: bool) -
 
 
 def show_diff(
-    old: Version, new: Version, changes: Sequence[Change], columns: Iterable[tuple[int, Cell]],
+    old: Version, new: Version, changes: Sequence[Change], columns: Collection[tuple[int, Cell]],
     rows: Sequence[Mapping[str, Any]] = (), values: Sequence[Cell] = (),
 ) -> None:  # fmt: skip
     """Print the counts of changes, the changed columns with an example each, then the rows, if any."""
@@ -321,6 +323,10 @@ def show_diff(
     ]
     if examples:
         print_table("table", "column", "rows", f"for example, {old.name} → {new.name}", rows=examples)
+    if any(_LINE_ID.search(str(part)) for _, one in columns for part in one.key):
+        tell(
+            "note: ids such as FILE:LINE#1 count lines of lists without ids: after a line added or removed, others meet"
+        )
     by_row: dict[tuple[Any, ...], list[Cell]] = {}
     for one in values:
         by_row.setdefault((one.table, *one.key), []).append(one)

@@ -105,6 +105,7 @@ def summary(plan: StudyPlan, rows: list[Verdict]) -> AuditFacts:
         for (label, stratum), counts in sorted(cells.items())
     ]
     decided = sum(cell["rows"] for cell in table if cell["precision"] is not None)
+    alone = _alone(rows, audited.totals)
     return {
         "corpus": audited.corpus,
         "version": audited.version,
@@ -114,7 +115,7 @@ def summary(plan: StudyPlan, rows: list[Verdict]) -> AuditFacts:
         "reviewers": len({name for one in rows for name in one.answers}),
         "audited": len(rows),
         "overall": _overall((cell["rows"], cell) for cell in table),
-        "alone": _alone(rows, audited.totals),
+        "alone": alone if audited.stratify else alone[-1:],  # else its only stratum is the whole
         "covered": decided / (audited.every or sum(audited.totals.values()) or 1),
         "alpha": _agreement(rows, audited.sides),
         "cells": table,

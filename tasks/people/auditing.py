@@ -122,7 +122,11 @@ def _draw_rows(samples: Samples, mode: Mode, wish: AuditOptions) -> dict[str, in
         "SELECT target::VARCHAR, stratum, count(*) FROM judged.strata GROUP BY ALL ORDER BY ALL"
     ).fetchall()
     if not counted:
-        raise StoreError("no row of this version has the clips or pictures that it is about: nothing to audit")
+        unread = samples.version.manifest.config.get("audio") == "none"
+        raise StoreError(
+            "no row of this version has the clips or pictures that it is about: nothing to audit"
+            + ('; build it again with audio = "index" in the config' if unread else "")
+        )
     drawn = query("people/proportional_rows" if find_kind(samples.evaluation.kind).exam else "people/audited_rows")
     samples.connection.execute(
         f"CREATE OR REPLACE TABLE judged.samples AS {drawn}", {"rows": wish.rows, "seed": str(wish.seed)}

@@ -5,10 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from earmark.flows.command import console
+from earmark.flows.command.cli import app
 from earmark.schemas.music_prompts import TABLES
 from earmark.tasks.store.explain import explain
+from tests.human_preferences.votes import build_votes, cmi, vote
+from tests.human_preferences.votes import config_of as votes_config
 from tests.music_prompts.prompt_builds import build_prompts, config_of, made_tracks, write_tracks
 
 
@@ -20,3 +24,16 @@ def test_a_reject_that_no_file_holds_is_told_without_one(tmp_path: Path, capsys:
     told = capsys.readouterr().out
     assert "dropped from tags at step tags: vocal" in told
     assert "read from" not in told
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("named", [False, True])
+def test_ids_that_count_lines_are_noted_where_rows_changed(named: bool, tmp_path: Path) -> None:
+    """A list without ids that loses its first line has other votes under the same ids."""
+    lines = [vote(number, **{"vote id": f"vote{number}"} if named else {}) for number in range(5)]
+    for kept in (lines, lines[1:]):
+        build_votes(votes_config(tmp_path, cmi(tmp_path, kept)), tmp_path / "store")
+    where = ["--store", str(tmp_path / "store")]
+    told = CliRunner().invoke(app, ["inspect", "diff", "human-preferences@v1", "human-preferences@v2", *where])
+    assert told.exit_code == 0, told.output
+    assert ("ids such as FILE:LINE#1 count lines" in told.output) is not named

@@ -120,6 +120,14 @@ def test_verdicts_and_precision(stratum: str) -> None:
     assert whole["low"] == pytest.approx(whole["precision"] - math.hypot(*(weight * end for end, weight in ends)))
 
 
+def test_without_strata_the_whole_is_said_once() -> None:
+    plan = plan_of({"r1": "a"}, {"r1": "all"}, {"a\tall": 9})
+    assert plan.audited is not None
+    plan = plan.model_copy(update={"audited": plan.audited.model_copy(update={"stratify": ""})})
+    (only,) = summary(plan, verdicts(plan, [answered("p1", {"1-r1": "a"})]))["alone"]
+    assert (only["stratum"], only["precision"]) == ("all", 1.0)
+
+
 def test_the_whole_weighs_cells_by_their_rows() -> None:
     """Ten of each label were drawn, but one label is nine tenths of the version."""
     labels = {f"{label}{number}": label for label in "ab" for number in range(10)}
@@ -343,7 +351,7 @@ def test_an_audit_of_the_demo(corpus: str, built_demo: Path, tmp_path: Path) -> 
                 str(folder),
             ],
         )
-        assert "nothing to audit" in str(silent.exception)
+        assert str(silent.exception).endswith('nothing to audit; build it again with audio = "index" in the config')
         build(run, corpus, store)
     words = ["people", "audit", "sample", corpus, "--evaluation", evaluation, "--stratify", stratify]
     drawn = run.invoke(
