@@ -14,7 +14,9 @@ from earmark.schemas.human_preferences import CORPUS, HumanPreferences
 from earmark.schemas.toml import parse_config, read_toml
 from earmark.tasks.annotation.prompts import load_prompt
 from earmark.tasks.evaluation import judging
-from earmark.tasks.evaluation.samples import MeasurementOptions
+from earmark.tasks.evaluation.reading import write_template
+from earmark.tasks.evaluation.samples import MeasurementOptions, NoSamples
+from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.versions import Store, Version
 from tests.annotation.conftest import model_server
 from tests.builds import rows_of
@@ -150,3 +152,13 @@ def small(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Version, Store
     arena = {"name": "arena", "format": "music-arena", "files": ["m.jsonl"]}
     config = config_of(folder, cmi(folder, [vote(n) for n in range(3)], split="test"), arena, audio="embed")
     return build_votes(config, folder / "store"), Store(folder / "store")
+
+
+@pytest.mark.slow
+def test_a_template_without_samples_says_what_is_measured(tmp_path: Path) -> None:
+    (tmp_path / "v.csv").write_text("audio_a,audio_b,overall\na1.wav,a2.wav,b\nb1.wav,b2.wav,a\n")
+    version = build_votes(
+        config_of(tmp_path, {"name": "ab", "format": "votes", "files": ["v.csv"]}), tmp_path / "store"
+    )
+    with pytest.raises(NoSamples, match=r"has no sample of any evaluation by clip: pam-musicality \(PAM: .*\); "):
+        write_template(version, find_corpus(version.corpus), tmp_path / "clips.csv", MeasurementOptions())
