@@ -24,6 +24,7 @@ from earmark.tasks.importers.music import words
 from earmark.tasks.importers.table import kind_of, named_rows
 
 HEADER = ["id", "caption"]
+HEADINGS = ("caption", "captions", "text", "description")  # in a first line: no caption is this word alone
 
 
 class ListedCaption(NamedTuple):
@@ -75,7 +76,7 @@ def _lines(path: Path, name: str) -> Iterable[tuple[int, list[Any] | Reject]]:
         elif len(cells) != len(HEADER):
             detail = f"expected {len(HEADER)} fields, found {len(cells)}"
             yield line, Reject(shown("\t".join(cells)), "bad_line", detail, name, line)
-        elif line > 1 or [cell.strip().lower() for cell in cells] != HEADER:
+        elif line > 1 or cells[1].strip().lower() not in HEADINGS:
             yield line, list(cells)
 
 

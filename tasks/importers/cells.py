@@ -180,6 +180,11 @@ def identifier(cell: Any, word: str) -> str:
     return text
 
 
+def normal(text: str) -> str:
+    """Return a name in one form of Unicode (NFC); forms look alike."""
+    return unicodedata.normalize("NFC", text)
+
+
 def clip(cell: Any, root: str) -> str:
     """Return a clip's name or path below the list's folder, without `./` and double `/`; reject a path outside it.
 
@@ -224,7 +229,7 @@ def _short(path: str) -> str:
 
 def other_forms(name: str) -> list[str]:
     """List a name's other spellings in Unicode: an accented letter is one character, or a letter and its accent."""
-    forms = () if name.isascii() else (unicodedata.normalize("NFC", name), unicodedata.normalize("NFD", name))
+    forms = () if name.isascii() else (normal(name), unicodedata.normalize("NFD", name))
     return [form for form in forms if form != name]
 
 
@@ -245,7 +250,7 @@ def one_spelling(rows: Iterable[Any], fields: tuple[str, ...]) -> Iterator[Any]:
             for field in fields:
                 name = getattr(row, field, None)
                 if name and not name.isascii():
-                    spelled = first.setdefault(unicodedata.normalize("NFC", name), name)
+                    spelled = first.setdefault(normal(name), name)
                     row = row if spelled == name else row._replace(**{field: spelled})
         yield row
 

@@ -18,6 +18,8 @@ from earmark.tasks.importers.lists import Cells, parsed
 from earmark.tasks.importers.table import read_table, table_file
 
 LONGEST_TEXT = 20_000
+_NO_VALUE = frozenset({"nan", "null", "<na>"})  # written by programs for no text
+_ABSENT = _NO_VALUE | {"na", "n/a", "none"}  # of required text alone: lyrics "none" are of an instrumental
 CONDITIONS = ("text", "lyrics", "reference", "caption")
 MADE = frozenset({"", "succeeded", "success", "successful", "ok", "completed", "complete", "done", "finished"})
 
@@ -185,6 +187,8 @@ def words(cell: Any, wanted: str | None = None) -> str | None:
         raise BadRow(
             "bad_value", f"expected {wanted or 'text'} of at most {LONGEST_TEXT} characters, found {len(text)}"
         )
+    if text.lower() in (_ABSENT if wanted else _NO_VALUE):
+        text = ""
     if wanted and not text:
         raise BadRow("missing_value", f"expected {wanted}, found an empty cell")
     return text or None

@@ -6,6 +6,7 @@ column decides: if one of its cells holds a semicolon, commas and bars are part 
 """
 
 import ast
+import html
 import json
 import math
 import re
@@ -20,7 +21,7 @@ from earmark.schemas.places import without_place
 from earmark.schemas.reasons import Note, Reject, shown
 from earmark.schemas.registry import Registry, register, registered
 from earmark.schemas.tracks import MARK, NOT_STATED, Tag, Track
-from earmark.tasks.importers.cells import BadRow, clip, given, identifier, number
+from earmark.tasks.importers.cells import BadRow, clip, given, identifier, normal, number
 from earmark.tasks.importers.json_arrays import read_json
 from earmark.tasks.importers.lines import read_lines, read_rows
 from earmark.tasks.importers.lists import Cells, ListFile, parsed, require_columns, require_once
@@ -34,6 +35,7 @@ _COMMONS = re.compile(
     r"https?://(?:www\.)?creativecommons\.org/(licenses|publicdomain)/([a-z-]+)/([0-9.]+)(?:/([a-z]+))?/?"
 )
 
+_OTHERS_LIST = re.compile(r"""\{.*\}|array\(.*\)|\(['"].*\)""", re.DOTALL)  # of PostgreSQL, NumPy, a tuple of Python
 # A list that was written as text, as pandas writes MusicCaps' `aspect_list`; `[live]; [loud]` is none.
 _LIST = re.compile(r"""\s*\[(\s*['"].*['"],?\s*|[^\[\]]*)\]\s*""", re.DOTALL)
 
@@ -148,7 +150,7 @@ def parse_tag(cell: str, synonyms: TagMap) -> Tag:
     if not mark or category not in CATEGORIES:
         known = ", ".join(f"{known}{MARK}…" for known in CATEGORIES)
         raise BadRow("bad_value", f"expected {known}, found '{shown(cell.strip())}'")
-    tag = identifier(tag, "tag").lower()
+    tag = normal(identifier(tag, "tag")).lower()
     return Tag(category, synonyms.get(category, {}).get(tag, tag))
 
 
@@ -219,7 +221,7 @@ def _mark(file: ListFile) -> str:
     found = set[str]()
     for _, cells in read_table(file, WANTED, ("tags",)):
         if not isinstance(cells, Reject | Note) and isinstance(text := cells[-1], str) and not _LIST.fullmatch(text):
-            found.update(mark for mark in ";|" if mark in text)
+            found.update(mark for mark in ";|" if mark in html.unescape(text))
             if ";" in found:
                 break
     return next((mark for mark in ";|" if mark in found), ",")
@@ -227,8 +229,8 @@ def _mark(file: ListFile) -> str:
 
 def _track(cells: Cells, name: str, line: int, synonyms: TagMap, root: str, mark: str) -> Track:
     track_id, file = identifier(cells[0], "track"), clip(cells[1], root)
-    artist = identifier(cells[2], "artist") if given(cells[2]) else ""
-    album = identifier(cells[3], "album") if given(cells[3]) else ""
+    artist = normal(identifier(cells[2], "artist")) if given(cells[2]) else ""
+    album = normal(identifier(cells[3], "album")) if given(cells[3]) else ""
     tags = tuple(dict.fromkeys(_tag(word, synonyms) for word in _words(cells[4], mark)))
     licence = shown(str(cells[5]).strip()) if given(cells[5]) else ""
     return Track(track_id, artist, album, file, 0.0, tags, name, line, licence)
@@ -237,9 +239,11 @@ def _track(cells: Cells, name: str, line: int, synonyms: TagMap, root: str, mark
 def _words(cell: Any, mark: str) -> list[str]:
     if not given(cell):
         return []
-    text = str(cell).strip()
+    text = html.unescape(str(cell).strip())
+    if isinstance(cell, dict) or _OTHERS_LIST.fullmatch(text):
+        raise BadRow("bad_value", f"expected tags such as rock; piano or ['rock', 'piano'], found '{shown(text)}'")
     parts = cell if isinstance(cell, list) else _listed(text) if _LIST.fullmatch(text) else text.split(mark)
-    return [identifier(part, "tag") for part in parts if given(part)]
+    return [normal(identifier(part, "tag")) for part in parts if given(part)]
 
 
 def _listed(text: str) -> list[Any]:

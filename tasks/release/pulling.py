@@ -144,10 +144,12 @@ def _require_whole(store: Store, version: Version) -> None:
         return
     for entry in version.manifest.files:
         path = version.path(entry)
-        if not path.is_file():
+        found = path.stat().st_size if path.is_file() else None
+        if found != entry.bytes:
             raise StoreError(
-                f"{path}: expected a file, as the manifest says, found none; move the folder of the damaged "
-                f"{version.corpus} {version.name} away, and pull again"
+                f"{path}: expected {entry.bytes:,} bytes, as the manifest says, found "
+                f"{'no file' if found is None else f'{found:,}'}; see: earmark inspect verify {version.corpus}@"
+                f"{version.name}; move the folder of the damaged version away, and pull again"
             )
 
 

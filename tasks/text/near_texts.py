@@ -1,6 +1,8 @@
 """Find near-duplicate texts by prefix filtering, without misses (Chaudhuri et al. 2006; Bayardo et al. 2007)."""
 
+import html
 import re
+import unicodedata
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -11,8 +13,9 @@ from zlib import crc32
 SHINGLE_WORDS = 3
 COUNTERS = 1 << 20  # runs of words are counted by checksum; collisions only raise the counts
 
+_APOSTROPHES = str.maketrans("’ʼ", "''")
 _HAN = "\u3400-\u4dbf\u4e00-\u9fff"  # written without spaces: each character counts as a word
-_WORD = re.compile(rf"[{_HAN}]|[^\W_{_HAN}]+(?:['’][^\W_{_HAN}]+)*")
+_WORD = re.compile(rf"[{_HAN}]|[^\W_{_HAN}]+(?:'[^\W_{_HAN}]+)*")
 
 
 def near_duplicates(texts: Sequence[str], threshold: float) -> list[int | None]:
@@ -141,8 +144,16 @@ def _counter(shingle: str) -> int:
     return crc32(shingle.encode()) % COUNTERS
 
 
+def _in_one_form(text: str) -> str:
+    """Return a text in one form of Unicode, with plain apostrophes, without HTML entities and signs of no width."""
+    if text.isascii() and "&" not in text:
+        return text
+    normal = unicodedata.normalize("NFKC", html.unescape(text)).translate(_APOSTROPHES)
+    return "".join(char for char in normal if unicodedata.category(char) != "Cf")
+
+
 def _shingles(text: str) -> set[str]:
-    words = _WORD.findall(text.lower())
+    words = _WORD.findall(_in_one_form(text).lower())
     if not words:
         return set()
     return {" ".join(words[at : at + SHINGLE_WORDS]) for at in range(max(1, len(words) - SHINGLE_WORDS + 1))}

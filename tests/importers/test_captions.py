@@ -36,9 +36,17 @@ def test_a_tsv_needs_no_header_and_may_be_packed(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("header", ["track_id\tcaption", "path\tText", "id\tcaption"])
+def test_a_header_of_other_words_is_no_caption(tmp_path: Path, header: str) -> None:
+    (tmp_path / "c.tsv").write_text(f"{header}\n1\tOne.\n")
+    assert list(read_captions(tmp_path / "c.tsv", "c.tsv")) == [ListedCaption("1", "One.", "c.tsv", 2)]
+
+
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
+        ({"path": "1.mp3", "caption": "nan"}, "missing_value"),
+        ({"path": "1.mp3", "caption": "N/A"}, "missing_value"),
         ({"path": "1.mp3"}, "missing_value"),
         ({"path": "1.mp3", "caption": "  "}, "missing_value"),
         ({"path": "1.mp3", "caption": 3}, "bad_value"),

@@ -53,3 +53,15 @@ def test_words_of_a_list_without_commas_are_not_run_together(tmp_path: Path) -> 
     (reject,) = read(tmp_path, np.array(["rock", "female vocals"]))
     assert isinstance(reject, Reject)
     assert (reject.reason, reject.line) == ("bad_value", 2)
+
+
+@pytest.mark.parametrize("cell", ["{rock,pop}", "array(['rock', 'pop'])", "('rock', 'pop')", "{'genre': ['rock']}"])
+def test_lists_of_other_programs_are_no_tags(tmp_path: Path, cell: str) -> None:
+    (first, reject) = read(tmp_path, "(live) takes", cell)
+    assert isinstance(reject, Reject)
+    assert reject.reason == "bad_value"
+    assert tags([first]) == [["(live) takes"]]
+
+
+def test_entities_and_forms_of_unicode_do_not_part_or_double_a_tag(tmp_path: Path) -> None:
+    assert tags(read(tmp_path, "R&amp;B, pop", "cafe\u0301, caf\u00e9")) == [["r&b", "pop"], ["caf\u00e9"]]

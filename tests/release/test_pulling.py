@@ -90,7 +90,9 @@ def test_a_damaged_version_is_not_already_here(store: Store, tmp_path: Path) -> 
     table.write_bytes(whole[:-1])
     assert f"{table}: expected {len(whole):,} bytes" in pull(tmp_path, f"{REPO}@v1", code=1)
     table.unlink()
-    assert f"{table}: expected a file, as the manifest says, found none" in pull(tmp_path, f"{REPO}@v1", code=1)
+    assert f"{table}: expected {len(whole):,} bytes, as the manifest says, found no file" in pull(
+        tmp_path, f"{REPO}@v1", code=1
+    )
     table.write_bytes(whole)
     assert "already here" in pull(tmp_path, f"{REPO}@v1")
 

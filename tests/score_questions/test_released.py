@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from earmark.schemas.errors import EarmarkError
+from earmark.schemas.errors import EarmarkError, InputError
 from earmark.schemas.evaluations import Examinee
 from earmark.schemas.score_questions import CORPUS
 from earmark.tasks.evaluation import judging
@@ -146,5 +146,12 @@ def test_pictures_of_a_released_set_are_kept_out(tmp_path: Path, monkeypatch: py
         with staging(open_store(str(tmp_path / "store")), "score-questions", f"{lost}" * 64, say=print) as stage:
             candidates, texts = read_threads(stage, config)
             images = pq.read_table(find_scores(stage, config, texts.threads, candidates)).num_rows
-            rejected = next(step.rejected for step in stage.steps() if step.name == "images")
-        assert (images, rejected.get("decontaminated", 0)) == (4 - lost, lost)
+            step = next(step for step in stage.steps() if step.name == "images")
+        assert (images, step.rejected.get("decontaminated", 0)) == (4 - lost, lost)
+        assert any("1 released questions have no picture" in note for note in step.notes) == bool(lost)
+    (tmp_path / "set/images/p0.jpg").unlink()
+    config = forum_config(tmp_path, images={"folder": "images"}, decontaminate={"against": ["wildscore:set"]})
+    with staging(open_store(str(tmp_path / "store")), "score-questions", "9" * 64, say=print) as stage:
+        candidates, texts = read_threads(stage, config)
+        with pytest.raises(InputError, match="found none that can be read for 2 questions"):
+            find_scores(stage, config, texts.threads, candidates)

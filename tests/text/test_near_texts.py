@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 from itertools import product
 
+import duckdb
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from earmark.tasks.store.sql import query
 from earmark.tasks.text.near_texts import near_any, near_duplicates, near_groups
 
 TEXTS = st.lists(st.lists(st.sampled_from("abcd"), max_size=9).map(" ".join), max_size=12)
@@ -66,3 +68,21 @@ def test_long_texts_of_which_words_were_changed(threshold: float) -> None:
     expected = [first_like(text, [*enumerate(texts[:60])], threshold) for text in texts]
     assert near_any(texts, texts[:60], threshold) == expected
     assert sum(at is not None for at in expected[60:]) > 20
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "A cafe\u0301 song that doesn\u2019t stop & goes on",
+        "a caf\u00e9 song that doesn\u02bct stop &amp; goes on",
+        "a ca\u200bf\u00e9 song that doesn't\u00a0stop & goes\u00ad on",
+    ],
+)
+def test_forms_of_unicode_entities_and_signs_of_no_width_are_one_text(other: str) -> None:
+    text = "a caf\u00e9 song that doesn't stop & goes on"
+    assert near_duplicates([text, other], 1.0) == [None, 0]
+    plain = duckdb.connect().execute(query("text/plain_words"))
+    told = plain.execute(
+        "SELECT plain_words($1) = plain_words($2)", [text, "A Cafe\u0301  song\u00a0that doesn't stop & go\u200bes on"]
+    )
+    assert told.fetchall() == [(True,)]

@@ -81,7 +81,8 @@ def find_scores(
         return Done(_keep(stage, [_imagined(thread["thread_key"]) for thread in pictured]))
     named = _from_folder(config, pictured) if config.images.folder else _from_web(stage, config, pictured, gate)
     rows, refused = _look_at(stage, config, named)
-    rows, near = _without_near(rows, NEAR_BITS, image_folder(stage), _kept_out(stage, config))
+    kept_out, missing = _kept_out(stage, config)
+    rows, near = _without_near(rows, NEAR_BITS, image_folder(stage), kept_out)
     scores = sum(row["is_score"] for row in rows)
     return Done(
         _keep(stage, rows),
@@ -92,7 +93,9 @@ def find_scores(
             # a failed download may succeed in another build: it is no fault of the config's files
             sources={config.images.folder: len(named)} if config.images.folder else None,
             notes=[
-                f"{scores:,} of {len(rows):,} images are scores by {without_place(config.detector.model)}{_kinds(rows)}"
+                f"{scores:,} of {len(rows):,} images are scores by {without_place(config.detector.model)}"
+                f"{_kinds(rows)}",
+                *missing,
             ],
         ),
         _account(pictured, rows, {item.thread["thread_key"] for item in named}),
@@ -235,14 +238,20 @@ def _row(item: ThreadImage, picture: StoredImage, sight: Sight, config: ScoreQue
     }
 
 
-def _kept_out(stage: Stage, config: ScoreQuestions) -> list[tuple[bytes, Path]]:
-    """Return hash and file of each picture of the questions in `decontaminate.against`."""
+def _kept_out(stage: Stage, config: ScoreQuestions) -> tuple[list[tuple[bytes, Path]], list[str]]:
+    """Return hash and file of each picture of the questions in `decontaminate.against`, and notes on missing ones."""
     if (rule := config.decontaminate) is None:
-        return []
+        return [], []
     folder = image_folder(stage) / "kept-out"
     folder.mkdir(parents=True, exist_ok=True)
     released = (read(config.path(name), folder)[QUESTIONS.name] for form, name in rule.releases if form == LAYOUT)
     images: list[WholeFile | None] = [row["image"] for rows in released for row in rows]
+    lost = sum(image is None or not _readable(image["bytes"]) for image in images)
+    if images and lost == len(images):
+        raise InputError(
+            f"decontaminate.against: expected pictures beside the released questions, found none that can be read for "
+            f"{lost} questions; put them there, or name another release"
+        )
     versions = [version for version in map(stage.store.find, rule.versions) if version.corpus == config.corpus]
     for version in versions:
         rows = questions_of(version, ["split", "image"])
@@ -254,7 +263,17 @@ def _kept_out(stage: Stage, config: ScoreQuestions) -> list[tuple[bytes, Path]]:
             path = folder / f"{picture.sha256}.{picture.extension}"
             path.write_bytes(picture.content)
             kept.append((picture.difference_hash, path))
-    return kept
+    note = f"{lost:,} released questions have no picture that can be read: nothing was taken out for them"
+    return kept, [note] if lost else []
+
+
+def _readable(content: bytes) -> bool:
+    """Return whether bytes are a picture that a question could show."""
+    try:
+        read_picture(content)
+    except BadRow:
+        return False
+    return True
 
 
 def _without_near(
