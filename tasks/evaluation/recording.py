@@ -121,7 +121,10 @@ def record(
         **count(evaluation, rows, predictions, threshold, controls),
         "without": without,
     }
-    folder, pages = out or _free(records_of(store, version) / _name(facts), facts), evaluation_page(facts).files()
+    folder, pages = (
+        out or _tell_replaced(records_of(store, version) / _name(facts), facts),
+        evaluation_page(facts).files(),
+    )
     kept = (PREDICTIONS, _written(kind, rows, predictions))
     return facts, write_record(folder, RECORD, facts, pages, predictions=kept)
 
@@ -148,16 +151,14 @@ def _written(kind: SampleKind, rows: list[MeasuredSample], predictions: dict[str
     return written
 
 
-def _free(folder: Path, facts: EvaluationFacts) -> Path:
-    """Return the folder, or one beside it with the digest in its name where it holds the result of another file."""
+def _tell_replaced(folder: Path, facts: EvaluationFacts) -> Path:
+    """Say that a folder's result of another file of the same name is replaced; return the folder."""
     digest = facts["scores_sha256"] if facts["scores"] else None
-    if digest is None or not (folder / RECORD).is_file():
-        return folder
-    if json.loads((folder / RECORD).read_text("utf-8")).get("scores_sha256") == digest:
-        return folder
-    other = folder.with_name(file_word(folder.name, digest[:8]))
-    say(f"{folder} holds the result of another file of this name; this one is in {other.name}")
-    return other
+    if digest is not None and (folder / RECORD).is_file():
+        held = json.loads((folder / RECORD).read_text("utf-8")).get("scores_sha256")
+        if held != digest:
+            say(f"{folder}: replaces the result of another file of this name; --out DIR keeps both")
+    return folder
 
 
 def _name(facts: EvaluationFacts) -> str:
