@@ -57,7 +57,7 @@ class SubjectOptions:
 
     evaluation: Annotated[
         str | None,
-        option("--evaluation -e NAME", "The evaluation; needed if the corpus has several, but for clip scores."),
+        option("--evaluation -e NAME", "The evaluation; needed if the corpus has several, except for scores of clips."),
     ] = None
     split: Annotated[str | None, option("NAME", "The split, or `all`. Default: test and ood, if there.")] = None
     language: Annotated[str | None, option("CODE", "Use only samples in this language.")] = None

@@ -121,10 +121,9 @@ def record(
         **count(evaluation, rows, predictions, threshold, controls),
         "without": without,
     }
-    folder, pages = (
-        out or _tell_replaced(records_of(store, version) / _name(facts), facts),
-        evaluation_page(facts).files(),
-    )
+    folder, pages = out or records_of(store, version) / _name(facts), evaluation_page(facts).files()
+    if out is None:
+        _say_if_replaced(folder, facts)
     kept = (PREDICTIONS, _written(kind, rows, predictions))
     return facts, write_record(folder, RECORD, facts, pages, predictions=kept)
 
@@ -151,14 +150,12 @@ def _written(kind: SampleKind, rows: list[MeasuredSample], predictions: dict[str
     return written
 
 
-def _tell_replaced(folder: Path, facts: EvaluationFacts) -> Path:
-    """Say that a folder's result of another file of the same name is replaced; return the folder."""
-    digest = facts["scores_sha256"] if facts["scores"] else None
-    if digest is not None and (folder / RECORD).is_file():
-        held = json.loads((folder / RECORD).read_text("utf-8")).get("scores_sha256")
-        if held != digest:
-            say(f"{folder}: replaces the result of another file of this name; --out DIR keeps both")
-    return folder
+def _say_if_replaced(folder: Path, facts: EvaluationFacts) -> None:
+    """Say that the result of another file of scores, of the same name, is replaced."""
+    if facts["scores"] is None or not (folder / RECORD).is_file():
+        return
+    if json.loads((folder / RECORD).read_text("utf-8")).get("scores_sha256") != facts["scores_sha256"]:
+        say(f"{folder}: replaces the result of another file of this name; --out DIR keeps both")
 
 
 def _name(facts: EvaluationFacts) -> str:

@@ -243,7 +243,7 @@ def _words(cell: Any, mark: str) -> list[str]:
     if isinstance(cell, dict) or _OTHERS_LIST.fullmatch(text):
         raise BadRow("bad_value", f"expected tags such as rock; piano or ['rock', 'piano'], found '{shown(text)}'")
     parts = cell if isinstance(cell, list) else _listed(text) if _LIST.fullmatch(text) else text.split(mark)
-    return [normal(identifier(part, "tag")) for part in parts if given(part)]
+    return [normal(html.unescape(identifier(part, "tag"))) for part in parts if given(part)]
 
 
 def _listed(text: str) -> list[Any]:

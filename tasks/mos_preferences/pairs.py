@@ -75,7 +75,7 @@ def draw_and_pick_triplets(connection: duckdb.DuckDBPyConnection, config: MosPre
             clips = sum(cell.clips for cell in cells if cell.dataset == dataset)
             splits = " or ".join(config.triplets.splits)
             why = (
-                "of those that were tried no more differ in MOS"
+                "no further three clips of different MOS were found"
                 if clips
                 else f"they are drawn from {splits} (triplets.splits), which holds no usable clip"
             )

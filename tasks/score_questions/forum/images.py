@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
@@ -245,35 +244,32 @@ def _kept_out(stage: Stage, config: ScoreQuestions) -> tuple[list[tuple[bytes, P
     folder = image_folder(stage) / "kept-out"
     folder.mkdir(parents=True, exist_ok=True)
     released = (read(config.path(name), folder)[QUESTIONS.name] for form, name in rule.releases if form == LAYOUT)
-    images: list[WholeFile | None] = [row["image"] for rows in released for row in rows]
-    lost = sum(image is None or not _readable(image["bytes"]) for image in images)
-    if images and lost == len(images):
+    theirs: list[WholeFile | None] = [row["image"] for rows in released for row in rows]
+    ours = [
+        row["image"]
+        for version in map(stage.store.find, rule.versions)
+        if version.corpus == config.corpus
+        for row in questions_of(version, ["split", "image"])
+        if row["split"] in rule.splits
+    ]
+    kept, unread = list[tuple[bytes, Path]](), set[bytes]()
+    for content in dict.fromkeys(image["bytes"] for image in [*theirs, *ours] if image):
+        try:
+            picture = read_picture(content)
+        except BadRow:  # such a picture is none of a question here
+            unread.add(content)
+            continue
+        path = folder / f"{picture.sha256}.{picture.extension}"
+        path.write_bytes(picture.content)
+        kept.append((picture.difference_hash, path))
+    lost = sum(image is None or image["bytes"] in unread for image in theirs)
+    if theirs and lost == len(theirs):
         raise InputError(
             f"decontaminate.against: expected pictures beside the released questions, found none that can be read for "
             f"{lost} questions; put them there, or name another release"
         )
-    versions = [version for version in map(stage.store.find, rule.versions) if version.corpus == config.corpus]
-    for version in versions:
-        rows = questions_of(version, ["split", "image"])
-        images += [row["image"] for row in rows if row["split"] in rule.splits]
-    kept = []
-    for content in dict.fromkeys(image["bytes"] for image in images if image):
-        with suppress(BadRow):  # such a picture is none of a question here
-            picture = read_picture(content)
-            path = folder / f"{picture.sha256}.{picture.extension}"
-            path.write_bytes(picture.content)
-            kept.append((picture.difference_hash, path))
     note = f"{lost:,} released questions have no picture that can be read: nothing was taken out for them"
     return kept, [note] if lost else []
-
-
-def _readable(content: bytes) -> bool:
-    """Return whether bytes are a picture that a question could show."""
-    try:
-        read_picture(content)
-    except BadRow:
-        return False
-    return True
 
 
 def _without_near(
