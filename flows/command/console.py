@@ -324,9 +324,7 @@ def show_diff(
     if examples:
         print_table("table", "column", "rows", f"for example, {old.name} → {new.name}", rows=examples)
     if any(_LINE_ID.search(str(part)) for _, one in columns for part in one.key):
-        tell(
-            "note: ids such as FILE:LINE#1 count lines, as the list has no ids: a line more or less shifts later ones"
-        )
+        tell("note: ids such as FILE:LINE#1 count lines, as the list has no ids: a line more or less shifts later ones")
     by_row: dict[tuple[Any, ...], list[Cell]] = {}
     for one in values:
         by_row.setdefault((one.table, *one.key), []).append(one)
