@@ -21,6 +21,7 @@ from earmark.tasks.pipeline.ask import Ask, Asker, Fault, Values, side_by_side
 from earmark.tasks.pipeline.tracks import PooledTrack
 from earmark.tasks.pipeline.walk import walk
 from earmark.tasks.store.staging import Stage
+from earmark.tasks.text.refusals import find_refusal, unquoted
 from earmark.tasks.text.tag_words import written
 from earmark.tasks.text.voices import calls_for_voices, names_voices
 
@@ -91,23 +92,23 @@ _OPENING = re.compile(
     r"i(?:'m|’m| am) sorry\b|i can(?:no|')t\b|note:)",
     re.IGNORECASE,
 )
-_QUOTED = re.compile(r"""(?<=[\w,:;]\s)(?:["“][^"”]*["”]|['‘].{0,300}?['’](?!\w))""")  # lyrics, and speech in a film
-_FILE = r"(?:audio|sound|music|clip|file|recording|track|attachment)s?\b"
-_REFUSAL = re.compile(
-    r"^\W*I(?:['’]m| am)? (?:sorry|apologi[sz]e)\b|"
-    r"\bI(?:['’]m| am| was)? (?:unable to|not able to|can(?:not|['’]?t)) (?:\w+ly )?(?:listen|process|access|assist|"
-    rf"help (?:you )?with|(?:play|open|hear|describe|analy[sz]e) (?:(?:the|this|that|your|any) )?{_FILE})|"
-    rf"\bI do(?:n['’]t| not) (?:have (?:the ability|access|(?:an?|any|the) {_FILE})|"
-    r"(?:see|find|hear) (?:(?:an?|any|the|your) )?(?:audio|clip|file|recording|attachment)\b)|"
-    r"^\W*(?:unfortunately|sorry|apologies)\b,? (?:but|I|it|no|there)\b|"
-    rf"\bplease (?:provide|upload|share|attach|send) (?:\w+ ){{0,3}}{_FILE}|"
-    r"\bno (?:audio|clip|sound|recording|file)(?: (?:clip|file|data|was|is|has|seems|to|be|been|in|with|this|the|your))"
-    r"{0,6} (?:attached|provided|included|conversation|message)|"
-    r"\b(?:audio|clip|file|recording) (?:was|is|has)(?: not|n['’]t) (?:been )?(?:attached|provided|included|uploaded)|"
-    r"\b(?:text|language)-based (?:ai|assistant|model)\b",
+_SILENT = re.compile(  # sound of a critique, yet no caption
+    r"^\W*unfortunately\b,? (?:but|I|it|no|there)\b|"
+    r"(?:^|[.!?]\s)\W*(?:the|this) (?:audio|clip|file|recording|track) (?:is|appears to be|seems to be) (?:\w+ly )?"
+    r"(?:blank|corrupt(?:ed)?|empty|silent)\W*(?:$|[.!?]\s)|"
+    r"\bno (?:music|audio|caption|description) (?:can|could) be (?:described|given|provided|written)\b",
     re.IGNORECASE,
 )
-_ASIDE = re.compile(r"\bas an ai\b|\blanguage model\b|let me know if|```", re.IGNORECASE)
+_ASIDE = re.compile(
+    r"\bas an ai\b|\blanguage model\b|let me know if|```|<\||\n\W*(?:user|assistant|human)\W*:|"
+    r"(?:^|[.!?\n]\s*)(?:would you like me to|do you want me to|feel free to ask)\b|"
+    r"^\W*(?:option|version|caption) (?:1|one|a)\W*[:.]",
+    re.IGNORECASE,
+)
+_WRAPPED = re.compile(  # a whole answer, in a form that nobody asked for
+    r"\s*(?:```.*```|[{\[]\s*[\"{].*[}\]]|<([a-z]+)>.*</\1>|(?:[-*•][ \t]+[^\n]+(?:\n\s*|$)){2,})\s*",
+    re.DOTALL | re.IGNORECASE,
+)
 SHORTEST_WORDS = 5  # fewer are no caption
 _ENGLISH = frozenset(
     re.findall(
@@ -133,14 +134,18 @@ def _empty(text: str) -> str | None:
 
 
 def _refused(text: str, checks: CaptionChecks) -> str | None:
-    found = _REFUSAL.search(_QUOTED.sub(" ", text))
-    return f"expected a description, found '{found[0].strip()[:40]}'" if found else None
+    silent = _SILENT.search(unquoted(text))
+    found = find_refusal(text) or (silent and silent[0].strip())
+    return f"expected a description, found '{found[:40]}'" if found else None
+
+
+def _ended(text: str) -> bool:
+    return text.rstrip().rstrip("\"'”’)]*_").endswith((".", "!", "?", "…", "。"))
 
 
 def _truncated(text: str, checks: CaptionChecks) -> str | None:
-    end = text.rstrip().rstrip("\"'”’)]*_")
-    ended = end.endswith((".", "!", "?", "…", "。"))
-    return None if ended else f"expected a sentence's end, found '{text.rstrip()[-20:]}'"
+    told = "boilerplate" in checks.look_for and "boilerplate" not in checks.flag and _WRAPPED.fullmatch(text)
+    return None if told or _ended(text) else f"expected a sentence's end, found '{text.rstrip()[-20:]}'"
 
 
 def _too_long(text: str, checks: CaptionChecks) -> str | None:
@@ -188,7 +193,8 @@ def _mentions_duration(text: str, checks: CaptionChecks) -> str | None:
 
 
 def _boilerplate(text: str, checks: CaptionChecks) -> str | None:
-    found = _OPENING.search(text) or _ASIDE.search(text)
+    found = _OPENING.search(text) or _ASIDE.search(unquoted(text))
+    found = found or (None if _ended(text) else _WRAPPED.fullmatch(text))
     return f"expected the caption alone, found '{found[0].strip()[:40]}'" if found else None
 
 

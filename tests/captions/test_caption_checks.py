@@ -79,6 +79,19 @@ def test_each_fault_is_found_and_no_other(text: str, fault: str) -> None:
         "As a text-based AI model, a description of the music is beyond me.",
         'It plays nothing, as far as the "music" goes: I\'m not able to process sound.',
         "\"I'm sorry, I can't listen to audio files.\"",
+        "I did not receive any audio.",
+        "Hmm, I don't hear anything in this recording.",
+        "The model cannot hear audio clips, but here's a generic caption: a calm piano piece with warm pads.",
+        "Without hearing the track, a likely description would be a calm piano piece with soft pads.",
+        "Audio input is not supported by this model.",
+        "It seems that the audio didn't come through. Could you try again?",
+        "The provided audio appears to be silent or contains only noise, so no music can be described.",
+        "I need the audio clip to write a caption for this music.",
+        "Not able to process the clip.",
+        "My apologies, the file could not be opened.",
+        "I won't describe copyrighted music.",
+        "Content blocked by safety policy.",
+        "This recording appears to be completely silent.",
     ],
 )
 @pytest.mark.parametrize("ask", ["direct", "describe", "mix"])
@@ -107,10 +120,70 @@ def test_what_a_model_without_ears_says_is_no_caption_of_any_listener(text: str,
         "Sorry, cries a woman, while the train leaves the station.",
         "No audio effects are included beside a light reverb on the upright piano.",
         "The recording is not polished: hiss and hum lie under a plain acoustic guitar.",
+        "The recording appears to be silent at first, until a low drone rises.",
+        "A singer repeats I need the music to survive over a bright synth.",
+        "Without a beat, the track drifts on a warm pad and a soft piano.",
+        "No music can be heard behind the man, who reads a policy aloud.",
     ],
 )
 def test_a_caption_and_the_speech_that_it_quotes_are_no_refusal(text: str) -> None:
     assert "refused" not in faults(text)
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        "\nUser: Write another one.\nAssistant: A fast rock tune.",
+        "\n\nWould you like me to add more detail?",
+        "<|im_end|>.",
+        " Let me know if you'd like a shorter version!",
+    ],
+)
+def test_chat_after_a_caption_is_boilerplate(after: str) -> None:
+    assert "boilerplate" in faults(GOOD + after)
+
+
+def test_one_of_several_captions_is_boilerplate() -> None:
+    assert "boilerplate" in faults(f"Option 1: {GOOD}\nOption 2: A soft piano piece over pads.")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'A man asks: "Would you like me to dance?", while a waltz plays.',
+        "Would-be lovers sing of the user in an option of the city, over a piano.",
+        "The assistant of a conductor speaks: a dry voice over an orchestra that tunes.",
+    ],
+)
+def test_speech_in_a_film_is_no_chat(text: str) -> None:
+    assert "boilerplate" not in faults(text)
+
+
+WRAPPED = [
+    f"```\n{GOOD}\n```",
+    f'{{"caption": "{GOOD}"}}',
+    f"<caption>{GOOD}</caption>",
+    f"<p>{GOOD}</p>",
+    "- Genre: ambient, calm\n- Mood: soft\n- Instruments: the piano",
+]
+
+
+@pytest.mark.parametrize("text", WRAPPED)
+def test_a_whole_caption_in_another_form_is_boilerplate_and_not_cut(text: str) -> None:
+    assert faults(text) == ["boilerplate"]
+
+
+@pytest.mark.parametrize("text", WRAPPED)
+def test_another_form_stays_a_fault_where_boilerplate_is_none(text: str) -> None:
+    for checks in (CaptionChecks(look_for=("truncated",)), CaptionChecks(flag=("boilerplate",))):
+        assert "truncated" in [fault.reason for fault in find_faults(text, checks)]
+
+
+@pytest.mark.parametrize(
+    "text", ['{"caption": "A calm piece led by piano and', "<caption>A calm piece led by piano and"]
+)
+def test_a_cut_answer_in_another_form_is_cut(text: str) -> None:
+    assert faults(text) == ["truncated"]
 
 
 def test_only_what_is_looked_for_is_found() -> None:
