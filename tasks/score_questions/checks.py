@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from earmark.schemas.score_questions import ScoreQuestions
 from earmark.tasks.pipeline.ask import Fault
+from earmark.tasks.pipeline.refused import refusal_fault
 from earmark.tasks.score_questions.requests import LEAST_OPTIONS, LONGEST_OPTION_WORDS, MOST_OPTIONS, needed_numbers
 from earmark.tasks.score_questions.rows import PooledThread, RewrittenThread
 
@@ -29,6 +30,12 @@ _ABOUT_OPTIONS = re.compile(
 # Roman numerals, and chords such as Cm7 and CM7
 _CASED = re.compile(r"[b#♭♯]?(?:[IV]+|[iv]+)[°ø+/\diIvV-]*|[A-G][b#♭♯]?(?:m|M|mM|min|maj)[\db#♭♯+/-]*[A-G]?")
 _PRONOUN = re.compile(r"\bi(?=['’]|\s+(?:think|believe|guess|hear|see|say|know|feel|would|am)\b)")
+_MARKED = re.compile(
+    r"^\W*(?:wrong|incorrect|distractor)(?: (?:answer|option))?\s*:|"
+    r"[(\[](?:correct|distractor|false|incorrect|wrong)(?: (?:answer|option))?[)\]]\W*$",
+    re.IGNORECASE,
+)
+_LETTER = re.compile(r"(?:\(?[A-H][.):]|\(?[a-h]\))\s+(?![A-Z]\.)")  # of a list; C. P. E. Bach has initials
 _FORUM = re.compile(r"\b(?:reddit|subreddit|this thread|this post|the poster|original poster|OP)\b")
 
 
@@ -64,8 +71,15 @@ def _spoken(text: str) -> list[str]:
 
 
 def speaks_of_options(text: str) -> bool:
-    """Return whether an option refers to other options, such as "all of the above"."""
-    return bool(_ABOUT_OPTIONS.search(text))
+    """Return whether an option refers to other options ("all of the above"), or says that it is right or wrong."""
+    return bool(_ABOUT_OPTIONS.search(text) or _MARKED.search(text))
+
+
+def without_letters(options: Sequence[str], least: int = 2) -> list[str]:
+    """Return options without the letters of a list, if at least so many have one: one alone may name a note."""
+    texts = [text.strip() for text in options]
+    lettered = sum(bool(_LETTER.match(text)) for text in texts) >= max(1, least)
+    return [_LETTER.sub("", text, count=1) if lettered and _LETTER.match(text) else text for text in texts]
 
 
 def given_away(options: Sequence[str], truth: int) -> bool:
@@ -83,6 +97,8 @@ def check_rewriting(config: ScoreQuestions, thread: PooledThread, value: Rewritt
     question, options = value["question"].strip(), value["options"]
     if len(words_of(question)) < 3:
         return Fault("no_question", f"expected a question, found {question[:80]!r}")
+    if refused := refusal_fault(question, of_image=True):
+        return refused
     if forum := _FORUM.search(question):
         return Fault("no_question", f"expected a question that stands alone, found {forum[0]!r}")
     numbers = [option["comment"] for option in options]
@@ -94,7 +110,7 @@ def check_rewriting(config: ScoreQuestions, thread: PooledThread, value: Rewritt
         return Fault("wrong_comments", f"expected an option from comment {missing[0]}, found {sorted(numbers)}")
     if len(options) > MOST_OPTIONS:
         return Fault("option_count", f"expected at most {MOST_OPTIONS} options, found {len(options)}")
-    return check_options([option["text"] for option in options], LONGEST_OPTION_WORDS)
+    return check_options(without_letters([option["text"] for option in options]), LONGEST_OPTION_WORDS)
 
 
 def check_options(options: Sequence[str], longest: int) -> Fault | None:
@@ -103,6 +119,8 @@ def check_options(options: Sequence[str], longest: int) -> Fault | None:
         count = len(words_of(option))
         if not 1 <= count <= longest:
             return Fault("option_length", f"expected 1 to {longest} words, found {count}: {option[:80]!r}")
+        if refused := refusal_fault(option, of_image=True):
+            return refused
         if speaks_of_options(option):
             return Fault("speaks_of_options", f"expected a statement of its own, found {option[:80]!r}")
         if same := next((other for other in options[:place] if alike(option, other)), None):
@@ -133,9 +151,11 @@ def good_distractors(
     good: list[str] = []
     fault: Fault | None = None
     least, longest = min(DISTRACTOR_WORDS[0], len(words_of(truth))), DISTRACTOR_WORDS[1]
-    for text in (" ".join(text.split()) for text in written):
+    for text in without_letters([" ".join(text.split()) for text in written], min(2, len(written))):
         count = len(words_of(text))
-        if not least <= count <= longest:
+        if refused := refusal_fault(text, of_image=True):
+            wrong = refused
+        elif not least <= count <= longest:
             wrong = Fault("option_length", f"expected {least} to {longest} words, found {count}: {text[:80]!r}")
         elif speaks_of_options(text):
             wrong = Fault("speaks_of_options", f"expected a statement of its own, found {text[:80]!r}")

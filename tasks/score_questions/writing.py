@@ -8,7 +8,7 @@ import pyarrow as pa
 from earmark.schemas.score_questions import CATEGORIES, ScoreQuestions
 from earmark.tasks.pipeline.ask import Ask, Asker, Fault, GivenUp, side_by_side
 from earmark.tasks.pipeline.walk import walk
-from earmark.tasks.score_questions.checks import check_left, check_rewriting, good_distractors
+from earmark.tasks.score_questions.checks import check_left, check_rewriting, good_distractors, without_letters
 from earmark.tasks.score_questions.option_order import LETTERS
 from earmark.tasks.score_questions.requests import (
     CONTRADICTS,
@@ -148,9 +148,10 @@ async def rewrite(asker: Asker[ScoreQuestions], thread: PooledThread) -> Questio
     if not rewritten["usable"]:
         why = one_line(rewritten["why"]) or "no reason given"
         raise GivenUp("rewrite", "unusable", f"the writer finds no question in it: {why}")
+    texts = without_letters([option["text"] for option in rewritten["options"]])
     options: list[ThreadComment] = [
-        {**thread["best_comments"][option["comment"] - 1], "text": one_line(option["text"])}
-        for option in rewritten["options"]
+        {**thread["best_comments"][option["comment"] - 1], "text": one_line(text)}
+        for option, text in zip(rewritten["options"], texts, strict=True)
     ]
     return {**thread, "question": one_line(rewritten["question"]), "request_key": reply.key, "options": options}
 

@@ -19,6 +19,7 @@ from earmark.tasks.score_questions.checks import (
     given_away,
     good_distractors,
     speaks_of_options,
+    without_letters,
 )
 from earmark.tasks.score_questions.option_order import in_order, right_places
 from tests.score_questions.questions import BODIES, build_questions, config_of, rows_of, thread
@@ -230,6 +231,66 @@ def test_distractors_are_sifted() -> None:
     good, fault = good_distractors(["It lasts one beat only"], long, [], 1)
     assert fault is not None
     assert fault.reason == "longer_is_right"
+
+
+TRUTH = "It is a dominant seventh chord in root position"
+PLAIN = [
+    "The chord is a plain tonic triad",
+    "The passage stays within the home key",
+    "A plagal cadence closes the phrase",
+]
+
+
+@pytest.mark.parametrize("letters", [("A. ", "B. ", "C) "), ("(A) ", "(B) ", "(C) "), ("a) ", "b) ", "c) ")])
+def test_letters_before_options_go(letters: tuple[str, ...]) -> None:
+    lettered = [letter + text for letter, text in zip(letters, PLAIN, strict=True)]
+    assert good_distractors(lettered, TRUTH, [], 3) == (PLAIN, None)
+    assert good_distractors(lettered[:1], TRUTH, PLAIN[1:], 1) == (PLAIN[:1], None)
+    assert without_letters(lettered) == PLAIN
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["C major", "A minor", "G major"],
+        ["C. Debussy wrote it", *PLAIN],
+        ["C. P. E. Bach wrote it", "E. T. A. Hoffmann did"],
+    ],
+)
+def test_names_of_notes_and_people_stay(texts: list[str]) -> None:
+    assert without_letters(texts) == texts
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The chord is a tonic triad (incorrect).",
+        "Wrong: The passage stays in the home key.",
+        "A plagal cadence closes it. (distractor)",
+        "Incorrect answer: the chord is a triad",
+        "The chord is a seventh chord [correct]",
+    ],
+)
+def test_an_option_that_says_whether_it_is_right_is_none(text: str) -> None:
+    good, fault = good_distractors([text, *PLAIN[:2]], TRUTH, [], 3)
+    assert (good, fault and fault.reason) == (PLAIN[:2], "speaks_of_options")
+    assert speaks_of_options(text)
+    assert not speaks_of_options("A wrong note enters the chord (false relation)")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I'm sorry, I cannot see the attached score.",
+        "As an AI, I cannot answer this question.",
+        "Unable to write this without an image.",
+    ],
+)
+def test_a_refusal_is_no_option(text: str) -> None:
+    good, fault = good_distractors([text, *PLAIN[:2]], TRUTH, [], 3)
+    assert (good, fault and fault.reason) == (PLAIN[:2], "refused")
+    refused = check_options([PLAIN[0], text], 14)
+    assert (refused and refused.reason) == "refused"
 
 
 def test_a_short_right_option_stands_among_short_ones() -> None:

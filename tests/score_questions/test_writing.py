@@ -97,6 +97,21 @@ WRITTEN = {
 }
 
 
+def test_letters_of_the_writer_reach_no_option() -> None:
+    texts = [{"comment": n, "text": f"{'ABC'[n - 1]}. {CLAUSES[n - 1]}"} for n in (1, 2, 3)]
+    draft = {"usable": True, "why": "", "question": "What does the dash mean?", "options": texts}
+    question, _ = lead(thread(9, 3, 2), {"rewrite": draft, "distract": {"Option A": "A. A fermata silences the bar"}})
+    assert [question["truth_text"], *question["other_texts"]] == list(CLAUSES[:3])
+    assert question["distractors"] == ["A fermata silences the bar"]
+
+
+def test_a_refusal_in_place_of_a_question_is_none() -> None:
+    draft = good("rewrite", thread(9, 3, 2, 1)) | {"question": "I'm sorry, I cannot help with writing this question."}
+    with pytest.raises(GivenUp) as caught:
+        lead(thread(9, 3, 2, 1), {"rewrite": draft})
+    assert (caught.value.stage, caught.value.reason) == ("rewrite", "refused")
+
+
 def test_a_second_comment_that_is_right_is_no_wrong_option() -> None:
     row = thread(9, 8, 2)
     row["best_comments"][1]["text"] = (
