@@ -1,6 +1,7 @@
 """Critiques of rated clips (MOS-RMBench): a model describes single clips, and compares and scores pairs."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, NamedTuple, TypedDict
@@ -34,6 +35,12 @@ _LABELLED = re.compile(
     rf"|{_FIRST}\s*,\s+{_SECOND}(?!\s*[,;|/])",
     re.IGNORECASE | re.ASCII,
 )
+_SECOND_FIRST = (
+    r"(?:\b(?:audio|clip|sample)\s*(?:2|two)|\bsecond)\b(?:\s*(?:audio|clip|sample)\b)?\W*(?:(?:and|comes|is|then)\b\W*)?"
+    r"(?:\b(?:audio|clip|sample)\s*(?:1|one)|\bfirst)\b"
+)
+_SWAPPED = re.compile(rf"\([^()\n]*?{_SECOND_FIRST}|\(\s*2\W+1\s*\)", re.IGNORECASE | re.ASCII)
+_SWAPPED_AFTER = re.compile(rf"[\s.]*\([^()\n]*?{_SECOND_FIRST}\s*\)", re.IGNORECASE | re.ASCII)
 _ATTEMPT = re.compile(r"[\[(\s]*[-+]?[\d.]", re.ASCII)
 _MARKS = " \t\r\n*_`"
 _LINE_MARKS = f'{_MARKS}#>"-'
@@ -51,7 +58,7 @@ def read_scores(text: str) -> Scores | None:
 
     Tolerant of form: case, Markdown, line breaks, full-width signs, `.0`, `/10`, one pair of brackets for two, a
     singular label, the clips' names before the numbers, sentences after them. Strict about content: two integers from 1
-    to 10, clip 1 first; a half point, a third number or two different pairs are no scores.
+    to 10, clip 1 first; a half point, a third number, two different pairs, or clip 2 named first, are none.
 
     Strict of form as well: the training rewards of a policy (`final_scores` of `earmark/schemas/rewards.py`). They read
     the last line alone, which must be exactly `Final Scores: [[x, y]]`, so training teaches this form; a critique kept
@@ -82,9 +89,17 @@ def with_final_line(text: str) -> str:
     return "\n".join([*lines[:-1], *last, f"Final Scores: [[{first}, {second}]]"])
 
 
-def has_heading(text: str, word: str) -> bool:
-    """Return whether a word heads a part of the text: before a colon, or alone on its line, in any Markdown."""
-    return _heading(word).search(text.casefold()) is not None
+def part_under(text: str, aspect: str) -> str:
+    """Return what stands below an aspect's heading up to the next one, the longest if it heads several parts.
+
+    A heading is the word before a colon, or alone on its line, in any Markdown. Without one, the part is empty.
+    """
+    folded = text.casefold()
+    heads = [_LABEL, *(_heading(other) for other in ASPECTS if other != aspect)]
+    starts = sorted(found.start() for head in heads for found in head.finditer(folded))
+    ends = (found.end() for found in _heading(aspect).finditer(folded))
+    parts = (folded[end : starts[at] if (at := bisect_left(starts, end)) < len(starts) else None] for end in ends)
+    return max(parts, key=len, default="").strip()
 
 
 @cache
@@ -99,18 +114,21 @@ def _heading(word: str) -> re.Pattern[str]:
 
 def _find(text: str) -> tuple[Scores, int | None] | None:
     """Find the scores and their place, which is None for a last line in the exact form."""
-    if exact := final_scores(text):
-        return Scores(*exact), None
+    exact = final_scores(text)
     plain = text.translate(_PLAIN)
     labelled: list[tuple[int, re.Match[str]]] = []
     for label in _LABEL.finditer(plain):
         if pair := _LABELLED.match(plain, label.end()):
+            if _SWAPPED.search(label[0]) or _SWAPPED_AFTER.match(plain, pair.end()):
+                return None
             labelled.append((label.start(), pair))
         elif _ATTEMPT.match(plain, label.end()):  # invalid numbers: others do not replace them
             return None
     begin = labelled[0][0] if labelled else 0  # text before a label is a thought; a difference after it is a doubt
     pairs = [*labelled, *((pair.start(), pair) for pair in _DOUBLE.finditer(plain, begin))]
     read = {Scores(*(int(number) for number in pair.groups() if number)) for _, pair in pairs}
+    if exact:
+        return (Scores(*exact), None) if read <= {exact} else None
     return (read.pop(), pairs[0][0]) if len(read) == 1 else None
 
 

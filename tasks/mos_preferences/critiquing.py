@@ -1,15 +1,16 @@
 """Ask a critic about clips and pairs of clips, and check its answers (critiques, MOS-RMBench)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal, TypedDict
 
 import pyarrow as pa
 
-from earmark.schemas.critiques import ASPECTS, CRITIQUES, FORM, PAIRED_CRITIQUES, Critiques, has_heading, read_scores
+from earmark.schemas.critiques import ASPECTS, CRITIQUES, FORM, PAIRED_CRITIQUES, Critiques, part_under, read_scores
 from earmark.schemas.mos_preferences import MosPreferences
 from earmark.schemas.questions import Audio, AudioForm
 from earmark.schemas.rewards import prefers
 from earmark.tasks.pipeline.ask import Ask, Asker, Fault, GivenUp, Row, Values
+from earmark.tasks.pipeline.refused import LEAST_WORDS, refusal_fault, says_something
 from earmark.tasks.pipeline.walk import walk
 
 PROMPT_OF = {"single": "speech-critique", "paired": "speech-critique-pair"}
@@ -85,15 +86,27 @@ def pair_fault(text: str, row: CritiqueQuestion) -> Fault | None:
     if scores is None:
         last = text.strip().rpartition("\n")[2][:80]
         return Fault("bad_answer", f"expected the last line {FORM}, found {last!r}")
-    missing = [aspect for aspect in ASPECTS if not has_heading(text, aspect)]
-    if missing:
+    parts = {aspect: part_under(text, aspect) for aspect in ASPECTS}
+    if missing := [aspect for aspect, part in parts.items() if not says_something(part)]:
         return Fault("bad_answer", f"expected a part on {missing[0]}; scores {scores[0]} and {scores[1]}")
+    if refused := next(filter(None, map(refusal_fault, (text, *parts.values()))), None):
+        return refused
     if prefers(scores) != row["better"]:
         return Fault(
             "scores_disagree",
             f"expected a higher score for the {row['better']} clip, found {scores[0]} and {scores[1]} "
             f"(MOS {row['first_mos']:.2f} and {row['second_mos']:.2f})",
         )
+    return None
+
+
+def description_fault(value: Mapping[str, str]) -> Fault | None:
+    """Find the fault of a description: a part that says nothing, or that the critic heard nothing."""
+    for name, text in value.items():
+        if refused := refusal_fault(text):
+            return refused
+        if not says_something(text):
+            return Fault("empty", f"expected at least {LEAST_WORDS} words on {name}, found {text.strip()[:40]!r}")
     return None
 
 
@@ -107,7 +120,8 @@ DESCRIBE = Ask(
     prompt=prompt_of,
     kinds=_kinds("single"),
     values=critique_values,
-    tries=lambda config: 1,  # a description cannot fail a check
+    check=lambda config, row, value: description_fault(value),
+    tries=lambda config: 1,  # `tries` are those of pairs: a critic that hears nothing says so again
     about="clips",
 )
 COMPARE = Ask(

@@ -25,7 +25,7 @@ from earmark.tasks.annotation import answers, json_answers, run
 from earmark.tasks.annotation.prompts import prompt_named
 from earmark.tasks.mos_preferences import critiquing
 from earmark.tasks.mos_preferences.builtin import describe, points, scores, speech_critique
-from earmark.tasks.mos_preferences.critiquing import pair_fault
+from earmark.tasks.mos_preferences.critiquing import description_fault, pair_fault
 from earmark.tasks.store.explain import explain
 from earmark.tasks.store.versions import Store, Version, verify
 from tests.annotation.conftest import asked, model_server
@@ -85,15 +85,76 @@ def test_every_part_must_be_there(aspect: str) -> None:
     assert aspect in fault.detail
 
 
+@pytest.mark.parametrize("part", ["", " N/A", " …", " None.", " -", " TODO"])
+def test_a_heading_with_nothing_below_is_no_part(part: str) -> None:
+    text = "\n".join([*(f"{aspect.capitalize()}:{part}" for aspect in ASPECTS), "Final Scores: [[8, 3]]"])
+    fault = pair_fault(text, ROW)
+    assert fault == ("bad_answer", "expected a part on noise; scores 8 and 3")
+
+
+def test_a_comparison_by_a_critic_that_hears_nothing_is_refused() -> None:
+    told = "I cannot listen to audio files."
+    text = "\n".join([*(f"{aspect.capitalize()}: {told}" for aspect in ASPECTS), "Final Scores: [[8, 3]]"])
+    fault = pair_fault(text, ROW)
+    assert fault is not None
+    assert fault.reason == "refused"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("I cannot listen to audio files.", "refused"),
+        ("I'm sorry, but as an AI language model I cannot hear the clip.", "refused"),
+        ("The audio was not provided.", "refused"),
+        ("Unable to assess.", "refused"),
+        ("N/A", "empty"),
+        ("...", "empty"),
+        ("-", "empty"),
+        ("null", "empty"),
+        ("TODO", "empty"),
+        ("I cannot hear any distortion.", None),
+        ("No clipping.", None),
+        ("没有噪音。", None),
+    ],
+)
+@pytest.mark.parametrize("aspect", ASPECTS)
+def test_a_description_says_what_is_heard_in_every_part(aspect: str, text: str, reason: str | None) -> None:
+    fault = description_fault(dict.fromkeys(ASPECTS, "Both voices are clear.") | {aspect: text})
+    assert (fault and fault.reason) == reason
+    assert fault is None or "\n" not in fault.detail
+
+
+@pytest.mark.slow
+def test_kept_refusals_of_a_critic_are_rejects_of_a_rebuild_and_not_asked_again(
+    study: Path, server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses_some(body: dict[str, Any], content: str) -> str:
+        told = critic_answer(body, content)
+        return told if asked(server) % 3 else json.dumps(dict.fromkeys(ASPECTS, "I cannot listen to audio files."))
+
+    server.answer = refuses_some
+    config = config_of(study, server.base_url, {"pairs": 0})
+    with monkeypatch.context() as before:
+        before.setattr(critiquing, "description_fault", lambda value: None)
+        first = build_version(config, tmp_path / "store")
+    paid, kept = asked(server), rows_of(first, "critiques")
+    heard = [row["sample_id"] for row in kept if "listen" not in row["noise"]]
+    again = build_version(config, tmp_path / "store", force=True)
+    assert [row["sample_id"] for row in rows_of(again, "critiques")] == heard
+    assert [row["reason"] for row in refused(again, "critiques").values()] == ["refused"] * (len(kept) - len(heard))
+    assert 0 < len(heard) < len(kept)
+    assert asked(server) == paid
+
+
 # -- answers of all forms -----------------------------------------------------------------------------------------
 
 MARKED = """**Noise**: clip 2 hums.
 
 ### 2. Distortion
-none
+none heard
 
 - **Naturalness** – both are human
-Continuity: fine
+Continuity: both flow
 
 **Final Scores: [[{}, {}]]**
 
@@ -120,7 +181,7 @@ def test_answers_in_markdown_are_rows_like_others(study: Path, server: OpenAISer
     ]
     for row in rows_of(version, "paired_critiques"):
         assert final_scores(row["rationale"]) == (row["first_score"], row["second_score"])
-        assert row["rationale"].startswith("**Noise**: clip 2 hums.\n\n### 2. Distortion\nnone")
+        assert row["rationale"].startswith("**Noise**: clip 2 hums.\n\n### 2. Distortion\nnone heard")
     described = rows_of(version, "critiques")
     assert len(described) == len(rows_of(plain, "critiques"))
     assert all(row["noise"].startswith("noise\n\tas in ") for row in described)
