@@ -9,8 +9,9 @@ from earmark.schemas.pseudo_preferences import ORDERS, PseudoPreferences
 from earmark.schemas.pseudo_tables import GeneratedPair
 from earmark.schemas.questions import Audio, AudioForm
 from earmark.tasks.audio.index import Beginning
-from earmark.tasks.pipeline.ask import Ask, Asker, Row, Values, side_by_side
+from earmark.tasks.pipeline.ask import Ask, Asker, Fault, Row, Values, side_by_side
 from earmark.tasks.pipeline.media import loudness_of
+from earmark.tasks.pipeline.refused import refusal_fault
 from earmark.tasks.pipeline.walk import walk
 from earmark.tasks.store.staging import Stage
 
@@ -111,12 +112,18 @@ def pair_values(config: PseudoPreferences, row: QuestionedPair) -> Values:
     return Values(shown, {"text": row["text"], "dimensions": row["dimensions"].split("+")})
 
 
+def reason_fault(config: PseudoPreferences, row: QuestionedPair, value: Row) -> Fault | None:
+    """Return the fault of a choice whose reason is a refusal: the clips were not heard."""
+    return refusal_fault(value.get("reason") or "") if isinstance(value, dict) else None
+
+
 JUDGE = Ask(
     "judge",
     annotator="judge",
     prompt=prompt_of,
     kinds=lambda config: [{"dimensions": dimensions_of(config)}],
     values=pair_values,
+    check=reason_fault,
     about="passes over pairs",
 )
 

@@ -94,6 +94,34 @@ def test_with_a_third_of_answers_faulty_every_request_ends(pool: Path, tmp_path:
         assert sure[row["pair_id"], row["order"], row["dimension"]] == row["choice"]
 
 
+@pytest.mark.parametrize(
+    ("reason", "fault"),
+    [
+        ("I'm unable to hear audio files, so I cannot compare them.", "refused"),
+        ("As a text-based AI I cannot process audio.", "refused"),
+        ("I cannot hear any difference in the sound of both.", None),
+        ("A", None),
+        ("", None),
+    ],
+)
+def test_a_choice_by_a_judge_that_hears_nothing_is_none(pool: Path, reason: str, fault: str | None) -> None:
+    config = config_of(pool, "http://127.0.0.1:9/v1")
+    found = judging.JUDGE.check(config, {}, {"musicality": "tie", "alignment": "tie", "reason": reason})
+    assert (found and found.reason) == fault
+
+
+@pytest.mark.slow
+def test_a_refusal_of_the_judge_is_a_reject_and_no_label(pool: Path, tmp_path: Path, server: OpenAIServer) -> None:
+    def refuses_some(body: dict[str, Any], content: str) -> str:
+        told = json.loads(listening_answer(body, content))
+        return json.dumps(told | {"reason": "I cannot listen to audio."} if asked(server) % 3 == 0 else told)
+
+    server.answer = refuses_some
+    version = build_judged(config_of(pool, server.base_url), tmp_path / "store")
+    assert_accounts(version)
+    assert {row["reason"] for row in rows_of(version, "rejects") if row["stage"] == "judge"} == {"refused"}
+
+
 @pytest.mark.slow
 def test_patience_makes_up_for_faults(pool: Path, tmp_path: Path) -> None:
     with LocalServer(Faults(rate=0.3, kinds=("429", "500", "reset", "truncated_json", "wrong_shape"))) as server:
