@@ -26,7 +26,11 @@ from typing_extensions import TypeVar
 
 SPLITS: tuple[str, ...] = ("train", "validation", "test", "ood")
 UNSPLIT = "full"  # the one split of a table without splits; `datasets` keeps the word "all" for itself
-SPLIT_ALIASES = {"dev": "validation", "val": "validation", "valid": "validation", "eval": "test"}
+SPLIT_ALIASES = {
+    **dict.fromkeys(("dev", "val", "valid", "development"), "validation"),
+    **dict.fromkeys(("eval", "evaluation", "testing"), "test"),
+    "training": "train",
+}
 Split = Literal["train", "validation", "test", "ood"]
 R = TypeVar("R", default=Any)  # a row
 Role = Literal["from", "is", "keeps", "part", "mentions"]

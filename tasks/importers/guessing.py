@@ -12,10 +12,9 @@ from typing import NamedTuple
 from earmark.schemas.errors import InputError
 from earmark.schemas.reasons import shown
 from earmark.schemas.tables import SPLIT_ALIASES, SPLITS
-from earmark.tasks.importers.cells import LONGEST_ID, number
+from earmark.tasks.importers.cells import LONGEST_ID
 from earmark.tasks.importers.lines import is_utf16
 from earmark.tasks.importers.rating_scales import (
-    FEW,
     UNSAID,
     ambiguous,
     apart,
@@ -25,27 +24,37 @@ from earmark.tasks.importers.rating_scales import (
     scale_by_test,
     scale_of,
 )
+from earmark.tasks.importers.row_kinds import (
+    answered,
+    beside_numbers,
+    leaves_out,
+    publishers_split,
+)
 from earmark.tasks.importers.sniffing import (
     HOLDERS,
     LOW_IS_GOOD,
     MAY_BE_LOW,
-    QUESTIONS,
     ColumnName,
     ending,
     is_audio,
     read_name,
     read_sample,
-    word_set,
 )
-from earmark.tasks.importers.table import several
+from earmark.tasks.importers.table_doubts import (
+    GuessedTable,
+    Held,
+    asks_blanks,
+    asks_clips,
+    asks_means,
+    asks_questions,
+    cells_of,
+    holds_kind,
+    is_list,
+    taken_by,
+)
 
-Held = dict[str, str | tuple[str, ...]]  # the column or columns of each kind
 MARKS_ROWS = frozenset(("attention", "trap", "gold", "check", "catch", "practice", "training", "control", "screening"))
 MOST_MARKS = 3  # different words in a column that marks rows
-TOTALS = word_set(
-    "mean average avg total sum median std sd stdev count n min max overall mittelwert durchschnitt summe gesamt "
-    "moyenne écart-type media promedio 平均 平均值 合计 総計 合計 中央値 标准差 標準偏差"
-)
 WEB_MUSHRA = (
     ("trial_id", "rating_stimulus", "rating_score"),
     ("trial_id", "stimuli", "stimuli_rating"),
@@ -97,14 +106,6 @@ class Guess(NamedTuple):
     clips: int = 0  # different clips
 
 
-class _Table(NamedTuple):
-    cells: Mapping[str, Sequence[str]]
-    names: Mapping[str, ColumnName]
-    numbers: Sequence[str]  # columns of numbers
-    audio: Sequence[str]  # columns of names of sound files
-    nested: bool = False  # whether a name with dots is the way to a key
-
-
 def guess_table(path: Path, encoding: str = "") -> Guess:
     """Guess the content of CSV, TSV or TXT (also `.gz`), JSON, JSON lines or Parquet from its first rows.
 
@@ -123,12 +124,12 @@ def guess_table(path: Path, encoding: str = "") -> Guess:
         )
     headless = not sample.names
     names = sample.names or [f"column_{at}" for at in range(1, len(rows[0]) + 1)]
-    where, who, rows = _answered(names, rows)
+    where, who, rows = answered(names, rows)
     cells = {name: [row[at] for row in rows] for at, name in enumerate(names) if name}
-    table = _look(cells)._replace(nested=not sample.delimiter)
+    table = _look({name: cells[name] for name in cells if name not in where})._replace(nested=not sample.delimiter)
     columns, doubts, more = _columns(path, table, headless)
     choices = () if "mos" in columns else _choices(table, columns)
-    ratings = _cells_of(table, columns.get("mos", ()))
+    ratings = cells_of(table, columns.get("mos", ()))
     missing, seen, scale = scale_of(ratings) if ratings else ({}, (0.0, 0.0), (1.0, 5.0))
     mos = columns.get("mos")
     if named := named_scale(mos, seen):
@@ -148,7 +149,7 @@ def guess_table(path: Path, encoding: str = "") -> Guess:
     if isinstance(file, str) and file in cells and "system" not in columns:
         file_name = file_name or _pattern(cells[file])
         if same := next(
-            (n for n in cells if n not in _taken(columns) and _in_names(cells[n], cells[file], file_name)), None
+            (n for n in cells if n not in taken_by(columns) and _in_names(cells[n], cells[file], file_name)), None
         ):
             columns["system"], file_name = same, None
     test = columns.get("subset")
@@ -166,7 +167,7 @@ def guess_table(path: Path, encoding: str = "") -> Guess:
         cells = {renamed.get(name, name): values for name, values in cells.items()}
         choices = tuple(choice._replace(column=renamed.get(choice.column, choice.column)) for choice in choices)
         names, columns = [*cells], {what: what for what in columns}
-    taken = {*_taken(columns), *where}
+    taken = {*taken_by(columns), *where}
     content = columns.get("content")
     return Guess(
         rows=len(rows),
@@ -193,25 +194,7 @@ def guess_table(path: Path, encoding: str = "") -> Guess:
     )
 
 
-def _taken(columns: Held) -> list[str]:
-    written = [one for value in columns.values() for one in ((value,) if isinstance(value, str) else value)]
-    return [*written, *(field for one in written for field in re.findall(r"\{([^{}]+)\}", one))]
-
-
-def _answered(names: Sequence[str], rows: list[list[str]]) -> tuple[Held, str, list[list[str]]]:
-    """Return which rows count, in words too, and all rows below the descriptions that follow Qualtrics' header."""
-    if any("ImportId" in cell for row in rows[:2] for cell in row):
-        where: Held = {"Finished": ("True", "1")} if "Finished" in names else {}
-        return where, "people who finished", rows[2:]
-    if "AssignmentStatus" in names:  # Mechanical Turk's
-        words = {row[names.index("AssignmentStatus")] for row in rows} - {"Rejected"}
-        if words:
-            where = {"AssignmentStatus": tuple(sorted({"Approved", "Submitted"} | words))}  # also if further down
-            return where, "work that was not rejected", rows
-    return {}, "", rows
-
-
-def _look(cells: Mapping[str, Sequence[str]]) -> _Table:
+def _look(cells: Mapping[str, Sequence[str]]) -> GuessedTable:
     numbers, audio = [], []
     for name, values in cells.items():
         given = [cell for cell in values if cell.strip().lower() not in UNSAID]
@@ -219,10 +202,10 @@ def _look(cells: Mapping[str, Sequence[str]]) -> _Table:
             numbers.append(name)
         if given and sum(map(is_audio, given)) > 0.5 * len(given):
             audio.append(name)
-    return _Table(cells, {name: read_name(name) for name in cells}, numbers, audio)
+    return GuessedTable(cells, {name: read_name(name) for name in cells}, numbers, audio)
 
 
-def _columns(path: Path, table: _Table, headless: bool) -> tuple[Held, tuple[str, ...], dict[str, str]]:
+def _columns(path: Path, table: GuessedTable, headless: bool) -> tuple[Held, tuple[str, ...], dict[str, str]]:
     """Assign columns to kinds; list a person's decisions and further options."""
     columns: Held = {}
     doubts: list[str] = []
@@ -239,10 +222,18 @@ def _columns(path: Path, table: _Table, headless: bool) -> tuple[Held, tuple[str
         if not all(CLIP_NAME.fullmatch(name) for name in clips_above):
             found = [{match[1] for name in clips_above if (match := re.search(one, name))} for one in CLIP_IN]
             more["clip_in"] = CLIP_IN[len(found[0]) < len(found[1])]  # systems may share the names of their clips
+            asked: dict[str, list[str]] = {}
+            for name in clips_above:
+                if match := re.search(more["clip_in"], name):
+                    asked.setdefault(match["file"], []).append(name)
+            if twice := next((held for held in asked.values() if len(held) > 1), []):
+                doubts.append(
+                    f"{len(twice)} columns rate one clip ({shown(', '.join(twice))}): keep one question in columns.mos"
+                )
     else:
         columns |= _paired(table) or _file(path, table, headless)
     if "mos" not in columns:
-        rated = [name for name in table.numbers if names[name].rates or _is_list(cells[name])]
+        rated = [name for name in table.numbers if names[name].rates or is_list(cells[name])]
         rated = [name for name in rated if not _doubt(table, name)]
         if headless and len(cells) == 2 and len(table.numbers) == 1 and "file" in columns:
             rated = [n for n in table.numbers if _is_bare_mos(cells[n])]
@@ -256,6 +247,8 @@ def _columns(path: Path, table: _Table, headless: bool) -> tuple[Held, tuple[str
             other = [cell for cell in cells[called] if cell.strip().lower() not in UNSAID and not is_rating(cell)]
             words = shown(", ".join(sorted({*other})[:3]))
             held = "holds no numbers" if len(other) == len(cells[called]) else f"{len(other):,} cells are no numbers"
+            if beside := beside_numbers(cells[called]):
+                held, words = f"holds {len(beside):,} words beside numbers", shown(", ".join(sorted({*beside})))
             doubts.append(
                 f"{called} is called a rating and {held} ({words}): write numbers, several as 4;5;3, or name another"
             )
@@ -265,9 +258,13 @@ def _columns(path: Path, table: _Table, headless: bool) -> tuple[Held, tuple[str
             doubts.append(f"no column is called a rating: columns.mos names the one that is{several_ways}")
     if headless:
         return columns, tuple(doubts), more
+    split, asks = publishers_split({name: cells[name] for name in cells if name not in taken_by(columns)})
+    columns |= {"split": split} if split else {}
+    doubts += asks
     for what in (*HOLDERS, "votes", "mos_std"):
-        fit = [name for name in cells if _holds(table, name, what) and name not in _taken(columns)]
+        fit = [name for name in cells if holds_kind(table, name, what) and name not in taken_by(columns)]
         fit = [name for name in fit if _may_hold(what, table, name)]
+        doubts += asks_blanks(table, columns, what) if not fit and what in ("listener", "votes") and not mushra else []
         if fit and what not in columns and all(_same_groups(cells[fit[0]], cells[name]) for name in fit[1:]):
             columns[what] = fit[0]
         elif len(fit) > 1 and what not in columns and what in ("listener", "system"):
@@ -278,7 +275,12 @@ def _columns(path: Path, table: _Table, headless: bool) -> tuple[Held, tuple[str
         columns["file"] = columns.pop("content")
     if "file" not in columns:
         doubts.append("no column is called a clip: columns.file names the one that is")
-    doubts += [*_questions(table, columns), *_marked(table, columns), *_clips(table, columns)]
+    doubts += [
+        *asks_questions(table, columns),
+        *_marked(table, columns),
+        *asks_clips(table, columns),
+        *asks_means(table, columns),
+    ]
     file = columns.get("file")
     if isinstance(file, str) and file in cells and sum("\\" in cell for cell in cells[file]) > 0.5 * len(cells[file]):
         doubts.append(f"{file} holds paths with \\: write them with / from the folder of the clips")
@@ -291,7 +293,7 @@ def _ending_in(cells: Iterable[str], name: str) -> str:
     return found[0] if len(found) == 1 else ""
 
 
-def _file(path: Path, table: _Table, headless: bool) -> Held:
+def _file(path: Path, table: GuessedTable, headless: bool) -> Held:
     """Find the columns of clips and of their references."""
     clips = [name for name in table.audio if not table.names[name].is_reference]
     others = [name for name in table.audio if table.names[name].is_reference]
@@ -321,7 +323,7 @@ def _file(path: Path, table: _Table, headless: bool) -> Held:
     return found | ({"file": clips[0]} if clips else {})
 
 
-def _paired(table: _Table) -> Held:
+def _paired(table: GuessedTable) -> Held:
     """Find columns of clips beside columns of their ratings in a row, such as in MTurk's batches of P.808."""
 
     def key(name: str) -> tuple[str, ...]:
@@ -337,10 +339,6 @@ def _paired(table: _Table) -> Held:
     return {"file": tuple(file for file, _ in pairs), "mos": tuple(name for _, name in pairs)}
 
 
-def _is_list(cells: Sequence[str]) -> bool:
-    return sum(several(cell) is not None for cell in cells) > 0.5 * len(cells)
-
-
 def _is_bare_mos(cells: Sequence[str]) -> bool:
     """Return whether the only numbers of a list without a header are means or ratings from 1 to 5."""
     values = [value for cell in cells for value in numbers_of(cell)]
@@ -351,7 +349,7 @@ def _counts(values: Sequence[float]) -> bool:
     return len(values) > 5 and sorted(values) == [min(values) + at for at in range(len(values))]
 
 
-def _doubt(table: _Table, name: str) -> str:
+def _doubt(table: GuessedTable, name: str) -> str:
     """Return the reason against ratings in a numeric column; empty without one."""
     values = [value for cell in table.cells[name] for value in numbers_of(cell) if value == value]
     whole = all(value.is_integer() for value in values)
@@ -369,97 +367,39 @@ def _doubt(table: _Table, name: str) -> str:
     return ""
 
 
-def _choices(table: _Table, columns: Held) -> tuple[RatingCandidate, ...]:
+def _choices(table: GuessedTable, columns: Held) -> tuple[RatingCandidate, ...]:
     """List the numeric columns not yet assigned, likely ratings first."""
     found = []
     for name in table.numbers:
-        if name in _taken(columns):
+        if name in taken_by(columns):
             continue
         values = [value for cell in table.cells[name] for value in numbers_of(cell) if value == value]
         found.append(RatingCandidate(name, len(values), min(values), max(values), _doubt(table, name)))
     return tuple(sorted(found, key=lambda one: (bool(one.doubt), not table.names[one.column].rates)))
 
 
-def _holds(table: _Table, name: str, what: str) -> bool:
-    last = name.rpartition(".")[2] if table.nested else name
-    return table.names[name].holds(what) or read_name(last).holds(what)
-
-
-def _may_hold(what: str, table: _Table, name: str) -> bool:
+def _may_hold(what: str, table: GuessedTable, name: str) -> bool:
     cells = table.cells[name]
     if what == "split":
         return {SPLIT_ALIASES.get(cell.strip().lower(), cell.strip().lower()) for cell in cells} <= {*SPLITS}
     if what in ("votes", "mos_std"):
-        return name in table.numbers and all(map(str.strip, cells)) and not _is_list(cells)
+        return name in table.numbers and all(map(str.strip, cells)) and not is_list(cells)
     if what == "content" and table.names[name].file is not None and name in table.audio:
         return table.names[name].is_reference
     # rows without an id would be rejects
     return all(0 < len(cell.strip()) <= LONGEST_ID and cell.strip().isprintable() for cell in cells)
 
 
-def _questions(table: _Table, columns: Held) -> list[str]:
-    """List a person's decisions about columns with the question answered in each row."""
-    file, listener = columns.get("file"), columns.get("listener")
-    if not isinstance(file, str) or file not in table.cells:
-        return []
-    keys = [file, *([listener] if isinstance(listener, str) else [])]
-    rows = [*zip(*(table.cells[name] for name in keys), strict=True)]
-    doubts = []
-    for name, cells in table.cells.items():
-        if name in _taken(columns):
-            continue
-        words = {*cells}
-        if not {*table.names[name].words} & QUESTIONS and not (  # it alone tells apart what a listener said of a clip
-            not all(number(word) == number(word) for word in words)
-            and len(keys) > 1
-            and 2 * len({*rows}) <= len(rows) == len({*zip(rows, cells, strict=True)})
-        ):
-            continue
-        if 1 < len(words) <= FEW and len({*zip(rows, cells, strict=True)}) > len({*rows}):
-            listed = ", ".join(f'"{shown(word)}"' for word in sorted(words))
-            doubts.append(f"{name} holds several questions ({listed}): where = {{ {name} = … }} chooses one")
-    return doubts
-
-
-def _marked(table: _Table, columns: Held) -> list[str]:
+def _marked(table: GuessedTable, columns: Held) -> list[str]:
     """List a person's decisions about columns that mark rows other than ratings, such as tests of attention."""
     doubts = []
     for name, cells in table.cells.items():
         words = Counter(cell.strip() for cell in cells)
-        if {*table.names[name].words} & MARKS_ROWS and name not in _taken(columns) and 1 < len(words) <= MOST_MARKS:
+        marks = {*table.names[name].words} & MARKS_ROWS and 1 < len(words) <= MOST_MARKS
+        if name not in taken_by(columns) and (marks or leaves_out(name, cells, MOST_MARKS)):
             counted = ", ".join(f'"{shown(word)}" {count:,}' for word, count in words.most_common())
             doubts.append(f"{name} marks rows ({counted}): where = {{ {name} = … }} keeps ratings")
     return doubts
-
-
-def _clips(table: _Table, columns: Held) -> list[str]:
-    """List a person's decisions about rows that rate no clip, and about names of several clips."""
-    file, mos = columns.get("file"), columns.get("mos")
-    if not isinstance(file, str) or file not in table.cells:
-        return []
-    cells, ratings = table.cells[file], _cells_of(table, mos if isinstance(mos, str) else ())
-    sound = sum(map(is_audio, cells)) > 0.5 * len(cells)
-    rated = [cell.strip() for cell, rating in zip(cells, ratings, strict=False) if cell.strip() and rating.strip()]
-    other = [cell for cell in rated if (cell.split()[0] if sound else cell).lower().rstrip(":") in TOTALS]
-    doubts = []
-    if other:
-        listed = ", ".join(f"'{shown(one)}'" for one in dict.fromkeys(other[:3]))
-        doubts.append(f"{file} holds rows that sum others up ({listed}): delete them from the list")
-    for what in ("system", "condition"):
-        column = columns.get(what)
-        if isinstance(column, str) and column in table.cells and not sound:
-            pairs = {*zip(cells, table.cells[column], strict=True)}
-            if len(pairs) > 1.5 * len({*cells}):
-                doubts.append(
-                    f"{file} is one name for clips of several {what}s: file = '{{{column}}}/{{{file}}}.wav' names all, "
-                    f"or as the clips are called; content = '{file}'"
-                )
-                break
-    return doubts
-
-
-def _cells_of(table: _Table, mos: str | tuple[str, ...]) -> list[str]:
-    return [cell for name in ((mos,) if isinstance(mos, str) else mos) for cell in table.cells[name]]
 
 
 def _same_groups(one: Sequence[str], other: Sequence[str]) -> bool:

@@ -37,9 +37,9 @@ _FILLERS = word_set(
 )
 
 RATINGS = word_set(
-    "mos cmos dmos smos score scores rating choice opinion quality naturalness intelligibility similarity likability "
-    "likeability pleasantness preference expressiveness enjoyment usefulness complexity musicality alignment relevance "
-    "impression overall ovr ovrl grade stars rank ranking annoyance impairment mushra acr "
+    "mos cmos dmos smos nmos bvmos score scores rating choice opinion quality naturalness intelligibility similarity "
+    "likability likeability pleasantness preference expressiveness enjoyment usefulness complexity musicality "
+    "alignment relevance impression overall ovr ovrl grade stars rank ranking annoyance impairment mushra acr ccr dcr "
     "bewertung urteil qualität qualitaet natürlichkeit natuerlichkeit verständlichkeit schulnote note punkte rang "
     "évaluation qualité naturel jugement puntuación puntuacion calificación valoración calidad naturalidad nota "
     "punteggio voto valutazione qualità naturalezza pontuação avaliação qualidade oordeel kwaliteit "
@@ -56,7 +56,7 @@ _NO_RATING = word_set(
     "gold control check predicted pred prediction scale reference ref stimulus file wav random seed rep thisn hit "
     "assignment reward approval percent lifetime person reviewer examiner batch round week day month "
     "hour minute weight length size bitrate kbps khz hz device headphone headphones confidence certainty difficulty "
-    "familiarity "
+    "familiarity predictions suggestion suggestions "
     # measured by a model or a formula, not by a person
     "dnsmos utmos utmo nisqa wvmos squim distillmos scoreq visqol polqa pesq stoi estoi sdr sisdr snr wer cer mcd clap "
     "fad kad muq audiobox cosine bleu rouge meteor cider bert bertscore lufs "

@@ -1,0 +1,103 @@
+"""Tell rows of a table that count as ratings from those that were taken back, sum others up, or name a split."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from earmark.schemas.tables import SPLIT_ALIASES, SPLITS
+from earmark.tasks.importers.rating_scales import FEW, UNSAID
+from earmark.tasks.importers.sniffing import is_audio, is_number, read_name, word_set
+
+LEFT_OUT = word_set("rejected returned practice training discarded draft preview spam excluded invalid")  # cells
+EXCLUDES = word_set("exclude excluded exclusion outlier outliers valid invalid")  # names of columns
+RESPONSES = word_set("submitted discarded draft pending")  # Argilla's states of a response
+SPLIT_COLUMNS = word_set("split set subset partition fold dataset part usage")
+TOTALS = word_set(
+    "mean average avg total sum median std sd stdev stddev count n min max overall grand all mittelwert durchschnitt "
+    "summe gesamt ergebnis gesamtergebnis moyenne écart-type media promedio 平均 平均值 合计 総計 合計 中央値 "
+    "标准差 標準偏差"
+)
+NAMES_TOO = word_set("n min max sd media all grand")  # may begin a clip's name
+PEOPLE_TOO = word_set("n min max sd media")  # may name a person
+
+
+def answered(names: Sequence[str], rows: list[list[str]]) -> tuple[dict[str, tuple[str, ...]], str, list[list[str]]]:
+    """Return which rows count, in words too, and all rows below the descriptions that follow Qualtrics' header."""
+    if any("ImportId" in cell for row in rows[:2] for cell in row):
+        where: dict[str, tuple[str, ...]] = {"Finished": ("True", "1")} if "Finished" in names else {}
+        return where, "people who finished", rows[2:]
+    for at, name in enumerate(names):
+        words = {row[at] for row in rows}
+        if name == "AssignmentStatus" and words - {"Rejected"}:  # Mechanical Turk's
+            kept = {"Approved", "Submitted"} | words - {"Rejected"}  # also if further down
+            return {name: tuple(sorted(kept))}, "work that was not rejected", rows
+        last = name.rpartition(".")[2]
+        if last == "was_cancelled" and {word.lower() for word in words} & {"false", "0"}:  # Label Studio's
+            return {name: ("False", "0")}, "annotations that were not cancelled", rows
+        if last == "status" and "submitted" in words and words <= {"", *RESPONSES}:  # Argilla's
+            return {name: ("submitted",)}, "responses that were submitted", rows
+    return {}, "", rows
+
+
+def leaves_out(name: str, cells: Sequence[str], most: int) -> bool:
+    """Return whether a column may tell which rows do not count, by its name or its words."""
+    found = {cell.strip().lower() for cell in cells}
+    by_name = {*read_name(name).words} & EXCLUDES and len(found) <= most
+    by_cells = any({*cell.replace("-", " ").split()[-1:]} & LEFT_OUT for cell in found if len(cell.split()) < 3)
+    return 1 < len(found) <= FEW and bool(by_name or by_cells) and not names_splits(cells)
+
+
+def names_splits(cells: Sequence[str]) -> bool:
+    """Return whether the filled cells of a column are two splits or more, and nothing else."""
+    found = {SPLIT_ALIASES.get(cell.strip().lower(), cell.strip().lower()) for cell in cells if cell.strip()}
+    return len(found) > 1 and found <= {*SPLITS}
+
+
+def publishers_split(columns: Mapping[str, Sequence[str]]) -> tuple[str, list[str]]:
+    """Return the column that is surely the publisher's split, or else a person's decisions about those that may be."""
+    found = [name for name, cells in columns.items() if names_splits(cells)]
+    doubts = []
+    for name in found:
+        empty = sum(not cell.strip() for cell in columns[name])
+        sure = bool({*read_name(name).words} & SPLIT_COLUMNS)
+        if len(found) == 1 and sure and not empty:
+            return name, []
+        blank = f", and {empty:,} blank cells, which would be rejects" if empty else ""
+        doubts.append(f"{name} holds the names of splits{blank}: columns.split takes it if they are")
+    return "", doubts
+
+
+def sums_up(cell: str, sound: bool) -> bool:
+    """Return whether the cell of a clip names a sum of other rows instead, such as `Mean:`, `N=36`, `a.wav Average`.
+
+    Args:
+        sound: whether clips are named by sound files.
+    """
+    words = [word for word in re.split(r"[\s=:]+", cell.lower()) if word]
+    if not words:
+        return False
+    if is_audio(cell):
+        return len(words) > 1 and words[0] in TOTALS - NAMES_TOO  # `Total a.wav`, but also `All of me.wav`
+    if sound:
+        return bool({words[0], words[-1]} & TOTALS)
+    return words[0] in TOTALS and all(word in TOTALS or ("=" in cell and is_number(word)) for word in words)
+
+
+def sums_people_up(cell: str) -> bool:
+    """Return whether the cell of a listener names a sum of listeners instead."""
+    words = cell.lower().strip(" :").split()
+    return bool(words) and {*words} <= TOTALS - PEOPLE_TOO
+
+
+def is_their_mean(means: Sequence[float], others: Sequence[Sequence[float]]) -> bool:
+    """Return whether numbers are, but for rounding, the means of two other columns or more."""
+    if len(others) < 2 or len(means) < 2:
+        return False
+    near = [abs(mean - sum(row) / len(row)) < 0.051 for mean, row in zip(means, zip(*others, strict=True), strict=True)]
+    return bool(sum(near) > 0.9 * len(near))
+
+
+def beside_numbers(cells: Sequence[str]) -> list[str]:
+    """Return the words in lists of numbers, such as `nan` in `[1, nan, 2]`."""
+    words = [word for cell in cells for word in re.split(r"[\[\]();|,\s]+", cell) if word]
+    odd = [word for word in words if not is_number(word)]
+    return odd if len(odd) < len(words) and {word.lower() for word in odd} <= {*UNSAID} else []

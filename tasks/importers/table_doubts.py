@@ -1,0 +1,129 @@
+"""List what a person must decide about a table of ratings: questions, sums, blanks and means have two readings."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from earmark.schemas.reasons import shown
+from earmark.tasks.importers.cells import number
+from earmark.tasks.importers.rating_scales import FEW
+from earmark.tasks.importers.row_kinds import is_their_mean, sums_people_up, sums_up
+from earmark.tasks.importers.sniffing import QUESTIONS, ColumnName, is_audio, read_name
+from earmark.tasks.importers.table import several
+
+Held = dict[str, str | tuple[str, ...]]  # the column or columns of each kind
+
+
+class GuessedTable(NamedTuple):
+    """A table's cells by column, with what each column's name and cells are like."""
+
+    cells: Mapping[str, Sequence[str]]
+    names: Mapping[str, ColumnName]
+    numbers: Sequence[str]  # columns of numbers
+    audio: Sequence[str]  # columns of names of sound files
+    nested: bool = False  # whether a name with dots is the way to a key
+
+
+def taken_by(columns: Held) -> list[str]:
+    """Return the columns that have a kind."""
+    written = [one for value in columns.values() for one in ((value,) if isinstance(value, str) else value)]
+    return [*written, *(field for one in written for field in re.findall(r"\{([^{}]+)\}", one))]
+
+
+def cells_of(table: GuessedTable, mos: str | tuple[str, ...]) -> list[str]:
+    """Return the cells of the columns of ratings."""
+    return [cell for name in ((mos,) if isinstance(mos, str) else mos) for cell in table.cells[name]]
+
+
+def is_list(cells: Sequence[str]) -> bool:
+    """Return whether most cells hold several numbers."""
+    return sum(several(cell) is not None for cell in cells) > 0.5 * len(cells)
+
+
+def holds_kind(table: GuessedTable, name: str, what: str) -> bool:
+    """Return whether a column's name, or its last key, names a kind."""
+    last = name.rpartition(".")[2] if table.nested else name
+    return table.names[name].holds(what) or read_name(last).holds(what)
+
+
+def asks_questions(table: GuessedTable, columns: Held) -> list[str]:
+    """List a person's decisions about columns with the question answered in each row."""
+    file, listener = columns.get("file"), columns.get("listener")
+    if not isinstance(file, str) or file not in table.cells:
+        return []
+    keys = [file, *([listener] if isinstance(listener, str) else [])]
+    rows = [*zip(*(table.cells[name] for name in keys), strict=True)]
+    doubts = []
+    for name, cells in table.cells.items():
+        if name in taken_by(columns):
+            continue
+        words = {*cells}
+        if not {*table.names[name].words} & QUESTIONS and not (  # it alone tells apart what a listener said of a clip
+            not all(number(word) == number(word) for word in words)
+            and len(keys) > 1
+            and 2 * len({*rows}) <= len(rows) == len({*zip(rows, cells, strict=True)})
+        ):
+            continue
+        if 1 < len(words) <= FEW and len({*zip(rows, cells, strict=True)}) > len({*rows}):
+            listed = ", ".join(f'"{shown(word)}"' for word in sorted(words))
+            doubts.append(f"{name} holds several questions ({listed}): where = {{ {name} = … }} chooses one")
+    return doubts
+
+
+def asks_clips(table: GuessedTable, columns: Held) -> list[str]:
+    """List a person's decisions about rows that rate no clip, and about names of several clips."""
+    file, mos, people = columns.get("file"), columns.get("mos"), columns.get("listener")
+    doubts = []
+    summed = [cell for cell in table.cells[people] if sums_people_up(cell)] if isinstance(people, str) else []
+    if 0 < len(summed) < len(table.cells[str(people)]):
+        listed = ", ".join(f"'{shown(one)}'" for one in dict.fromkeys(summed[:3]))
+        doubts.append(f"{people} holds rows that sum others up ({listed}): delete them from the list")
+    if not isinstance(file, str) or file not in table.cells:
+        return doubts
+    cells, ratings = table.cells[file], cells_of(table, mos if isinstance(mos, str) else ())
+    sound = sum(map(is_audio, cells)) > 0.5 * len(cells)
+    rated = [cell.strip() for cell, rating in zip(cells, ratings, strict=False) if cell.strip() and rating.strip()]
+    other = [cell for cell in rated if sums_up(cell, sound)]
+    if other:
+        listed = ", ".join(f"'{shown(one)}'" for one in dict.fromkeys(other[:3]))
+        doubts.append(f"{file} holds rows that sum others up ({listed}): delete them from the list")
+    for what in ("system", "condition"):
+        column = columns.get(what)
+        if isinstance(column, str) and column in table.cells and not sound:
+            pairs = {*zip(cells, table.cells[column], strict=True)}
+            if len(pairs) > 1.5 * len({*cells}):
+                doubts.append(
+                    f"{file} is one name for clips of several {what}s: file = '{{{column}}}/{{{file}}}.wav' names all, "
+                    f"or as the clips are called; content = '{file}'"
+                )
+                break
+    return doubts
+
+
+def asks_blanks(table: GuessedTable, columns: Held, what: str) -> list[str]:
+    """List a person's decisions about a column of a kind that lacks cells, without which none of it is read."""
+    for name, cells in table.cells.items():
+        empty = sum(not cell.strip() for cell in cells)
+        fits = what == "listener" or (name in table.numbers and not is_list(cells))
+        if name not in taken_by(columns) and fits and holds_kind(table, name, what) and 0 < empty < len(cells):
+            return [f"{name} may hold the {what}, but {empty:,} of {len(cells):,} cells are blank: fill or delete them"]
+    return []
+
+
+def asks_means(table: GuessedTable, columns: Held) -> list[str]:
+    """List a person's decision about ratings that are means of other columns, such as those of systems."""
+    mos = columns.get("mos")
+    if not isinstance(mos, str) or is_list(table.cells[mos]):
+        return []
+    held = [name for name in table.numbers if name not in taken_by(columns) and not is_list(table.cells[name])]
+    rows = [*zip(*([number(cell) for cell in table.cells[name]] for name in (mos, *held)), strict=True)]
+    rows = [row for row in rows if all(value == value for value in row)]
+    low, high = min((row[0] for row in rows), default=0.0), max((row[0] for row in rows), default=0.0)
+    means, *others = [*zip(*rows, strict=True)] or [()]
+    near = [
+        at for at, one in enumerate(others) if min(one) >= low - (high - low) - 1 and max(one) <= 2 * high - low + 1
+    ]
+    if not is_their_mean(means, [others[at] for at in near]):
+        return []
+    listed = shown(", ".join(held[at] for at in near))
+    return [f"{mos} is the mean of {listed}: of listeners, or of systems, which unpivot tells apart? columns.mos says"]
