@@ -174,7 +174,7 @@ def _may_tell(name: ColumnName, column: str, cells: Sequence[str]) -> str:
     if "x" in name.words and all(is_audio(cell) or cell.lower() in SIDES for cell in found):
         return f"{column} holds a third clip: an ABX test, of who tells clips apart, holds no preferences"
     small = {cell.lower() for cell in found}
-    splits = small <= {"", *SPLITS, *SPLIT_ALIASES, "training"}
+    splits = small <= {"", *SPLITS, *SPLIT_ALIASES}
     outside = not splits and len(found) <= MOST_MARKS and bool(small & OUTSIDE or {*name.words} & EXCLUDES)
     tells = {*name.words} & TELLS or column in STATES or small == {"ab", "ba"} or outside
     differs = len(found) == len(cells) > 2  # an id of the row, not a question asked of several

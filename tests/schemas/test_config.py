@@ -59,7 +59,7 @@ FAULTS: list[tuple[str, str, str]] = [
     ("a limit of 0", "limit = 0\n" + TABLE, "limit: "),
     ("a limit past 64 bits", "limit = 36893488147419103232\n" + TABLE, "limit: "),
     ("another corpus", "corpus = 'captions'\n" + TABLE, "corpus: "),
-    ("an unknown split", TABLE.replace("train =", "training ="), "sources[0].files.rehearsal"),
+    ("an unknown split", TABLE.replace("train =", "rehearsal ="), "sources[0].files.rehearsal"),
     ("two names of one split", TABLE.replace('{ train = "t.csv" }', '{ dev = "a.csv", val = "b.csv" }'), "dev, val"),
     ("two quotas of one split", TABLE + "[quotas.a]\ndev = 1\nvalidation = 2\n", "dev, validation"),
     ("an unknown rule of splits", TABLE + "split = 'random'\n", "sources[0].split: expected one of native"),
