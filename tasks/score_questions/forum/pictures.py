@@ -7,6 +7,7 @@ import warnings
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from types import MappingProxyType
 
 import numpy as np
@@ -28,7 +29,8 @@ SMALLEST_SIDE = 64  # pixels; a staff is not readable below
 LONGEST_SIDE = 2048  # pixels; vision models scale larger images down to about this
 HASH_SIDE = 16
 INK_SIDE = 512  # longest side for comparing ink
-DIFFERENT, DIFFERENT_SHARE = 0.3, 0.0005  # of the range from paper to ink; share of pixels allowed to differ more
+MOST_SHIFT, PATCH = 2, 2  # pixels; a patch reaches so far around its middle: about a notehead of a small page
+DIFFERENT = 0.3  # of the range from paper to ink, over a patch
 HASH_MARGIN = 2.0  # gray levels; smaller differences between neighbours are noise
 
 warnings.filterwarnings("ignore", module=r"PIL\.")  # odd metadata, dropped anyway
@@ -120,22 +122,26 @@ def difference_hash(image: Image.Image) -> bytes:
 def is_same_picture(one: Image.Image, other: Image.Image) -> bool:
     """Return whether two images show the same ink, at any size, with other margins or compression.
 
-    Both are cut to their ink and compared at `INK_SIDE` pixels: a moved notehead differs by most of its
-    darkness, a scaled or compressed edge by little.
+    Both are cut to their ink and compared at the size of the smaller, of which an edge cut elsewhere is a shift of a
+    pixel or two. A scaled or compressed edge differs by little on either side, a moved notehead by most of a patch.
     """
     first, second = _ink(one), _ink(other)
     if abs(np.log(first.width / first.height * second.height / second.width)) > 0.05:
         return False
-    size = (INK_SIDE, max(16, round(INK_SIDE * first.height / first.width)))
+    side = min(INK_SIDE, max(first.size), max(second.size))
+    size = (side, max(16, round(side * first.height / first.width)))
     if first.height > first.width:
-        size = (max(16, round(INK_SIDE * first.width / first.height)), INK_SIDE)
-    levels = [
-        np.asarray(image.resize(size, Image.Resampling.BOX).filter(ImageFilter.BoxBlur(1.5)), np.float64)
+        size = (max(16, round(side * first.width / first.height)), side)
+    still, moving = (
+        np.asarray(image.resize(size, Image.Resampling.BOX).filter(ImageFilter.BoxBlur(1)), np.float32)
         for image in (first, second)
-    ]
-    spans = [max(1.0, float(np.ptp(level))) for level in levels]
-    difference = np.abs(levels[0] / spans[0] - levels[1] / spans[1])
-    return bool(np.quantile(difference, 1 - DIFFERENT_SHARE) < DIFFERENT)
+    )
+    still, moving = (levels / max(1.0, float(np.ptp(levels))) for levels in (still, moving))
+    inner, shifts = slice(MOST_SHIFT, -MOST_SHIFT), range(-MOST_SHIFT, MOST_SHIFT + 1)
+    differences = (np.abs(still - np.roll(moving, by, (0, 1)))[inner, inner] for by in product(shifts, shifts))
+    least = min(differences, key=lambda difference: float(np.square(difference).mean()))
+    patches = Image.fromarray(np.asarray(255 * least.clip(max=1), np.uint8)).filter(ImageFilter.BoxBlur(PATCH))
+    return bool(np.asarray(patches).max() < 255 * DIFFERENT)
 
 
 def _ink(image: Image.Image) -> Image.Image:

@@ -27,7 +27,12 @@ from earmark.tasks.importers.cells import BadRow
 from earmark.tasks.score_questions.forum.download import Gate
 from earmark.tasks.score_questions.forum.images import NEAR_BITS, THE_WEB, _without_near, find_scores
 from earmark.tasks.score_questions.forum.links import image_links, images_in
-from earmark.tasks.score_questions.forum.pictures import difference_hash, near_duplicates, read_picture
+from earmark.tasks.score_questions.forum.pictures import (
+    difference_hash,
+    is_same_picture,
+    near_duplicates,
+    read_picture,
+)
 from earmark.tasks.score_questions.forum.scrubbing import forget_names
 from earmark.tasks.store.manifest import Step
 from tests.conftest import ROOT
@@ -313,6 +318,21 @@ def test_copies_are_near_and_others_are_not() -> None:
     found = near_duplicates([*hashes, *map(difference_hash, copies)], NEAR_BITS)
     assert len(found) >= 38
     assert all(copy - 40 == first for copy, first in found.items())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scale", [0.5, 0.75, 1.4, 2])
+def test_copies_of_small_scores_in_another_size_are_the_same_picture_and_other_scores_are_not(scale: float) -> None:
+    pages = [drawings.score(seed, staves=1, space=11, width=420) for seed in range(30)]
+    sizes = [(round(page.width * scale), round(page.height * scale)) for page in pages]
+    scaled = [page.resize(size, Image.Resampling.LANCZOS) for page, size in zip(pages, sizes, strict=True)]
+    copies = [
+        Image.open(io.BytesIO(packed(page, ("PNG", "JPEG")[seed % 2], quality=70))) for seed, page in enumerate(scaled)
+    ]
+    found = sum(is_same_picture(page, copy) for page, copy in zip(pages, copies, strict=True))
+    assert found >= 29
+    for seed, page in enumerate(pages):
+        assert not any(is_same_picture(page, copies[other]) for other in range(seed - 8, seed))
 
 
 def left_of(folder: Path, pictures: dict[str, int], kept_out: Sequence[int] = ()) -> tuple[list[str], dict[str, str]]:
