@@ -14,6 +14,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
     SerializationInfo,
     SerializerFunctionWrapHandler,
     ValidationError,
@@ -22,7 +23,7 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError
 
 from earmark.schemas.dropped import dropped_of
 from earmark.schemas.errors import ConfigError
@@ -39,6 +40,19 @@ def moved(line: str) -> PydanticCustomError:
     return PydanticCustomError("moved", "{line}", {"line": line})
 
 
+def _take_no_other_type(schema: Any) -> None:
+    """Make numbers and booleans strict: `true` is no number, `"17"` neither; lists become tuples as before."""
+    if isinstance(schema, dict):
+        if schema.get("type") in ("int", "float", "bool"):
+            schema["strict"] = True
+        for name, part in schema.items():
+            if name not in ("default", "metadata", "serialization"):
+                _take_no_other_type(part)
+    elif isinstance(schema, list | tuple):
+        for part in schema:
+            _take_no_other_type(part)
+
+
 class Model(BaseModel):
     """Part of a config: immutable, and strict about keys."""
 
@@ -46,6 +60,12 @@ class Model(BaseModel):
     # Keys of earlier releases with their present names. A config file with an old key is refused with the new key; the
     # config in an earlier version's manifest is read as if it had the new key. `dropped.py` has those without one.
     renamed: ClassVar[Mapping[str, str]] = {}
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        schema = handler(source)
+        _take_no_other_type(schema)
+        return schema
 
     @classmethod
     def spelling(cls) -> dict[str, str]:
