@@ -29,6 +29,7 @@ _BITRATES_KBPS = {  # by (MPEG-1 or not, layer): index 1 to 14
     (False, 3): (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),
 }
 _RATES_HZ = (44100, 48000, 32000)
+_CLOSED = re.compile(rb"</(html|body|error)>\s*\Z", re.IGNORECASE)
 _MIRRORED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 
 
@@ -89,6 +90,15 @@ def mpeg_length(file: FileIO) -> MpegLength | None:
             return MpegLength(-1, True, first.samples)
         samples = sum(frame.samples for frame in _frames(data, start, first.form))
         return MpegLength(samples - (first.samples if tagged else 0), tagged, first.samples)
+
+
+def ends_in_page(file: FileIO) -> bool:
+    """Return whether an MPEG file whose length no tag tells ends in a web page or an error's XML: a broken download."""
+    with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        if not _CLOSED.search(data[-256:]):
+            return False
+    length = mpeg_length(file)
+    return length is not None and not length.tagged
 
 
 def has_later_link(file: FileIO) -> bool:

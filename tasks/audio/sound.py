@@ -27,6 +27,7 @@ from earmark.tasks.audio.extent import (
     cut_by_estimate,
     cut_short,
     damaged_page,
+    ends_in_page,
     goes_on,
     is_tagged_behind,
     length_lost,
@@ -324,6 +325,11 @@ class _Sndfile:
 def _check_end(file: FileIO, seconds: float) -> None:
     if cut_short(file):
         raise BadAudio("file_truncated", f"expected more, found {seconds:.1f} s and no end")
+    if ends_in_page(file):
+        raise BadAudio(
+            "file_truncated",
+            f"expected MPEG frames to the end, found a web page behind {seconds:.1f} s: download it again",
+        )
     if damaged_page(file):
         raise BadAudio("file_corrupt", "expected a whole Ogg stream, found a page missing or damaged")
     if goes_on(file):

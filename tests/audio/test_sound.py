@@ -268,3 +268,15 @@ def test_a_stopped_look_keeps_what_it_found(tmp_path: Path, monkeypatch: pytest.
     index.look(files, threads=1, seen=seen.append)
     assert sum(seen) == 30
     assert seen[0] >= 7
+
+
+@pytest.mark.parametrize("behind", [b"<html><h1>502 Bad Gateway</h1></html>\n", b"<Error><Code>Slow</Code></Error>"])
+def test_an_mp3_of_no_stated_length_that_goes_over_into_a_page_is_refused(tmp_path: Path, behind: bytes) -> None:
+    content = write(tmp_path / "a.mp3", "mp3", seconds=3).read_bytes()
+    header = content[:2]  # each frame's: without the first, which holds the tag, no length is stated
+    untagged = content[content.index(header, 4) :]
+    assert b"Xing" not in untagged
+    (tmp_path / "whole.mp3").write_bytes(untagged)
+    assert isinstance(probe(tmp_path / "whole.mp3"), Probe)
+    (tmp_path / "half.mp3").write_bytes(untagged[: len(untagged) // 2] + behind)
+    assert reason(tmp_path / "half.mp3") == "file_truncated"
