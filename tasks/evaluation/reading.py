@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 
 from earmark.schemas.corpus import Corpus
-from earmark.schemas.errors import InputError
+from earmark.schemas.errors import InputError, StoreError
 from earmark.schemas.evaluations import Evaluation
 from earmark.schemas.results import AskedFacts, EvaluationFacts
 from earmark.tasks.annotation.request import AskPlan
@@ -17,7 +17,14 @@ from earmark.tasks.annotation.scorer import identity
 from earmark.tasks.evaluation.clip_scores import ANY, clip_predictions, clip_reader, most_met, read_clip_scores
 from earmark.tasks.evaluation.kinds import Prediction, clip_columns, find_kind, order_of
 from earmark.tasks.evaluation.recording import choose_threshold, record
-from earmark.tasks.evaluation.samples import MeasurementOptions, NoSamples, Samples, find_evaluation, select_samples
+from earmark.tasks.evaluation.samples import (
+    MeasurementOptions,
+    NoSamples,
+    SamplePart,
+    Samples,
+    find_evaluation,
+    select_samples,
+)
 from earmark.tasks.evaluation.scorers import (
     described,
     scorer_forecasts,
@@ -141,7 +148,7 @@ def _measured(
             without.append(str(none))
     if not tables:
         raise InputError("; ".join(without))
-    return tables, without + _beside(corpus, wish)
+    return tables, without + _beside(version, corpus, wish)
 
 
 def write_template(version: Version, corpus: Corpus, path: Path, wish: MeasurementOptions) -> int:
@@ -175,10 +182,17 @@ def _of_clips(corpus: Corpus, wish: MeasurementOptions) -> list[Evaluation]:
     return [one for one in corpus.evaluations if one.clips and not one.beside]
 
 
-def _beside(corpus: Corpus, wish: MeasurementOptions) -> list[str]:
+def _beside(version: Version, corpus: Corpus, wish: MeasurementOptions) -> list[str]:
     """Return a sentence for each evaluation by clip that is left out unless it is named."""
-    left = [one.name for one in corpus.evaluations if one.clips and one.beside and wish.evaluation is None]
-    return [f"{name}, which is measured only where it is named: -e {name}" for name in left]
+    said = []
+    for one in corpus.evaluations if wish.evaluation is None else ():
+        if one.clips and one.beside:
+            try:
+                with select_samples(version, corpus, one, SamplePart()):
+                    said.append(f"{one.name}, which is measured only where it is named: -e {one.name}")
+            except StoreError as none:
+                said.append(str(none))
+    return said
 
 
 def _file(path: Path, evaluation: Evaluation) -> AskedFacts:

@@ -188,7 +188,9 @@ def _choose(
         raise StoreError(f"{where} has one language only: leave --language out")
     held = connection.execute("SELECT DISTINCT split FROM judged.everything ORDER BY 1").fetchall()
     if not held:
-        raise NoSamples(f"{where} has no sample in this version: nothing to measure")
+        raise NoSamples(
+            f"{where} has no {'triplet' if evaluation.triplets else 'sample'} in this version: nothing to measure"
+        )
     splits = _wanted(where, [row[0] for row in held], part.split)
     if part.language is not None:
         rows = connection.execute("SELECT DISTINCT language FROM judged.asked ORDER BY 1").fetchall()

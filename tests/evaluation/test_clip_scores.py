@@ -31,7 +31,9 @@ from earmark.tasks.evaluation.scores import read_table
 from earmark.tasks.pipeline.progress import shown
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.versions import Store, Version
+from tests import builds
 from tests.builds import rows_of
+from tests.conftest import ROOT
 from tests.evaluation.test_score_files import Row, metrics_of, rated, rubric, write
 
 EVERY = MeasurementOptions(part=SamplePart("all"))
@@ -207,6 +209,19 @@ def test_an_evaluation_that_clips_feed_only_by_name_is_noted(pairs: Version, tmp
     named = MeasurementOptions("mos", part=SamplePart("all"))
     tables, without = reading.read_clips(*given, named, tmp_path / "mos")
     assert ([facts["evaluation"] for facts, _ in tables], without) == (["mos"], [])
+
+
+@pytest.mark.slow
+def test_a_version_without_triplets_is_said_to_have_none(tmp_path: Path) -> None:
+    config = builds.read_config(ROOT / "data/demo/mos-preferences-audio.toml")
+    few = config.model_copy(update={"triplets": config.triplets.model_copy(update={"count": 0})})
+    version = builds.build_version(few, tmp_path / "store")
+    path = write(tmp_path / "clips.csv", true_scores(version, "sample_id"))
+    given = (version, find_corpus(version.corpus), store_of(version), path)
+    none = "evaluation 'cycles' has no triplet in this version: nothing to measure"
+    assert none in reading.read_clips(*given, EVERY, tmp_path / "out")[1]
+    with pytest.raises(StoreError, match=none):
+        reading.read_clips(*given, MeasurementOptions("cycles"), tmp_path / "cycles")
 
 
 # -- templates ----------------------------------------------------------------------------------------------------
