@@ -303,6 +303,13 @@ class BuildConfig(Declaring):
         require_below_roots("input", where)
         return place_of(where) if is_url(where) else Path(where).absolute()
 
+    def names(self, path: Path) -> str:
+        """Return the option that names a file: by its path, or else by the longest end of it; empty without one."""
+        ends = {key: f"/{Path(text)}" for key, text in _texts(self.model_dump()) if text and not is_url(text)}
+        whole = {key for key, end in ends.items() if (self.base / end[1:]).absolute() == path}
+        named = whole or {key for key, end in ends.items() if str(path).endswith(end)}
+        return max(sorted(named), key=lambda key: len(ends[key]), default="")
+
     def own_prompts(self) -> ChosenPrompts:
         """Return the user's own prompt files, chosen or kept prompt versions, and the chosen set."""
         return {**self._stays, **placed_prompts(self.asks, self.path)}

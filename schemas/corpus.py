@@ -120,6 +120,7 @@ class Beside:
     option: str  # of the file
     pattern: str  # a regular expression of its name, of any case
     words: str  # the pattern in words, after "expected one"
+    first: str  # the first file, after "--from names"
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ class ConfigError(EarmarkError):
 class InputError(EarmarkError):
     """Unreadable input. A single bad row is a reject, never this error."""
 
+    path: str = ""  # of a file that is not there
+
 
 class Faults(EarmarkError):
     """Faults of a config's inputs, as far as their first rows show them, each in one line."""

@@ -360,7 +360,12 @@ prompts = {beside}   # the file whose name is most alike, check it
 generations = {file}
 """,
     ("judge",),
-    Beside("prompts", "prompt", "with 'prompt' in its name"),
+    Beside(
+        "prompts",
+        "prompt",
+        "with 'prompt' in its name",
+        "the generations (columns generation_id, prompt_id, model, audio)",
+    ),
 )
 
 CORPUS = Corpus(

@@ -407,7 +407,7 @@ subreddits = {forums}   # the most frequent of its first rows, check it; without
 wrong = "comments"   # `builtin:` writes poor wrong options; left out: a model writes them, as in the paper
 """,
     ("writer", "judge", "labeller", "reader"),
-    Beside("comments", "^RC|comment", "that begins with RC or has 'comment' in its name"),
+    Beside("comments", "^RC|comment", "that begins with RC or has 'comment' in its name", "a dump's submissions"),
 )
 
 CORPUS = Corpus(

@@ -6,6 +6,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
@@ -116,11 +117,14 @@ def _beside(corpus: str, beside: Beside, file: Path) -> Path:
     names = [
         path.name for path in sorted(file.absolute().parent.iterdir()) if path.is_file() and path != file.absolute()
     ]
+    found = ""
     alike = get_close_matches(file.name, filter(named.search, names), n=1, cutoff=0.0)
     if not alike:
+        with suppress(InputError):  # a list whose columns nobody can tell
+            found = f", and {file.name} has {', '.join(map(repr, read_sample(file).names))}"
         raise InputError(
-            f"no file of {beside.option} in {file.absolute().parent}; expected one {beside.words}; "
-            f"`earmark init {corpus} --schema` says what a config may hold"
+            f"no file of {beside.option} in {file.absolute().parent}; expected one {beside.words}; --from names "
+            f"{beside.first}{found}; `earmark init {corpus} --schema` says what a config may hold"
         )
     return file.absolute().parent / alike[0]
 

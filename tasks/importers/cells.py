@@ -160,6 +160,10 @@ def deviation(cell: Any) -> float:
     raise BadRow("bad_value", f"expected a standard deviation from 0, found '{shown(cell)}'")
 
 
+def _with_article(word: str) -> str:
+    return f"{'an' if word[0] in 'aeio' else 'a'} {word}"
+
+
 def identifier(cell: Any, word: str) -> str:
     """Return an id without the space around it.
 
@@ -170,13 +174,14 @@ def identifier(cell: Any, word: str) -> str:
     text: str = cell.strip() if cell.__class__ is str else _as_text(cell, word).strip()
     if text and len(text) <= LONGEST_ID and text.isprintable():
         return text
+    a_word = _with_article(word)
     if not text:
-        raise BadRow("missing_value", f"expected a {word}, found an empty cell")
+        raise BadRow("missing_value", f"expected {a_word}, found an empty cell")
     if len(text) > LONGEST_ID:
-        raise BadRow("bad_value", f"expected a {word} of at most {LONGEST_ID} characters, found {len(text)}")
+        raise BadRow("bad_value", f"expected {a_word} of at most {LONGEST_ID} characters, found {len(text)}")
     for char in text:  # spaces of other scripts are allowed; control characters and lone surrogates are not
         if ord(char) < 32 or 127 <= ord(char) < 160 or 0xD800 <= ord(char) < 0xE000:
-            raise BadRow("bad_value", f"expected a {word} without control characters, found '{shown(text)}'")
+            raise BadRow("bad_value", f"expected {a_word} without control characters, found '{shown(text)}'")
     return text
 
 
@@ -288,7 +293,10 @@ def _as_text(cell: Any, word: str) -> str:
         except UnicodeDecodeError as error:
             raise BadRow("bad_encoding", f"expected UTF-8 in the {word}, found byte {cell[error.start]:#04x}") from None
     if isinstance(cell, list | dict):
-        raise BadRow("bad_value", f"expected a {word}, found {'an array' if isinstance(cell, list) else 'an object'}")
+        raise BadRow(
+            "bad_value",
+            f"expected {_with_article(word)}, found {'an array' if isinstance(cell, list) else 'an object'}",
+        )
     if isinstance(cell, float) and cell.is_integer():
         return str(int(cell))
     return str(cell)

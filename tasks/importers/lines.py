@@ -19,6 +19,7 @@ from typing import IO, Any
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.files import NotAFile, open_regular, require_regular
+from earmark.schemas.places import told
 from earmark.schemas.reasons import Reject, shown
 from earmark.tasks.importers.cells import BadRow
 
@@ -161,8 +162,10 @@ def is_utf16(path: Path) -> bool:
 def unreadable(name: str, error: Exception) -> InputError:
     """Return the error for an unreadable list, in one line."""
     if isinstance(error, FileNotFoundError):
-        there = str(error.filename or "")  # the name may begin with a source's, and a source is no folder
-        return InputError(f"{name}: file not found" + (f": {there}" if there and not there.endswith(name) else ""))
+        there = told(Path(error.filename)) if error.filename else ""
+        missing = InputError(f"{name}: file not found" + (f": {there}" if there and there not in name else ""))
+        missing.path = str(error.filename or "")
+        return missing
     if isinstance(error, IsADirectoryError):
         return InputError(f"{name}: expected a list, found a folder")
     if isinstance(error, NotAFile):

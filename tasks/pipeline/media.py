@@ -148,7 +148,7 @@ def scratch_store(store: Store) -> Iterator[Store]:
             if source.is_file():
                 with closing(open_to_read(source)) as connection, connected(root / copy) as into:
                     connection.backup(into)
-        yield replace(store, root=root, looked=Looked())
+        yield replace(store, root=root, named=store.address, looked=Looked())
 
 
 MEASURED = (

@@ -18,7 +18,7 @@ from earmark.tasks.pipeline.code import code_digest
 from earmark.tasks.pipeline.funnel import check_inputs, check_main_table
 from earmark.tasks.pipeline.inputs import build_key, digest_inputs, digested, library_versions, named_digests
 from earmark.tasks.pipeline.mirror import hub_commits
-from earmark.tasks.pipeline.progress import say
+from earmark.tasks.pipeline.progress import again, say
 from earmark.tasks.pipeline.references import check_apart, release_digests
 from earmark.tasks.pipeline.registry import corpora
 from earmark.tasks.pipeline.replied import note_names
@@ -121,7 +121,8 @@ class Plan:
             TooManyRejects: faults lost too much of a source, or the main table is empty.
             StoreError: a check failed.
         """
-        now, before = self.digest_again(), self.made.inputs
+        with again():
+            now, before = self.digest_again(), self.made.inputs
         for name in sorted(now.keys() | before.keys()):
             if now.get(name) != before.get(name):
                 raise InputError(f"{name} changed during the build; nothing was committed, build again to read it anew")

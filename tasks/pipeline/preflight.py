@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.config import BuildConfig, Engine
 from earmark.schemas.corpus import Corpus
-from earmark.schemas.errors import EarmarkError, Faults, MissingExtraError, TooManyRejects
+from earmark.schemas.errors import EarmarkError, Faults, InputError, MissingExtraError, TooManyRejects
 from earmark.schemas.places import told
 from earmark.schemas.reasons import Note, Reject, find_reason, options_of
 from earmark.schemas.registry import load
@@ -48,7 +48,7 @@ def check(corpus: Corpus, config: BuildConfig, store: Store) -> None:
     checks += [partial(store.find, spec) for spec in config.parents()]
     checks += [partial(check_annotator, one) for one in _annotators(config)]
     checks += [partial(_look, one, config) for one in checked_inputs(corpus, config)]
-    if faults := tuple(dict.fromkeys(line for one in checks for line in _fault(one))):
+    if faults := tuple(dict.fromkeys(line for one in checks for line in _fault(one, config))):
         raise Faults(faults)
 
 
@@ -59,11 +59,12 @@ def check_engine(config: BuildConfig) -> None:
         raise MissingExtraError(f"engine = '{runner}'", runner)
 
 
-def _fault(one: Callable[[], object]) -> list[str]:
+def _fault(one: Callable[[], object], config: BuildConfig) -> list[str]:
     try:
         one()
     except EarmarkError as error:
-        return [str(error)]
+        option = config.names(Path(error.path)) if isinstance(error, InputError) and error.path else ""
+        return [f"{error}; {option} names it" if option else str(error)]
     return []
 
 

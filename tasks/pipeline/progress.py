@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from textwrap import wrap
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -191,6 +192,7 @@ class RowBatch(Protocol):
 Batch = TypeVar("Batch", bound=RowBatch)
 
 _display = Display()
+_AGAIN: ContextVar[str] = ContextVar("again", default="")
 
 
 @contextmanager
@@ -227,12 +229,22 @@ def hidden() -> Iterator[None]:
         _display = before
 
 
+@contextmanager
+def again() -> Iterator[None]:
+    """Say of the block's work that it is done once more, as of inputs looked at before a commit."""
+    before = _AGAIN.set(" again")
+    try:
+        yield
+    finally:
+        _AGAIN.reset(before)
+
+
 class Work:
     """Piece of long work under way."""
 
     def __init__(self, label: str, total: int | None) -> None:
         self._display = _display
-        self._bar = _display.start(on_terminal(label), total)
+        self._bar = _display.start(on_terminal(label + _AGAIN.get()), total)
 
     def advance(self, count: int = 1) -> None:
         """Add finished items."""

@@ -80,12 +80,13 @@ class Store:
 
     root: Path  # the folder
     remote: Remote | None = None  # the object store behind this copy; None for a local store
+    named: str = ""  # of a dry run: the address of the store that it stands for
     looked: Any = field(default=None, compare=False)  # of a dry run: results of clips, from `tasks/pipeline/media.py`
 
     @property
     def address(self) -> str:
         """Return the store's name in messages: its folder, or its URL."""
-        return self.remote.url if self.remote else str(self.root)
+        return self.named or (self.remote.url if self.remote else str(self.root))
 
     def absolute(self) -> Store:
         """Return the same store with an absolute path, for processes in another folder."""

@@ -132,7 +132,8 @@ def test_what_cannot_be_told_is_one_line(tmp_path: Path, monkeypatch: pytest.Mon
         (
             "pseudo-preferences",
             table,
-            f"no file of prompts in {table.parent}; expected one with 'prompt' in its name; ",
+            f"no file of prompts in {table.parent}; expected one with 'prompt' in its name; --from names the "
+            "generations (columns generation_id, prompt_id, model, audio), and table.csv has ",
         ),
         (
             "score-questions",

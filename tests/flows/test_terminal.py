@@ -28,11 +28,14 @@ from earmark.schemas.judges import QualificationRow
 from earmark.tasks.annotation.progress import Progress
 from earmark.tasks.evaluation.qualification import qualification_table
 from earmark.tasks.importers.lines import read_lines
+from earmark.tasks.pipeline import progress
 from earmark.tasks.pipeline.progress import FootOfScreen, folded
 from earmark.tasks.store.licences import new_terms
 from earmark.tasks.store.result_table import ResultColumn, ResultTable
 from earmark.tasks.store.runs import Run
 from earmark.tasks.store.versions import Store
+from tests import builds
+from tests.conftest import ROOT
 
 LONG = "openai:a-laboratory/a-judge-with-a-very-long-name-that-nobody-would-type-twice-2027-01-preview"
 
@@ -237,6 +240,22 @@ def test_a_list_that_is_not_there_is_named_by_its_path(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         list(read_lines(tmp_path / "ratingsfull.csv", "ratings-full/ratingsfull.csv"))
     assert str(caught.value) == f"ratings-full/ratingsfull.csv: file not found: {tmp_path / 'ratingsfull.csv'}"
+
+
+def test_a_list_in_the_folder_of_the_config_is_named_by_its_path_too(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=f"^prompts.jsonl: file not found: {tmp_path}/prompts.jsonl$"):
+        list(read_lines(tmp_path / "prompts.jsonl", "prompts.jsonl"))
+
+
+@pytest.mark.slow
+def test_inputs_looked_at_again_before_the_commit_are_told_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with progress.shown():
+        builds.build_version(builds.read_config(ROOT / "data/demo/mos-preferences-audio.toml"), tmp_path / "store")
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("hash audio of ")]
+    assert "hash audio of chimes (24)" in lines
+    assert [line for line in lines if "again" in line] == lines[-1:] == ["hash audio of chimes again (24)"]
 
 
 def test_a_line_of_code_is_not_broken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from earmark.schemas.errors import InputError
+from earmark.tasks.importers.cells import BadRow, identifier
 from earmark.tasks.importers.lines import read_rows
 from tests.importers import layouts
 from tests.importers.reading import Reading, read
@@ -107,3 +108,9 @@ def test_arbitrary_bytes_as_parquet_gzip_and_json(content: bytes) -> None:
     for name in ("t.parquet", "t.csv.gz"):
         assert _read(name, content, {**TABLE, "files": {"train": name}}) is None
     _read("singmos/info/score.json", content, {"format": "singmos", "root": "singmos"})
+
+
+@pytest.mark.parametrize(("word", "said"), [("item", "an item"), ("album", "an album"), ("system", "a system")])
+def test_an_empty_cell_is_told_in_plain_english(word: str, said: str) -> None:
+    with pytest.raises(BadRow, match=f"^expected {said}, found an empty cell$"):
+        identifier(" ", word)

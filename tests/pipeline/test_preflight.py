@@ -85,7 +85,7 @@ BAD: dict[str, tuple[str, str, list[str]]] = {
                         ["s0/empty.csv: ", "s1/header.csv: ", "s2: ", "builtin:no-such"]),
     "votes": ("human-preferences", mos('format = "votes"\nfiles = ["votes.csv", "good.csv", "none.csv", "folder"]',
                                        'format = "label-studio"\nfiles = ["not.json"]'),
-              ["s0/good.csv: expected a column 'audio_a'", "s0/none.csv: file not found",
+              ["s0/good.csv: expected a column 'audio_a'", "/none.csv; sources[0].files[2] names it",
                "s0: expected .json files in folder", "s1/not.json: expected JSON"]),
     "swapped tables": ("pseudo-preferences", 'prompts = "generations.jsonl"\ngenerations = "prompts.jsonl"\n'
                        '[judge]\nmodel = "builtin:music-pair-9"',
@@ -118,7 +118,8 @@ BAD: dict[str, tuple[str, str, list[str]]] = {
     "rubrics": ("instruction-rubrics", 'sources = [{ name = "a", subset = "s", domain = "music", captions = '
                 '"captions.csv" }, { name = "b", subset = "s", domain = "music", captions = "gone.csv" }]\n'
                 '[judge]\nmodel = "builtin:rubric-judge-1"\n[writer]\nmodel = "builtin:rubric-writer-1"',
-                ["a/captions.csv: expected rows, found none", "gone.csv: file not found"]),
+                ["a/captions.csv: expected rows, found none",
+                 "/gone.csv; sources[1].captions names it"]),
     "a dump the wrong way round": ("score-questions", FORUM.format("RC.ndjson", "RS.ndjson") + EXAM,
                                    ["RC.ndjson, line 1: expected submissions with 'title'",
                                     "RS.ndjson, line 1: expected comments with 'body'"]),
@@ -191,6 +192,12 @@ def test_a_loss_that_is_allowed_is_no_fault(text: str, folder: Path, tmp_path: P
     assert told["would_commit"] if allow else "'pairs' would be empty" in told["would_stop"]
     with pytest.raises(Faults, match="file not found"):
         running.forecast_build("mos-preferences", tmp_path / "none.toml", store, allow_rejects=allow)
+
+
+def test_a_version_that_is_not_there_is_missed_in_the_store_itself(folder: Path, tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "the-store"))
+    with pytest.raises(Faults, match=r"no version of 'instrumentals' in .*/the-store; corpora there: none"):
+        running.forecast_build("captions", folder / "captions.toml", store)
 
 
 def test_rows_that_the_method_leaves_out_are_no_fault(tmp_path: Path) -> None:
