@@ -3,12 +3,23 @@
 import re
 from collections.abc import Mapping, Sequence
 
+from earmark.schemas.reasons import shown
 from earmark.schemas.tables import SPLIT_ALIASES, SPLITS
 from earmark.tasks.importers.rating_scales import FEW, UNSAID
 from earmark.tasks.importers.sniffing import is_audio, is_number, read_name, word_set
 
-LEFT_OUT = word_set("rejected returned practice training discarded draft preview spam excluded invalid")  # cells
+LEFT_OUT = word_set(  # cells
+    "reject rejected returned practice training discarded draft preview spam excluded invalid catch pretest pilot "
+    "warmup failed fail skipped removed deleted flagged dummy trap"
+)
 EXCLUDES = word_set("exclude excluded exclusion outlier outliers valid invalid")  # names of columns
+MARKS = word_set(  # names of columns of yes and no, or of what is blank elsewhere
+    "skip skipped discard discarded dropped remove removed delete deleted withdrawn flag flagged spam spammer cheater "
+    "failed passed reject rejected accept accepted approve approved keep kept include included usable reliable ok "
+    "used trustworthy tainted golden warmup dummy finished complete completed istest istrain testquestion qc "
+    "ausgeschlossen gültig exclu 有效"
+)
+YES_NO = word_set("0 1 0.0 1.0 true false yes no y n x t f ok bad pass fail passed failed ja nein oui non 是 否")
 RESPONSES = word_set("submitted discarded draft pending")  # Argilla's states of a response
 SPLIT_COLUMNS = word_set("split set subset partition fold dataset part usage")
 TOTALS = word_set(
@@ -41,9 +52,16 @@ def answered(names: Sequence[str], rows: list[list[str]]) -> tuple[dict[str, tup
 def leaves_out(name: str, cells: Sequence[str], most: int) -> bool:
     """Return whether a column may tell which rows do not count, by its name or its words."""
     found = {cell.strip().lower() for cell in cells}
-    by_name = {*read_name(name).words} & EXCLUDES and len(found) <= most
-    by_cells = any({*cell.replace("-", " ").split()[-1:]} & LEFT_OUT for cell in found if len(cell.split()) < 3)
+    words = read_name(name).words
+    by_name = ({*words} & EXCLUDES and len(found) <= most) or (
+        {*words, "".join(words)} & MARKS and ("" in found or found <= YES_NO)
+    )
+    by_cells = any({*_last_word(cell)} & LEFT_OUT for cell in found if len(cell.split()) < 3)
     return 1 < len(found) <= FEW and bool(by_name or by_cells) and not names_splits(cells)
+
+
+def _last_word(cell: str) -> tuple[str, ...]:
+    return (*cell.replace("-", " ").split()[-1:], cell.replace("-", ""))
 
 
 def names_splits(cells: Sequence[str]) -> bool:
@@ -52,10 +70,24 @@ def names_splits(cells: Sequence[str]) -> bool:
     return len(found) > 1 and found <= {*SPLITS}
 
 
+def _like_splits(name: str, cells: Sequence[str]) -> bool:
+    """Return whether a column's words are a publisher's own for splits, such as `test_seen` and `train-clean`."""
+    given = {cell.strip().lower() for cell in cells if cell.strip()}
+    if not 1 < len(given) <= FEW:
+        return False
+    known = {frozenset(re.split(r"[\W_\d]+", word)) & {*SPLITS, *SPLIT_ALIASES, "trainval"} for word in given}
+    return "split" in read_name(name).words or (len(known) > 1 and all(known))
+
+
 def publishers_split(columns: Mapping[str, Sequence[str]]) -> tuple[str, list[str]]:
     """Return the column that is surely the publisher's split, or else a person's decisions about those that may be."""
     found = [name for name, cells in columns.items() if names_splits(cells)]
-    doubts = []
+    doubts = [
+        f"{name} holds {shown(', '.join(sorted({*cells})))}: if these are the publisher's splits, write "
+        f"{', '.join(SPLITS)} in their place, and columns.split takes it"
+        for name, cells in columns.items()
+        if name not in found and _like_splits(name, cells)
+    ]
     for name in found:
         empty = sum(not cell.strip() for cell in columns[name])
         sure = bool({*read_name(name).words} & SPLIT_COLUMNS)

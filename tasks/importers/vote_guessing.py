@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.reasons import shown
-from earmark.schemas.tables import SPLIT_ALIASES, SPLITS
 from earmark.tasks.importers.cells import number
 from earmark.tasks.importers.guessing import MARKS_ROWS, MOST_MARKS
 from earmark.tasks.importers.rating_scales import FEW
+from earmark.tasks.importers.row_kinds import leaves_out
 from earmark.tasks.importers.sniffing import QUESTIONS, WORDS, ColumnName, is_audio, read_name, read_sample, word_set
 from earmark.tasks.importers.votes import DIMENSIONS as OWN
 from earmark.tasks.importers.votes import FIELDS, said_choice
@@ -34,11 +34,15 @@ ALONE = {  # words that choose by themselves
 }
 DIMENSIONS = {**ALONE, "prompt": "alignment"}
 MARGIN = 3  # of a comparison category rating
-TELLS = (QUESTIONS - {"item", "type"}) | MARKS_ROWS | word_set("swapped swap flipped flip reversed")  # names of columns
+TELLS = (
+    (QUESTIONS - {"item", "type"})
+    | MARKS_ROWS
+    | word_set(  # names of columns
+        "swapped swap flipped flip reversed mirrored inverted switched switch permuted shuffled"
+    )
+)
 PLACES = word_set("left right position shown")  # names of columns that may tell which clip stood where
 NO_PLACE = NO_CHOICE | word_set("plays played listened count seconds s ms")
-OUTSIDE = word_set("rejected returned practice training discarded draft preview")  # cells of rows that do not count
-EXCLUDES = word_set("exclude excluded outlier valid invalid")  # names of columns of them
 STATES = ("AssignmentStatus", "Finished")  # of rows, by Mechanical Turk and Qualtrics
 
 
@@ -174,9 +178,8 @@ def _may_tell(name: ColumnName, column: str, cells: Sequence[str]) -> str:
     if "x" in name.words and all(is_audio(cell) or cell.lower() in SIDES for cell in found):
         return f"{column} holds a third clip: an ABX test, of who tells clips apart, holds no preferences"
     small = {cell.lower() for cell in found}
-    splits = small <= {"", *SPLITS, *SPLIT_ALIASES}
-    outside = not splits and len(found) <= MOST_MARKS and bool(small & OUTSIDE or {*name.words} & EXCLUDES)
-    tells = {*name.words} & TELLS or column in STATES or small == {"ab", "ba"} or outside
+    outside = len(found) <= MOST_MARKS and leaves_out(column, cells, MOST_MARKS)
+    tells = {*name.words} & TELLS or column in STATES or small in ({"ab", "ba"}, {"12", "21"}) or outside
     differs = len(found) == len(cells) > 2  # an id of the row, not a question asked of several
     if not tells or differs or not 1 < len(found) <= FEW:
         return ""

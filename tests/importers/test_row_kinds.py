@@ -39,7 +39,31 @@ ASKED = {
             ("outlier", "0", "1"),
             ("exclude", "no", "yes"),
             ("valid", "1", "0"),
+            ("decision", "accept", "reject"),
+            ("trial_type", "test", "catch"),
+            ("round", "final", "pilot"),
+            ("stage", "main", "warm-up"),
+            ("skipped", "0", "1"),
+            ("is_spam", "false", "true"),
+            ("flagged", "", "x"),
+            ("deleted_at", "", "2024-05-01"),
+            ("include", "yes", "no"),
+            ("passed", "True", "False"),
+            ("qc", "ok", "bad"),
+            ("isTest", "0", "1"),
         ]
+    },
+    **{
+        f"splits-{'-'.join(words)}": (
+            f"file,score,{name}\n" + "".join(f"c{n}.wav,{n % 5 + 1},{words[n % 3]}\n" for n in range(12)),
+            f"{name} holds {', '.join(sorted(words))}: if these are the publisher's splits",
+        )
+        for name, words in {
+            "split": ("train", "valid", "eval_v1"),
+            "portion": ("train", "test_seen", "test_unseen"),
+            "part": ("train-clean", "dev-clean", "test-clean"),
+            "my_split": ("0", "1", "2"),
+        }.items()
     },
     **{
         f"listener-{word}": (LIST + f"c0.wav,{word},5\n", f"listener holds rows that sum others up ('{word}')")
@@ -98,6 +122,16 @@ def test_what_may_be_no_rating_is_asked(name: str, tmp_path: Path) -> None:
     content, says = ASKED[name]
     (tmp_path / "t.csv").write_text(content)
     assert says in init(tmp_path / "t.csv", tmp_path / "my.toml", code=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("low_pass", "01"), ("bot", "ab"), ("passed_s", "345"), ("used_codec", ["mp3", "opus"]), ("complete", ["yes"])],
+)
+def test_a_column_of_something_else_is_not_asked_about(name: str, words: list[str], tmp_path: Path) -> None:
+    rows = [f"c{n}.wav,{SCORES[n]},{words[n % len(words)]}" for n in range(24)]
+    (tmp_path / "t.csv").write_text("\n".join([f"file,score,{name}", *rows]) + "\n")
+    init(tmp_path / "t.csv", tmp_path / "my.toml")
 
 
 @pytest.mark.parametrize("row", ["All of me.wav,l0,3", "c0.wav,Max,3", "Grand piano.wav,l0,3", "c0.wav,Min,3"])
