@@ -209,6 +209,33 @@ RECORDED = (
              Unavailable),
     Recorded("cloudflare", 403, "<!DOCTYPE html><html><head><title>Just a moment...</title></head></html>", AuthFailed),
     Recorded("nginx", 413, "<html><h1>413 Request Entity Too Large</h1></html>", RowRefused),
+    # more words for money, quotas and keys: unknown, each was refused for its row alone, or asked again and again
+    *(
+        _openai("words", status, fault, message, **fields)
+        for status, fault, message, fields in (
+            (400, QuotaExhausted, "You have reached your specified API usage limits.", {}),
+            (429, QuotaExhausted, "Your prepayment credits are depleted.", {"code": 429}),
+            (429, QuotaExhausted, "Your account is suspended", {"type": "exceeded_current_quota_error"}),
+            (429, QuotaExhausted, "ExceededTokenBudget: Current spend for token: 1.2", {"type": "auth_error"}),
+            (429, QuotaExhausted, "Free allocated quota exceeded.", {"code": "Throttling.AllocationQuota"}),
+            (429, RateLimited, "Allocated quota exceeded, please increase your limit.", {"code": "Throttling"}),
+            (429, QuotaExhausted, "余额不足或无可用资源包,请充值。", {"code": "1113"}),
+            (429, QuotaExhausted, "该API已达今日调用次数限额", {"code": "1304"}),
+            (400, QuotaExhausted, "Not enough credits", {}),
+            (400, QuotaExhausted, "No credits remaining", {}),
+            (400, QuotaExhausted, "You have exhausted your credits", {}),
+            (400, QuotaExhausted, "Your free trial has expired.", {}),
+            (403, AuthFailed, "该令牌已过期", {"type": "new_api_error"}),
+            (400, AuthFailed, "Invalid API-key provided.", {"code": "InvalidApiKey"}),
+            (400, AuthFailed, "The API key has been revoked", {}),
+            (400, AuthFailed, "token expired or incorrect", {"code": "1000"}),
+            (400, AuthFailed, "The security token included in the request is expired", {}),
+            (400, AuthFailed, "This organization has been disabled.", {}),
+            (400, ModelMissing, "The model `gpt-4o-audio-preview` has been deprecated", {}),
+            (400, ModelMissing, "The provided model identifier is invalid.", {}),
+            (400, BadRequest, "Text contains: the key expired in verse two, and quota is a word", {}),
+        )
+    ),
 )  # fmt: skip
 WITHIN = (
     *(Recorded("gateway", 402, json.dumps({"error": {"message": f"{said} for today", "code": "insufficient_quota"}}),
