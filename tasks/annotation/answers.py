@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -95,7 +96,7 @@ def explained(request: Request, answer: str, fault: str) -> Request:
     return replace(request, messages=(*before, replace(last, parts=(*last.parts, Text(text)))))
 
 
-PARSER = 8
+PARSER = 9
 MOST_TOKENS = 10_000_000  # more tokens than any model takes or gives: a larger count is invalid
 NO_USAGE = "expected token counts, found none"
 ZERO_USAGE = "expected token counts above 0, found 0"
@@ -103,7 +104,11 @@ UNCOUNTED = (NO_USAGE, ZERO_USAGE)  # odd only where somebody charges
 SAME_LOGPROB = 1e-3  # greatest difference of a token's two log-probabilities in one reply
 MOST_TOGETHER = 1.01  # greatest sum of different tokens' probabilities, with room for servers' rounding
 MOST_LOGPROB = 0.01  # greatest accepted log-probability: 0, with room for servers' rounding
-BEFORE_CHOICE, AFTER_CHOICE = " \t\r\n\f\v\"'`*([（［【「", " \t\r\n\f\v\"'`*)].:）］】」。：！!"
+BEFORE_CHOICE, AFTER_CHOICE = " \t\r\n\f\v\"'`*_#$([【「", " \t\r\n\f\v\"'`*_$)].:】」。!"
+BOXED = re.compile(r"\\boxed\{(?:\\(?:text|mathrm|mathbf)\{([^{}]*)\}|([^{}]*))\}")  # in LaTeX
+ANNOUNCED = re.compile(
+    r"(?:(?:(?:the|my|final|correct) )*answer(?: is\b)?|(?:最终)?答案[是为]?)[\s:*_]*", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +295,11 @@ def _mass(tokens: tuple[tuple[str, float], ...], word: str) -> float:
 
 
 def _choice(ask: Choice, text: str) -> str:
-    said = text.lstrip(BEFORE_CHOICE).rstrip(AFTER_CHOICE).casefold()
+    said = unicodedata.normalize("NFKC", text).lstrip(BEFORE_CHOICE)  # of full-width letters and circled digits
+    said = said[found.end() :] if (found := ANNOUNCED.match(said)) else said
+    said = said.lstrip(BEFORE_CHOICE).rstrip(AFTER_CHOICE)
+    said = (found[1] or found[2] or "") if (found := BOXED.fullmatch(said)) else said
+    said = said.strip().casefold()
     for choice in ask.choices:
         if said == choice.casefold():
             return choice

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice
@@ -118,7 +119,7 @@ def _spelled(word: str, known: list[Any], bare: str = "") -> str:
     """Return the known word meant, if there is just one; `bare` is the word without the marks of a heading."""
     if word in known:
         return word
-    plain = (bare or word).strip(_MARKS).casefold()
+    plain = unicodedata.normalize("NFKC", bare or word).strip(_MARKS).casefold()
     meant = [one for one in known if isinstance(one, str) and one.casefold() == plain]
     return meant[0] if len(meant) == 1 else word
 

@@ -102,6 +102,7 @@ FAULTS: dict[str, tuple[str, type[Exception]]] = {
 MORE: dict[str, tuple[str, Any]] = {
     "number in quotes": ('{"choice": "A", "score": "7"}', {"choice": "A", "score": 7}),
     "number in quotes, with zeros": ('{"choice": "A", "score": " 07 "}', {"choice": "A", "score": 7}),
+    "full width": ('{"choice": "Ａ", "score": 7}', {"choice": "A", "score": 7}),
     "below zero": ('{"choice": "A", "score": "-3"}', {"choice": "A", "score": -3}),
     "double brackets": ('{"choice": "A", "pair": [[7, 5]]}', {"choice": "A", "pair": [7, 5]}),
     "double brackets and space": ('{"choice": "A", "pair": [[7,5] ]}', {"choice": "A", "pair": [7, 5]}),
@@ -137,6 +138,11 @@ CHOSEN: dict[str, str | type[Exception]] = {
     "A": "A", "a": "A", "[[A]]": "A", "**A**": "A", "(B)": "B", "`B`": "B", '"tie"': "tie", "TIE.": "tie", "[B].": "B",
     "<think>B</think>A": "A", "<think>B": Truncated, "A.": "A", "'A'": "A", "【A】": "A",
     "（B）。": "B", "［［A］］": "A", "A!": "A", "A or B": BadAnswer, "AB": BadAnswer,
+    "Answer: A": "A", "The final answer is: **B**.": "B", "**Answer:** tie": "tie", "答案是B": "B", "最终答案：Ａ": "A",
+    "\\boxed{A}": "A", "$\\boxed{\\text{B}}$": "B", "The answer is \\boxed{tie}.": "tie", "#### B": "B", "_A_": "A",
+    "Ⓑ": "B", "-A": BadAnswer, "Answer: -A": BadAnswer, "The answer is not A": BadAnswer, "Answer: A or B": BadAnswer,
+    "Answer": BadAnswer,
+    "A. No wait, B.": BadAnswer, "\\boxed{A} or \\boxed{B}": BadAnswer, "Answer: A\nAnswer: B": BadAnswer,
     "clip A": BadAnswer, "neither": BadAnswer, "[[C]]": BadAnswer,
 }  # fmt: skip
 
