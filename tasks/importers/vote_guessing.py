@@ -98,7 +98,13 @@ def guess_votes(path: Path) -> GuessedVotes | None:
             f"{len(chosen)} columns may be the choice ({shown(', '.join(chosen))}): columns.overall names one"
         )
     else:
-        doubts.append("no column is called a choice: columns.overall names the one that is")
+        called = [name for name in cells if name not in columns.values() and _called_a_choice(names[name], name)]
+        odd = [cell for name in called[:1] for cell in sorted({*cells[name]}) if cell and said_choice(cell) is None]
+        if odd:
+            listed = ", ".join(f"'{shown(cell)}'" for cell in odd[:3])
+            doubts.append(f"{called[0]} is called a choice, but holds {listed}: write a, b or tie in their place")
+        else:
+            doubts.append("no column is called a choice: columns.overall names the one that is")
     people = [name for name in cells if names[name].holds("listener") and name not in columns.values()]
     if len(people) == 1:
         columns["annotator"] = people[0]
@@ -158,9 +164,13 @@ def _places(name: ColumnName, cells: Sequence[str]) -> bool:
     return named and (len(found) == 2 or (bool(found) and all(map(is_audio, found))))
 
 
-def _may_choose(name: ColumnName, cells: Mapping[str, Sequence[str]], column: str, columns: Mapping[str, str]) -> bool:
+def _called_a_choice(name: ColumnName, column: str) -> bool:
     no_choice = {*name.words} & NO_CHOICE or {*name.words[:1]} & MACHINES
-    if column not in OWN and (not {*name.words} & (CHOSEN | ALONE.keys()) or no_choice):
+    return column in OWN or (bool({*name.words} & (CHOSEN | ALONE.keys())) and not no_choice)
+
+
+def _may_choose(name: ColumnName, cells: Mapping[str, Sequence[str]], column: str, columns: Mapping[str, str]) -> bool:
+    if not _called_a_choice(name, column):
         return False
     in_words = column not in OWN and not {*name.words} & CHOSEN  # numbers may be ratings of one clip
     clips = {cell.strip() for side in columns.values() for cell in cells[side]}

@@ -10,8 +10,13 @@ SELECT
         WHEN NOT first_level THEN 'not_first_level'
         WHEN NOT regexp_full_match(id, '[A-Za-z0-9_]{1,32}') THEN 'bad_id'
         WHEN NOT regexp_matches(coalesce(text, ''), '\S') THEN 'missing_body'
-        WHEN gone OR regexp_matches(text, '(?i)^\s*\[\s*deleted\s*(by\b[^\]]*)?\]?\s*$') THEN 'deleted'
-        WHEN regexp_matches(text, '(?i)^\s*\[\s*removed\s*(by\b[^\]]*)?\]?\s*$') THEN 'removed'
+        WHEN gone
+            OR regexp_matches(text, '(?i)^[\s\\*_]*\[[\s\\]*((account|comment|user)\s+)?(deleted|unavailable)\s*(by\b[^\]]*)?[\s\\]*\]?[\s*_]*$')
+            OR regexp_matches(text, '(?i)^[\s*_]*((account|comment|permanently)\s+)?deleted(\s+by\s+(the\s+)?(author|user))?[\s*_.]*$')
+            -- tools that write over what a person wrote
+            OR regexp_matches(text, '(?i)^[\s*_\[]*this\s+(comment|post)\s+(has\s+been|was)\s+(mass\s+)?(deleted|overwritten|redacted)\b') THEN 'deleted'
+        WHEN regexp_matches(text, '(?i)^[\s\\*_]*\[[\s\\]*(comment\s+)?removed\s*(by\b[^\]]*)?[\s\\]*\]?[\s*_]*$')
+            OR regexp_matches(text, '(?i)^[\s*_]*(comment\s+)?removed(\s+(by|per)\s+(an?\s+|the\s+)?(moderators?|mods?|reddit|rule)\b.{0,40})?[\s*_.]*$') THEN 'removed'
         WHEN notice OR author = 'AutoModerator'
             OR regexp_matches(coalesce(author, ''), '([_-][Bb]ot|[a-z0-9]Bot|BOT)[0-9_]*$')
             OR regexp_matches(coalesce(flair, ''), '(?i)\bbot\b')

@@ -173,6 +173,11 @@ def test_a_column_that_may_tell_what_a_choice_means_is_asked_about(
         ("audio_a audio_b winner", "x.wav y.wav A", "save the table with commas"),
         ("audio_a,audio_b,winner", "x.wav,y.wav,0", "winner holds 0 without a sign: write a, b or tie"),
         ("audio_a,audio_b,time", "x.wav,y.wav,3", "no column is called a choice"),
+        (
+            "audio_a,audio_b,vote",
+            "x.wav,y.wav,about the same",
+            "vote is called a choice, but holds 'about",
+        ),
         ("audio_a,audio_b,winner,vote", "x.wav,y.wav,A,B", "2 columns may be the choice"),
         ("audio_a,audio_b,winner,worker,rater", "x.wav,y.wav,A,w,r", "several columns may name who chose"),
     ],
