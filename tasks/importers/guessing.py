@@ -32,6 +32,7 @@ from earmark.tasks.importers.row_kinds import (
 )
 from earmark.tasks.importers.sniffing import (
     HOLDERS,
+    LOW_IN_WORDS,
     LOW_IS_GOOD,
     MAY_BE_LOW,
     ColumnName,
@@ -142,8 +143,8 @@ def guess_table(path: Path, encoding: str = "") -> Guess:
     best = "low" if {*rated.words} & LOW_IS_GOOD else "high"
     if best == "low":
         scale = seen
-    elif {*rated.words} & MAY_BE_LOW:
-        doubts = (*doubts, f"{columns['mos']}: is a low one good (a school grade, how annoying)? Then best = 'low'")
+    elif {*rated.words} & MAY_BE_LOW or (isinstance(mos, str) and LOW_IN_WORDS.search(mos)):
+        doubts = (*doubts, f"{mos}: is a low one good (a school grade, how annoying)? Then best = 'low'")
     file = columns.get("file", "")
     file_name = more.get("file_name")
     if isinstance(file, str) and file in cells and "system" not in columns:

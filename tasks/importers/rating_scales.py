@@ -77,10 +77,12 @@ def ambiguous(
     seen: Scale,
 ) -> Iterator[str]:
     """Yield a person's decisions about ratings with two readings."""
-    if 0.0 in missing and seen[1] == 4 and not isinstance(mos, tuple):  # five steps from 0, as jsPsych counts them
+    zeros, others = missing.get(0.0, 0), {cell for cell in cells if is_rating(cell)}
+    often = zeros * len(others) >= sum(map(is_rating, cells))  # as often as a rating is
+    if zeros and (seen[1] == 4 or often) and not isinstance(mos, tuple):  # steps from 0, as jsPsych counts them
         yield (
-            f"{mos} holds {missing[0.0]:,} times 0, and nothing above 4: steps from 0 to 4, or 0 for no rating? Then "
-            "scale = [0, 4] without not_a_rating, or as written"
+            f"{mos} holds {zeros:,} times 0, and nothing above {seen[1]:g}: steps from 0 to {seen[1]:g}, or 0 for no "
+            f"rating? Then scale = [0, {seen[1]:g}] without not_a_rating, or as written"
         )
     commas = [cell for cell in cells if re.fullmatch(r"\s*\d+(\s*,\s*\d+)+\s*", cell)]
     lists = [cell for cell in commas if cell.count(",") > 1 or rating_number(cell) > 5]

@@ -100,7 +100,12 @@ LOW_IS_GOOD = word_set("rank ranking rang")
 # Of ITU's grades of impairment (BS.1116, BS.1284, P.800 annex D) the highest is the best; of other scales the lowest.
 MAY_BE_LOW = word_set(
     "grade note nota schulnote annoyance impairment discomfort distortion noisiness artifact artifacts artefact "
-    "artefacts intrusiveness effort"
+    "artefacts intrusiveness effort dissimilarity unnaturalness"
+)
+LOW_IN_WORDS = re.compile(  # a scale explained in a column's name, such as `Quality (1 = best)`
+    r"\b1\s*[=:]?\s*(best|excellent|very good|sehr gut|not at all|imperceptible|inaudible)\b"
+    r"|\b(5|7|9|10|100)\s*[=:]?\s*(worst|bad|very bad|very (annoying|noisy)|sehr schlecht)\b",
+    re.IGNORECASE,
 )
 
 

@@ -98,6 +98,14 @@ ASKED = {
         "split holds the names of splits, and 4 blank cells",
     ),
     "split-or-turn": (marked("phase", "test", "training"), "phase holds the names of splits"),
+    **{
+        f"named-{name}": (LIST.replace("score", name, 1), f"{name}: is a low one good")
+        for name in ("quality (1 best 5 worst)", "MOS (1=best)", "rating [5=very annoying]", "dissimilarity rating")
+    },
+    "zeros": (
+        "file,score\n" + "".join(f"c{n}.wav,{(0, 1, 2, 3, 4, 5)[n % 6]}\n" for n in range(24)),
+        "score holds 4 times 0, and nothing above 5: steps from 0 to 5, or 0 for no rating?",
+    ),
     "votes": (
         "file,mos,votes\na.wav,4,10\nb.wav,2,\nc.wav,3,5\n",
         "votes may hold the votes, but 1 of 3 cells are blank",
@@ -132,6 +140,13 @@ def test_a_column_of_something_else_is_not_asked_about(name: str, words: list[st
     rows = [f"c{n}.wav,{SCORES[n]},{words[n % len(words)]}" for n in range(24)]
     (tmp_path / "t.csv").write_text("\n".join([f"file,score,{name}", *rows]) + "\n")
     init(tmp_path / "t.csv", tmp_path / "my.toml")
+
+
+@pytest.mark.parametrize("name", ["MOS (1=bad, 5=excellent)", "quality 1 worst to 5 best", "rating [1-5]", "score"])
+def test_a_rating_that_is_better_higher_is_not_asked_about(name: str, tmp_path: Path) -> None:
+    rows = [f"c{n}.wav,{SCORES[n]}" for n in range(24)]
+    (tmp_path / "t.csv").write_text("\n".join([f'file,"{name}"', *rows, "d.wav,0"]) + "\n")
+    assert "no ratings: 0 (1)" in init(tmp_path / "t.csv", tmp_path / "my.toml")
 
 
 @pytest.mark.parametrize("row", ["All of me.wav,l0,3", "c0.wav,Max,3", "Grand piano.wav,l0,3", "c0.wav,Min,3"])
