@@ -22,7 +22,8 @@ _PLAIN = (
     | dict(zip(map(ord, "【】〔〕［］、\u3000\u00a0"), "[][][],  ", strict=True))
     | dict.fromkeys(map(ord, '*_`\\"$'), " ")
 )
-_LABEL = re.compile(r"\bfinal\s+scores?\b\s*(?:\([^()\n]{0,60}\)\s*)?(?:is|are)?\s*[:=]?\s*", re.IGNORECASE | re.ASCII)
+_ORDER = r"(?:\([^()\n]{0,60}\)|\[(?=[^\]\n]*[a-z])[^\[\]\n]{0,60}\](?=\s*[:=]))"  # of the clips, as a label may say it
+_LABEL = re.compile(rf"\bfinal\s+scores?\b\s*(?:{_ORDER}\s*)?(?:is|are)?\s*[:=]?\s*", re.IGNORECASE | re.ASCII)
 _NUMBER = r"(10|[1-9])(?:\.0{1,3})?(?:\s*/\s*10)?(?!\.?\d)"
 _NAMED = r"(?:(?:audio|clip|sample)\s*{}(?:\s*score)?\s*[:=]\s*)"
 _FIRST, _SECOND = rf"{_NAMED.format(1)}?{_NUMBER}", rf"{_NAMED.format(2)}?{_NUMBER}"
@@ -39,7 +40,7 @@ _SECOND_FIRST = (
     r"(?:\b(?:audio|clip|sample)\s*(?:2|two)|\bsecond)\b(?:\s*(?:audio|clip|sample)\b)?\W*(?:(?:and|comes|is|then)\b\W*)?"
     r"(?:\b(?:audio|clip|sample)\s*(?:1|one)|\bfirst)\b"
 )
-_SWAPPED = re.compile(rf"\([^()\n]*?{_SECOND_FIRST}|\(\s*2\W+1\s*\)", re.IGNORECASE | re.ASCII)
+_SWAPPED = re.compile(rf"[(\[][^()\[\]\n]*?{_SECOND_FIRST}|\(\s*2\W+1\s*\)", re.IGNORECASE | re.ASCII)
 _SWAPPED_AFTER = re.compile(rf"[\s.]*\([^()\n]*?{_SECOND_FIRST}\s*\)", re.IGNORECASE | re.ASCII)
 _ATTEMPT = re.compile(r"[\[(\s]*[-+]?[\d.]", re.ASCII)
 _MARKS = " \t\r\n*_`"

@@ -78,6 +78,7 @@ UNCERTAIN = [
     "Final Scores: [[5, 7]]\nOn reflection:\nFinal Scores: [[7, 5]]",
     "Final Scores: [[7.5, 5]]\nFinal Scores: [[7, 5]]",
     "Final Scores (clip 2, clip 1): [[7, 5]]",
+    "Final Scores [clip2, clip1]: [[7, 5]]",
     "Final Scores (order: second clip, first clip): [[7, 5]]",
     "Final Scores (2, 1): [[7, 5]]",
     "Final Scores: [[7, 5]] (clip 2 first)",
