@@ -89,6 +89,10 @@ class Licence(Model):
     )
 
 
+ENGINE = "EARMARK_ENGINE"
+RUNS_WITH = ("base", "limit")  # of a run, not of a config file: `--limit`, and the file's own folder
+
+
 class Engine(NamedTuple):
     """Place of work on shards: threads of this process, or a Ray cluster.
 
@@ -103,10 +107,23 @@ class Engine(NamedTuple):
     workers: int | None = None
 
     @classmethod
-    def named(cls, written: str) -> Self:
-        """Read the option `engine`."""
+    def of_environment(cls) -> Self:
+        """Read `EARMARK_ENGINE`.
+
+        Raises:
+            ConfigError: it names no place of work.
+        """
+        written = os.environ.get(ENGINE) or "threads"
+        if not re.fullmatch(r"threads|ray(:(0*[1-9][0-9]{0,3}|\S*[^\s\d]\S*))?", written):
+            raise ConfigError(
+                f"{ENGINE}: expected threads, ray, ray:8 (processors), ray:auto or ray:HOST:PORT, found {written!r}"
+            )
         runner, _, where = written.partition(":")
         return cls(runner, None, int(where)) if where.isdecimal() else cls(runner, where or None)
+
+
+_COSINE = 0.98
+_EMBEDDING = re.compile(r"((?:(?! [<>=]).)+)(?: >= (-?(?:0(?:\.\d+)?|1(?:\.0+)?)))?")  # model, and its least cosine
 
 
 class Decontaminate(Model):
@@ -115,14 +132,14 @@ class Decontaminate(Model):
     against: tuple[str, ...] = Field(
         min_length=1,
         description="Versions (`CORPUS@vN`, or `CORPUS` for another corpus's newest) and released benchmarks "
-        "(`LAYOUT:PATH`, such as `anyaudio-judge-bench:../bench`).",
+        "(`LAYOUT:PATH`, such as `anyaudio-judge-bench:../bench`). Of versions the split `test` counts, or all if they "
+        "have none; benchmarks count whole.",
     )
     audio_roots: tuple[str, ...] | Literal[False] = Field(
         default=(),
         description="Folders that the clips' paths of released benchmarks start from, tried in order; without one, the "
         "benchmark's own folder. `false`: texts alone are compared, since the clips are not here.",
     )
-    splits: tuple[str, ...] = Field(default=("test",), min_length=1, description="Splits of those versions.")
     fingerprint: float = Field(
         default=0.0,
         ge=0,
@@ -130,28 +147,50 @@ class Decontaminate(Model):
         description="Likeness of acoustic fingerprints from which clips are one recording, such as 0.9; needs "
         "Chromaprint. 0 compares clips by hash alone.",
     )
-    embedding: Annotated[str | None, no_table("embedding = 'MODEL', and cosine = 0.98 beside it")] = Field(
+    embedding: Annotated[str | None, no_table("embedding = 'MODEL >= 0.98'")] = Field(
         default=None,
         min_length=1,
         description="A CLAP model of `transformers`, a folder or a name on the Hub: clips are also compared by its "
-        "embeddings, which show renditions that no fingerprint shows.",
+        "embeddings, which show renditions that no fingerprint shows. `MODEL >= 0.97` names the cosine from which "
+        "clips are near-duplicates, else 0.98; it differs by model.",
     )
-    cosine: float = Field(
-        default=0.98, ge=-1, le=1, description="Cosine from which clips are near-duplicates; it differs by model."
-    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _cosine_stands_in_embedding(cls, values: Any, info: ValidationInfo) -> Any:
+        if isinstance(values, dict) and "cosine" in values and not (info.context or {}).get("recorded"):
+            raise moved(f"expected no cosine: write embedding = '{values.get('embedding')} >= {values['cosine']}'")
+        return values
+
+    @field_validator("embedding")
+    @classmethod
+    def _has_a_cosine(cls, value: str | None) -> str | None:
+        if value is not None and not _EMBEDDING.fullmatch(value):
+            raise ValueError("expected 'MODEL' or 'MODEL >= COSINE', a number from -1 to 1")
+        return value
 
     @classmethod
     def respelled(cls, values: dict[str, Any]) -> dict[str, Any]:
         values = {**values, "audio_roots": False} if values.get("texts_only") else values
-        if not isinstance(table := values.get("embedding"), dict) or "model" not in table:
-            return values
-        cosine = {"cosine": table["least"]} if "least" in table else {}
-        return {**values, "embedding": table["model"], **cosine}
+        table = values.get("embedding")
+        kept = {name: value for name, value in values.items() if name != "cosine"}
+        if "cosine" in values:
+            table = isinstance(table, str) and {"model": table, "least": values["cosine"]}
+        if not isinstance(table, dict) or "model" not in table:
+            return kept
+        least = table.get("least", _COSINE)
+        return {**kept, "embedding": table["model"] if least == _COSINE else f"{table['model']} >= {least}"}
 
     def _as_recorded(self, values: dict[str, Any]) -> dict[str, Any]:
-        embedding = self.embedding and {"model": self.embedding, "least": self.cosine}
-        values = {**without(values, "cosine"), "embedding": embedding}
+        embedding = self.near and {"model": self.near[0], "least": self.near[1]}
+        values = {**values, "embedding": embedding}
         return {**values, "audio_roots": [], "texts_only": True} if self.audio_roots is False else values
+
+    @property
+    def near(self) -> tuple[str, float] | None:
+        """Return the model of embeddings, and the cosine from which clips are near-duplicates."""
+        parts = self.embedding and _EMBEDDING.fullmatch(self.embedding)
+        return (parts[1], float(parts[2] or _COSINE)) if parts else None
 
     @property
     def versions(self) -> tuple[str, ...]:
@@ -221,17 +260,9 @@ class BuildConfig(Declaring):
 
     corpus: str = Field(description="The corpus to build; see `earmark list`.")
     seed: int = Field(default=17, ge=0, le=LARGEST, description="Seed of every choice that is drawn.")
-    limit: int | None = Field(
-        default=None, ge=1, le=LARGEST, description="Only the first rows of each source: to try a config."
-    )
+    limit: int | None = Field(default=None, ge=1, le=LARGEST, description="Only the first rows of each source.")
     licences: dict[str, Licence] = Field(
         default={}, description="Licences by source, as the tables name it. Without one, audio is not published."
-    )
-    engine: str = Field(
-        default="threads",
-        description="Where shards are worked on: `threads` of one process; `ray`, a cluster of this machine that ends "
-        "with the build; `ray:8`, one with so many processors; `ray:10.0.0.1:6379` or `ray:auto`, one that runs. Not "
-        "part of what is built.",
     )
     most_rejected: float | None = Field(
         default=0.2,
@@ -259,22 +290,11 @@ class BuildConfig(Declaring):
 
     @classmethod
     def respelled(cls, values: dict[str, Any]) -> dict[str, Any]:
-        values = respelled_asks(values)
-        if not isinstance(engine := values.get("engine"), dict):
-            return values
-        where = engine.get("address") or engine.get("workers")
-        runner = engine.get("runner", "threads")
-        return {**values, "engine": f"{runner}:{where}" if where else runner}
+        return respelled_asks(values)
 
-    @field_validator("engine", mode="before")
     @classmethod
-    def _engine_is_one_word(cls, value: Any) -> Any:
-        if isinstance(value, dict):
-            raise moved("expected no table: write engine = 'threads', 'ray', 'ray:8' (processors) or 'ray:HOST:PORT'")
-        word = value if isinstance(value, str) else ""
-        if not re.fullmatch(r"threads|ray(:(0*[1-9][0-9]{0,3}|\S*[^\s\d]\S*))?", word):
-            raise ValueError("expected 'threads', 'ray', 'ray:8' (processors), 'ray:auto' or 'ray:HOST:PORT'")
-        return value
+    def spelling(cls) -> dict[str, str]:
+        return {name: key for name, key in super().spelling().items() if name not in RUNS_WITH}
 
     @field_validator("base")
     @classmethod
@@ -328,15 +348,17 @@ class BuildConfig(Declaring):
     def recorded(self) -> dict[str, Any]:
         """Return the config for a manifest: as written, with defaults.
 
-        It omits values without effect on rows: the config's folder, the engine, and the tolerated share of faults.
-        Keys that are constants now are among them, as in versions of before.
+        It omits values without effect on rows: the config's folder, and the tolerated share of faults. Keys that are
+        constants now are among them, as in versions of before.
         """
-        left_out = {"base", "engine", "most_rejected"}
-        return self.model_dump(mode="json", exclude=left_out, context={"recorded": True})
+        values = self.model_dump(mode="json", exclude={"base", "most_rejected"}, context={"recorded": True})
+        return without(values, "engine")  # it was no part of what is built
 
     def inputs(self) -> list[str]:
         """Return the config's texts, as written, for existing files and folders: lists, audio, models."""
-        written = {text for _, text in _texts(self.model_dump(exclude={"base", "corpus", "engine"}))}
+        written = {text for _, text in _texts(self.model_dump(exclude={"base", "corpus"}))}
+        if self.decontaminate and self.decontaminate.near:
+            written.add(self.decontaminate.near[0])
         return sorted(text for text in written - {"", "."} if self.finds(text))
 
     def finds(self, written: str) -> bool:

@@ -100,8 +100,6 @@ class HumanPreferences(ClipsConfig):
         names = [source.name for source in self.sources]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise ValueError(f"expected each source once, found '{twice}' twice")
-        if self.engine != "threads":
-            raise ValueError("engine: human-preferences has no shards for a cluster: expected no engine")
         return self
 
     def targets(self) -> dict[str, int]:

@@ -186,15 +186,27 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{str(path)!r}: cannot be read: {error}") from None
 
 
-def parse_config(model: type[Config], values: dict[str, Any], where: Path) -> Config:
+OF_RUNS = {"limit": "give a run --limit N"}
+"""Keys of 1.0.0 that are a run's own now."""
+
+
+def parse_config(model: type[Config], values: dict[str, Any], where: Path, limit: int | None = None) -> Config:
     """Check the values of a config file (`where`) against its model; relative paths start from this file's folder.
+
+    A run may be limited to the first rows of each source.
 
     Raises:
         ConfigError: one line with the first faulty key, expected and found.
     """
     if "base" in values:
         raise ConfigError(f"{where}: unknown key 'base'{nearest('base', _spelling_at(model, ()).values())}")
-    return checked(model, {**values, "base": where.parent.absolute()}, where)
+    if "limit" in values and "limit" in model.model_fields:
+        raise ConfigError(
+            f"{where}: key 'limit' is no option any more: {OF_RUNS['limit']}; new spelling of a file: earmark doctor "
+            "--config FILE"
+        )
+    run = {} if limit is None else {"limit": limit}
+    return checked(model, {**values, **run, "base": where.parent.absolute()}, where)
 
 
 def checked(model: type[Checked], values: dict[str, Any], where: Path, *, flat_roles: bool = False) -> Checked:

@@ -12,7 +12,7 @@ from earmark.schemas.annotation import OF_MODELS, AnnotatorConfig, is_flat
 from earmark.schemas.dropped import dropped_of
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.evaluations import Examinee, Scorer
-from earmark.schemas.toml import Model, inner_model, read_toml
+from earmark.schemas.toml import OF_RUNS, Model, inner_model, read_toml
 from earmark.tasks.pipeline.registry import find_corpus
 
 _HEADER = re.compile(r"\s*(\[\[?)([^\[\]]+)\]\]?\s*(#.*)?")
@@ -48,7 +48,7 @@ def is_settings(path: Path) -> bool:
 def left_out(model: type[Model], values: dict[str, Any]) -> list[str]:
     """Return a line for each dropped key whose value is not the constant in its place."""
     tables = [(cls, cls.respelled(table)) for cls, table in _tables(model, values)]
-    return [
+    return [f"{key} = {toml(values[key])} is left out: {OF_RUNS[key]}" for key in _of_runs(model, values)] + [
         f"{key} = {toml(table[key])} is left out: {one.instead}"
         for cls, table in tables
         for key, one in dropped_of(cls).items()
@@ -56,9 +56,13 @@ def left_out(model: type[Model], values: dict[str, Any]) -> list[str]:
     ]
 
 
+def _of_runs(model: type[Model], values: dict[str, Any]) -> list[str]:
+    return [key for key in OF_RUNS if key in values and key in model.model_fields]
+
+
 def is_old(model: type[Model], values: dict[str, Any]) -> bool:
     """Return whether a role has a key of a model, or a table has a dropped key."""
-    return any(
+    return bool(_of_runs(model, values)) or any(
         dropped_of(cls).keys() & table.keys()
         or cls.respelled(table) != table
         or (issubclass(cls, AnnotatorConfig) and is_flat(table))
@@ -68,7 +72,7 @@ def is_old(model: type[Model], values: dict[str, Any]) -> bool:
 
 def new_values(model: type[Model], values: dict[str, Any]) -> dict[str, Any]:
     """Return a config's values in the present spelling; the values stay as they are."""
-    new = deepcopy(values)
+    new = {key: deepcopy(one) for key, one in values.items() if key not in _of_runs(model, values)}
     prices = new.pop("prices", None) if "prices" in dropped_of(model) else None
     tables = list(_tables(model, new))
     for cls, table in tables:

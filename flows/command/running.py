@@ -53,6 +53,7 @@ def read_config(corpus: Corpus, path: Path, limit: int | None = None, *, resumed
     require_below_roots("config", str(path))
     kept = path.suffix == ".json"
     values, path = _kept_values(path) if kept else (read_toml(path), path)
+    limit = values.pop("limit", None) if kept and limit is None else limit
     stated = values.setdefault("corpus", corpus.name)
     if stated != corpus.name:
         raise ConfigError(f"{path}: expected corpus = '{corpus.name}', found '{stated}'")
@@ -61,7 +62,7 @@ def read_config(corpus: Corpus, path: Path, limit: int | None = None, *, resumed
             raise ConfigError(f"{path}: {lost[0]}")
         values = new_values(corpus.config, values)
     checked(Declarations, {"models": values.get("models", {})}, path)  # the unused ones too
-    return parse_config(corpus.config, values if limit is None else {**values, "limit": limit}, path)
+    return parse_config(corpus.config, values, path, limit)
 
 
 def _kept_values(path: Path) -> tuple[dict[str, Any], Path]:

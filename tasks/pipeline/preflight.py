@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel
 
 from earmark.schemas.annotation import AnnotatorConfig
-from earmark.schemas.config import BuildConfig, Engine
+from earmark.schemas.config import ENGINE, BuildConfig, Engine
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import EarmarkError, Faults, InputError, MissingExtraError, TooManyRejects
 from earmark.schemas.places import told
@@ -44,7 +44,7 @@ def check(corpus: Corpus, config: BuildConfig, store: Store) -> None:
     Raises:
         Faults: the faults, one line each.
     """
-    checks: list[Callable[[], object]] = [partial(check_engine, config)]
+    checks: list[Callable[[], object]] = [check_engine]
     checks += [partial(store.find, spec) for spec in config.parents()]
     checks += [partial(check_annotator, one) for one in _annotators(config)]
     checks += [partial(_look, one, config) for one in checked_inputs(corpus, config)]
@@ -52,11 +52,11 @@ def check(corpus: Corpus, config: BuildConfig, store: Store) -> None:
         raise Faults(faults)
 
 
-def check_engine(config: BuildConfig) -> None:
-    """Check that the config's cluster can be used, before any step runs."""
-    runner = Engine.named(config.engine).runner
+def check_engine() -> None:
+    """Check that the cluster of `EARMARK_ENGINE` can be used, before any step runs."""
+    runner = Engine.of_environment().runner
     if runner != "threads" and find_spec(f"prefect_{runner}") is None:
-        raise MissingExtraError(f"engine = '{runner}'", runner)
+        raise MissingExtraError(f"{ENGINE}={runner}", runner)
 
 
 def _fault(one: Callable[[], object], config: BuildConfig) -> list[str]:

@@ -47,7 +47,7 @@ from earmark.tasks.pipeline.scoring import drop_by_score
 from earmark.tasks.pipeline.step import Account
 from earmark.tasks.store.manifest import digest_of
 from earmark.tasks.store.staging import Stage
-from earmark.tasks.store.versions import Store
+from earmark.tasks.store.versions import Store, Version
 from earmark.tasks.text.anonymity import annotator_key, salt_of, scrub
 from earmark.tasks.text.near_texts import NearTexts, near_any
 
@@ -185,9 +185,8 @@ def references_of(config: BuildConfig, store: Store) -> References | None:
 
 def _model_of(config: BuildConfig) -> str | None:
     """Return the embedding model: its folder, relative to the config's own, or its name on the Hub."""
-    if config.decontaminate is None or config.decontaminate.embedding is None:
-        return None
-    return clap_at(config, config.decontaminate.embedding)
+    near = config.decontaminate and config.decontaminate.near
+    return clap_at(config, near[0]) if near else None
 
 
 def release_digests(config: BuildConfig, store: Store) -> dict[str, str]:
@@ -242,10 +241,10 @@ def _without_references(
 def _near_by_embedding(
     store: Store, config: BuildConfig, references: References, paths: Mapping[str, Path]
 ) -> dict[str, AudioFault]:
-    model, least = _model_of(config), references.rule.cosine
-    if model is None or references.vectors is None or not len(references.vectors):
+    model, near = _model_of(config), references.rule.near
+    if model is None or near is None or references.vectors is None or not len(references.vectors):
         return {}
-    faults = {}
+    faults, least = {}, near[1]
     for clip, vector in embeddings_of(store, model, paths).items():
         cosine = round(float(np.max(references.vectors @ vector)), DECIMALS)
         if cosine >= least:
@@ -290,7 +289,7 @@ def _read(
     texts: dict[str, None] = {}
     prints: dict[str, Print] = {}
     for corpus, name in versions:
-        _add_version(store, f"{corpus}@{name}", rule.splits, clips, texts)
+        _add_version(store, f"{corpus}@{name}", clips, texts)
     known = {layout: one for one in all_corpora()[0].values() for layout in one.layouts}
     for layout, path in releases:
         if layout not in known:
@@ -321,15 +320,17 @@ def _read(
     return References(replace(side, prints=prints_of), rule, vectors)
 
 
-def _add_version(
-    store: Store, spec: str, splits: Sequence[str], clips: dict[str, Path | None], texts: dict[str, None]
-) -> None:
-    """Add the clips and texts of a version's splits; a clip's file is its first known place in the store."""
+def kept_splits(version: Version) -> tuple[str, ...]:
+    """Return the splits of a version that are kept out: `test`, else all."""
+    splits = {split for rows in version.manifest.rows.values() for split in rows}
+    return ("test",) if "test" in splits else tuple(sorted(splits))
+
+
+def _add_version(store: Store, spec: str, clips: dict[str, Path | None], texts: dict[str, None]) -> None:
+    """Add the clips and texts of a version's test data; a clip's file is its first known place in the store."""
     version, added = store.find(spec), dict[str, None]()
-    tables = all_corpora()[0][version.corpus].tables
+    splits, tables = kept_splits(version), all_corpora()[0][version.corpus].tables
     files = {(t.name, split): version.manifest.entries(t.name, split) for t in tables for split in splits}
-    if not any(files.values()):
-        raise ConfigError(f"decontaminate.splits: {spec} has none of {', '.join(splits)}")
     for table in tables:
         paths = [version.folder / one.path for split in splits for one in files[table.name, split]]
         for column in _clip_columns(table):

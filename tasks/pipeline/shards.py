@@ -16,13 +16,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
-from prefect.context import FlowRunContext, SettingsContext
+from prefect.context import SettingsContext
 from prefect.futures import PrefectFuture, PrefectFutureList
 from prefect.settings import get_current_settings
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 from prefect.tasks import Task
 
-from earmark.schemas.config import BuildConfig, Engine
+from earmark.schemas.config import ENGINE, BuildConfig, Engine
 from earmark.schemas.errors import ConfigError, EarmarkError, MissingExtraError
 from earmark.tasks.annotation.ledger_rows import shown, this_host
 from earmark.tasks.pipeline.code import code_digest
@@ -64,7 +64,7 @@ class RayCluster:
             import ray
             from prefect_ray import RayTaskRunner
         except ImportError:
-            raise MissingExtraError("engine = 'ray'", "ray") from None
+            raise MissingExtraError(f"{ENGINE}=ray", "ray") from None
         stack.enter_context(_connected(engine))
         self._runner = stack.enter_context(RayTaskRunner())
         found = [node["Resources"] for node in ray.nodes() if node["Alive"]]
@@ -105,7 +105,7 @@ class RayCluster:
 
 def _unreachable(engine: Engine, error: Exception) -> ConfigError:
     reason = (str(error) or type(error).__name__).splitlines()[0]
-    return ConfigError(f"engine: no Ray answers at '{engine.address}': {reason}")
+    return ConfigError(f"{ENGINE}: no Ray answers at '{engine.address}': {reason}")
 
 
 @contextmanager
@@ -115,7 +115,7 @@ def _connected(engine: Engine) -> Iterator[None]:
         if not _USERS:
             _connect(engine)
         elif (engine.address, engine.workers) != (_USERS[0].address, _USERS[0].workers):
-            raise ConfigError("engine: builds side by side share one Ray: expected one address and number of workers")
+            raise ConfigError(f"{ENGINE}: builds side by side share one Ray: expected one address and number")
         _USERS.append(engine)
     try:
         yield
@@ -161,7 +161,7 @@ def _start_own(start: Callable[..., object]) -> None:
             if type(error) is not Exception:  # the start's timeout; other faults have types of their own
                 raise
             if not left:
-                raise EarmarkError(f"engine: Ray does not start on this machine: {error}") from None
+                raise EarmarkError(f"{ENGINE}: Ray does not start on this machine: {error}") from None
             continue
         return
 
@@ -239,7 +239,7 @@ class Shards(TaskRunner[PrefectFuture[Any]]):
 
     def _started_place(self) -> TaskRunner[Any]:
         if self._place is None:
-            engine = _engine_of_run()
+            engine = Engine.of_environment()
             threads = engine.runner == "threads"
             place: TaskRunner[Any] = ThreadPoolTaskRunner(self._threads) if threads else OnCluster(engine)
             self._stack.enter_context(place)
@@ -317,7 +317,7 @@ class OnCluster(TaskRunner[PrefectFuture[Any]]):
         if not any(share.cpus <= cpus and share.gpus <= gpus for cpus, gpus in offers):
             most = "; ".join(sorted({f"{cpus:g} and {gpus:g}" for cpus, gpus in offers})) or "none"
             raise ConfigError(
-                f"engine: a shard takes {share.cpus:g} processors and {share.gpus:g} GPUs, and no machine of the "
+                f"{ENGINE}: a shard takes {share.cpus:g} processors and {share.gpus:g} GPUs, and no machine of the "
                 f"cluster of {self.engine.runner} offers as much: {most}"
             )
         return share
@@ -384,40 +384,34 @@ def check_machines(stage: Stage, here: Machine, there: Iterable[Machine]) -> Non
     """Refuse a cluster that would build something else, or damage shared files."""
     for one in sorted(set(there)):
         if not one.sees:
-            raise EarmarkError(f"engine: {one.host} has no folder {stage.folder}; {SHARED}")
+            raise EarmarkError(f"{ENGINE}: {one.host} has no folder {stage.folder}; {SHARED}")
         if one.lacks:
             raise EarmarkError(
-                f"engine: {one.host} does not find the input '{one.lacks}', which is here; {SHARED}, and EARMARK_CACHE "
-                "where inputs are behind URLs"
+                f"{ENGINE}: {one.host} does not find the input '{one.lacks}', which is here; {SHARED}, and "
+                "EARMARK_CACHE where inputs are behind URLs"
             )
         if one.release != here.release:
-            raise EarmarkError(f"engine: {one.host} runs other code or libraries than this machine; install the same")
+            raise EarmarkError(f"{ENGINE}: {one.host} runs other code or libraries than this machine; install the same")
         if one.ledger != here.ledger:
             raise EarmarkError(
-                f"engine: {one.host} would keep answers in {one.ledger}, this machine in {here.ledger}; "
+                f"{ENGINE}: {one.host} would keep answers in {one.ledger}, this machine in {here.ledger}; "
                 "set EARMARK_LEDGER alike where the cluster's processes start"
             )
         if one.system == here.system:
             continue
         if "://" not in one.ledger:
             raise EarmarkError(
-                f"engine: {one.host} is another machine, and the ledger {one.ledger} is SQLite, which machines cannot "
-                "share; set EARMARK_LEDGER=postgresql://… on all of them"
+                f"{ENGINE}: {one.host} is another machine, and the ledger {one.ledger} is SQLite, which machines "
+                "cannot share; set EARMARK_LEDGER=postgresql://… on all of them"
             )
         if not one.own_index:
             raise EarmarkError(
-                f"engine: {one.host} is another machine, and machines cannot share {stage.store.root / 'media.sqlite'};"
-                f" set {INDEX} there to a file on its own disk"
+                f"{ENGINE}: {one.host} is another machine, and machines cannot share "
+                f"{stage.store.root / 'media.sqlite'}; set {INDEX} there to a file on its own disk"
             )
 
 
 SHARED = "a cluster of several machines needs store and inputs on a disk that all have under the same path"
-
-
-def _engine_of_run() -> Engine:
-    context = FlowRunContext.get()
-    config = (context.parameters or {}).get("config") if context else None
-    return Engine.named(config.engine) if isinstance(config, BuildConfig) else Engine()
 
 
 def _given(parameters: Mapping[str, Any], kind: type[Given]) -> list[Given]:
@@ -441,7 +435,7 @@ def _cluster_faults(what: str, then: str) -> Iterator[None]:
         if not theirs and not isinstance(error, ModuleNotFoundError):
             raise
         line = (str(error) or type(error).__name__).strip().splitlines()[0]
-        raise EarmarkError(f"engine: {what}: {line}; {then}") from error
+        raise EarmarkError(f"{ENGINE}: {what}: {line}; {then}") from error
 
 
 @contextmanager
@@ -455,7 +449,7 @@ def _reachable_prefect(engine: Engine) -> Iterator[None]:
         return
     if engine.address is not None:
         raise ConfigError(
-            f"engine: a cluster that runs elsewhere reports to a Prefect server, and {API} names none; "
+            f"{ENGINE}: a cluster that runs elsewhere reports to a Prefect server, and {API} names none; "
             "start one with: prefect server start"
         )
     from prefect.server.api.server import SubprocessASGIServer

@@ -116,7 +116,7 @@ def test_the_baseline_reads_its_training_set(tmp_path: Path, server: OpenAIServe
     assert {split: baseline_clips(tmp_path / "out" / split) for split in wanted} == wanted
     files = json.loads((tmp_path / "out/export.json").read_text())["files"]
     assert {*files} == {f"{split}/jamendo_{split}.tsv" for split in wanted}
-    short = config_of(tmp_path, direct(server.base_url), source=source, limit=1)
+    short = config_of(tmp_path, direct(server.base_url), source=source).model_copy(update={"limit": 1})
     write_clip(tmp_path / "low/00/100.low.wav", 9, seconds=4.5)
     version = build_captions(short, tmp_path / "store")
     with pytest.raises(StoreError, match=r"00/100.mp3: expected at least 5 s, .* shortest_s = 5"):

@@ -38,7 +38,8 @@ server = model_server(caption_answer, keep_bodies=True)
 def test_instrumentals_are_heard_where_there_are_some(tmp_path: Path, server: OpenAIServer, keep: str) -> None:
     store = tmp_path / "store"
     rows = make_tracks(tmp_path, 3)
-    build_separated(separating_config(tmp_path, output={"keep": keep}, limit=2), store)
+    separating = separating_config(tmp_path, output={"keep": keep}).model_copy(update={"limit": 2})
+    build_separated(separating, store)
     source = {"name": "own", "format": "table", "tracks": "tracks.jsonl"}
     config = config_of(tmp_path, direct(server.base_url), source=source, instrumentals="instrumentals@v1")
     assert forecast_of(config, store)["to_ask"] == 3

@@ -163,6 +163,36 @@ def test_a_dropped_key_with_a_value_of_its_own_is_named(tmp_path: Path) -> None:
     assert sorted(line.partition(" is left out")[0] for line in lost) == ["options = 5", 'salt_env = "MINE"']
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "key"),
+    [
+        ('embedding = "clap"\ncosine = 0.97', 'embedding = "clap >= 0.97"', "cosine"),
+        ('embedding = "clap"\ncosine = 0.98', 'embedding = "clap"', "cosine"),
+        ("cosine = 0.5", "", "cosine"),
+    ],
+)
+def test_a_cosine_stands_beside_its_model(tmp_path: Path, old: str, new: str, key: str) -> None:
+    head = 'corpus = "captions"\n[source]\nname = "a"\ntracks = "t"\n[[pipelines]]\nname = "p"\n' + (
+        'listen = { model = "builtin:music-caption-1" }\n[decontaminate]\nagainst = ["music-prompts"]\n'
+    )
+    values = tomllib.loads(head + old)
+    with pytest.raises(ConfigError, match=f"expected no {key}.*; new spelling of a file: earmark doctor"):
+        parse_config(Captions, values, tmp_path / "c.toml")
+    assert tomllib.loads(new_text(Captions, head + old)) == tomllib.loads(head + new)
+    assert left_out(Captions, values) == []
+    now = parse_config(Captions, tomllib.loads(head + new), tmp_path / "c.toml")
+    least = values["decontaminate"].get("cosine", 0.98)
+    embedding = {"model": "clap", "least": least} if "embedding" in old else None
+    assert now.recorded()["decontaminate"]["embedding"] == embedding  # as before
+    assert Captions.model_validate(now.recorded(), context={"recorded": True}).recorded() == now.recorded()
+
+
+def test_a_limit_is_a_runs(tmp_path: Path) -> None:
+    text = 'corpus = "captions"\nlimit = 5\n[source]\nname = "a"\n'
+    assert left_out(Captions, tomllib.loads(text)) == ["limit = 5 is left out: give a run --limit N"]
+    assert new_text(Captions, text) == text.replace("limit = 5\n", "")
+
+
 def test_a_jury_whose_judge_names_the_first_stays_a_jury(tmp_path: Path) -> None:
     judges = [{"annotator": "openai:m"}, {"annotator": "openai:n"}]
     made = {"corpus": "pseudo-preferences", "prompts": "p", "generations": "g"}

@@ -444,7 +444,7 @@ def test_a_list_without_usable_tracks_is_an_empty_version(tmp_path: Path) -> Non
 
 def test_a_trial_takes_the_first_tracks(tmp_path: Path) -> None:
     make_tracks(tmp_path, 5)
-    version = build_separated(config_of(tmp_path, limit=2), tmp_path / "store")
+    version = build_separated(config_of(tmp_path).model_copy(update={"limit": 2}), tmp_path / "store")
     assert {row["track_id"] for row in rows_of(version, "tracks")} == {"t0000", "t0001"}
 
 

@@ -200,15 +200,15 @@ def test_the_same_config_gives_the_same_bytes(lists: Path, tmp_path: Path) -> No
 
 
 def test_a_tag_to_leave_out_is_one_of_the_list(lists: Path, tmp_path: Path) -> None:
-    def config(name: str, **values: Any) -> MusicPrompts:
-        return captioned(lists, pool={"popularity": 2, "mentions": 1, "exclude": {"instrument": [name]}}, **values)
+    def config(name: str) -> MusicPrompts:
+        return captioned(lists, pool={"popularity": 2, "mentions": 1, "exclude": {"instrument": [name]}})
 
     for name in ("Electric Guitar", "metal"):  # the list's are electricguitar, and a genre
         with pytest.raises(ConfigError, match=f"pool.exclude: expected tags of the list, found '{name}' of instrument"):
             build_prompts(config(name), tmp_path / "store")
     with pytest.raises(ConfigError, match=r"; did you mean 'electricguitar'\?$"):
         build_prompts(config("Electric Guitar"), tmp_path / "store")
-    build_prompts(config("metal", limit=20), tmp_path / "store")
+    build_prompts(config("metal").model_copy(update={"limit": 20}), tmp_path / "store")
 
 
 def test_tags_outside_the_pool_are_rejects_with_their_criterion(lists: Path, tmp_path: Path) -> None:

@@ -28,12 +28,16 @@ class Build:
         store: the store's folder.
         api_url: the Prefect server that it reports to; without one, it starts a temporary one.
         pairs_a_shard: so that few pairs make many shards.
+        engine: where shards are worked on.
     """
 
-    def __init__(self, corpus: str, config: Path, store: Path, api_url: str | None, pairs_a_shard: int = 500) -> None:
+    def __init__(
+        self, corpus: str, config: Path, store: Path, api_url: str | None, pairs_a_shard: int = 500, *, engine: str
+    ) -> None:
         command = [sys.executable, "-m", "tests.pipeline.clusters", corpus, str(config), str(store), str(pairs_a_shard)]
         self.log = store.with_suffix(".log")
         env = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
+        env["EARMARK_ENGINE"] = engine
         if api_url:
             env["PREFECT_API_URL"] = api_url
         with self.log.open("wb") as log:

@@ -44,7 +44,6 @@ CANNOT = {
     "BuildConfig": {
         "base": "where the config lies",
         "models": "what roles name of them stands in the roles",
-        "engine": "where shards are worked on",
         "most_rejected": "whether a build stops, never what it says",
     },
     "AnnotatorConfig": {
@@ -275,7 +274,7 @@ def elsewhere(config: Any, folder: Path) -> Any:
             changed[name] = tuple(elsewhere(part, folder) for part in value)
         elif isinstance(value, BaseModel):
             changed[name] = elsewhere(value, folder)
-        elif name in named(type(config), CANNOT) - {"base", "engine", "salt"}:
+        elif name in named(type(config), CANNOT) - {"base", "salt"}:
             changed[name] = other(value, field.annotation)
     return config.model_copy(update=changed)
 
@@ -362,8 +361,8 @@ def test_tracks_beyond_a_limit_are_inputs_where_names_of_files_are_rejected(tmp_
         soundfile.write(tmp_path / f"{name}.wav", tone, 8_000)
     (tmp_path / "tracks.csv").write_text("track_id,audio\nno/name,a.wav\nb,b.wav\n")
     source = {"name": "t", "format": "table", "tracks": "tracks.csv"}
-    values = {"source": source, "output": {"keep": "files"}, "limit": 1}
-    config = parse_config(Instrumentals, values, tmp_path / "c.toml")
+    values = {"source": source, "output": {"keep": "files"}}
+    config = parse_config(Instrumentals, values, tmp_path / "c.toml", limit=1)
     key = key_of(config, tmp_path / "store")
     soundfile.write(tmp_path / "b.wav", np.zeros(4_000) + 0.25, 8_000)
     assert key_of(config, tmp_path / "store") != key

@@ -30,7 +30,7 @@ WORKERS = 3
 CONCURRENCY = 6
 PROMPTS = 40
 REQUESTS = PROMPTS * 3 * 2
-ENGINE = f'engine = "ray:{WORKERS}"\n'
+ENGINE = f"ray:{WORKERS}"
 
 
 @pytest.fixture(scope="module")
@@ -66,9 +66,8 @@ def test_a_judging_process_is_killed(api_url: str, server: Server, tmp_path: Pat
     judge = {"max_concurrency": CONCURRENCY, "read_timeout_s": 30.0, "total_timeout_s": 60.0}
     calm = music.build_judged(music.config_of(tmp_path, server.base_url, judge=judge), tmp_path / "calm")
     config = music.write_config(tmp_path, server.base_url, judge=judge)
-    config.write_text(ENGINE + config.read_text())
     before, store = server.settled()["asked"], tmp_path / "store"
-    build = Build("pseudo-preferences", config, store, api_url, pairs_a_shard=12)
+    build = Build("pseudo-preferences", config, store, api_url, pairs_a_shard=12, engine=ENGINE)
     judged = store / "pseudo-preferences/.staging"
     build.until(lambda: len(list(judged.glob("*/work/judge/draws/*.parquet"))) >= 2)
     build.kill_one("judge")
@@ -86,10 +85,10 @@ def test_a_separating_process_is_killed(tmp_path: Path) -> None:
     calm = separating.build_separated(separating.config_of(folder), tmp_path / "calm")
     config = folder / "build.toml"
     config.write_text(
-        f'{ENGINE}corpus = "instrumentals"\n[source]\nname = "own"\nformat = "table"\ntracks = "tracks.jsonl"\n'
+        'corpus = "instrumentals"\n[source]\nname = "own"\nformat = "table"\ntracks = "tracks.jsonl"\n'
         "[tracks]\nshortest_s = 0.2\n"
     )
-    build = Build("instrumentals", config, store, None)
+    build = Build("instrumentals", config, store, None, engine=ENGINE)
     build.until(lambda: len(list(store.glob("separated/*/*/*.json"))) >= 20)
     build.kill_one("separate")
     build.end()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sqlite3
@@ -272,11 +273,10 @@ def test_a_large_object_goes_on_where_it_was_killed(bucket: str, server: S3Serve
     text = "f,m,s\n" + "".join(f"c{i:07}.wav,{1 + i % 5},s{i % 9}\n" for i in range(1_200_000))
     (tmp_path / "lab" / "rows.csv").write_text(text)
     url = put(server, bucket, tmp_path / "lab")
-    config = tmp_path / "build.toml"
-    config.write_text(
-        f'limit = 100\n[[sources]]\nname = "lab"\nformat = "table"\nroot = "{url}"\n'
-        'files = { train = "rows.csv" }\ncolumns = { file = "f", mos = "m", system = "s" }\n'
-    )
+    source = {"name": "lab", "format": "table", "root": url, "files": {"train": "rows.csv"}}
+    source |= {"columns": {"file": "f", "mos": "m", "system": "s"}}
+    config = tmp_path / "build.json"  # as `earmark.build` keeps values with a limit
+    config.write_text(json.dumps({"base": str(tmp_path), "config": {"limit": 100, "sources": [source]}}))
     child = 0
 
     def kill(path: str) -> None:

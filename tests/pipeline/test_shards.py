@@ -26,9 +26,8 @@ from prefect.settings import (
 
 import earmark.tasks.annotation.errors
 from earmark.schemas.annotation import AnnotatorConfig
-from earmark.schemas.config import Engine
+from earmark.schemas.config import ENGINE, Engine
 from earmark.schemas.errors import ConfigError, EarmarkError, MissingExtraError
-from earmark.schemas.human_preferences import HumanPreferences
 from earmark.schemas.instrumentals import Instrumentals, Separation
 from earmark.schemas.places import place_of
 from earmark.schemas.pseudo_preferences import PseudoPreferences
@@ -39,6 +38,7 @@ from earmark.tasks.instrumentals.separated import Separators
 from earmark.tasks.pipeline import code, preflight, shards
 from earmark.tasks.pipeline import sessions as visiting
 from earmark.tasks.pipeline.progress import Work
+from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.pipeline.rows import Rows
 from earmark.tasks.pipeline.sessions import SharedSession, Visitor, clip_media
 from earmark.tasks.pipeline.shards import (
@@ -92,38 +92,40 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Any:
 # -- the config -----------------------------------------------------------------------------------------------
 
 
-def test_the_engine_is_no_part_of_what_is_built(tmp_path: Path) -> None:
-    plain = config_of(tmp_path, URL)
-    other = config_of(tmp_path, URL, engine="ray:3")
-    assert Engine.named(other.engine).workers == 3
-    assert (other.identity(), other.recorded()) == (plain.identity(), plain.recorded())
-
-
 @pytest.mark.parametrize(
-    ("engine", "message"),
+    ("written", "engine"),
     [
-        (
-            "spark",
-            "engine: expected 'threads', 'ray', 'ray:8' (processors), 'ray:auto' or 'ray:HOST:PORT', found 'spark'",
-        ),
-        ("threads:2", "engine: expected 'threads'"),
-        ("ray:0", "engine: expected 'threads'"),
-        ({"runner": "ray", "workers": 2}, "engine: expected no table: write engine = 'threads'"),
+        (None, ("threads", None, None)),
+        ("ray", ("ray", None, None)),
+        ("ray:3", ("ray", None, 3)),
+        ("ray:auto", ("ray", "auto", None)),
+        ("ray:10.0.0.1:6379", ("ray", "10.0.0.1:6379", None)),
     ],
-    ids=str,
 )
-def test_a_fault_of_the_engine_is_one_line(tmp_path: Path, engine: Any, message: str) -> None:
-    values = {**values_of(URL, engine=engine), "judge": {"model": "openai:tiny"}}
-    with pytest.raises(ConfigError) as caught:
+def test_the_environment_says_where_shards_are_worked_on(
+    monkeypatch: pytest.MonkeyPatch, written: str | None, engine: tuple[str, str | None, int | None]
+) -> None:
+    monkeypatch.setenv(ENGINE, written or "")
+    assert Engine.of_environment() == engine
+
+
+@pytest.mark.parametrize("written", ["spark", "threads:2", "ray:0"])
+def test_a_fault_of_the_engine_is_one_line_before_a_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str
+) -> None:
+    monkeypatch.setenv(ENGINE, written)
+    with pytest.raises(preflight.Faults) as caught:
+        preflight.check(find_corpus("pseudo-preferences"), config_of(tmp_path, URL), Store(tmp_path / "store"))
+    expected = (
+        f"EARMARK_ENGINE: expected threads, ray, ray:8 (processors), ray:auto or ray:HOST:PORT, found '{written}'"
+    )
+    assert expected in caught.value.lines
+
+
+def test_a_config_with_an_engine_names_the_variable(tmp_path: Path) -> None:
+    values = {**values_of(URL, engine="ray:3"), "judge": {"model": "openai:tiny"}}
+    with pytest.raises(ConfigError, match=r"key 'engine' is no option any more: EARMARK_ENGINE=ray:8 in the env"):
         parse_config(PseudoPreferences, values, tmp_path / "build.toml")
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-def test_a_corpus_without_shards_takes_no_engine(tmp_path: Path) -> None:
-    values = {"sources": [{"name": "a", "format": "musiceval"}], "engine": "ray"}
-    with pytest.raises(ConfigError, match="engine: human-preferences has no shards for a cluster"):
-        parse_config(HumanPreferences, values, tmp_path / "build.toml")
 
 
 def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,8 +133,9 @@ def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with ExitStack() as stack, pytest.raises(MissingExtraError, match=r"'\.\[ray\]'"):
         RayCluster(stack, Engine(runner="ray"))
     monkeypatch.setattr(preflight, "find_spec", lambda _: None)
-    with pytest.raises(MissingExtraError, match=r"engine = 'ray' needs"):
-        preflight.check_engine(config_of(tmp_path, URL, engine="ray"))
+    monkeypatch.setenv(ENGINE, "ray")
+    with pytest.raises(MissingExtraError, match=r"EARMARK_ENGINE=ray needs"):
+        preflight.check_engine()
 
 
 def test_a_ray_that_is_slow_to_start_is_started_again() -> None:
@@ -385,7 +388,7 @@ def test_what_a_shard_is_given_says_what_it_takes(tmp_path: Path) -> None:
     assert takes(none, engine, separators=model) == AUDIO
     assert takes(both, engine, separators=plain) == AUDIO
     assert asks.shared_by == 3
-    with pytest.raises(ConfigError, match=r"engine: a shard takes 1 .* as much: 0.5 and 0$"):
+    with pytest.raises(ConfigError, match=r"EARMARK_ENGINE: a shard takes 1 .* as much: 0.5 and 0$"):
         takes(Counted((0.5, 0), (0.5, 0)), engine, shard=0)
 
 

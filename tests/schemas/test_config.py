@@ -40,7 +40,7 @@ FAULTS: list[tuple[str, str, str]] = [
     (
         "a key like no other",
         "zzzzzz = 1\n" + TABLE,
-        "unknown key 'zzzzzz'; known: asks, audio, corpus, critiques, decontaminate, engine,",
+        "unknown key 'zzzzzz'; known: asks, audio, corpus, critiques, decontaminate, keep,",
     ),
     ("a key over lines", '"a\\nb" = 1\n' + TABLE, "unknown key 'a"),
     ("a key that is ours alone", "base = '/etc'\n" + TABLE, "unknown key 'base'"),
@@ -63,8 +63,7 @@ FAULTS: list[tuple[str, str, str]] = [
     ("a gap in quotes", TABLE + "[pairs]\nmin_gap = '0.5'\n", "pairs.min_gap: "),
     ("a seed below 0", "seed = -1\n" + TABLE, "seed: "),
     ("a seed past 64 bits", "seed = 36893488147419103232\n" + TABLE, "seed: "),
-    ("a limit of 0", "limit = 0\n" + TABLE, "limit: "),
-    ("a limit past 64 bits", "limit = 36893488147419103232\n" + TABLE, "limit: "),
+    ("a limit, which is a run's", "limit = 9\n" + TABLE, "key 'limit' is no option any more: give a run --limit N"),
     ("another corpus", "corpus = 'captions'\n" + TABLE, "corpus: "),
     ("an unknown split", TABLE.replace("train =", "rehearsal ="), "sources[0].files.rehearsal"),
     ("two names of one split", TABLE.replace('{ train = "t.csv" }', '{ dev = "a.csv", val = "b.csv" }'), "dev, val"),

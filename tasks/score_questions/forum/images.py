@@ -21,6 +21,7 @@ from earmark.schemas.score_questions import QUESTIONS, ScoreQuestions
 from earmark.schemas.tables import WholeFile
 from earmark.tasks.importers.cells import BadRow
 from earmark.tasks.pipeline.progress import working
+from earmark.tasks.pipeline.references import kept_splits
 from earmark.tasks.pipeline.step import Account, Done, step
 from earmark.tasks.score_questions.forum.detection import Sight, open_detector
 from earmark.tasks.score_questions.forum.download import Cache, Gate, download
@@ -250,7 +251,7 @@ def _kept_out(stage: Stage, config: ScoreQuestions) -> tuple[list[tuple[bytes, P
         for version in map(stage.store.find, rule.versions)
         if version.corpus == config.corpus
         for row in questions_of(version, ["split", "image"])
-        if row["split"] in rule.splits
+        if row["split"] in kept_splits(version)
     ]
     kept, unread = list[tuple[bytes, Path]](), set[bytes]()
     for content in dict.fromkeys(image["bytes"] for image in [*theirs, *ours] if image):
