@@ -64,12 +64,6 @@ class Limits(Model):
     context_tokens: int | None = Field(default=None, ge=1, description="Most tokens in and out together.")
 
 
-class Hearing(Model):
-    """Form of audio sent to a model: one channel, as WAV."""
-
-    sample_rate_hz: int = Field(default=16_000, ge=8_000, le=192_000, description="Samples a second.")
-
-
 class Serving(Model):
     """Options of `vllm serve` without effect on answers, by their own names; vLLM chooses unset options."""
 

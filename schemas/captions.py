@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, Self, TypedDict, get_args
 
 from pydantic import Field, model_validator
 
-from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Asked, Drawn, Hearing
+from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Asked, Drawn
 from earmark.schemas.corpus import Corpus, Start, View, Workload, Writer, read_story
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.tables import REJECTS, Column, Table
@@ -59,7 +59,6 @@ class Listening(Drawn):
         default="direct",
         description="direct: a caption; describe: a few sentences for `refine`; mix: all that a film's sound holds.",
     )
-    hearing: Hearing = Hearing()
     hears_s: float = Field(default=30.0, gt=0, description="Longest span that is heard at once.")
     where: Literal["start", "middle"] = Field(default="start", description="Where the span of a longer track lies.")
     spans: Annotated[int, Field(ge=1, le=64)] | Literal["all"] = Field(

@@ -29,7 +29,7 @@ from earmark.schemas.places import (
     without_places,
     without_secrets,
 )
-from earmark.schemas.toml import LARGEST, Model, changed, moved, no_table, read_toml, without
+from earmark.schemas.toml import LARGEST, Model, changed, moved, read_toml, without
 
 if TYPE_CHECKING:
     from earmark.schemas.annotation import AnnotatorConfig
@@ -122,8 +122,8 @@ class Engine(NamedTuple):
         return cls(runner, None, int(where)) if where.isdecimal() else cls(runner, where or None)
 
 
-_COSINE = 0.98
-_EMBEDDING = re.compile(r"((?:(?! [<>=]).)+)(?: >= (-?(?:0(?:\.\d+)?|1(?:\.0+)?)))?")  # model, and its least cosine
+FINGERPRINT = "fingerprint"
+_NEAR = re.compile(r"(\S(?:(?! [<>=]).)*) >= (-?\d+(?:\.\d+)?(?:e-\d+)?)")  # measure, and its least likeness
 
 
 class Decontaminate(Model):
@@ -140,57 +140,62 @@ class Decontaminate(Model):
         description="Folders that the clips' paths of released benchmarks start from, tried in order; without one, the "
         "benchmark's own folder. `false`: texts alone are compared, since the clips are not here.",
     )
-    fingerprint: float = Field(
-        default=0.0,
-        ge=0,
-        le=1,
-        description="Likeness of acoustic fingerprints from which clips are one recording, such as 0.9; needs "
-        "Chromaprint. 0 compares clips by hash alone.",
+    near: tuple[str, ...] = Field(
+        default=(),
+        description="Likeness beside equal bytes: `fingerprint >= 0.9`, of acoustic fingerprints, which needs "
+        "Chromaprint; `MODEL >= 0.98`, of embeddings by a CLAP model of `transformers`, a folder or a name on the Hub, "
+        "which show renditions that no fingerprint shows. Cosines differ by model.",
     )
-    embedding: Annotated[str | None, no_table("embedding = 'MODEL >= 0.98'")] = Field(
-        default=None,
-        min_length=1,
-        description="A CLAP model of `transformers`, a folder or a name on the Hub: clips are also compared by its "
-        "embeddings, which show renditions that no fingerprint shows. `MODEL >= 0.97` names the cosine from which "
-        "clips are near-duplicates, else 0.98; it differs by model.",
-    )
+
+    @field_validator("near")
+    @classmethod
+    def _measures_once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        parts = [_NEAR.fullmatch(one) for one in value]
+        prints = [one for one in parts if one and one[1] == FINGERPRINT]
+        if not all(one and -1 <= float(one[2]) <= 1 for one in parts) or any(float(one[2]) <= 0 for one in prints):
+            raise ValueError("expected 'fingerprint >= 0.9' or 'MODEL >= 0.98', with a number up to 1")
+        if len(prints) > 1 or len(value) - len(prints) > 1:
+            raise ValueError("expected one 'fingerprint >= NUMBER' and one 'MODEL >= NUMBER' at most")
+        return value
 
     @model_validator(mode="before")
     @classmethod
-    def _cosine_stands_in_embedding(cls, values: Any, info: ValidationInfo) -> Any:
-        if isinstance(values, dict) and "cosine" in values and not (info.context or {}).get("recorded"):
-            raise moved(f"expected no cosine: write embedding = '{values.get('embedding')} >= {values['cosine']}'")
+    def _near_holds_thresholds(cls, values: Any, info: ValidationInfo) -> Any:
+        if not isinstance(values, dict) or (info.context or {}).get("recorded"):
+            return values
+        if old := min({"fingerprint", "embedding", "cosine"} & values.keys(), default=None):
+            near = cls.respelled(values).get("near") or ["MODEL >= 0.98"]
+            raise moved(f"key '{old}' stands in near: write near = {near}")
         return values
-
-    @field_validator("embedding")
-    @classmethod
-    def _has_a_cosine(cls, value: str | None) -> str | None:
-        if value is not None and not _EMBEDDING.fullmatch(value):
-            raise ValueError("expected 'MODEL' or 'MODEL >= COSINE', a number from -1 to 1")
-        return value
 
     @classmethod
     def respelled(cls, values: dict[str, Any]) -> dict[str, Any]:
         values = {**values, "audio_roots": False} if values.get("texts_only") else values
-        table = values.get("embedding")
-        kept = {name: value for name, value in values.items() if name != "cosine"}
-        if "cosine" in values:
-            table = isinstance(table, str) and {"model": table, "least": values["cosine"]}
-        if not isinstance(table, dict) or "model" not in table:
-            return kept
-        least = table.get("least", _COSINE)
-        return {**kept, "embedding": table["model"] if least == _COSINE else f"{table['model']} >= {least}"}
+        likeness, model, least = values.get("fingerprint") or 0, values.get("embedding"), values.get("cosine", 0.98)
+        if isinstance(model, dict):
+            model, least = model.get("model"), model.get("least", 0.98)
+        near = [*([f"{FINGERPRINT} >= {likeness}"] if likeness else []), *([f"{model} >= {least}"] if model else [])]
+        kept = {key: one for key, one in values.items() if key not in ("fingerprint", "embedding", "cosine")}
+        return {**kept, "near": near} if near else kept
 
     def _as_recorded(self, values: dict[str, Any]) -> dict[str, Any]:
-        embedding = self.near and {"model": self.near[0], "least": self.near[1]}
-        values = {**values, "embedding": embedding}
+        embedding = self.embedding and {"model": self.embedding[0], "least": self.embedding[1]}
+        values = {**without(values, "near"), "fingerprint": self.fingerprint, "embedding": embedding}
         return {**values, "audio_roots": [], "texts_only": True} if self.audio_roots is False else values
 
     @property
-    def near(self) -> tuple[str, float] | None:
+    def _likeness(self) -> dict[str, float]:
+        return {parts[1]: float(parts[2]) for parts in map(_NEAR.fullmatch, self.near) if parts}
+
+    @property
+    def fingerprint(self) -> float:
+        """Return the likeness of fingerprints from which clips are one recording; 0 for none."""
+        return self._likeness.get(FINGERPRINT, 0.0)
+
+    @property
+    def embedding(self) -> tuple[str, float] | None:
         """Return the model of embeddings, and the cosine from which clips are near-duplicates."""
-        parts = self.embedding and _EMBEDDING.fullmatch(self.embedding)
-        return (parts[1], float(parts[2] or _COSINE)) if parts else None
+        return next((one for one in self._likeness.items() if one[0] != FINGERPRINT), None)
 
     @property
     def versions(self) -> tuple[str, ...]:
@@ -357,8 +362,8 @@ class BuildConfig(Declaring):
     def inputs(self) -> list[str]:
         """Return the config's texts, as written, for existing files and folders: lists, audio, models."""
         written = {text for _, text in _texts(self.model_dump(exclude={"base", "corpus"}))}
-        if self.decontaminate and self.decontaminate.near:
-            written.add(self.decontaminate.near[0])
+        if self.decontaminate and self.decontaminate.embedding:
+            written.add(self.decontaminate.embedding[0])
         return sorted(text for text in written - {"", "."} if self.finds(text))
 
     def finds(self, written: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple, TypedDict
 
 from pydantic import Field, field_validator
 
-from earmark.schemas.annotation import DECIDES, Asked, Hearing
+from earmark.schemas.annotation import DECIDES, Asked
 from earmark.schemas.corpus import View
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.rewards import accuracy_reward, final_scores, mos_difference_reward
@@ -155,7 +155,6 @@ class Critiques(Asked):
         default=False,
         description="A single clip's critic also writes a few sentences of free text beside the four parts.",
     )
-    hearing: Hearing = Field(default=Hearing(), description="The form in which the critic gets audio.")
 
     @field_validator("splits", mode="before")
     @classmethod

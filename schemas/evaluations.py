@@ -43,16 +43,17 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from earmark.schemas.annotation import AnnotatorConfig, Hearing
+from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.config import ChosenPrompts, Declaring, OwnPrompts, placed_prompts, respelled_asks
 from earmark.schemas.toml import Model
 
 Blind = Literal["audio", "text"]
 
 
-class ClipForm(Hearing):
+class ClipForm(Model):
     """Form of audio sent to an evaluated model or a scorer."""
 
+    sample_rate_hz: int = Field(default=16_000, ge=8_000, le=192_000, description="Samples a second.")
     channels: Literal[1, 2] = Field(default=1, description="1 mixes down.")
     codec: Literal["wav", "flac"] = Field(default="wav", description="How clips are sent.")
     longest_s: float | None = Field(default=None, gt=0, description="What lies beyond is cut.")

@@ -89,11 +89,6 @@ class HumanPreferences(ClipsConfig):
         default="none", description="none: as the exports name it; index: hash and measure clips; embed: hold them too."
     )
     split: Splitting = Splitting()
-    salt: str = Field(
-        default="EARMARK_SALT",
-        pattern=r"^[A-Z][A-Z0-9_]{2,63}$",
-        description="Environment variable that holds the salt of annotators' ids; without it the store keeps one.",
-    )
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:

@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Drawn, Hearing
+from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Drawn
 from earmark.schemas.config import ClipsConfig
 from earmark.schemas.corpus import Corpus, Start, Workload, read_story
 from earmark.schemas.judges import QUALIFICATION, Judging, Qualified, judge_identity
@@ -123,7 +123,6 @@ class CaptionSource(Model):
 class ClipJudge(Drawn, Judging):
     """The listener of the clips."""
 
-    hearing: Hearing = Hearing()
     max_tokens: int = Field(default=512, ge=1)
 
 

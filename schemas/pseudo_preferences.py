@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, model_validator
 
-from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Hearing
+from earmark.schemas.annotation import DECIDES, AnnotatorConfig
 from earmark.schemas.config import ClipsConfig
 from earmark.schemas.corpus import Beside, Corpus, Start, View, Workload, Writer, read_story
 from earmark.schemas.evaluations import Evaluation, Mode
@@ -75,7 +75,6 @@ class PairJudge(Judging):
         default=False,
         description="Ask also how sure the judge is, and for a score of each clip, as CMI-Pref-Pseudo has.",
     )
-    hearing: Hearing = Hearing()
     match: tuple[Matched, ...] = Field(
         default=(),
         description="In what a pair's clips are made alike before they are heard: `loudness` (gated, LUFS) turns the "

@@ -22,11 +22,12 @@ from typing import Any, Self
 
 import pyarrow.parquet as pq
 
+from earmark.flows.command import running
 from earmark.flows.command.respelling import document, left_out, new_values
 from earmark.flows.mos_preferences import build
 from earmark.schemas.config import BuildConfig
 from earmark.schemas.corpus import Corpus
-from earmark.schemas.mos_preferences import MosPreferences
+from earmark.schemas.mos_preferences import CORPUS, MosPreferences
 from earmark.schemas.toml import parse_config
 from earmark.tasks.pipeline.forecast import ImaginedSessions, Story, run_dry
 from earmark.tasks.pipeline.media import scratch_store
@@ -71,7 +72,9 @@ def forecast(corpus: Corpus, story: Story, config: BuildConfig, store: Store) ->
 
 def build_from_file(config: str, store: str) -> None:
     """What a process that may be killed runs."""
-    build_version(read_config(Path(config)), Path(store))
+    path = Path(config)
+    kept = path.suffix == ".json"  # values from Python
+    build_version(running.read_config(CORPUS, path) if kept else read_config(path), Path(store))
 
 
 def contents_of(folder: Path) -> dict[str, bytes]:

@@ -52,8 +52,14 @@ def left_out(model: type[Model], values: dict[str, Any]) -> list[str]:
         f"{key} = {toml(table[key])} is left out: {one.instead}"
         for cls, table in tables
         for key, one in dropped_of(cls).items()
-        if key in table and key != "prices" and table[key] != one.value  # prices go to the models
+        if key in table and key != "prices" and not _is_constant(table[key], one.value)  # prices go to the models
     ]
+
+
+def _is_constant(value: Any, constant: Any) -> bool:
+    """Return whether a key's value, of a table as far as it is written, is the constant in its place."""
+    tables = isinstance(value, dict) and isinstance(constant, dict)
+    return bool({**constant, **value} == constant if tables else value == constant)
 
 
 def _of_runs(model: type[Model], values: dict[str, Any]) -> list[str]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from earmark.schemas.captions import CaptionChecks, Captions, Listening, Pipeline, role_of
 from earmark.schemas.errors import InputError
-from earmark.schemas.questions import Audio, AudioForm, YesNo
+from earmark.schemas.questions import Audio, YesNo
 from earmark.schemas.tracks import MARK, Tag
 from earmark.tasks.audio.encode import Encoder
 from earmark.tasks.pipeline.ask import Ask, Asker, Fault, Values, side_by_side
@@ -299,7 +299,6 @@ def audio_of(config: Captions, span: SpanRow) -> Audio:
         start_s=span["start_s"] or None,
         end_s=span["end_s"] if span["end_s"] < duration_s - 0.001 else None,
         duration_s=duration_s,
-        form=AudioForm(pipeline_of(config, span["pipeline"]).listen.hearing.sample_rate_hz),
     )
 
 

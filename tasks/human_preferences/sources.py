@@ -39,7 +39,7 @@ def plan_build(config: HumanPreferences, store: Store, inputs: dict[str, str] | 
 
 def inputs(config: HumanPreferences) -> Iterator[Input]:
     """Yield the salt, and each source's exports with their audio if the build reads it; each file is checked alone."""
-    yield salt_input(config.salt)
+    yield salt_input()
     for source in config.sources:
         parts = (source.model_copy(update={"files": (written,)}) for written in source.files)
         yield replace(_exports(config, source), name=source.name, parts=tuple(_exports(config, part) for part in parts))
@@ -166,7 +166,7 @@ def import_sources(stage: Stage, config: HumanPreferences) -> Done[Exports]:
         InputError: a file or one of its columns is missing.
     """
     references = references_of(config, stage.store)
-    intakes = {kind: PersonalIntake(references, config.salt, stage.store) for kind in ("votes", "ratings")}
+    intakes = {kind: PersonalIntake(references, stage.store) for kind in ("votes", "ratings")}
     rows: dict[str, list[tuple[Any, ...]]] = {"votes": [], "ratings": []}
     for source in config.sources:
         kind = "ratings" if layout_of(source).rated else "votes"

@@ -7,7 +7,7 @@ from typing import Any
 
 from earmark.schemas.annotation import AGAIN_TEMPERATURE
 from earmark.schemas.instruction_rubrics import InstructionRubrics, Language
-from earmark.schemas.questions import Audio, AudioForm
+from earmark.schemas.questions import Audio
 from earmark.tasks.instruction_rubrics.checks import items_fault, numbers_fault, perturbation_fault, translation_fault
 from earmark.tasks.instruction_rubrics.rows import RubricQuestion
 from earmark.tasks.pipeline.ask import Ask, Fault, Posed, Row, Values
@@ -55,8 +55,7 @@ def _listening_values(ask: str, config: InstructionRubrics, row: RubricQuestion)
         row: the clip: `clip_sha256`, `path`, `duration_s`; the `instruction`, or `items`. `text`, the clip's own
             caption, reaches builtin judges alone.
     """
-    form = AudioForm(config.judge.hearing.sample_rate_hz)
-    clip = Audio(row["clip_sha256"], row["path"], duration_s=row["duration_s"], form=form)
+    clip = Audio(row["clip_sha256"], row["path"], duration_s=row["duration_s"])
     if ask == "hear":
         return Values({"clip": clip, "items": row["items"]}, {"ask": ask, "items": row["items"]})
     facts = {"ask": ask, "instruction": row["instruction"], "truth": row["text"], "generated": row["generated"]}

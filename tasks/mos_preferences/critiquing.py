@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from earmark.schemas.critiques import ASPECTS, CRITIQUES, FORM, PAIRED_CRITIQUES, Critiques, part_under, read_scores
 from earmark.schemas.mos_preferences import MosPreferences
-from earmark.schemas.questions import Audio, AudioForm
+from earmark.schemas.questions import Audio
 from earmark.schemas.rewards import prefers
 from earmark.tasks.pipeline.ask import Ask, Asker, Fault, GivenUp, Row, Values
 from earmark.tasks.pipeline.refused import LEAST_WORDS, refusal_fault, says_something
@@ -64,12 +64,11 @@ def critique_values(config: MosPreferences, row: CritiqueQuestion) -> Values:
     Only the clips' audio reaches the model: no id, no file name, no MOS.
     """
     assert config.critiques is not None
-    form = AudioForm(config.critiques.hearing.sample_rate_hz)
 
     def clip(path: str | None, sha256: str | None, duration_s: float | None) -> Audio:
         assert path is not None  # rows of unreadable clips are given up before
         assert sha256 is not None
-        return Audio(sha256, path, duration_s=duration_s, form=form)
+        return Audio(sha256, path, duration_s=duration_s)
 
     first = clip(row["first_path"], row["first_sha256"], row["first_duration_s"])
     values = {"clip": first}

@@ -35,7 +35,7 @@ from earmark.tasks.pipeline.mirror import bring, bring_folder
 from earmark.tasks.store.files import sha256_file
 from earmark.tasks.store.manifest import digest_of, schema_digest
 from earmark.tasks.store.versions import Store
-from earmark.tasks.text.anonymity import salt_digest, salt_of
+from earmark.tasks.text.anonymity import SALT, salt_digest, salt_of
 
 JSON = (".json", ".jsonl", ".ndjson")
 _BLOCK = 1 << 24
@@ -289,9 +289,9 @@ class Input:
         return {name: clip_below(self.root, name) for name in names}
 
 
-def salt_input(variable: str) -> Input:
+def salt_input() -> Input:
     """Return the salt of people's keys as an input: its digest stands in the build key."""
-    return Input(name="salt", more=lambda store: {"salt": salt_digest(salt_of(variable, store.root))})
+    return Input(name="salt", more=lambda store: {"salt": salt_digest(salt_of(SALT, store.root))})
 
 
 def inputs_of(corpus: Corpus, config: BuildConfig) -> list[Input]:

@@ -48,7 +48,7 @@ from earmark.tasks.pipeline.step import Account
 from earmark.tasks.store.manifest import digest_of
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store, Version
-from earmark.tasks.text.anonymity import annotator_key, salt_of, scrub
+from earmark.tasks.text.anonymity import SALT, annotator_key, salt_of, scrub
 from earmark.tasks.text.near_texts import NearTexts, near_any
 
 
@@ -185,8 +185,8 @@ def references_of(config: BuildConfig, store: Store) -> References | None:
 
 def _model_of(config: BuildConfig) -> str | None:
     """Return the embedding model: its folder, relative to the config's own, or its name on the Hub."""
-    near = config.decontaminate and config.decontaminate.near
-    return clap_at(config, near[0]) if near else None
+    embedding = config.decontaminate and config.decontaminate.embedding
+    return clap_at(config, embedding[0]) if embedding else None
 
 
 def release_digests(config: BuildConfig, store: Store) -> dict[str, str]:
@@ -241,10 +241,10 @@ def _without_references(
 def _near_by_embedding(
     store: Store, config: BuildConfig, references: References, paths: Mapping[str, Path]
 ) -> dict[str, AudioFault]:
-    model, near = _model_of(config), references.rule.near
-    if model is None or near is None or references.vectors is None or not len(references.vectors):
+    model, embedding = _model_of(config), references.rule.embedding
+    if model is None or embedding is None or references.vectors is None or not len(references.vectors):
         return {}
-    faults, least = {}, near[1]
+    faults, least = {}, embedding[1]
     for clip, vector in embeddings_of(store, model, paths).items():
         cosine = round(float(np.max(references.vectors @ vector)), DECIMALS)
         if cosine >= least:
@@ -455,12 +455,12 @@ class PersonalIntake(Intake):
 
     Args:
         references: texts to keep out.
-        variable: of the environment, with the salt; without it the store keeps one.
+        store: keeps the salt, unless the environment does.
     """
 
-    def __init__(self, references: References | None, variable: str, store: Store) -> None:
+    def __init__(self, references: References | None, store: Store) -> None:
         super().__init__(references)
-        self._salt = salt_of(variable, store.root)
+        self._salt = salt_of(SALT, store.root)
 
     def take_from(self, source: str, entries: Iterable[Any], table: str, limit: int | None = None) -> Iterator[Any]:
         """Yield the rows of a source as `take` does, their `annotator` and `feedback` without names; also replace the

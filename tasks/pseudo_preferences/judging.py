@@ -1,7 +1,6 @@
 """Judge every pair in both orders, for position consistency (CMI-RewardBench, appendix on CMI-Pref-Pseudo)."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pyarrow as pa
 
@@ -91,7 +90,6 @@ def pairs_a_shard(config: PseudoPreferences) -> int:
 
 def pair_values(config: PseudoPreferences, row: QuestionedPair) -> Values:
     """Show a prompt the text and clips of a pair (a row of `questions.sql`) in an `order`, in some `dimensions`."""
-    form = AudioForm(config.judge.hearing.sample_rate_hz)
     generations, prompts = config.clips_folder(), config.path(config.prompts).parent
     clips: Row = row
     a, b = (
@@ -100,13 +98,13 @@ def pair_values(config: PseudoPreferences, row: QuestionedPair) -> Values:
             str(generations / clips[f"{s}_file"]),
             end_s=clips.get("heard_s"),
             duration_s=clips[f"{s}_duration_s"],
-            form=replace(form, gain_db=clips.get(f"{s}_gain_db")),
+            form=AudioForm(gain_db=clips.get(f"{s}_gain_db")),
         )
         for s in ("a", "b")
     )
     reference = None
     if (sha256 := row["reference_sha256"]) and (file := row["reference_file"]):
-        reference = Audio(sha256, str(prompts / file), duration_s=row["reference_duration_s"], form=form)
+        reference = Audio(sha256, str(prompts / file), duration_s=row["reference_duration_s"])
     first, second = (a, b) if row["order"] == "forward" else (b, a)
     shown = {"text": row["text"], "lyrics": row["lyrics"] or "", "reference": reference, "a": first, "b": second}
     return Values(shown, {"text": row["text"], "dimensions": row["dimensions"].split("+")})

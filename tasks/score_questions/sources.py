@@ -18,7 +18,6 @@ from earmark.tasks.score_questions.writing import ASKS
 from earmark.tasks.store.files import sha256_file
 from earmark.tasks.store.manifest import digest_of
 from earmark.tasks.store.versions import Store
-from earmark.tasks.text.anonymity import SALT
 
 
 def plan_build(config: ScoreQuestions, store: Store, inputs: dict[str, str] | None = None) -> Plan:
@@ -48,7 +47,7 @@ def inputs(config: ScoreQuestions) -> Iterator[Input]:
     if model.exists():
         digest = _folder_digest if model.is_dir() else sha256_file
         yield Input(name="detector.model", more=lambda store: {"detector": digest(model)})
-    yield salt_input(SALT)
+    yield salt_input()
 
 
 def _list_input(name: str, path: Path, read: Callable[[], Iterable[Any]], *, may_be_empty: bool = False) -> Input:

@@ -187,7 +187,7 @@ def test_pipelines_of_captions_hear_refine_and_judge(tmp_path: Path, config_of: 
     url = config_of().base_url
     says = {"annotator": f"openai:{model}", "temperature": 1.0, "max_tokens": 120}
     says["extra_body"] = {"structured_outputs": {"regex": CAPTION}}
-    hears = {**says, "hearing": {"sample_rate_hz": 16_000}, "read_timeout_s": 120.0, "total_timeout_s": 300.0}
+    hears = {**says, "read_timeout_s": 120.0, "total_timeout_s": 300.0}
     two = refined(url, **hears)
     two["refine"] |= {**says, "total_timeout_s": 300.0}
     two["judge"] = {"annotator": f"openai:{model}", "base_url": url, "yes_no_token_ids": token_ids(model, *WORDS)}

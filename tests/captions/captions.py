@@ -30,7 +30,6 @@ QUICK: dict[str, Any] = {
     "max_concurrency": 4,
 }
 HEARS, READS = "openai:hears", "openai:reads"
-SMALL_HEARING = {"sample_rate_hz": 8000}
 
 
 build_captions = partial(run_flow, build)
@@ -48,13 +47,13 @@ def write_tracks(folder: Path, number: int, seconds: float = 0.5) -> None:
 
 
 def direct(base_url: str, **values: Any) -> dict[str, Any]:
-    asked = {**QUICK, "annotator": HEARS, "base_url": base_url, "hearing": SMALL_HEARING}
+    asked = {**QUICK, "annotator": HEARS, "base_url": base_url}
     return {"name": "direct", "listen": {**asked, **values}}
 
 
 def refined(base_url: str, reads_url: str | None = None, **values: Any) -> dict[str, Any]:
     """Pipeline B."""
-    asked = {**QUICK, "annotator": HEARS, "base_url": base_url, "ask": "describe", "hearing": SMALL_HEARING}
+    asked = {**QUICK, "annotator": HEARS, "base_url": base_url, "ask": "describe"}
     reads = {**QUICK, "annotator": READS, "base_url": reads_url or base_url}
     return {"name": "refined", "listen": {**asked, **values}, "refine": reads}
 

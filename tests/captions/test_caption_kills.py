@@ -11,7 +11,7 @@ from earmark.schemas.captions import Captions
 from earmark.tasks.store.versions import Store, verify
 from tests.annotation.conftest import asked, model_server
 from tests.builds import Builds, contents_of, write_toml
-from tests.captions.captions import HEARS, QUICK, READS, SMALL_HEARING, caption_answer, write_tracks
+from tests.captions.captions import HEARS, QUICK, READS, caption_answer, write_tracks
 from tests.servers.openai_server import OpenAIServer
 
 TRACKS, CONCURRENCY, WAIT_S = 60, 4, 120.0
@@ -28,7 +28,7 @@ reads = model_server(caption_answer, latency_s=0.05)
 def write_config(folder: Path, hears: OpenAIServer, reads: OpenAIServer) -> Path:
     """Pipeline B, a server for each stage."""
     write_tracks(folder, TRACKS, seconds=0.2)
-    listen = {"annotator": HEARS, "base_url": hears.base_url, "hearing": SMALL_HEARING, "ask": "describe", **QUICK}
+    listen = {"annotator": HEARS, "base_url": hears.base_url, "ask": "describe", **QUICK}
     values = {
         "source": {"name": "made", "format": "table", "tracks": "tracks.csv"},
         "tracks": {"shortest_s": 0.1},

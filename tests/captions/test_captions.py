@@ -81,8 +81,7 @@ def test_audio_is_decoded_once_for_both_pipelines(
 ) -> None:
     write_tracks(tmp_path, 10)
     monkeypatch.setattr(encode.Encoder.__init__, "__defaults__", (1, encode.KEPT_BYTES))  # nothing decoded is kept
-    other = {"hearing": {"sample_rate_hz": 8000}}
-    config = config_of(tmp_path, direct(server.base_url), refined(server.base_url, **other))
+    config = config_of(tmp_path, direct(server.base_url), refined(server.base_url))
     with counting_readings() as count:
         build_captions(config, tmp_path / "store")
     assert asked(server, "hears") == 20

@@ -17,6 +17,7 @@ from earmark.schemas.config import BuildConfig
 from earmark.schemas.dropped import DROPPED
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.evaluations import Examinee, Scorer
+from earmark.schemas.mos_preferences import MosPreferences
 from earmark.schemas.pseudo_preferences import PseudoPreferences
 from earmark.schemas.score_questions import ScoreQuestions
 from earmark.schemas.toml import Model, checked, parse_config, read_toml
@@ -164,27 +165,44 @@ def test_a_dropped_key_with_a_value_of_its_own_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "key"),
+    ("old", "new", "recorded"),
     [
-        ('embedding = "clap"\ncosine = 0.97', 'embedding = "clap >= 0.97"', "cosine"),
-        ('embedding = "clap"\ncosine = 0.98', 'embedding = "clap"', "cosine"),
-        ("cosine = 0.5", "", "cosine"),
+        ('embedding = "clap"\ncosine = 0.97', 'near = ["clap >= 0.97"]', (0.0, {"model": "clap", "least": 0.97})),
+        ('embedding = { model = "a b" }', 'near = ["a b >= 0.98"]', (0.0, {"model": "a b", "least": 0.98})),
+        ("fingerprint = 0.9", 'near = ["fingerprint >= 0.9"]', (0.9, None)),
+        (
+            'fingerprint = 1\nembedding = { model = "clap", least = -0.5 }',
+            'near = ["fingerprint >= 1", "clap >= -0.5"]',
+            (1.0, {"model": "clap", "least": -0.5}),
+        ),
+        ("cosine = 0.5", "", (0.0, None)),
+        ("fingerprint = 0.0", "", (0.0, None)),
     ],
 )
-def test_a_cosine_stands_beside_its_model(tmp_path: Path, old: str, new: str, key: str) -> None:
+def test_thresholds_stand_beside_their_measures(tmp_path: Path, old: str, new: str, recorded: Any) -> None:
     head = 'corpus = "captions"\n[source]\nname = "a"\ntracks = "t"\n[[pipelines]]\nname = "p"\n' + (
         'listen = { model = "builtin:music-caption-1" }\n[decontaminate]\nagainst = ["music-prompts"]\n'
     )
     values = tomllib.loads(head + old)
-    with pytest.raises(ConfigError, match=f"expected no {key}.*; new spelling of a file: earmark doctor"):
+    with pytest.raises(ConfigError, match=r"stands in near: write near = .*; new spelling of a file: earmark doctor"):
         parse_config(Captions, values, tmp_path / "c.toml")
     assert tomllib.loads(new_text(Captions, head + old)) == tomllib.loads(head + new)
     assert left_out(Captions, values) == []
     now = parse_config(Captions, tomllib.loads(head + new), tmp_path / "c.toml")
-    least = values["decontaminate"].get("cosine", 0.98)
-    embedding = {"model": "clap", "least": least} if "embedding" in old else None
-    assert now.recorded()["decontaminate"]["embedding"] == embedding  # as before
+    held = now.recorded()["decontaminate"]
+    assert (held["fingerprint"], held["embedding"]) == recorded  # as before
+    assert "near" not in held
     assert Captions.model_validate(now.recorded(), context={"recorded": True}).recorded() == now.recorded()
+
+
+@pytest.mark.parametrize(
+    "near", ["clap", "fingerprint >= 0", "clap >= 2", "clap > 0.9", "a >= 0.9 >= 0.8", ["a >= 1", "b >= 1"]]
+)
+def test_other_likeness_is_refused_in_one_line(tmp_path: Path, near: Any) -> None:
+    values = {"against": ["captions"], "near": near if isinstance(near, list) else [near]}
+    with pytest.raises(ConfigError, match=r"decontaminate\.near: expected (one )?'fingerprint >= ") as caught:
+        parse_config(MosPreferences, {"sources": [], "decontaminate": values}, tmp_path / "c.toml")
+    assert "\n" not in str(caught.value)
 
 
 def test_a_limit_is_a_runs(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import soundfile
 
 from earmark.schemas.captions import Captions
 from tests.builds import config_from
-from tests.captions.captions import QUICK, SMALL_HEARING, words_of
+from tests.captions.captions import QUICK, words_of
 from tests.instruction_rubrics.rubrics import rubric_answer
 from tests.servers.openai_server import caption_answer
 
@@ -41,7 +41,7 @@ def write_films(folder: Path) -> None:
 
 
 def films_config(folder: Path, base_url: str, **values: Any) -> Captions:
-    listen = {**QUICK, "annotator": "openai:hears", "base_url": base_url, "ask": "mix", "hearing": SMALL_HEARING}
+    listen = {**QUICK, "annotator": "openai:hears", "base_url": base_url, "ask": "mix"}
     more = {
         "corpus": "captions",
         "source": {"name": "films", "format": "table", "tracks": "films.csv"},

@@ -62,7 +62,7 @@ def config_of(folder: Path, *sources: Mapping[str, Any], base_url: str = "http:/
         "clips": {"shortest_s": 0.1},
         "disjoint": {"fingerprint": 0},
         "bench_share": 0.5,
-        "judge": {**QUICK, "annotator": "openai:hears", "base_url": base_url, "hearing": {"sample_rate_hz": 8000}},
+        "judge": {**QUICK, "annotator": "openai:hears", "base_url": base_url},
         "writer": {**QUICK, "annotator": "openai:writes", "base_url": base_url},
         **values,
     }

@@ -144,7 +144,7 @@ def test_draws_match_whatever_apostrophe_a_model_writes(basis: str) -> None:
 
 
 def judge(base_url: str, **values: Any) -> dict[str, Any]:
-    return {**QUICK, "annotator": "openai:hears", "base_url": base_url, "hearing": {"sample_rate_hz": 8000}, **values}
+    return {**QUICK, "annotator": "openai:hears", "base_url": base_url, **values}
 
 
 def test_an_item_that_rests_on_nothing_is_dropped() -> None:

@@ -17,7 +17,7 @@ from earmark.schemas.errors import ConfigError, StoreError
 from earmark.tasks.store.versions import Store, Version, verify
 from tests.annotation.conftest import model_server
 from tests.builds import forecast, rows_of, write_toml
-from tests.captions.captions import QUICK, SMALL_HEARING, build_captions, write_tracks
+from tests.captions.captions import QUICK, build_captions, write_tracks
 from tests.conftest import ROOT
 from tests.flows.test_cli import as_json, earmark
 from tests.instruction_rubrics.films import FILMS, answer, films_config, write_films
@@ -86,7 +86,6 @@ def test_one_rebuild_makes_rubrics_of_mixed_audio_from_films(server: OpenAIServe
         name: {**QUICK, "annotator": "openai:m", "base_url": server.base_url, "most_failed": 1.0}
         for name in ("judge", "writer")
     }
-    models["judge"]["hearing"] = SMALL_HEARING
     source = {"name": "films", "subset": "mix", "domain": "mixed", "version": "captions", "set": "test"}
     apart = {"fingerprint": 0, "captions": 1.0}
     rubrics = rubrics_config(tmp_path, source, corpus="instruction-rubrics", languages=["en"], disjoint=apart, **models)

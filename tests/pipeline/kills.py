@@ -83,7 +83,7 @@ def _rubrics(folder: Path, base_url: str) -> Path:
         "sources": [{"name": "real", "subset": "real", "domain": "music", "captions": "real.csv"}],
         "clips": {"shortest_s": 0.1},
         "disjoint": {"fingerprint": 0},
-        "judge": {"annotator": "openai:hears", "hearing": {"sample_rate_hz": 8000}, **asked},
+        "judge": {"annotator": "openai:hears", **asked},
         "writer": {"annotator": "openai:writes", **asked},
     }
     return write_toml(InstructionRubrics, values, folder / "build.toml")

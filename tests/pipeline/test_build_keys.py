@@ -57,7 +57,6 @@ CANNOT = {
         "most_failed": "whether a build stops, never what it says",
     },
     "Qualify": dict.fromkeys(("least", "most_lean"), "whether a build stops, never what it says"),
-    "HumanPreferences": {"salt": "the variable's name; its value's trace stands among the inputs"},
     "Separation": {"compile": "pace"},
 }
 # Fields that name a place or a version: of these, what lies there stands in the key.
@@ -120,7 +119,7 @@ def full_config(name: str) -> BuildConfig:
     values.setdefault("licences", {"x": {"licence": "CC0-1.0"}})
     if name == "pseudo-preferences":
         values["validation"] = "human-preferences@v1"
-    values["decontaminate"] = {"against": ["human-preferences@v1"], "embedding": "org/clap"}
+    values["decontaminate"] = {"against": ["human-preferences@v1"], "near": ["org/clap >= 0.98"]}
     values["asks"] = {"caption-direct": "mine/words.md"}
     config = parse_config(find_corpus(name).config, values, DEMO / f"{name}.toml")
     if name == "pseudo-preferences":  # no config has both a judge and labels that are made already
@@ -149,6 +148,8 @@ def other(value: Any, annotation: Any) -> Any:
         return f"{value}x"
     if isinstance(value, dict):
         return {**value, "x": "x"}
+    if isinstance(value, tuple) and ">=" in str(value):
+        return tuple(f"{one}1" for one in value)  # another number
     if isinstance(value, tuple):
         return (*value, value[0] if value else "x")
     assert value is None
@@ -274,7 +275,7 @@ def elsewhere(config: Any, folder: Path) -> Any:
             changed[name] = tuple(elsewhere(part, folder) for part in value)
         elif isinstance(value, BaseModel):
             changed[name] = elsewhere(value, folder)
-        elif name in named(type(config), CANNOT) - {"base", "salt"}:
+        elif name in named(type(config), CANNOT) - {"base"}:
             changed[name] = other(value, field.annotation)
     return config.model_copy(update=changed)
 

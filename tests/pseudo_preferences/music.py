@@ -26,7 +26,6 @@ RATE_HZ = 8_000
 MODELS = ("ant", "bee", "cat")
 QUICK: dict[str, Any] = {
     "annotator": "openai:tiny",
-    "hearing": {"sample_rate_hz": RATE_HZ},
     "retry_base_s": 0.01,
     "read_timeout_s": 10.0,  # on a busy machine less makes it ask twice
     "total_timeout_s": 60.0,
