@@ -66,9 +66,6 @@ class Listening(Drawn):
         description="Spans of a longer track, spread evenly; more than 1 needs `refine`. `all`: equal segments of at "
         "most `hears_s`, each with a caption.",
     )
-    checks: CaptionChecks | None = Field(
-        default=None, description="What texts are held to; without it, what `ask` asks for."
-    )
     tries: int = Field(default=3, ge=1, le=100, description="Draws of one text, at most, until one passes the checks.")
     max_tokens: int = Field(default=400, ge=1)
 
@@ -82,14 +79,13 @@ class Listening(Drawn):
 
     @property
     def text_checks(self) -> CaptionChecks:
-        """The checks that stand after this stage."""
-        return self.checks or CaptionChecks(look_for=LOOKED_FOR[self.ask], longest_words=LONGEST_WORDS[self.ask])
+        """What its texts are held to by themselves."""
+        return CaptionChecks(look_for=LOOKED_FOR[self.ask], longest_words=LONGEST_WORDS[self.ask])
 
 
 class Refining(Drawn):
     """The writer of a track's caption from its spans. It reads text only."""
 
-    checks: CaptionChecks = CaptionChecks()
     tries: int = Field(default=3, ge=1, le=100, description="Draws of one text, at most, until one passes the checks.")
     max_tokens: int = Field(default=300, ge=1)
 
@@ -108,6 +104,27 @@ class Pipeline(Model):
     listen: Listening
     refine: Refining | None = None
     judge: VoiceReader | None = None
+    checks: CaptionChecks | None = Field(
+        default=None, description="What captions are held to; without it, what `ask` or `refine` asks for."
+    )
+
+    @classmethod
+    def respelled(cls, values: dict[str, Any]) -> dict[str, Any]:
+        stage = "refine" if values.get("refine") else "listen"
+        role = values.get(stage)
+        if "checks" in values or not isinstance(role, dict) or not isinstance(role.get("checks"), dict):
+            return values
+        return {**values, stage: without(role, "checks"), "checks": role["checks"]}
+
+    def _as_recorded(self, values: dict[str, Any]) -> dict[str, Any]:
+        checks, values = values["checks"], without(values, "checks")
+        return {**values, self.last: {**values[self.last], "checks": checks}} if checks else values
+
+    def checks_of(self, stage: str) -> CaptionChecks:
+        """Return the checks that stand after a stage."""
+        if self.checks and stage == self.last:
+            return self.checks
+        return CaptionChecks() if stage == "refine" else self.listen.text_checks
 
     @model_validator(mode="after")
     def _merged(self) -> Self:

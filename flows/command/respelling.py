@@ -47,7 +47,7 @@ def is_settings(path: Path) -> bool:
 
 def left_out(model: type[Model], values: dict[str, Any]) -> list[str]:
     """Return a line for each dropped key whose value is not the constant in its place."""
-    tables = [(cls, cls.respelled(table)) for cls, table in _tables(model, values)]
+    tables = list(_renewing(model, deepcopy(values)))
     return [f"{key} = {toml(values[key])} is left out: {OF_RUNS[key]}" for key in _of_runs(model, values)] + [
         f"{key} = {toml(table[key])} is left out: {one.instead}"
         for cls, table in tables
@@ -80,11 +80,8 @@ def new_values(model: type[Model], values: dict[str, Any]) -> dict[str, Any]:
     """Return a config's values in the present spelling; the values stay as they are."""
     new = {key: deepcopy(one) for key, one in values.items() if key not in _of_runs(model, values)}
     prices = new.pop("prices", None) if "prices" in dropped_of(model) else None
-    tables = list(_tables(model, new))
+    tables = list(_renewing(model, new))
     for cls, table in tables:
-        new_table = dict(cls.respelled(table))
-        table.clear()
-        table.update(new_table)
         for key in dropped_of(cls).keys() & table.keys():
             del table[key]
     judges = new.get("judges") or []
@@ -144,6 +141,15 @@ def _tables(model: type[Model], table: Any) -> Iterator[tuple[type[Model], dict[
                 yield from _tables(inner, one)
 
 
+def _renewing(model: type[Model], values: dict[str, Any]) -> Iterator[tuple[type[Model], dict[str, Any]]]:
+    """Give each table its present spelling, and yield it; a table before its parts, some of which it moves."""
+    for cls, table in _tables(model, values):
+        new_table = dict(cls.respelled(table))
+        table.clear()
+        table.update(new_table)
+        yield cls, table
+
+
 def _edited(text: str, old: dict[str, Any], new: dict[str, Any]) -> str:
     """Change the statements of a config whose values differ, and add the declared models before the first of them."""
     lines, out = text.splitlines(), list[str]()
@@ -160,7 +166,10 @@ def _edited(text: str, old: dict[str, Any], new: dict[str, Any]) -> str:
                 first = len(out)
                 while first and out[first - 1].startswith("#"):
                     first -= 1
-        elif statement.strip() and not statement.lstrip().startswith("#"):
+            out.append(statement)
+            out += _moved_in(_at(old, place), _at(new, place))
+            continue
+        if statement.strip() and not statement.lstrip().startswith("#"):
             while not _parses(statement) and lines:
                 statement += "\n" + lines.pop(0)
             edited = _statement(statement, place, old, new)
@@ -174,6 +183,13 @@ def _edited(text: str, old: dict[str, Any], new: dict[str, Any]) -> str:
     first = len(out) if first is None else first
     out[first:first] = [*([""] if block and first and out[first - 1] else []), *block]
     return "\n".join(out).rstrip("\n") + "\n"
+
+
+def _moved_in(old: Any, new: Any) -> list[str]:
+    """Return the statements of keys that a table of before lacks; `model` takes the line of `annotator`."""
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return []
+    return [f"{toml_key(key)} = {toml(new[key])}" for key in new if key not in old and key != "model"]
 
 
 def _statement(statement: str, place: Place, old: dict[str, Any], new: dict[str, Any]) -> str | None:

@@ -321,17 +321,12 @@ def judging_values(config: Captions, segment: JudgedText) -> Values:
     return Values({"caption": segment["text"]}, None, YesNo())
 
 
-def checks_of(pipeline: Pipeline, stage: str) -> CaptionChecks:
-    """Return the checks of a writing stage."""
-    return pipeline.refine.checks if stage == "refine" and pipeline.refine else pipeline.listen.text_checks
-
-
 def flags_of(pipeline: Pipeline, stage: str, value: Any) -> list[str]:
     """Return an answer's faults that the config only flags."""
     if stage == "judge":
         judge = pipeline.judge
         return ["implies_vocals"] if judge and judge.action == "flag" and value["p_yes"] >= LEAST_YES else []
-    checks, text = checks_of(pipeline, stage), value.strip()
+    checks, text = pipeline.checks_of(stage), value.strip()
     if not (checks.flag and text):
         return []
     return [fault.reason for fault in find_faults(text, checks) if fault.reason in checks.flag]
@@ -341,7 +336,7 @@ def check_text(stage: str) -> Callable[[Captions, SpanRow, str], Fault | None]:
     """Return a check for the first fault of a stage's text not merely flagged."""
 
     def check(config: Captions, row: SpanRow, text: str) -> Fault | None:
-        checks = checks_of(pipeline_of(config, row["pipeline"]), stage)
+        checks = pipeline_of(config, row["pipeline"]).checks_of(stage)
         return next((fault for fault in find_faults(text, checks) if fault.reason not in checks.flag), None)
 
     return check

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
-from earmark.flows.command.respelling import is_old, left_out, new_text, new_values, renewed, toml
-from earmark.schemas.captions import Captions
+from earmark.flows.command.respelling import document, is_old, left_out, new_text, new_values, renewed, toml
+from earmark.schemas.captions import EVERY, Captions
 from earmark.schemas.config import BuildConfig
 from earmark.schemas.dropped import DROPPED
 from earmark.schemas.errors import ConfigError
@@ -203,6 +203,39 @@ def test_other_likeness_is_refused_in_one_line(tmp_path: Path, near: Any) -> Non
     with pytest.raises(ConfigError, match=r"decontaminate\.near: expected (one )?'fingerprint >= ") as caught:
         parse_config(MosPreferences, {"sources": [], "decontaminate": values}, tmp_path / "c.toml")
     assert "\n" not in str(caught.value)
+
+
+HEARD = {"model": "openai:m", "ask": "describe"}
+CHECKED = {"flag": ["too_long"], "longest_words": 9}
+
+
+@pytest.mark.parametrize("stage", ["listen", "refine"])
+def test_checks_hold_for_a_pipelines_captions(tmp_path: Path, stage: str) -> None:
+    plain = {"name": "p", "listen": HEARD} | ({"refine": {"model": "openai:n"}} if stage == "refine" else {})
+    head = {"corpus": "captions", "source": {"name": "a", "tracks": "t"}}
+    old = {**head, "pipelines": [{**plain, stage: {**plain[stage], "checks": CHECKED}}]}
+    with pytest.raises(ConfigError, match=rf"{stage}: key 'checks' is no option any more: write checks beside {stage}"):
+        parse_config(Captions, old, tmp_path / "c.toml")
+    new = {**head, "pipelines": [{**plain, "checks": CHECKED}]}
+    assert new_values(Captions, old) == new
+    assert tomllib.loads(new_text(Captions, "\n".join(document(old)))) == new
+    assert left_out(Captions, old) == []
+    config = parse_config(Captions, new, tmp_path / "c.toml")
+    (recorded,) = config.recorded()["pipelines"]
+    assert recorded[stage]["checks"] == {**CHECKED, "look_for": [*EVERY], "shortest_words": 5}  # as before
+    assert "checks" not in recorded
+    assert recorded["listen"]["checks"] is None or stage == "listen"
+    again = Captions.model_validate(config.recorded(), context={"recorded": True})
+    assert again.recorded() == config.recorded()
+    assert again.pipelines[0].checks_of(stage) == config.pipelines[0].checks_of(stage) == config.pipelines[0].checks
+
+
+def test_checks_of_what_is_refined_are_named_where_they_leave() -> None:
+    roles = {"listen": {**HEARD, "checks": CHECKED}, "refine": {"annotator": "openai:n"}}
+    old = {"corpus": "captions", "pipelines": [{"name": "p", **roles}]}
+    (line,) = left_out(Captions, old)
+    assert line.startswith("checks = { flag = ")
+    assert new_values(Captions, old)["pipelines"] == [{"name": "p", "listen": HEARD, "refine": {"model": "openai:n"}}]
 
 
 def test_a_limit_is_a_runs(tmp_path: Path) -> None:

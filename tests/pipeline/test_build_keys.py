@@ -113,7 +113,7 @@ def full_config(name: str) -> BuildConfig:
     values = {**demo_values(name), **MORE.get(name, {})}
     if values.get("pipelines") == "judged":
         values["pipelines"] = [
-            {**one, "listen": {**one["listen"], "checks": {}}, "judge": {"model": "openai:m"}}
+            {**one, "checks": {"longest_words": 99}, "judge": {"model": "openai:m"}}
             for one in demo_values(name)["pipelines"]
         ]
     values.setdefault("licences", {"x": {"licence": "CC0-1.0"}})
