@@ -171,9 +171,9 @@ class Decontaminate(Model):
     @classmethod
     def respelled(cls, values: dict[str, Any]) -> dict[str, Any]:
         values = {**values, "audio_roots": False} if values.get("texts_only") else values
-        likeness, model, least = values.get("fingerprint") or 0, values.get("embedding"), values.get("cosine", 0.98)
-        if isinstance(model, dict):
-            model, least = model.get("model"), model.get("least", 0.98)
+        likeness, table = values.get("fingerprint") or 0, values.get("embedding")
+        held = table if isinstance(table, dict) else {"model": table, "least": values.get("cosine", 0.98)}
+        model, least = held.get("model"), held.get("least", 0.98)
         near = [*([f"{FINGERPRINT} >= {likeness}"] if likeness else []), *([f"{model} >= {least}"] if model else [])]
         kept = {key: one for key, one in values.items() if key not in ("fingerprint", "embedding", "cosine")}
         return {**kept, "near": near} if near else kept

@@ -34,7 +34,7 @@ def test_the_budget_is_never_passed_and_the_run_goes_on(tmp_path: Path, run: Any
         report = await bench.ask(rich, requests)
         assert report.answered == 100
         assert server.faults.numbers()["distinct"] == 100
-        assert report.spent_usd == pytest.approx(report.exchanges * 300 / 1e6)
+        assert report.spent_usd == pytest.approx((100 - report.from_ledger) * 300 / 1e6)  # exchanges may time out
         await server.stop()
 
     run(story)
