@@ -61,10 +61,10 @@ def read_json(path: Path, name: str, kind: type[Json], words: str) -> Json:
     """Read a document's value; `name` and `words` give the document and the expected value in messages.
 
     Raises:
-        InputError: the file cannot be read, is not JSON, or holds another kind of value.
+        InputError: the file cannot be read, is not JSON, holds another kind of value, or one key twice.
     """
     try:
-        value = json.loads(read_text(path, name))
+        value = json.loads(read_text(path, name), object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{name}: expected {words}, found: {shown(error)}") from None
     if not isinstance(value, kind):

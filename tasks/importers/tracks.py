@@ -10,7 +10,7 @@ import html
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -92,19 +92,47 @@ def read_tracks(
 
 
 def read_tag_map(path: Path, written: str) -> TagMap:
-    """Read synonyms by category: `{"genre": {"punk": "punkrock"}, …}`.
+    """Read synonyms by category: `{"genre": {"punk": "punkrock"}, …}`; a synonym of a synonym is the last one's.
 
     Raises:
-        InputError: missing, or of another form.
+        InputError: missing, or of another form; or a tag stands for two tags, or for itself by way of others.
     """
-    name = without_place(written)
-    synonyms = read_json(path, name, dict, "a JSON object of categories")
-    for category, words in synonyms.items():
+    name, synonyms = without_place(written), dict[str, dict[str, str]]()
+    for category, words in read_json(path, name, dict, "a JSON object of categories").items():
         if category not in CATEGORIES:
             raise InputError(f"{name}: expected categories {', '.join(CATEGORIES)}, found '{shown(category)}'")
-        if not isinstance(words, dict) or not all(isinstance(word, str) and word for word in words.values()):
+        if not isinstance(words, dict) or not all(isinstance(word, str) for word in words.values()):
             raise InputError(f"{name}: expected an object of tags under '{category}', found {shown(words)}")
+        synonyms[category] = _followed(words, f"{name}, {category}")
     return synonyms
+
+
+def _followed(words: Mapping[str, str], where: str) -> dict[str, str]:
+    """Return each synonym with the tag at the end of its chain, both spelt as tags of a list are."""
+    direct, ends = dict[str, str](), dict[str, str]()
+    for pair in words.items():
+        try:
+            word, tag = map(_tag_name, pair)
+            if MARK in word + tag:
+                raise BadRow("bad_value", f"expected tags without '{MARK}', found it")
+        except BadRow as bad:
+            raise InputError(f"{where}: {bad.detail} in {shown(': '.join(pair))}") from None
+        if direct.setdefault(word, tag) != tag:
+            raise InputError(f"{where}: expected one tag for '{shown(word)}', found '{direct[word]}' and '{tag}'")
+    for word, tag in direct.items():
+        passed = [word]
+        while direct.get(tag, tag) != tag:
+            if tag in passed:
+                circle = " → ".join([*passed, tag])
+                raise InputError(f"{where}: expected synonyms that end in a tag, found a circle: {shown(circle)}")
+            passed.append(tag)
+            tag = direct[tag]
+        ends[word] = tag
+    return ends
+
+
+def _tag_name(cell: str) -> str:
+    return normal(identifier(cell, "tag")).lower()
 
 
 def read_licences(path: Path, written: str) -> dict[str, str]:
@@ -150,7 +178,7 @@ def parse_tag(cell: str, synonyms: TagMap) -> Tag:
     if not mark or category not in CATEGORIES:
         known = ", ".join(f"{known}{MARK}…" for known in CATEGORIES)
         raise BadRow("bad_value", f"expected {known}, found '{shown(cell.strip())}'")
-    tag = normal(identifier(tag, "tag")).lower()
+    tag = _tag_name(tag)
     return Tag(category, synonyms.get(category, {}).get(tag, tag))
 
 
@@ -287,8 +315,14 @@ class Recall(NamedTuple):
     source_file: str
 
 
-def read_recalls(path: Path, written: str) -> Iterator[Recall | Reject | Note]:
+def read_recalls(
+    path: Path, written: str, synonyms: TagMap | None = None, tags: Collection[Tag] | None = None
+) -> Iterator[Recall | Reject | Note]:
     """Read a CSV, TSV, JSON lines or Parquet table with the columns `category`, `tag`, `asked` and `detected`.
+
+    Args:
+        synonyms: the result of `read_tag_map`.
+        tags: the tags to decide about; a row of another tag is a reject. None takes all.
 
     Raises:
         InputError: the file or a column is missing, or the content contradicts the file's ending.
@@ -296,11 +330,13 @@ def read_recalls(path: Path, written: str) -> Iterator[Recall | Reject | Note]:
     file, lines = table_file(path, written), dict[Tag, int]()
 
     def parse(cells: Cells, line: int) -> Recall:
-        tag = parse_tag(f"{cells[0]}{MARK}{cells[1] or ''}", {})
+        tag = parse_tag(f"{cells[0]}{MARK}{cells[1] or ''}", synonyms or {})
         recall = Recall(tag, _count(cells[2]), _count(cells[3]), file.name)
         if recall.detected > recall.asked:
             raise BadRow("bad_value", f"expected detected up to {recall.asked}, found {recall.detected}")
         require_once(lines, recall.tag, line, "tag")
+        if tags is not None and tag not in tags:
+            raise BadRow("unknown_tag", f"expected a tag of the track list, found '{shown(tag.name)}' of {tag.category}")
         return recall
 
     return parsed(file.name, read_table(file, COLUMNS), parse, item=1)

@@ -9,7 +9,7 @@ SELECT
         WHEN 'vocal' THEN concat('expected a tag that asks for no voices, found: ', vocal)
         WHEN 'excluded' THEN 'expected a tag that the config does not exclude (pool.exclude)'
         WHEN 'rarely_mentioned' THEN concat('expected at least ', $mentions, ' captions that name it, found ', mentions)
-        WHEN 'not_verified' THEN 'expected tracks on which a judge could be asked, found none'
+        WHEN 'not_verified' THEN concat('expected ', $asked, ', found none')
         ELSE concat('expected a recall of at least ', $recall::DOUBLE, ', found ', round(recall, 4), ' (', detected, ' of ', asked, ')')
     END AS detail,
     NULL::VARCHAR AS file,

@@ -1,7 +1,7 @@
 """Plan `music-prompts` builds, and import the track list and the caption sets."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -17,7 +17,7 @@ from earmark.schemas.reasons import AudioFault, Note, Reject
 from earmark.schemas.toml import nearest
 from earmark.schemas.tracks import Tag, Track, file_of
 from earmark.tasks.importers.caption_sets import ListedCaption, read_captions
-from earmark.tasks.importers.tracks import Recall, read_recalls, read_tag_map, read_tracks
+from earmark.tasks.importers.tracks import Recall, TagMap, read_recalls, read_tag_map, read_tracks
 from earmark.tasks.music_prompts.asking import VERIFY, WRITE
 from earmark.tasks.pipeline.inputs import Input, file_digests, require_folder
 from earmark.tasks.pipeline.media import clip_below
@@ -132,7 +132,8 @@ def import_lists(stage: Stage, config: MusicPrompts) -> Done[Lists]:
     write_rows(lists.captions, CAPTIONS_SCHEMA, captions)
     counted = [(tag.category, tag.name, count) for tag, count in sorted(mentions.items())]
     write_rows(lists.mentions, MENTIONS_SCHEMA, counted)
-    recalls = [(*row.tag, row.asked, row.detected, None, None) for row in intake.take(_recalls(config), TAGS.name)]
+    decided = _recalls(config, {Tag(row[0], row[1]) for row in lexicon})
+    recalls = [(*row.tag, row.asked, row.detected, None, None) for row in intake.take(decided, TAGS.name)]
     write_rows(lists.recalls, RECALLS_SCHEMA, recalls)
     intake.notes.append(f"{len(tracks):,} tracks with {len(lexicon)} tags, and {len(captions):,} captions")
     return Done(lists, intake.account())
@@ -167,9 +168,12 @@ def _sampled(config: MusicPrompts, rows: list[tuple[Any, ...]], tags: list[tuple
 
 
 def _read_tracks(config: MusicPrompts) -> Iterator[Track | Reject | Note]:
-    synonyms = read_tag_map(config.path(config.synonyms), config.synonyms) if config.synonyms else None
     audio = config.path(config.verification.audio) if config.verification else None
-    return islice(read_tracks(config.path(config.tracks), config.tracks, synonyms, audio), config.limit)
+    return islice(read_tracks(config.path(config.tracks), config.tracks, _synonyms(config), audio), config.limit)
+
+
+def _synonyms(config: MusicPrompts) -> TagMap | None:
+    return read_tag_map(config.path(config.synonyms), config.synonyms) if config.synonyms else None
 
 
 def _track_rows(config: MusicPrompts, tracks: list[Track]) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
@@ -182,8 +186,10 @@ def _track_rows(config: MusicPrompts, tracks: list[Track]) -> tuple[list[tuple[A
     return rows, [(number, *tag) for number, track in enumerate(tracks) for tag in track.tags]
 
 
-def _recalls(config: MusicPrompts) -> Iterator[Recall | Reject | Note]:
-    return read_recalls(config.path(config.recalls), config.recalls) if config.recalls else iter(())
+def _recalls(config: MusicPrompts, tags: Collection[Tag] | None = None) -> Iterator[Recall | Reject | Note]:
+    if config.recalls is None:
+        return iter(())
+    return read_recalls(config.path(config.recalls), config.recalls, _synonyms(config), tags)
 
 
 def _captions(

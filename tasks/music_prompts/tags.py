@@ -94,6 +94,7 @@ def choose_tags(stage: Stage, config: MusicPrompts, lists: Lists) -> Done[None]:
         tags = connection.sql("FROM tags ORDER BY category, tag").to_arrow_table()
         stage.write(TAGS, UNSPLIT, [tags])
         shown = {name: params[name] for name in ("popularity", "mentions", "recall")}
+        shown["asked"] = "a row of recalls with asked above 0" if config.recalls else "tracks to ask a judge about"
         refused = connection.sql(query("music_prompts/refuse_tags"), params=shown).to_arrow_table()
         connection.execute(query("music_prompts/cooccurrence"))
         stage.write(COOCCURRENCE, UNSPLIT, [connection.sql("FROM cooccurrence ORDER BY ALL").to_arrow_table()])

@@ -113,6 +113,18 @@ def test_every_object_is_a_caption_or_a_reject(
     assert [row.line for row in found] == list(range(1, len(rows) + 1))
 
 
+def test_recalls_of_a_synonym_and_of_no_tag(tmp_path: Path) -> None:
+    path = tmp_path / "r.csv"
+    path.write_text("category,tag,asked,detected\ngenre,Punk,9,8\ngenre,punkrock,7,7\ngenre,polka,5,5\n")
+    found = list(read_recalls(path, "r.csv", {"genre": {"punk": "punkrock"}}, {Tag("genre", "punkrock")}))
+    assert found[0] == Recall(Tag("genre", "punkrock"), 9, 8, "r.csv")
+    rejects = [row for row in found if isinstance(row, Reject)]
+    assert [(row.item, row.reason, row.line) for row in rejects] == [
+        ("punkrock", "duplicate_id", 3),
+        ("polka", "unknown_tag", 4),
+    ]
+
+
 def test_recalls_are_read_and_refused_by_line(tmp_path: Path) -> None:
     path = tmp_path / "r.csv"
     lines = ["category,tag,asked,detected", "genre,rock,100,90", "colour,blue,1,1", "genre,jazz,9,x", "genre,folk,3,4"]

@@ -117,11 +117,60 @@ def test_another_header_is_one_clear_line(tmp_path: Path, header: str, said: str
         read(tmp_path, FIRST, header=header)
 
 
-@pytest.mark.parametrize("held", ["[]", "{", '{"colour": {}}', '{"genre": {"punk": 3}}', '{"genre": []}'])
+def test_synonyms_are_tags_and_lead_to_the_last_one(tmp_path: Path) -> None:
+    """Compose `é` of two characters in the map, of one in the list."""
+    path = tmp_path / "tag_map.json"
+    held = {" Punk ": "punkRock", "punkrock": "rock", "cafe\u0301": "Lounge ", "rock": "Rock"}
+    path.write_text(json.dumps({"genre": held}))
+    (track,) = read(tmp_path, f"{FIRST}\tgenre---PUNK\tgenre---caf\u00e9", synonyms=read_tag_map(path, "m.json"))
+    assert isinstance(track, Track)
+    assert track.tags == (Tag("genre", "rock"), Tag("genre", "lounge"))
+
+
+@settings(max_examples=60, deadline=None)
+@given(pairs=st.dictionaries(st.sampled_from("abcdefg"), st.sampled_from("abcdefg"), max_size=7))
+def test_chains_end_in_a_tag_that_is_no_synonym_or_are_refused(
+    tmp_path_factory: pytest.TempPathFactory, pairs: dict[str, str]
+) -> None:
+    """Follow each word for as many steps as there are words: a circle alone never comes to rest."""
+
+    def after(word: str) -> str:
+        for _ in range(len(pairs) + 1):
+            word = pairs.get(word, word)
+        return word
+
+    path = tmp_path_factory.mktemp("maps", numbered=True) / "m.json"
+    path.write_text(json.dumps({"genre": pairs}))
+    if all(pairs.get(after(word), after(word)) == after(word) for word in pairs):
+        assert read_tag_map(path, "m.json") == {"genre": {word: after(word) for word in pairs}}
+    else:
+        with pytest.raises(InputError, match="circle"):
+            read_tag_map(path, "m.json")
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        "[]",
+        "{",
+        '{"colour": {}}',
+        '{"genre": {"punk": 3}}',
+        '{"genre": {"punk": ["a"]}}',
+        '{"genre": []}',
+        '{"genre": {"punk": "a", "punk": "b"}}',
+        '{"genre": {"punk": "a"}, "genre": {"pop": "b"}}',
+        '{"genre": {"punk": "a", "PUNK ": "b"}}',
+        '{"genre": {"punk": "a\\u0007b"}}',
+        '{"genre": {"": "a"}}',
+        '{"genre": {"punk": " "}}',
+        '{"genre": {"a": "b", "b": "a"}}',
+        '{"genre": {"genre---punk": "punkrock"}}',
+    ],
+)
 def test_a_bad_tag_map_is_one_clear_line(tmp_path: Path, held: str) -> None:
     path = tmp_path / "tag_map.json"
     path.write_text(held)
-    with pytest.raises(InputError, match=r"^tag_map\.json: expected"):
+    with pytest.raises(InputError, match=r"^tag_map\.json(, genre)?: expected.*found[^\n]*$"):
         read_tag_map(path, "tag_map.json")
 
 

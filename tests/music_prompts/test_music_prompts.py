@@ -261,7 +261,7 @@ def test_a_name_run_together_is_no_word_of_a_prompt(lists: Path, tmp_path: Path,
 def test_recalls_measured_elsewhere_decide(lists: Path, tmp_path: Path) -> None:
     tags = sorted({tag for track in tags_in(lists / "tracks.tsv") for tag in track})
     rows = [f"{kind},{name},100,{84 if name == 'jazz' else 85}" for kind, name in tags if name != "rock"]
-    (lists / "recalls.csv").write_text("category,tag,asked,detected\n" + "\n".join([*rows, "genre,folk,9,10"]) + "\n")
+    (lists / "recalls.csv").write_text("category,tag,asked,detected\n" + "\n".join([*rows, "genre,folk,9,10", "genre,rok,9,9"]) + "\n")
     version = build_prompts(captioned(lists, recalls="recalls.csv"), tmp_path / "store")
     found = {row["tag"]: row for row in rows_of(version, "tags")}
     assert {name: row["criterion"] for name, row in found.items() if row["criterion"]} == {
@@ -271,7 +271,11 @@ def test_recalls_measured_elsewhere_decide(lists: Path, tmp_path: Path) -> None:
     # Wilson's interval for 84 of 100, as published tables have it.
     assert round(found["jazz"]["recall_low"], 4) == 0.7558
     assert round(found["jazz"]["recall_high"], 4) == 0.8990
-    assert [row["reason"] for row in rows_of(version, "rejects") if row["stage"] == "import"] == ["bad_value"]
+    rejects = rows_of(version, "rejects")
+    refused = [(row["item"], row["reason"]) for row in rejects if row["stage"] == "import"]
+    assert refused == [("folk", "bad_value"), ("rok", "unknown_tag")]
+    (detail,) = (row["detail"] for row in rejects if row["reason"] == "not_verified")
+    assert detail == "expected a row of recalls with asked above 0, found none"
 
 
 @pytest.mark.slow
