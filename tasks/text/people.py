@@ -2,7 +2,7 @@
 
 import re
 
-from earmark.tasks.text.rules import DIGITS, Rule, Seen, words_of
+from earmark.tasks.text.rules import CJK, DIGITS, Rule, Seen, words_of
 
 HANDLE, NAME, STREET = "mention", "name of a person", "street address"
 
@@ -10,12 +10,13 @@ HANDLE, NAME, STREET = "mention", "name of a person", "street address"
 _PLATFORMS = (
     "instagram|insta|twitter|tiktok|tik tok|telegram|snapchat|facebook|youtube|soundcloud|bandcamp|twitch|skype"
     "|whatsapp|wechat|weixin|linkedin|github|mastodon|bluesky|tumblr|patreon|venmo|paypal|cash ?app|musescore|gamertag"
-    "|reddit|discord|snap|kik|signal|steam|psn|xbox|ig|fb|yt|微信|qq"
+    "|reddit|discord|snap|kik|signal|steam|psn|xbox|ig|fb|yt|微信|薇信|v信|vx|qq"
 )
+_CHINESE = "微信|薇信|v信"  # a name may follow at once
 _PLATFORM_WORDS = words_of(_PLATFORMS) | {"cashapp"}
-_NOUN = r"(?:\s(?:user ?name|user|name|handle|account|acc|id|tag|profile|channel|page|alt))"
-_IS = r"(?:\s(?:is|was|as|me|at)(?:\s(?:called|named))?|'s|\s?(?::|：|=|-|–|—|->|→|@))"
-_SHAPE = r"[A-Za-z][\w.-]{2,40}(?:#[0-9]{4})?"
+_NOUN = r"(?:\s(?:user ?name|user|name|handle|account|acc|id|tag|profile|channel|page|alt)|(?:[账帐賬帳]?[号號])码?)"
+_IS = r"(?:\s(?:is|was|as|me|at)(?:\s(?:called|named))?|'s|\s?(?::|：|=|-|–|—|->|→|@)|\s?[是为為叫])"
+_SHAPE = rf"[A-Za-z](?:[^\W{CJK}]|[.-]){{2,40}}(?:#[0-9]{{4}})?"
 _PLAIN = words_of(
     "the and but for not are was has had all any own out off full down back dead gone new old good bad here there this "
     "that then them they with from just also very really private public broken small great open closed linked below "
@@ -55,11 +56,15 @@ def _on_platform(seen: Seen) -> bool:
     if value.lower() in _PLAIN or len(value) < 3:
         return False
     made_up = bool(re.search(r"[0-9_#]|\w\.\w|[a-z][A-Z]", value))
-    own = re.search(r"(?i)\b(?:my|add me|follow me|find me|hmu|hit me up|dm me|message me)\b", seen.before)
-    named = re.search(
-        r"(?i)(?:name|handle|id|tag|called|user)\W{1,4}$|@$|(?<!discord)(?<!snap)(?<!signal)[:：=]\s?$", seen.before
+    own = re.search(
+        r"(?i)\b(?:my|add me|follow me|find me|hmu|hit me up|dm me|message me)\b|我的|加我|加(?:微信|qq|vx)",
+        seen.before,
     )
-    ends = re.match(r"\s*(?:$|[,.;!?)\n]|and\b|for\b|if\b|on\b)", seen.behind)
+    named = re.search(
+        r"(?i)(?:name|handle|id|tag|called|user)\W{1,4}$|@$|(?<!discord)(?<!snap)(?<!signal)[:：=]\s?$|[号號]码?\s?$",
+        seen.before,
+    )
+    ends = re.match(rf"\s*(?:$|[,.;!?)\n，。；！？、）{CJK}]|and\b|for\b|if\b|on\b)", seen.behind)
     return made_up or bool(named and "-" in value) or bool((own or named) and ends)
 
 
@@ -91,11 +96,18 @@ MENTIONS: tuple[Rule, ...] = (
     Rule(HANDLE, r"\b\w{2,32}#[0-9]{4}\b", "#[0-9]{4}", leaks=False),
     Rule(
         HANDLE,
-        rf"(?i)(?<![A-Za-z0-9_])(?:{_PLATFORMS})(?![A-Za-z0-9_]){_NOUN}?{_IS}?\s?@?((?:live:)?{_SHAPE})",
-        f"(?:^|{_W})(?i:{_PLATFORMS})(?:{_W}|$)",
+        rf"(?i)(?<![A-Za-z0-9_])(?:(?:{_PLATFORMS})(?![A-Za-z0-9_])|{_CHINESE}){_NOUN}?{_IS}?\s?@?((?:live:)?{_SHAPE})",
+        f"(?:^|{_W})(?i:{_PLATFORMS})(?:{_W}|$)|(?i:{_CHINESE})",
         _on_platform,
         words=_PLATFORM_WORDS,
-        marks=("微信",),
+        marks=(*_CHINESE.split("|"), "vx", "qq"),  # a word of Chinese text has no space around it
+    ),
+    Rule(
+        HANDLE,
+        r"(?i)(?<![A-Za-z0-9_])(?:qq|扣扣)(?:\s?群?[号號]?码?\s?(?:[:：=]|是)\s?|群?[号號]码?\s?|群\s?"
+        rf"|\s?(?=[0-9]{{7,11}}(?! ?[A-Za-z0-9])))([1-9][0-9]{{4,10}})(?![^\W{CJK}]|[.-][0-9])",
+        "(?i:qq|扣扣).{0,6}[0-9]{5}",
+        marks=("qq", "扣扣"),
     ),
     Rule(
         HANDLE,

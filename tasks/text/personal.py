@@ -15,7 +15,7 @@ from itertools import groupby
 
 from earmark.tasks.text.addresses import HOSTS, IPS, LINKS, MAILS
 from earmark.tasks.text.people import MENTIONS, NAMES, STREETS
-from earmark.tasks.text.rules import DIGITS, FoldedText, Rule, Seen, words_of
+from earmark.tasks.text.rules import CJK, DIGITS, FoldedText, Rule, Seen, words_of
 
 # Countries with national formats recognised without a cue word.
 _COUNTRIES = ("US", "GB", "AU", "FR", "DE", "NL", "IT", "ES", "IN", "JP")
@@ -23,7 +23,7 @@ _CUE = re.compile(
     r"(?i)(?:\b(?:call|phone|tel|telephone|telefon|mobile|cell|text|sms|dial|ring|whatsapp|fax|landline"
     r"|reach|contact|hotline"
     r"|handy|ruf|anrufen|num[ée]ro|nummer|appelle|portable|m[óo]vil|digits"
-    r"|my number|number'?s|number is)\b|[☎📞]|电话|手机|联系)"
+    r"|my number|number'?s|number is)\b|[☎📞]|电话|電話|手机|手機|联系|聯[絡繫]|致电|拨打|短信|微信)"
 )
 _NO_CUE = re.compile(r"(?i)(?:\bis[bsm]n[ :]*(?:[0-9-]*)|[\w.]*[0-9][-.,/])$")
 _ONE_DIGIT = "zero|oh|one|two|three|four|five|six|seven|eight|nine"
@@ -33,6 +33,10 @@ _YEARS = re.compile(r"\(?(1[0-9]{3}|20[0-3][0-9]) ?[-‐-―−/] ?(1[0-9]{3}|20
 _DATE = re.compile(
     r"\(?[12][0-9]{3}([-./])(?:0?[1-9]|1[0-2])\1(?:0?[1-9]|[12][0-9]|3[01])(?: [0-2]?[0-9])?"
 )  # and an hour
+# The end of a number: Chinese may follow at once, but neither a counted thing nor a part of a date.
+_END = rf"(?![^\W{CJK}]|[年月日号號次个個元页頁首拍秒分时時小])"
+_CHINESE_MOBILE = re.compile(r"1[3-9][0-9]([ -]?)[0-9]{4}\1[0-9]{4}")
+_ID = re.compile(r"(?:[号號单單编編第量数數]|[^号號][码碼])\W{0,2}$")
 _CARD = re.compile(r"4|5[1-5]|2[2-7]|3[47]|36|38|35|6(?:011|4|5|2)")
 
 
@@ -74,7 +78,26 @@ def _dialled(seen: Seen) -> bool:
     cue = bool(_CUE.search(seen.before) or _CUE.search(seen.behind))
     if cue and (len(groups) <= 5 or re.search(r"(?i)(?:phone|tel|mobile|cell|fax)[^\w]{1,3}$", seen.before)):
         return True
-    return len(digits) >= 9 and (not text.isdigit() or _in_words(seen)) and _national(text)
+    if _CHINESE_MOBILE.fullmatch(text) and _in_chinese(seen):
+        return True
+    apart = len(digits) >= 9 and (not text.isdigit() or _in_words(seen))
+    return apart and ((digits.startswith("00") and _international(text)) or _national(text))
+
+
+def _in_chinese(seen: Seen) -> bool:
+    """Return whether digits stand beside Chinese text that does not call them an id."""
+    beside = re.search(rf"[{CJK}]\W{{0,2}}$", seen.before) or re.match(rf"\W{{0,2}}[{CJK}]", seen.behind)
+    return bool(beside) and not _ID.search(seen.before) and not re.match(r"\.\w| ?[次个個]", seen.behind)
+
+
+def _international(text: str) -> bool:
+    """Return whether a number that begins with 00 is valid in the country of its code."""
+    import phonenumbers
+
+    try:
+        return phonenumbers.is_valid_number(phonenumbers.parse(text.lstrip("(").replace("00", "+", 1)))
+    except phonenumbers.NumberParseException:
+        return False
 
 
 def _in_words(seen: Seen) -> bool:
@@ -133,11 +156,11 @@ NUMBERS: tuple[Rule, ...] = (
     Rule("social security number", r"(?<![\w.+-])[0-9]{3}[-. ]?[0-9]{2}[-. ]?[0-9]{4}(?![\w-])", _HINT, _social),
     Rule(
         "phone number",
-        rf"(?<![A-Za-z0-9_=+/.-])(\+ ?\(?[1-9]{_GAP}{{0,2}}[0-9](?:{_GAP}{{0,2}}[0-9]){{5,13}})(?!\w)",
+        rf"(?<![A-Za-z0-9_=+/.-])(\+ ?\(?[1-9]{_GAP}{{0,2}}[0-9](?:{_GAP}{{0,2}}[0-9]){{5,13}}){_END}",
         r"\+[^0-9A-Za-z]{0,2}[1-9][^0-9A-Za-z]{0,2}[0-9](?:[^0-9A-Za-z]{0,2}[0-9]){5}",
         _dialled,
     ),
-    Rule("phone number", rf"(?<![A-Za-z0-9_+])(\(?[0-9](?:{_GAP}{{0,3}}[0-9]){{6,15}})(?!\w)", _HINT, _dialled),
+    Rule("phone number", rf"(?<![A-Za-z0-9_+])(\(?[0-9](?:{_GAP}{{0,3}}[0-9]){{6,15}}){_END}", _HINT, _dialled),
     Rule(
         "phone number",
         rf"(?i)\b((?:double |triple )?(?:{_ONE_DIGIT}|o)"

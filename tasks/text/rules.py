@@ -7,6 +7,7 @@ from functools import cached_property
 
 _WORD = re.compile(r"[^\W\d_]+")
 DIGITS = tuple("0123456789")
+CJK = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"  # inside of a character class: scripts without spaces between words
 AROUND = 48  # characters before and behind a value, searched for cues: "call", "my name is"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import duckdb
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from earmark.schemas.errors import ConfigError
-from earmark.tasks.text.anonymity import SALT_FILE, key_of, salt_of, scrub
+from earmark.tasks.text.anonymity import SALT_FILE, hint, key_of, salt_of, scrub
 
 
 @pytest.mark.parametrize(
@@ -33,6 +34,24 @@ from earmark.tasks.text.anonymity import SALT_FILE, key_of, salt_of, scrub
         ("call 555-0147 or 202-555-0118", "call [phone number] or [phone number]"),
         ("call 1750-1600 or 2021-13-04", "call [phone number] or [phone number]"),
         ("call 2098-2099", "call [phone number]"),
+        ("手机13812345678谢谢", "手机[phone number]谢谢"),
+        ("手机 138 1234 5678谢谢，138-1234-5678", "手机 [phone number]谢谢，[phone number]"),
+        ("电话：(010)62345678转2，我的号码13812345678", "电话：[phone number]转2，我的号码[phone number]"),
+        ("谢谢+8613812345678谢谢", "谢谢[phone number]谢谢"),
+        ("订单13812345678，播放量13812345678，播放13812345678次，编码：13812345678", None),
+        ("联系时间20210304年，第1234567小节，巴赫1685-1750年", None),
+        (
+            "0043 664 1234567 or 0049 (0)170 1234567, 0044 20 7183 8750",
+            "[phone number] or [phone number], [phone number]",
+        ),
+        ("BWV 1043谢谢, BWV 0043, take 0012 345 6789, frames 0044 0045 0046 0047, 00 12 34 56 78", None),
+        ("978-7-103-04567-8是书 ISBN 978-3-16-148410-0 00436641234567 = 120 bpm", None),
+        ("微信号:abc_123，微信号：musicfan，加微信 musicfan", "微信号:[user]，微信号：[user]，加微信 [user]"),
+        ("微信wxid_9z谢谢, VX: fan88，我的微信是musicfan。", "微信[user]谢谢, VX: [user]，我的微信是[user]。"),
+        ("QQ:123456789 QQ：12345678，加QQ12345678谢谢", "QQ:[user] QQ：[user]，加QQ[user]谢谢"),
+        ("qq群: 87654321，扣扣号 12345", "qq群: [user]，扣扣号 [user]"),
+        ("用QQ音乐听，QQ: 好的，QQ: 120, a QQ plot of 1234567 values, the QQ 1234567 values", None),
+        ("微信支付，微信公众号：古典音乐，微信Pay, 微信小程序 MusicHelper", None),
         ("write to a.b+c@example.org", "write to [email]"),
         ("write to me [at] example.com", "write to [email]"),
         ("ping @handle_7 or name#1234", "ping [user] or [user]"),
@@ -46,6 +65,7 @@ from earmark.tasks.text.anonymity import SALT_FILE, key_of, salt_of, scrub
 )
 def test_scrubs(text: str, scrubbed: str | None) -> None:
     assert scrub(text, ["Bob_77"]) == (text if scrubbed is None else scrubbed)
+    assert re.search(hint(), text) or scrub(text) == text
 
 
 NAMES = st.text("abcXYZ019_-", min_size=3, max_size=20).filter(lambda name: any(char.isalnum() for char in name))
