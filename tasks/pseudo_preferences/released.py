@@ -33,6 +33,7 @@ from earmark.tasks.store.sql import by_split, connect, create_table, query
 from earmark.tasks.store.staging import Stage
 
 LABELS_READ = record_schema(Label, "row int64")
+MOVED = "labels moved out of the release's split, as they share a prompt, its words or reference, or a clip with others"
 MEDIA = row_schema(f"file string, {MEASURED}, loudness_lufs float64")
 
 
@@ -118,6 +119,10 @@ def take_released(stage: Stage, config: PseudoPreferences, labels: Path, media: 
         create_table(connection, "groups", "row int64, number int64, name string, split string", groups)
         given = {"seed": config.seed, **split_ends(config.shares)}
         connection.execute(query("pseudo_preferences/released_splits"), given)
+        moved = connection.execute(
+            "SELECT read.split, taken.split, count(*) FROM taken JOIN read USING (row) "
+            "WHERE read.split <> taken.split GROUP BY ALL ORDER BY ALL"
+        ).fetchall()
         stage.write_splits(CLIPS, lambda split: clip_rows(connection, config, split, "released_clips"))
         table: Table
         for table in (PAIRS, LABELS):
@@ -132,4 +137,6 @@ def take_released(stage: Stage, config: PseudoPreferences, labels: Path, media: 
     for table, split in ((JUDGMENTS, SPLITS[0]), (BIAS, UNSPLIT)):
         stage.write(table, split, [table.schema.empty_table()])
     write_confounds(stage, config)
-    return Done(None, Account(kept + len(refused), kept, refused, sources=sources))
+    where = ", ".join(f"{count:,} from {old} to {new}" for old, new, count in moved)
+    notes = [f"{MOVED}: {where}"] if moved else []
+    return Done(None, Account(kept + len(refused), kept, refused, sources=sources, notes=notes))

@@ -194,6 +194,8 @@ def test_released_rows_that_cannot_be_labels_are_rejects(tmp_path: Path) -> None
     assert (first["mq_a"], first["mq_b"], first["if_a"]) == (7.5, 3.0, None)
     assert (first["confidence_musicality"], first["confidence_alignment"]) == (4.5, None)
     assert {label["split"] for label in labels} == {"test"}, "what shares a prompt or a clip is in one split"
+    (moved,) = (note for step in version.manifest.steps for note in step.notes if "moved" in note)
+    assert moved.endswith(": 1 from train to test"), "of the four in train, three are rejects"
     assert sorted(label["musicality"] or "" for label in labels) == ["", "a", "a"]
     facts = measure(
         version, truth(version, "musicality"), MeasurementOptions("musicality", part=SamplePart("all")), tmp_path
@@ -225,6 +227,7 @@ def test_a_release_without_ids_and_without_words_keeps_its_prompts_apart(tmp_pat
     assert all(told[row[f"generation_{side}"]] == row["prompt_id"] for row in pairs.values() for side in "ab")
     assert len({row["prompt_id"] for row in pairs.values()}) == 8
     assert Counter(row["split"] for row in rows_of(version, "labels")) == {"train": 7, "test": 1}
+    assert not [note for step in version.manifest.steps for note in step.notes if "moved" in note]
 
 
 def test_a_config_has_released_labels_or_a_judge(tmp_path: Path) -> None:
