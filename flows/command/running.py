@@ -162,7 +162,7 @@ def forecast_build(
         story = load(corpus.flow).story
         shows: Preview = {"asks": None, "would_stop": None}
         if not done:
-            shows |= preview(corpus, story, config, scratch, ledger_address(store))
+            shows |= preview(plan.made, story, config, scratch, ledger_address(store))
     return {
         "corpus": name,
         "store": store.address,

@@ -30,6 +30,7 @@ from earmark.tasks.pipeline.funnel import RESUMING, check_inputs, check_main_tab
 from earmark.tasks.pipeline.inputs import Input, checked_inputs
 from earmark.tasks.pipeline.mirror import bring
 from earmark.tasks.pipeline.sessions import clip_media
+from earmark.tasks.store.commit import Made, unmet_lines
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store
 
@@ -178,11 +179,11 @@ Lines = Callable[[Stage, Any], list[str]]
 """The corpus's own part of the preview (`Corpus.preview`): lines of 80 columns about the rows of its steps."""
 
 
-def preview(corpus: Corpus, story: Story, config: BuildConfig, store: Store, ledger: str | Path) -> Preview:
+def preview(made: Made, story: Story, config: BuildConfig, store: Store, ledger: str | Path) -> Preview:
     """Run a build's steps up to the first one that needs all answers, with at least one try per question, and count.
 
     Args:
-        corpus: the corpus.
+        made: facts of the build: its corpus, models and parents.
         story: of its flow.
         config: the build config.
         store: of `scratch_store`.
@@ -192,6 +193,7 @@ def preview(corpus: Corpus, story: Story, config: BuildConfig, store: Store, led
         InputError: an input is missing.
         LedgerError: the ledger cannot be read.
     """
+    corpus = made.corpus
     with tempfile.TemporaryDirectory() as folder:
         counting = ImaginedSessions(config.for_forecast(), ledger, clip_media(store))
         stage = run_dry(corpus, story, store, Path(folder), counting)
@@ -216,7 +218,7 @@ def preview(corpus: Corpus, story: Story, config: BuildConfig, store: Store, led
             "not_embedded": len(store.looked.unheard),
             "tables": _tables(stage),
             "main_table": corpus.story.main_table,
-            "about": load(corpus.preview)(stage, config) if corpus.preview else [],
+            "about": [*(load(corpus.preview)(stage, config) if corpus.preview else []), *unmet_lines(made, stage)],
             "would_stop": _stop(stage, config, corpus, asks),
         }
 

@@ -26,7 +26,7 @@ from earmark.tasks.store.diff import Change, diff_tables
 from earmark.tasks.store.explain import write_rejects
 from earmark.tasks.store.figures import Page
 from earmark.tasks.store.files import link_over, sync, write_text
-from earmark.tasks.store.licences import terms_of
+from earmark.tasks.store.licences import model_terms, sources_behind, terms_of, unmet_licences
 from earmark.tasks.store.lineage import without_withdrawn
 from earmark.tasks.store.manifest import (
     CARD,
@@ -215,6 +215,7 @@ def commit(stage: Stage, made: Made) -> Version:
         store.refresh(corpus)
         draft = redact(stage, made, withdrawals(store.root))
         files = check(draft)
+        draft = with_unmet(draft)
         comparison = compare(draft, files, store.newest(corpus))
         before = comparison.before
         if before is not None and comparison.same:
@@ -258,6 +259,27 @@ def recompute(made: Made, stage: Stage) -> Sequence[Step]:
         ) from None
     steps: Sequence[Step] = load(corpus.recount)(stage, config)
     return steps
+
+
+def with_unmet(draft: Draft) -> Draft:
+    """Say in a note of the last step which licences hold nothing back."""
+    lines = unmet_lines(draft.made, draft.stage)
+    if not lines or not draft.steps:
+        return draft
+    *steps, last = draft.steps
+    return replace(
+        draft, steps=(*steps, last.model_copy(update={"notes": tuple(dict.fromkeys((*last.notes, *lines)))}))
+    )
+
+
+def unmet_lines(made: Made, stage: Stage) -> list[str]:
+    """Return lines about licences that fit no staged row, and no source or model of the config and its parents."""
+    behind, models, store = set[str](), {*made.models}, stage.store
+    for parent in made.parents if made.config.get("licences") else ():
+        version = store.find(f"{parent.corpus}@{parent.version}")
+        behind |= sources_behind(version, store)
+        models |= model_terms(version, store).keys()
+    return [one.line for one in unmet_licences(made.config, models, behind, made.corpus.tables, stage.tables())]
 
 
 def check(draft: Draft) -> tuple[FileEntry, ...]:

@@ -6,12 +6,12 @@ if the licence allows no derivatives, or the list of licences states none.
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,8 +20,9 @@ import pyarrow.parquet as pq
 from earmark.schemas.config import Licence
 from earmark.schemas.errors import ConfigError, StoreError
 from earmark.schemas.tables import REJECTS, WORDS, Table
+from earmark.schemas.toml import nearest
 from earmark.schemas.tracks import NOT_STATED, TRACK_LICENCE
-from earmark.tasks.store.lineage import Mask, by_split, lineage, mentions, missing_column, staying
+from earmark.tasks.store.lineage import Files, Mask, by_split, lineage, mentions, missing_column, staying
 from earmark.tasks.store.parquet import write_shards
 from earmark.tasks.store.versions import Store, Version
 
@@ -162,6 +163,40 @@ def sources_of(config: Mapping[str, Any]) -> set[str]:
     listed = config.get("sources")  # a plug-in's may be of another kind
     every = [*(listed if isinstance(listed, list | tuple) else ()), config.get("source")]
     return {str(one["name"]) for one in every if isinstance(one, Mapping) and "name" in one}
+
+
+class UnmetLicence(NamedTuple):
+    """A licence by a name that no row, source or model has: it holds nothing back."""
+
+    line: str  # for the reader
+    closed: bool  # whether somebody meant to hold rows back
+
+
+def unmet_licences(
+    config: Mapping[str, Any], models: Iterable[str], behind: Set[str], tables: Sequence[Table], files: Files
+) -> list[UnmetLicence]:
+    """Return the licences of a version's own config that fit nothing; read its rows only if the config does not fit.
+
+    Args:
+        models: models of the version and its parents.
+        behind: names of sources of the version's parents.
+    """
+    held = [one for value in config.values() for one in (value if isinstance(value, list | tuple) else [value])]
+    sources = behind | {str(one["name"]) for one in held if isinstance(one, Mapping) and "name" in one}
+    stated, known = stated_in(config), {name for model in models for name in names_of(model)}
+    if stated.keys() <= sources | known:
+        return []
+    with lineage(tables, files) as rows:
+        sources |= rows.sources(rejects=True)
+    return [
+        UnmetLicence(
+            f"[licences.{json.dumps(name, ensure_ascii=False)}] holds nothing back: expected the name of a source or "
+            f"model, found one that no row has{nearest(name, sources)}",
+            terms.redistribute == "none",
+        )
+        for name, terms in stated.items()
+        if name not in sources | known
+    ]
 
 
 def sources_behind(version: Version, store: Store) -> set[str]:

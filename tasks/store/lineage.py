@@ -109,10 +109,10 @@ class Lineage:
         )
         return set(self._connection.execute(query("store/marked")).fetchall())
 
-    def sources(self) -> set[str]:
-        """Return the sources named by rows other than rejects."""
-        names = "SELECT DISTINCT id FROM refs WHERE kind = 'source' AND \"table\" <> ?"
-        return {name for (name,) in self._connection.execute(names, [REJECTS.name]).fetchall()}
+    def sources(self, *, rejects: bool = False) -> set[str]:
+        """Return the sources named by rows; also by rejects, if asked."""
+        names = "SELECT DISTINCT id FROM refs WHERE kind = 'source' AND (? OR \"table\" <> ?)"
+        return {name for (name,) in self._connection.execute(names, [rejects, REJECTS.name]).fetchall()}
 
     def not_of(self, table: str, sources: set[str]) -> Mask:
         """Return a mask of a table's rows without a source, or with a source outside `sources`."""

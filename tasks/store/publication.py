@@ -28,6 +28,7 @@ from earmark.tasks.store.licences import (
     model_terms,
     sources_behind,
     unheard,
+    unmet_licences,
 )
 from earmark.tasks.store.manifest import CARD, PAGES, REPORT, FileEntry, Manifest
 from earmark.tasks.store.parquet import file_entry
@@ -93,7 +94,7 @@ def bundled(
         gate: facts of the card about what readers must agree to or say, `extra_gated_…`.
 
     Raises:
-        HubError: nothing is left to publish.
+        HubError: nothing is left to publish, or a licence that was to hold rows back fits none.
         StoreError: a parent version is missing.
     """
     licences = licences_of(version, store)
@@ -117,9 +118,14 @@ def bundled(
             else:
                 manifest = version.manifest
             terms = model_terms(version, store)
-            models = {*version.manifest.models, *terms}
+            models, behind = {*version.manifest.models, *terms}, sources_behind(version, store)
+            for line, to_hold in unmet_licences(version.manifest.config, models, behind, tables, version.table_files()):
+                if to_hold:
+                    raise HubError(
+                        f"{version.corpus} {version.name}: {line}; mend the config, or take it out, and build again"
+                    )
             card = _place(version, folder, CARD).read_text("utf-8")
-            told = with_licences(card, licences, sources_behind(version, store), models)
+            told = with_licences(card, licences, behind, models)
             if told != card:
                 manifest = _with_card(manifest, folder, told)
             if evaluations:

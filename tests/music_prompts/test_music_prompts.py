@@ -261,7 +261,9 @@ def test_a_name_run_together_is_no_word_of_a_prompt(lists: Path, tmp_path: Path,
 def test_recalls_measured_elsewhere_decide(lists: Path, tmp_path: Path) -> None:
     tags = sorted({tag for track in tags_in(lists / "tracks.tsv") for tag in track})
     rows = [f"{kind},{name},100,{84 if name == 'jazz' else 85}" for kind, name in tags if name != "rock"]
-    (lists / "recalls.csv").write_text("category,tag,asked,detected\n" + "\n".join([*rows, "genre,folk,9,10", "genre,rok,9,9"]) + "\n")
+    (lists / "recalls.csv").write_text(
+        "category,tag,asked,detected\n" + "\n".join([*rows, "genre,folk,9,10", "genre,rok,9,9"]) + "\n"
+    )
     version = build_prompts(captioned(lists, recalls="recalls.csv"), tmp_path / "store")
     found = {row["tag"]: row for row in rows_of(version, "tags")}
     assert {name: row["criterion"] for name, row in found.items() if row["criterion"]} == {

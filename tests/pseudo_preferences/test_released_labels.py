@@ -242,12 +242,19 @@ def test_a_dry_run_asks_nothing_about_released_labels(tmp_path: Path) -> None:
     write_clip(tmp_path / "1.wav", 1)
     chosen = {"audio-a": "0.wav", "audio-b": "1.wav", "text": "a tune", "preference-musicality": "model_b"}
     write_rows(tmp_path / "r.jsonl", [chosen])
-    (tmp_path / "build.toml").write_text('[released]\nfiles = ["r.jsonl"]\n[clips]\nshortest_s = 0.1\n')
+    terms = '[licences.unknwon]\nredistribute = "none"\n[licences.unknown]\n[licences."openai:x"]\n'
+    (tmp_path / "build.toml").write_text(f'[released]\nfiles = ["r.jsonl"]\n[clips]\nshortest_s = 0.1\n{terms}')
     words = ["build", "pseudo-preferences", "--config", str(tmp_path / "build.toml"), "--store", str(tmp_path / "s")]
     dry = CliRunner().invoke(app, [*words, "--dry-run"])
     assert (dry.exit_code, "requests to models: none" in dry.output) == (0, True), dry.output
-    (row,) = rows_of(build_judged(read_config(tmp_path / "build.toml"), tmp_path / "s"), "labels")
+    version = build_judged(read_config(tmp_path / "build.toml"), tmp_path / "s")
+    (row,) = rows_of(version, "labels")
     assert (row["musicality"], row["alignment"], row["model_a"], row["judge"]) == ("b", None, "unknown", "unknown")
+    said = [note for note in version.manifest.notes() if "holds nothing back" in note]
+    assert [note.split("]")[0] for note in said] == ['[licences."unknwon"', '[licences."openai:x"']
+    shown = " ".join(dry.output.split())
+    assert all(note in shown for note in said), "the dry run, which stages these tables too, says the same"
+    assert "did you mean 'unknown'?" in said[0]
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from earmark.schemas.config import Licence
-from earmark.schemas.errors import StoreError
+from earmark.schemas.errors import HubError, StoreError
 from earmark.schemas.tables import AUDIO, REJECTS, Table, column
 from earmark.tasks.store.hub import HubFile, PublishedFile, compare, git_sha1
 from earmark.tasks.store.licences import licences_of
@@ -157,6 +157,37 @@ def published(version: Version, store: Store, audio: bool = True, tables: Sequen
         texts = {e.path: e.source.read_text() for e in bundle.entries if "/" not in e.path}
         audio_files = sorted(e.path for e in bundle.entries if e.path.startswith("audio/"))
         return {**found, "texts": texts, "files": audio_files, "held": (bundle.held_rows, bundle.held_audio)}
+
+
+@pytest.mark.parametrize(("may", "refused"), [("none", True), ("rows", False), ("all", False)])
+def test_a_closed_source_that_no_row_has_is_not_published(tmp_path: Path, may: str, refused: bool) -> None:
+    """Nothing of it would be held back: the name is misspelt."""
+    store = Store(tmp_path)
+    version = make_version(store, ROWS, {**LICENCES, "shutt": may})
+    if refused:
+        with pytest.raises(HubError, match=r'^toy v1: \[licences."shutt"\] holds .*; did you mean \'shut\'\?;[^\n]*$'):
+            published(version, store)
+    else:
+        assert published(version, store)["files"] == ["audio/c1.wav"]
+
+
+@pytest.mark.parametrize("where", ["rejects", "config", "models", "parent"])
+def test_a_closed_source_may_have_no_row_where_something_else_names_it(tmp_path: Path, where: str) -> None:
+    store, rows = Store(tmp_path), dict(ROWS)
+    rows["clips"] = [row for row in ROWS["clips"] if row["origin"] != "shut"]
+    rows["rejects"] = ROWS["rejects"] if where == "rejects" else []
+    parent = make_version(store, {}, {}, corpus="above", tables=TABLES)
+    named = parent.manifest.model_copy(update={"config": {"sources": [{"name": "shut"}]}})
+    (parent.folder / "manifest.json").write_text(named.to_json())
+    above = Version("above", parent.folder)
+    values: dict[str, Any] = {"models": ("openai:shut",)} if where == "models" else {}
+    values |= {"parents": (above.as_parent(),)} if where == "parent" else {}
+    version = make_version(store, rows, LICENCES, **values)
+    if where == "config":
+        told = version.manifest.model_copy(update={"config": {**version.manifest.config, "takes": [{"name": "shut"}]}})
+        (version.folder / "manifest.json").write_text(told.to_json())
+        version = Version("toy", version.folder)
+    published(version, store)
 
 
 def test_held_back_by_source_and_through_links(tmp_path: Path) -> None:
