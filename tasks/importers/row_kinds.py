@@ -7,6 +7,7 @@ from earmark.schemas.reasons import shown
 from earmark.schemas.tables import SPLIT_ALIASES, SPLITS
 from earmark.tasks.importers.rating_scales import FEW, UNSAID
 from earmark.tasks.importers.sniffing import is_audio, is_number, read_name, word_set
+from earmark.tasks.importers.table import several
 
 LEFT_OUT = word_set(  # cells
     "reject rejected returned practice training discarded draft preview spam excluded invalid catch pretest pilot "
@@ -38,13 +39,14 @@ def answered(names: Sequence[str], rows: list[list[str]]) -> tuple[dict[str, tup
         return where, "people who finished", rows[2:]
     for at, name in enumerate(names):
         words = {row[at] for row in rows}
+        each = {word for cell in words for word in several(cell) or ["" if cell == "[]" else cell]}
         if name == "AssignmentStatus" and words - {"Rejected"}:  # Mechanical Turk's
             kept = {"Approved", "Submitted"} | words - {"Rejected"}  # also if further down
             return {name: tuple(sorted(kept))}, "work that was not rejected", rows
         last = name.rpartition(".")[2]
         if last == "was_cancelled" and {word.lower() for word in words} & {"false", "0"}:  # Label Studio's
             return {name: ("False", "0")}, "annotations that were not cancelled", rows
-        if last == "status" and "submitted" in words and words <= {"", *RESPONSES}:  # Argilla's
+        if last == "status" and "submitted" in each and each <= {"", *RESPONSES}:  # Argilla's
             return {name: ("submitted",)}, "responses that were submitted", rows
     return {}, "", rows
 

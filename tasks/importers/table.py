@@ -110,11 +110,28 @@ def read(source: Source, resolve: Callable[[str], Path]) -> Imported:
         for line, cells in read_table(file, wanted):
             if isinstance(cells, Reject | Note):
                 yield cells
-            elif other := _not_selected(source, at, cells):
-                item = shown(next(filter(given, cells), ""))
-                yield Reject(item, "not_selected", f"where leaves out {other}", file.name, line)
-            else:
-                yield from parsed(file.name, ((line, one) for one in _ratings(columns, at, cells)), parse)
+                continue
+            other = _not_selected(source, at, cells)
+            if other and not _tells_answers_apart(source, at, cells):
+                yield _left_out(other, cells, file, line)
+                continue
+            for one in _ratings(columns, at, cells, source.where if other else ()):
+                if other and (own := _not_selected(source, at, one[-1])):
+                    yield _left_out(own, cells, file, line)
+                else:
+                    yield from parsed(file.name, [(line, one)], parse)
+
+
+def _left_out(other: str, cells: Cells, file: ListFile, line: int) -> Reject:
+    item = shown(next(filter(given, cells), ""))
+    return Reject(item, "not_selected", f"where leaves out {other}", file.name, line)
+
+
+def _tells_answers_apart(source: Source, at: Mapping[str, int], cells: Cells) -> bool:
+    """Return whether a column of `where` lists a word for each rating of a cell, as Argilla's datasets do."""
+    mos = source.columns.mos if source.columns else ()
+    counts = {len(several(cells[at[name]]) or ()) for name in ((mos,) if isinstance(mos, str) else mos)} - {0}
+    return any(len(several(cells[at[name]]) or ()) in counts for name in source.where)
 
 
 def _not_selected(source: Source, at: Mapping[str, int], cells: Cells) -> str | None:
@@ -136,8 +153,10 @@ def _word(cell: Any) -> str:
     return str("" if cell is None else cell).strip().lower()
 
 
-def _ratings(columns: Columns, at: Mapping[str, int], cells: Cells) -> Iterator[Cells]:
-    """Yield each rating of a row: its clip, the rating, its column, the listener, and all cells."""
+def _ratings(columns: Columns, at: Mapping[str, int], cells: Cells, apart: Iterable[str] = ()) -> Iterator[Cells]:
+    """Yield each rating of a row: its clip, the rating, its column, the listener, and all cells; of a cell of the
+    columns `apart` with as many words as ratings, its word alone."""
+    words = {at[name]: several(cells[at[name]]) or () for name in apart}
     wide = (columns.mos,) if isinstance(columns.mos, str) else columns.mos
     pattern = columns.file if isinstance(columns.file, str) else ""
     for place, column in enumerate(wide):
@@ -150,7 +169,8 @@ def _ratings(columns: Columns, at: Mapping[str, int], cells: Cells) -> Iterator[
         listeners = several(listener) or []
         for turn, value in enumerate(values):
             by = listeners[turn] if len(listeners) == len(values) else listener
-            yield file, value, column, by, cells
+            own = [words[n][turn] if len(words.get(n, ())) == len(values) else cell for n, cell in enumerate(cells)]
+            yield file, value, column, by, own if words else cells
 
 
 def several(cell: Any) -> list[Any] | None:

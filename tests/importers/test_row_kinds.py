@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
+from earmark.schemas.reasons import Reject
 from earmark.schemas.toml import read_toml
 from earmark.tasks.importers.lists import Rating
 from earmark.tasks.importers.sniffing import read_name
@@ -208,6 +210,33 @@ def test_only_what_people_said_and_let_stand_is_averaged(form: str, tmp_path: Pa
     (tmp_path / "t.json").write_text(json.dumps(tasks(form)))
     init(tmp_path / "t.json", tmp_path / "my.toml")
     assert means(tmp_path / "my.toml") == EVEN
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet", "csv"])
+def test_of_lists_of_answers_beside_their_states_those_submitted_are_averaged(kind: str, tmp_path: Path) -> None:
+    """Write what Argilla's `to_datasets` gives: a question's answers, their states and people in three lists."""
+    rows: list[dict[str, Any]] = [
+        {
+            "audio": clip,
+            "quality.responses": [score, 5, 4],
+            "quality.responses.status": ["submitted", "discarded", "draft"],
+            "quality.responses.users": ["u0", "u1", "u2"],
+        }
+        for clip, score in EVEN.items()
+    ]
+    rows[-1] |= {"quality.responses": rows[-1]["quality.responses"][:1], "quality.responses.users": ["u0"]}
+    path, frame = tmp_path / f"t.{kind}", pd.DataFrame(rows[:-1])
+    if kind == "parquet":
+        frame.to_parquet(path)
+    elif kind == "csv":
+        frame.to_csv(path, index=False)
+    else:  # of the last row, three states for one answer
+        path.write_text("\n".join(map(json.dumps, rows)) + "\n")
+    init(path, tmp_path / "my.toml")
+    assert means(tmp_path / "my.toml") == dict(list(EVEN.items())[:-1])
+    rejects = [row for row in read(tmp_path / "my.toml") if isinstance(row, Reject)]
+    assert {row.reason for row in rejects} == {"not_selected"}
+    assert len(rejects) == 2 * len(frame) + (kind == "jsonl")
 
 
 @pytest.mark.parametrize("name", ["ccr", "dcr", "nmos", "BVMOS"])
