@@ -217,7 +217,8 @@ class Source(Model):
     where: dict[str, Cell | tuple[Cell, ...]] = Field(
         default={},
         description="`table` only: the rows that are read, by what a column of theirs holds: "
-        '{ question = "naturalness" }; a list allows several.',
+        '{ question = "naturalness" }; a list allows several. A cell may hold a word '
+        "for each of several ratings.",
     )
     scale: Scale | dict[str, Scale] = Field(
         default=(1.0, 5.0),

@@ -337,7 +337,7 @@ def read_recalls(
         require_once(lines, recall.tag, line, "tag")
         if tags is not None and tag not in tags:
             raise BadRow(
-                "unknown_tag", f"expected a tag of the track list, found '{shown(tag.name)}' of {tag.category}"
+                "not_known", f"expected a tag of the track list, found '{shown(tag.name)}' of {tag.category}"
             )
         return recall
 

@@ -121,7 +121,7 @@ def test_recalls_of_a_synonym_and_of_no_tag(tmp_path: Path) -> None:
     rejects = [row for row in found if isinstance(row, Reject)]
     assert [(row.item, row.reason, row.line) for row in rejects] == [
         ("punkrock", "duplicate_id", 3),
-        ("polka", "unknown_tag", 4),
+        ("polka", "not_known", 4),
     ]
 
 

@@ -275,7 +275,7 @@ def test_recalls_measured_elsewhere_decide(lists: Path, tmp_path: Path) -> None:
     assert round(found["jazz"]["recall_high"], 4) == 0.8990
     rejects = rows_of(version, "rejects")
     refused = [(row["item"], row["reason"]) for row in rejects if row["stage"] == "import"]
-    assert refused == [("folk", "bad_value"), ("rok", "unknown_tag")]
+    assert refused == [("folk", "bad_value"), ("rok", "not_known")]
     (detail,) = (row["detail"] for row in rejects if row["reason"] == "not_verified")
     assert detail == "expected a row of recalls with asked above 0, found none"
 
