@@ -336,9 +336,7 @@ def read_recalls(
             raise BadRow("bad_value", f"expected detected up to {recall.asked}, found {recall.detected}")
         require_once(lines, recall.tag, line, "tag")
         if tags is not None and tag not in tags:
-            raise BadRow(
-                "not_known", f"expected a tag of the track list, found '{shown(tag.name)}' of {tag.category}"
-            )
+            raise BadRow("not_known", f"expected a tag of the track list, found '{shown(tag.name)}' of {tag.category}")
         return recall
 
     return parsed(file.name, read_table(file, COLUMNS), parse, item=1)
