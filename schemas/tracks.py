@@ -12,7 +12,7 @@ from earmark.schemas.tables import Shares
 from earmark.schemas.toml import Model, Name
 
 MARK = "---"  # between a tag's category and its name
-NOT_STATED = "not stated"  # a licence that a list of them leaves out
+NOT_STATED = "not stated"  # a licence that a list of them, or a row of a table with some, leaves out
 TRACK_LICENCE = "track_licence"  # column of a `TrackLicence`
 TrackLicence = Annotated[
     str | None, "The track's own licence, by the list of licences or the track's row; null without."
@@ -48,7 +48,7 @@ class Track(NamedTuple):
     tags: tuple[Tag, ...]  # each once, synonyms replaced, in the order of the list; may be empty
     source_file: str  # the list, as the config writes it
     line: int  # from 1, the header being one
-    licence: str = ""  # the track's own; `NOT_STATED` if a list of licences lacks it
+    licence: str = ""  # the track's own; `NOT_STATED` if licences of other tracks are listed
 
 
 def file_of(pattern: str, path: str) -> str:

@@ -234,25 +234,33 @@ def read_track_table(
 ) -> Iterator[Track | Reject | Note]:
     """Yield a track or a reject for each row, as `read_tracks` does; `duration_s` is 0: unknown."""
     file, root, lines = table_file(path, written), str(audio or path.parent), dict[str, int]()
-    mark = _mark(file)
+    mark, licensed = _survey(file)
 
     def parse(cells: Cells, line: int) -> Track:
         track = _track(cells, file.name, line, synonyms or {}, root, mark)
+        if licensed and not track.licence:  # others have one: this one's is missing, and does not follow the source's
+            track = track._replace(licence=NOT_STATED)
         require_once(lines, track.track_id, line, "track")
         return track
 
     yield from parsed(file.name, read_table(file, WANTED, OPTIONAL), parse)
 
 
-def _mark(file: ListFile) -> str:
-    """Return what stands between tags in a table's cells: `;` if one has it, else `|` if one has it, else a comma."""
-    found = set[str]()
-    for _, cells in read_table(file, WANTED, ("tags",)):
-        if not isinstance(cells, Reject | Note) and isinstance(text := cells[-1], str) and not _LIST.fullmatch(text):
+def _survey(file: ListFile) -> tuple[str, bool]:
+    """Return what stands between tags in a table's cells, and whether any row states a licence.
+
+    The mark is `;` if a cell has it, else `|` if one has it, else a comma.
+    """
+    found, licensed = set[str](), False
+    for _, cells in read_table(file, WANTED, ("tags", "licence")):
+        if isinstance(cells, Reject | Note):
+            continue
+        licensed = licensed or given(cells[-1])
+        if isinstance(text := cells[-2], str) and not _LIST.fullmatch(text):
             found.update(mark for mark in ";|" if mark in html.unescape(text))
-            if ";" in found:
-                break
-    return next((mark for mark in ";|" if mark in found), ",")
+        if licensed and ";" in found:
+            break
+    return next((mark for mark in ";|" if mark in found), ","), licensed
 
 
 def _track(cells: Cells, name: str, line: int, synonyms: TagMap, root: str, mark: str) -> Track:

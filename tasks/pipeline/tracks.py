@@ -58,7 +58,7 @@ def read_list(config: TracksConfig) -> Iterator[Track | Reject | Note]:
     synonyms = read_tag_map(config.path(source.tag_map), source.tag_map) if source.tag_map else None
     read = TRACK_LAYOUTS.find(source.format).read
     for row in read(config.path(source.tracks), source.tracks, synonyms, audio_root(config).folder):
-        if isinstance(row, Track) and licences is not None and not row.licence:
+        if isinstance(row, Track) and licences is not None and row.licence in ("", NOT_STATED):
             row = row._replace(licence=licences.get(row.path, NOT_STATED))
         yield row
 

@@ -1,7 +1,7 @@
 """Hold back rows of closed sources, rows made from them, and audio, as licences demand.
 
 A row with a track's own licence (`track_licence`) has changed audio: a voice taken out, a segment cut. It is held back
-if the licence allows no derivatives, or the list of licences states none.
+if the licence allows no derivatives, or if other tracks have one and this track has none.
 """
 
 import json

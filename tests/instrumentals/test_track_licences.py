@@ -62,13 +62,41 @@ def test_instrumentals_of_tracks_that_allow_no_derivatives_are_held_back(tmp_pat
         assert not any(entry.path == "report.html" for entry in bundle.entries), "it plays what is held back"
 
 
-def test_a_row_of_the_table_may_state_its_licence(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("cells", "stated", "leaves"),
+    [
+        (("CC-BY-NC-ND-4.0", "CC-BY-4.0", ""), ("CC-BY-NC-ND-4.0", "CC-BY-4.0", "not stated"), {"b"}),
+        (("", "", ""), (None, None, None), {"a", "b", "c"}),  # a column of nothing: the source's licence holds
+    ],
+)
+def test_an_empty_licence_in_a_table_that_states_others_holds_the_changed_audio_back(
+    cells: tuple[str, ...], stated: tuple[str | None, ...], leaves: set[str], tmp_path: Path
+) -> None:
+    rows = make_tracks(tmp_path, 3)
+    lines = [f"{name},{row['audio']},{cell}" for name, row, cell in zip("abc", rows, cells, strict=True)]
+    (tmp_path / "tracks.csv").write_text("\n".join(["track_id,audio,licence", *lines]) + "\n")
+    licences = {"own": {"licence": "by track", "redistribute": "all"}}
+    store = Store(tmp_path / "store")
+    version = build_separated(config_of(tmp_path, source={"tracks": "tracks.csv"}, licences=licences), store.root)
+    found = pq.read_table(version.files("tracks")).select(["track_id", "track_licence"]).to_pylist()
+    assert {row["track_id"]: row["track_licence"] for row in found} == dict(zip("abc", stated, strict=True))
+    with bundled(version, find_corpus("instrumentals").tables, store, audio=True, say=print) as bundle:
+        (path,) = [e.source for e in bundle.entries if e.path.startswith("tracks/")]
+        assert {row["track_id"] for row in pq.read_table(path).to_pylist() if row["audio"]} == leaves
+
+
+def test_a_row_without_a_licence_is_looked_up_in_the_list_of_licences(tmp_path: Path) -> None:
     rows = make_tracks(tmp_path, 2)
     lines = ["track_id,audio,licence", f"a,{rows[0]['audio']},CC-BY-NC-ND-4.0", f"b,{rows[1]['audio']},"]
     (tmp_path / "tracks.csv").write_text("\n".join(lines) + "\n")
-    version = build_separated(config_of(tmp_path, source={"tracks": "tracks.csv"}), tmp_path / "store")
+    (tmp_path / "audio_licenses.txt").write_text(
+        f"{rows[1]['audio']}\nT by A from Jamendo: http://j/1\n"
+        f"Available under a Creative Commons X license: {BY}/by/3.0/\n"
+    )
+    source = {"tracks": "tracks.csv", "audio_licences": "audio_licenses.txt"}
+    version = build_separated(config_of(tmp_path, source=source), tmp_path / "store")
     found = pq.read_table(version.files("tracks")).select(["track_id", "track_licence"]).to_pylist()
-    assert [tuple(row.values()) for row in found] == [("a", "CC-BY-NC-ND-4.0"), ("b", None)]
+    assert [tuple(row.values()) for row in found] == [("a", "CC-BY-NC-ND-4.0"), ("b", "CC-BY-3.0")]
 
 
 def test_what_is_held_back_is_held_back_of_what_was_made_from_it(tmp_path: Path) -> None:
