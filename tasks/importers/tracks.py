@@ -255,8 +255,10 @@ def _survey(file: ListFile) -> tuple[str, bool]:
     for _, cells in read_table(file, WANTED, ("tags", "licence")):
         if isinstance(cells, Reject | Note):
             continue
-        licensed = licensed or given(cells[-1])
-        if isinstance(text := cells[-2], str) and not _LIST.fullmatch(text):
+        row: Cells = cells
+        text, licence = row[-2:]
+        licensed = licensed or given(licence)
+        if isinstance(text, str) and not _LIST.fullmatch(text):
             found.update(mark for mark in ";|" if mark in html.unescape(text))
         if licensed and ";" in found:
             break
