@@ -22,7 +22,7 @@ from earmark.tasks.pipeline import plan
 from tests.builds import config_from, serve_builds, write_toml
 from tests.runner import read_as, run_flow
 
-RATE_HZ = 8_000
+RATE_HZ = 16_000  # as models hear clips
 MODELS = ("ant", "bee", "cat")
 QUICK: dict[str, Any] = {
     "annotator": "openai:tiny",

@@ -30,7 +30,7 @@ from tests.pseudo_preferences.music import RATE_HZ, build_judged, config_of, wri
 from tests.servers.faults import Faults
 
 GAINS = (0.1, 0.2, 0.4, 0.8)
-FRAMES = (2400, 2480, 2560, 2640)
+FRAMES = (4800, 4960, 5120, 5280)
 MODELS = ("ant", "bee", "cat")
 CHOICES = ("a", "b", "tie")
 DIMENSIONS = ("musicality", "alignment")
