@@ -207,6 +207,9 @@ def _show_reviews(version: str, summary: "ReviewSummary", refused: Sequence["Rej
         f"{summary.reviews:,} reviews by {len(summary.reviewers)} reviewers; {summary.counted:,} of them match "
         f"{version}; {summary.reviewed_questions:,} of its {summary.questions:,} questions are reviewed"
     )
+    alike = [who for who in summary.reviewers if sum(who.casefold() == one.casefold() for one in summary.reviewers) > 1]
+    if alike:
+        tell(f"note: {', '.join(alike)} count as {len(alike)} reviewers: write one name alike in all files")
     tell(*(f"not read: {reject.source_file}, {reject.line}: {reject.detail}" for reject in refused))
     flagged = summary.flagged
     tell(

@@ -169,7 +169,7 @@ def fetch(
     **Example:** `earmark people study fetch study returned/*.json --out votes.jsonl`
     """
     from earmark.flows.command.console import errors, tell
-    from earmark.schemas.errors import StoreError
+    from earmark.schemas.errors import InputError, StoreError
     from earmark.tasks.people.answers import lines_of, usable, votes_of
     from earmark.tasks.store.files import write_text
 
@@ -180,6 +180,8 @@ def fetch(
     rows = votes_of(plan, kept)
     for line in refused:
         tell(f"refused: {line}", place=errors)
+    if refused and not returned:
+        raise InputError(f"expected answers to {plan.study}, found none in {len(refused)} files: {out} is not written")
     failed = sorted({one.page for one in returned} - {one.page for one in kept})
     if failed:
         tell(f"left out, since they fail the checks: {', '.join(failed)}", place=errors)

@@ -415,9 +415,9 @@ def number(where: str, column: str, value: Any) -> float:
     except (TypeError, ValueError):
         read = math.nan
     if not math.isfinite(read):
-        raise InputError(
-            f"{where}: expected a number as {column}, found {str(value)[:80]!r}; leave the cell empty for no answer"
-        )
+        comma = str(value).count(",") == 1 and str(value).replace(",", "").strip().lstrip("-+").isdecimal()
+        instead = "write numbers with a point" if comma else "leave the cell empty for no answer"
+        raise InputError(f"{where}: expected a number as {column}, found {str(value)[:80]!r}; {instead}")
     return read
 
 

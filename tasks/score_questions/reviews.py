@@ -80,7 +80,10 @@ def read_reviews(path: Path, name: str) -> Iterator[ReviewerVerdict | Reject]:
 
 
 def _csv_rows(path: Path, name: str) -> Iterator[tuple[int, dict[str, Any] | Reject]]:
-    rows = read_rows(path, name)
+    _, first = next(read_rows(path, name), (0, []))
+    only = "" if isinstance(first, Reject) or len(first) != 1 else first[0]
+    delimiter = next((one for one in ";\t" if one in only), ",")  # as spreadsheets of many countries save
+    rows = read_rows(path, name, delimiter)
     _, header = next(rows, (0, []))
     names = [] if isinstance(header, Reject) else [cell.strip() for cell in header]
     if missing := [column for column in REQUIRED if column not in names]:

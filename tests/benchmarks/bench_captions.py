@@ -59,10 +59,10 @@ def config_for(folder: Path, base_url: str, concurrency: int, limit: int | None 
     """Pipeline A, and Pipeline B with both of its stages, at one server."""
     from tests.captions.captions import config_of, direct, refined
 
-    asked = {"max_concurrency": concurrency, "hearing": {"sample_rate_hz": 16_000}}
+    asked = {"max_concurrency": concurrency}
     two = refined(base_url, **asked)
     two["refine"]["max_concurrency"] = concurrency
-    return config_of(folder, direct(base_url, **asked), two, limit=limit)
+    return config_of(folder, direct(base_url, **asked), two).model_copy(update={"limit": limit})
 
 
 def bodies(folder: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

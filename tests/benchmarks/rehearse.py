@@ -86,10 +86,9 @@ def write_clip(path: Path, seed: int, channels: int = 1) -> None:
     soundfile.write(path, (swell * noise).astype(np.float32).T, RATE_HZ, subtype="PCM_16")
 
 
-def asked(base_url: str, model: str, hears: bool = True, **more: Any) -> dict[str, Any]:
+def asked(base_url: str, model: str, **more: Any) -> dict[str, Any]:
     """An annotator on our server."""
-    hearing = {"hearing": {"sample_rate_hz": RATE_HZ}} if hears else {}
-    return {"annotator": f"openai:{model}", "base_url": base_url, **ASKED, **hearing, **more}
+    return {"annotator": f"openai:{model}", "base_url": base_url, **ASKED, **more}
 
 
 def mos_preferences(folder: Path, share: float, base_url: str) -> dict[str, Any]:
@@ -140,7 +139,7 @@ def tracks(folder: Path, share: float, channels: int) -> dict[str, Any]:
 
 def captions(folder: Path, share: float, base_url: str) -> dict[str, Any]:
     """55,701 tracks, captioned by both pipelines (ATTM)."""
-    two = {"listen": asked(base_url, "hears", ask="describe"), "refine": asked(base_url, "reads", hears=False)}
+    two = {"listen": asked(base_url, "hears", ask="describe"), "refine": asked(base_url, "reads")}
     pipelines = [{"name": "direct", "listen": asked(base_url, "hears")}, {"name": "refined", **two}]
     return {"source": tracks(folder, share, 1), "pipelines": pipelines}
 
@@ -160,7 +159,7 @@ def instruction_rubrics(folder: Path, share: float, base_url: str) -> dict[str, 
         "sources": [source],
         "disjoint": {"fingerprint": 0},
         "judge": asked(base_url, "hears"),
-        "writer": asked(base_url, "writes", hears=False),
+        "writer": asked(base_url, "writes"),
     }
 
 
@@ -206,7 +205,7 @@ def score_questions(folder: Path, share: float, base_url: str) -> dict[str, Any]
     }
     os.environ["EARMARK_SALT"] = "of all stores of a rehearsal"  # else each has ids of its own
     source["subreddits"] = ["musictheory"]
-    roles = {role: asked(base_url, role, hears=False) for role in ("writer", "judge", "labeller")}
+    roles = {role: asked(base_url, role) for role in ("writer", "judge", "labeller")}
     return {"source": source, "images": {"folder": "images"}, "most_rejected": 1.0, **roles}
 
 
@@ -235,8 +234,8 @@ def music_prompts(folder: Path, share: float, base_url: str) -> dict[str, Any]:
         "tracks": "tracks.tsv",
         "captions": [{"name": name, "file": f"{name}.json"} for name in ("direct", "refined")],
         "pool": {"popularity": 1, "mentions": 1, "recall": 0.0},
-        "verification": asked(base_url, "hears", hears=False, **heard),
-        "synthesis": asked(base_url, "writes", hears=False, tries=4),
+        "verification": asked(base_url, "hears", **heard),
+        "synthesis": asked(base_url, "writes", tries=4),
     }
 
 

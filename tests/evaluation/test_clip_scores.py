@@ -84,6 +84,7 @@ def test_clips_are_named_in_three_ways(pairs: Version, tmp_path: Path, by: str) 
         (lambda rows: [*rows, rows[0]], "stands there twice, first in row 1"),
         (lambda rows: rows[1:], "clips of 'quality' are missing, the first is"),
         (lambda rows: [{**row, "score": "nan"} for row in rows], "row 1: expected a number as score, found 'nan'"),
+        (lambda rows: [{**row, "score": "3,1"} for row in rows], "found '3,1'; write numbers with a point"),
         (lambda rows: [{"clip": row["clip"]} for row in rows], "expected the columns clip and score"),
         (lambda rows: [{**row, "qualty": 1} for row in rows], "some of quality; found clip, score, qualty"),
     ],

@@ -114,6 +114,14 @@ def test_clips_of_a_pattern_of_files_are_found(tmp_path: Path) -> None:
     assert heard == {f"{model}/{row['prompt_id']}{clip.suffix}" for model in "xy" for row in rows}
 
 
+def test_files_that_are_all_refused_write_no_votes(study: Path, tmp_path: Path) -> None:
+    file, out = tmp_path / "a.json", tmp_path / "votes.jsonl"
+    file.write_text("{}")
+    run = CliRunner().invoke(app, ["people", "study", "fetch", str(study), str(file), "--out", str(out)])
+    assert (run.exit_code, out.exists()) == (1, False)
+    assert "found none in 1 files" in str(run.exception) + run.output
+
+
 def test_votes_are_read_by_the_importer(study: Path, plan: StudyPlan, tmp_path: Path) -> None:
     files = []
     for page in plan.pages:

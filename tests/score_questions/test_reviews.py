@@ -223,6 +223,11 @@ def test_the_command_shows_how_far_reviewers_agree(tmp_path: Path) -> None:
     assert ["flagged", "alice", "annotator-3", "6", "83", "%", "0.57"] in rows
     facts = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
     assert [row["criterion"] for row in facts["agreement"]] == [*CRITERIA, "flagged"]
+    assert "count as" not in shown.output
+    twice = filled(tmp_path / "out" / SHEET, "Alice", lambda name: GOOD).rename(tmp_path / "again.csv")
+    filled(tmp_path / "out" / SHEET, "alice", lambda name: GOOD)
+    shown = CliRunner().invoke(app, [*words, str(twice)], env={"COLUMNS": "160"})
+    assert "Alice, alice count as 2 reviewers" in shown.output
 
 
 @pytest.mark.slow
@@ -367,6 +372,18 @@ def test_rows_that_cannot_be_read_are_rejects(tmp_path: Path, text: str, reason:
     assert isinstance(second, ReviewerVerdict)
     assert second.reviewer == "carol"
     assert "example.org" not in first.item + first.detail
+
+
+@pytest.mark.parametrize(("delimiter", "encoding"), [(";", "utf-8-sig"), ("\t", "utf-16")])
+def test_sheets_that_spreadsheets_save_with_other_delimiters_are_read(
+    tmp_path: Path, delimiter: str, encoding: str
+) -> None:
+    cells = {**dict.fromkeys(CRITERIA, "yes"), "question_id": NAMES[0], "content_sha256": "c", "reviewer": "carol"}
+    rows = [delimiter.join(cells), delimiter.join(cells.values())]
+    (tmp_path / "a.csv").write_text("\n".join(rows) + "\n", encoding)
+    (one,) = read_reviews(tmp_path / "a.csv", "a.csv")
+    assert isinstance(one, ReviewerVerdict)
+    assert (one.reviewer, one.question_id) == ("carol", NAMES[0])
 
 
 @pytest.mark.parametrize(

@@ -102,8 +102,9 @@ def test_build_key_knows_what_decides_the_rows(shared: tuple[Path, Version], tmp
     assert key == shared[1].manifest.build_key
     assert key_of(config(lists(tmp_path / "b")), tmp_path) == key
     assert key_of(config(folder, quotas={"vmc23": {"ood": 50}}, seed=17, audio="none"), tmp_path) == key
-    others = [{"seed": 18}, {"limit": 10}, {"quotas": {"vmc23": {"ood": 51}}}, {"pairs": {"min_gap": 0.5}}]
+    others = [{"seed": 18}, {"quotas": {"vmc23": {"ood": 51}}}, {"pairs": {"min_gap": 0.5}}]
     changed = [key_of(config(folder, **values), tmp_path) for values in others]
+    changed.append(key_of(config(folder).model_copy(update={"limit": 10}), tmp_path))
     raw = (folder / "vmc23/track1_answer.txt").read_bytes()
     (folder / "vmc23/track1_answer.txt").write_bytes(raw.replace(b"AD_test_00", b"AD_test_01", 1))
     changed.append(key_of(config(folder), tmp_path))
