@@ -91,7 +91,7 @@ def _read(layout: str, root: Path) -> tuple[set[Path], int, int]:
     try:
         lists = {file.path.resolve() for file in RATING_LAYOUTS.find(layout).find(source, Path).lists}
         rows = [*islice(read_source(source, Path), LOOKED_AT)]
-    except EarmarkError:  # the layout does not start here
+    except (EarmarkError, FileNotFoundError):  # the layout does not start here, or a folder of others went meanwhile
         return set(), 0, 0
     return lists, sum(isinstance(row, Rating) for row in rows), sum(isinstance(row, Reject) for row in rows)
 

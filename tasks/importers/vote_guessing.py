@@ -1,6 +1,6 @@
 """Guess the content of a table of comparisons: the columns of the clips, the choice and the annotator."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from earmark.tasks.importers.votes import FIELDS, said_choice
 CHOSEN_CLIP = word_set("winner chosen preferred better best")
 OTHER_CLIP = word_set("loser rejected dispreferred worse worst")
 SIDES = {**dict.fromkeys(("a", "1", "left", "first"), "a"), **dict.fromkeys(("b", "2", "right", "second"), "b")}
+TWIN = {a: b for one in ("a b", "1 2", "left right", "first second") for a, b in (one.split(), one.split()[::-1])}
 CHOSEN = word_set(
     "winner preference preferred choice vote better answer result cmos ccr comparison overall selected pick score "
     "rating auswahl präferenz preferencia préférence 选择 偏好 選択 선택"
@@ -99,6 +100,7 @@ def guess_votes(path: Path) -> GuessedVotes | None:
         )
     else:
         called = [name for name in cells if name not in columns.values() and _called_a_choice(names[name], name)]
+        called = [name for name in called if not _has_twin(names[name], cells)]
         odd = [cell for name in called[:1] for cell in sorted({*cells[name]}) if cell and said_choice(cell) is None]
         if odd:
             listed = ", ".join(f"'{shown(cell)}'" for cell in odd[:3])
@@ -170,7 +172,7 @@ def _called_a_choice(name: ColumnName, column: str) -> bool:
 
 
 def _may_choose(name: ColumnName, cells: Mapping[str, Sequence[str]], column: str, columns: Mapping[str, str]) -> bool:
-    if not _called_a_choice(name, column):
+    if not _called_a_choice(name, column) or _has_twin(name, cells):
         return False
     in_words = column not in OWN and not {*name.words} & CHOSEN  # numbers may be ratings of one clip
     clips = {cell.strip() for side in columns.values() for cell in cells[side]}
@@ -180,6 +182,13 @@ def _may_choose(name: ColumnName, cells: Mapping[str, Sequence[str]], column: st
         for cell in given
     ]
     return bool(given) and sum(fits) > 0.9 * len(fits)
+
+
+def _has_twin(name: ColumnName, columns: Iterable[str]) -> bool:
+    """Return whether another column is of the same name but for its side: each tells of one clip, as ratings do."""
+    others = {read_name(column).words for column in columns}
+    at = [place for place, word in enumerate(name.words) if word in TWIN]
+    return any((*name.words[:one], TWIN[name.words[one]], *name.words[one + 1 :]) in others for one in at)
 
 
 def _may_tell(name: ColumnName, column: str, cells: Sequence[str]) -> str:

@@ -245,6 +245,16 @@ def test_ratings_of_quality_beside_a_choice_are_no_choice(tmp_path: Path) -> Non
     assert "not used: quality\n" in init(tmp_path / "t.csv", tmp_path / "my.toml")
 
 
+@pytest.mark.parametrize("pair", ["score_a,score_b", "Rating 1,Rating 2", "left_rating,right_rating"])
+def test_a_rating_of_each_clip_is_no_choice(pair: str, tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text(f"clip_a,clip_b,{pair}\nx.wav,y.wav,4,2\nz.wav,w.wav,3,1\nu.wav,v.wav,5,2\n")
+    assert "no column is called a choice" in init(table, tmp_path / "my.toml", code=1)
+    table.write_text(f"clip_a,clip_b,{pair},preference\nx.wav,y.wav,4,2,a\nz.wav,w.wav,3,1,b\n")
+    init(table, tmp_path / "other.toml")
+    assert [vote.overall for vote in read(tmp_path / "other.toml")] == ["a", "b"]
+
+
 @pytest.mark.parametrize("header", ["winner,loser", "chosen,rejected"])
 def test_a_chosen_clip_beside_the_other_is_a_vote_for_it(header: str, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(f"prompt,{header}\nA tune,x.wav,y.wav\nA song,z.wav,x.wav\n")
