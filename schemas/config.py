@@ -153,7 +153,7 @@ class Decontaminate(Model):
         parts = [_NEAR.fullmatch(one) for one in value]
         prints = [one for one in parts if one and one[1] == FINGERPRINT]
         if not all(one and -1 <= float(one[2]) <= 1 for one in parts) or any(float(one[2]) <= 0 for one in prints):
-            raise ValueError("expected 'fingerprint >= 0.9' or 'MODEL >= 0.98', with a number up to 1")
+            raise ValueError("expected 'fingerprint >= 0.9' (above 0) or 'MODEL >= 0.98', with a number up to 1")
         if len(prints) > 1 or len(value) - len(prints) > 1:
             raise ValueError("expected one 'fingerprint >= NUMBER' and one 'MODEL >= NUMBER' at most")
         return value
@@ -164,8 +164,11 @@ class Decontaminate(Model):
         if not isinstance(values, dict) or (info.context or {}).get("recorded"):
             return values
         if old := min({"fingerprint", "embedding", "cosine"} & values.keys(), default=None):
-            near = cls.respelled(values).get("near") or ["MODEL >= 0.98"]
-            raise moved(f"key '{old}' stands in near: write near = {near}")
+            near = cls.respelled(values).get("near")
+            raise moved(
+                f"key '{old}' "
+                + (f"stands in near: write near = {near}" if near else "is no option any more: leave it out")
+            )
         return values
 
     @classmethod
@@ -176,7 +179,7 @@ class Decontaminate(Model):
         model, least = held.get("model"), held.get("least", 0.98)
         near = [*([f"{FINGERPRINT} >= {likeness}"] if likeness else []), *([f"{model} >= {least}"] if model else [])]
         kept = {key: one for key, one in values.items() if key not in ("fingerprint", "embedding", "cosine")}
-        return {**kept, "near": near} if near else kept
+        return {**kept, "near": [*kept.get("near", ()), *near]} if near else kept
 
     def _as_recorded(self, values: dict[str, Any]) -> dict[str, Any]:
         embedding = self.embedding and {"model": self.embedding[0], "least": self.embedding[1]}

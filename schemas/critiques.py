@@ -123,7 +123,9 @@ def _find(text: str) -> tuple[Scores, int | None] | None:
             if _SWAPPED.search(label[0]) or _SWAPPED_AFTER.match(plain, pair.end()):
                 return None
             labelled.append((label.start(), pair))
-        elif _ATTEMPT.match(plain, label.end()):  # invalid numbers: others do not replace them
+        elif (attempt := _ATTEMPT.match(plain, label.end())) and not (
+            exact and "[" not in attempt[0]
+        ):  # invalid numbers: others do not replace them
             return None
     begin = labelled[0][0] if labelled else 0  # text before a label is a thought; a difference after it is a doubt
     pairs = [*labelled, *((pair.start(), pair) for pair in _DOUBLE.finditer(plain, begin))]

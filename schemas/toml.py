@@ -186,7 +186,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{str(path)!r}: cannot be read: {error}") from None
 
 
-OF_RUNS = {"limit": "give a run --limit N"}
+OF_RUNS = {"limit": "give a run --limit N, in Python limit=N"}
 """Keys of 1.0.0 that are a run's own now."""
 
 

@@ -44,6 +44,7 @@ def init(
     from earmark.flows.command.init_ratings import propose, require_sure
     from earmark.flows.command.previewing import end_with_preview
     from earmark.schemas.annotation import Declarations
+    from earmark.schemas.config import RUNS_WITH
     from earmark.schemas.errors import ConfigError
     from earmark.schemas.mos_preferences import CORPUS
     from earmark.tasks.importers.sniffing import require_table
@@ -56,6 +57,8 @@ def init(
         form, models = found.config.model_json_schema(), Declarations.model_json_schema()
         form["properties"]["models"] |= models["properties"]["models"]
         form["$defs"] |= models["$defs"]
+        for key in RUNS_WITH:
+            del form["properties"][key]
         for part in form["$defs"].values():  # files have no roles of 1.0.0, unlike deployments
             if part.pop("if", None):
                 part |= part.pop("else")

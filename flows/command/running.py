@@ -53,7 +53,8 @@ def read_config(corpus: Corpus, path: Path, limit: int | None = None, *, resumed
     require_below_roots("config", str(path))
     kept = path.suffix == ".json"
     values, path = _kept_values(path) if kept else (read_toml(path), path)
-    limit = values.pop("limit", None) if kept and limit is None else limit
+    own = values.pop("limit", None) if kept or resumed else None
+    limit = own if limit is None else limit
     stated = values.setdefault("corpus", corpus.name)
     if stated != corpus.name:
         raise ConfigError(f"{path}: expected corpus = '{corpus.name}', found '{stated}'")

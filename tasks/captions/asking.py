@@ -94,14 +94,14 @@ _OPENING = re.compile(
 )
 _SILENT = re.compile(  # sound of a critique, yet no caption
     r"^\W*unfortunately\b,? (?:but|I|it|no|there)\b|"
-    r"(?:^|[.!?]\s)\W*(?:the|this) (?:audio|clip|file|recording|track) (?:is|appears to be|seems to be) (?:\w+ly )?"
-    r"(?:blank|corrupt(?:ed)?|empty|silent)\W*(?:$|[.!?]\s)|"
+    r"^\W*(?:the|this) (?:audio|clip|file|recording|track) (?:is|appears to be|seems to be) (?:\w+ly )?"
+    r"(?:(?:blank|corrupt(?:ed)?|empty)\W*(?:$|[.!?]\s)|silent\W*$)|"
     r"\bno (?:music|audio|caption|description) (?:can|could) be (?:described|given|provided|written)\b",
     re.IGNORECASE,
 )
 _ASIDE = re.compile(
-    r"\bas an ai\b|\blanguage model\b|let me know if|```|<\||\n\W*(?:user|assistant|human)\W*:|"
-    r"(?:^|[.!?\n]\s*)(?:would you like me to|do you want me to|feel free to ask)\b|"
+    r"\bas an ai\b|\blanguage model\b|let me know if|```|<\||\n[^\w\n]{0,8}(?:user|assistant|human)[^\w\n]{0,8}:|"
+    r"(?:^|[.!?\n])[ \t]{0,4}(?:would you like me to|do you want me to|feel free to ask)\b|"
     r"^\W*(?:option|version|caption) (?:1|one|a)\W*[:.]",
     re.IGNORECASE,
 )

@@ -154,8 +154,11 @@ def _word(cell: Any) -> str:
 
 
 def _ratings(columns: Columns, at: Mapping[str, int], cells: Cells, apart: Iterable[str] = ()) -> Iterator[Cells]:
-    """Yield each rating of a row: its clip, the rating, its column, the listener, and all cells; of a cell of the
-    columns `apart` with as many words as ratings, its word alone."""
+    """Yield each rating of a row: its clip, the rating, its column, the listener, and all cells.
+
+    Args:
+        apart: columns of which a rating has its own word alone, where a cell has as many words as ratings.
+    """
     words = {at[name]: several(cells[at[name]]) or () for name in apart}
     wide = (columns.mos,) if isinstance(columns.mos, str) else columns.mos
     pattern = columns.file if isinstance(columns.file, str) else ""
@@ -169,8 +172,8 @@ def _ratings(columns: Columns, at: Mapping[str, int], cells: Cells, apart: Itera
         listeners = several(listener) or []
         for turn, value in enumerate(values):
             by = listeners[turn] if len(listeners) == len(values) else listener
-            own = [words[n][turn] if len(words.get(n, ())) == len(values) else cell for n, cell in enumerate(cells)]
-            yield file, value, column, by, own if words else cells
+            own = {n: [each[turn]] for n, each in words.items() if len(each) == len(values)}
+            yield file, value, column, by, [own.get(n, [cell])[0] for n, cell in enumerate(cells)] if own else cells
 
 
 def several(cell: Any) -> list[Any] | None:

@@ -87,7 +87,8 @@ def pair_fault(text: str, row: CritiqueQuestion) -> Fault | None:
         return Fault("bad_answer", f"expected the last line {FORM}, found {last!r}")
     parts = {aspect: part_under(text, aspect) for aspect in ASPECTS}
     if missing := [aspect for aspect, part in parts.items() if not says_something(part)]:
-        return Fault("bad_answer", f"expected a part on {missing[0]}; scores {scores[0]} and {scores[1]}")
+        found = f", at least {LEAST_WORDS} words, found {parts[missing[0]][:40]!r}" if parts[missing[0]] else ""
+        return Fault("bad_answer", f"expected a part on {missing[0]}{found}; scores {scores[0]} and {scores[1]}")
     if refused := next(filter(None, map(refusal_fault, (text, *parts.values()))), None):
         return refused
     if prefers(scores) != row["better"]:

@@ -35,7 +35,8 @@ _MARKED = re.compile(
     r"[(\[](?:correct|distractor|false|incorrect|wrong)(?: (?:answer|option))?[)\]]\W*$",
     re.IGNORECASE,
 )
-_LETTER = re.compile(r"(?:\(?[A-H][.):]|\(?[a-h]\))\s+(?![A-Z]\.)")  # of a list; C. P. E. Bach has initials
+_LETTER = re.compile(r"(?:\(?([A-H])(?:\)|[.:])|\(?([a-h])\))\s+(?![A-Z]\.)")  # of a list; C. P. E. Bach has initials
+_BEGINS = re.compile(r"(?:An?|Because|Both|Each|In|It|Its|No|On|The|There|They|This|These|When)\b")
 _FORUM = re.compile(r"\b(?:reddit|subreddit|this thread|this post|the poster|original poster|OP)\b")
 
 
@@ -75,11 +76,18 @@ def speaks_of_options(text: str) -> bool:
     return bool(_ABOUT_OPTIONS.search(text) or _MARKED.search(text))
 
 
-def without_letters(options: Sequence[str], least: int = 2) -> list[str]:
-    """Return options without the letters of a list, if at least so many have one: one alone may name a note."""
+def without_letters(options: Sequence[str]) -> list[str]:
+    """Return options without the letters of a list: all have one, and they follow each other from A or B.
+
+    Others may name notes, keys or people. So may `A:` and `A.` where fewer than three have them, except before a word
+    that begins a sentence.
+    """
     texts = [text.strip() for text in options]
-    lettered = sum(bool(_LETTER.match(text)) for text in texts) >= max(1, least)
-    return [_LETTER.sub("", text, count=1) if lettered and _LETTER.match(text) else text for text in texts]
+    found = [one for text in texts if (one := _LETTER.match(text))]
+    letters = "".join(one[1] or one[2] for one in found).upper()
+    in_turn = len(found) == len(texts) and ("ABCDEFGH".find(letters) in (0, 1) or len(texts) == 1)
+    sure = len(texts) > 2 or all(")" in one[0] or _BEGINS.match(one.string, one.end()) for one in found)
+    return [text[one.end() :] for text, one in zip(texts, found, strict=True)] if in_turn and sure and texts else texts
 
 
 def given_away(options: Sequence[str], truth: int) -> bool:
@@ -151,7 +159,7 @@ def good_distractors(
     good: list[str] = []
     fault: Fault | None = None
     least, longest = min(DISTRACTOR_WORDS[0], len(words_of(truth))), DISTRACTOR_WORDS[1]
-    for text in without_letters([" ".join(text.split()) for text in written], min(2, len(written))):
+    for text in without_letters([" ".join(text.split()) for text in written]):
         count = len(words_of(text))
         if refused := refusal_fault(text, of_image=True):
             wrong = refused

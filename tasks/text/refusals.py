@@ -3,12 +3,12 @@
 import re
 
 _QUOTED = re.compile(r"""(?<=[\w,:;]\s)(?:["“][^"”]*["”]|['‘].{0,300}?['’](?!\w))""")  # lyrics, and speech in a film
-_FAULTS = (  # one hears no "audio artefacts"
-    r"(?![\s-]+(?:art[ei]facts?|clipping|cut|defect|distort|drop|effect|end|fault|gap|glitch|hiss|interrupt|issue|"
-    r"noise|problem|quality|skip|start|stutter))"
+_END = (  # an answer goes on: "I hear no audio artefacts", "I cannot hear the music clearly"
+    r"(?=\W*$|\s*[.!?;,:]|\s+(?:at all|attached|because(?! of)|but|clips?|content|data|directly|files?|here|itself|"
+    r"in (?:the|this|your) (?:conversation|message|prompt|request)|provided|so|that (?:was|you)|to|you)\b)"
 )
-_MEDIUM = rf"(?:audio|clip|file|recording|attachment)s?\b{_FAULTS}"
-_FILE = rf"(?:audio|sound|music|clip|file|recording|track|attachment)s?\b{_FAULTS}"
+_MEDIUM = rf"(?:audio|clip|file|recording|attachment)s?\b{_END}"
+_FILE = rf"(?:audio|sound|music|clip|file|recording|track|attachment)s?\b{_END}"
 _THE = r"(?:(?:an?|any|the|this|that|these|your) )?(?:actual )?"
 _NO = r"(?:n['’]t| not)"
 _UNABLE = r"(?:unable to|not able to|can(?:not|['’]?t))"
@@ -36,7 +36,7 @@ _SPOKEN = re.compile(
     rf"\baudio (?:input|file|format)s? (?:is|are){_NO} (?:currently )?supported\b|"
     rf"\b(?:audio|clip|file|recording|attachment) (?:did|does|has){_NO} (?:seem to )?(?:come|go|get) through{_STOP}|"
     rf"\b(?:audio|clip|file|recording) could{_NO} be (?:accessed|decoded|loaded|opened|played|read)\b|"
-    r"\baudio (?:file )?(?:is |was )?(?:unavailable|inaccessible|not available)\b|"
+    rf"\baudio (?:file )?(?:is |was )?(?:unavailable|inaccessible|not available){_STOP}|"
     r"\b(?:attached|given|provided|supplied|uploaded) (?:audio|clip|file|recording) (?:is|was|appears|seems)"
     r"(?: to be)? (?:\w+ly )?(?:blank|corrupt(?:ed)?|empty|silent)\b|"
     r"\bI need (?:access to )?(?:the|an?|your) (?:actual )?(?:audio|clip|file|recording)s? (?:\w+ )?(?:to|before|so)\b|"
@@ -45,7 +45,8 @@ _SPOKEN = re.compile(
     r"tell)\W*$|^\W*can(?:not|['’]t) (?:be )?(?:answer|assess|compare|determine|evaluate|judge)(?:e?d)?\W*$|"
     rf"(?:^|[.!?]\s)\W*I (?:wo(?:n['’]t)|will not|refuse to|must decline to) (?:answer|caption|compare|describe|"
     r"evaluate|help|provide|transcribe|write)\b|"
-    r"\b(?:content|safety|usage) polic(?:y|ies)\b|^\W*(?:content|request|response) (?:was |has been )?blocked\b|"
+    r"\b(?:against|because of|due to|under|violates?|violating) (?:\w+ ){0,3}(?:content|safety|usage) polic(?:y|ies)\b|"
+    r"^\W*(?:content|request|response) (?:was |has been )?blocked\b|"
     r"^\W*(?:not applicable|no (?:answer|assessment|comment|description))\W*$|"
     r"(?:无法|不能)(?:直接)?(?:收听|聆听|播放|访问|处理)\w{0,4}(?:音频|文件|录音|片段)",
     re.IGNORECASE,

@@ -234,6 +234,10 @@ RECORDED = (
             (400, ModelMissing, "The model `gpt-4o-audio-preview` has been deprecated", {}),
             (400, ModelMissing, "The provided model identifier is invalid.", {}),
             (400, BadRequest, "Text contains: the key expired in verse two, and quota is a word", {}),
+            (400, BadRequest, "Invalid content: There is no balance between voice and guitar", {}),
+            (400, BadRequest, "Invalid content: My free trial has long ended", {}),
+            (400, BadRequest, "max_tokens has been deprecated; use max_completion_tokens", {}),
+            (400, BadRequest, "Failed to fetch audio: signed URL token has expired", {}),
         )
     ),
 )  # fmt: skip

@@ -89,7 +89,8 @@ def test_every_part_must_be_there(aspect: str) -> None:
 def test_a_heading_with_nothing_below_is_no_part(part: str) -> None:
     text = "\n".join([*(f"{aspect.capitalize()}:{part}" for aspect in ASPECTS), "Final Scores: [[8, 3]]"])
     fault = pair_fault(text, ROW)
-    assert fault == ("bad_answer", "expected a part on noise; scores 8 and 3")
+    found = f", at least 2 words, found '{part.strip().lower()}'" if part else ""
+    assert fault == ("bad_answer", f"expected a part on noise{found}; scores 8 and 3")
 
 
 def test_a_comparison_by_a_critic_that_hears_nothing_is_refused() -> None:

@@ -36,7 +36,7 @@ def test_shipped_configs_are_as_the_schema_says(path: Path) -> None:
     values = read_toml(path)
     check = checker(values["corpus"])
     assert [error.message for error in check.iter_errors(values)] == []
-    for spoil in ({"sed": 1}, {"seed": "seventeen"}, {"audoi": "none"}):
+    for spoil in ({"sed": 1}, {"seed": "seventeen"}, {"audoi": "none"}, {"limit": 5}):
         assert not check.is_valid({**copy.deepcopy(values), **spoil})
 
 

@@ -96,6 +96,14 @@ def test_scores_are_read_whatever_their_form(before: str, end: str) -> None:
     assert with_final_line(kept) == kept
 
 
+SENTENCES = ["Final score: 7/10 for clip 1 and 5/10 for clip 2.", "Final Scores: 7 vs 5", "Final scores: 7 (clip 1), 5"]
+
+
+@pytest.mark.parametrize("before", SENTENCES)
+def test_sentences_of_scores_before_the_exact_line_leave_it_as_it_is(before: str) -> None:
+    assert read_scores(f"{before}\n\nFinal Scores: [[7, 5]]") == (7, 5)
+
+
 @pytest.mark.parametrize("text", UNCERTAIN)
 def test_scores_that_are_not_certain_are_none(text: str) -> None:
     assert read_scores(text) is None

@@ -252,6 +252,11 @@ def test_letters_before_options_go(letters: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     "texts",
     [
+        ["C: I-IV-V-I", "G: I-IV-V-I", "F: V-I-II-V"],
+        ["D: dominant", "G: tonic", "C: subdominant"],
+        ["A: the tonic note", "B: the leading note", "It is C"],
+        ["A. Scarlatti", "D. Scarlatti", "J. S. Bach"],
+        ["E. Power Biggs arranged it"],
         ["C major", "A minor", "G major"],
         ["C. Debussy wrote it", *PLAIN],
         ["C. P. E. Bach wrote it", "E. T. A. Hoffmann did"],
