@@ -3,6 +3,7 @@
 import ast
 import inspect
 import json
+import re
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,9 +32,16 @@ SPLIT_ALIASES = {
     **dict.fromkeys(("eval", "evaluation", "testing"), "test"),
     "training": "train",
 }
+_VERSION = re.compile(r"[ _-]v\d+$")
 Split = Literal["train", "validation", "test", "ood"]
 R = TypeVar("R", default=Any)  # a row
 Role = Literal["from", "is", "keeps", "part", "mentions"]
+
+
+def common_split(word: str) -> str:
+    """Return the common name of a publisher's split, such as `test` for `eval_v1`; else the word in small letters."""
+    text = _VERSION.sub("", word.strip().lower())
+    return SPLIT_ALIASES.get(text, text)
 
 
 def _add_up(shares: dict[Split, float]) -> dict[Split, float]:

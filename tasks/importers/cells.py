@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from earmark.schemas.places import place_of
 from earmark.schemas.reasons import Note, Reject, shown
-from earmark.schemas.tables import SPLIT_ALIASES, SPLITS
+from earmark.schemas.tables import SPLITS, common_split
 
 LONGEST_ID = 1024  # characters; a longer id is a misread row
 
@@ -277,7 +277,7 @@ def absolute_clips() -> Iterator[list[tuple[str, str]]]:
 def split_name(cell: Any) -> str:
     """Return the split for Earmark's or a publisher's name of it."""
     text = identifier(cell, "split") if given(cell) else ""
-    split = SPLIT_ALIASES.get(text.lower(), text.lower())
+    split = common_split(text)
     if split not in SPLITS:
         raise BadRow("bad_split", f"expected one of {', '.join(SPLITS)}, found '{shown(text)}'")
     return split

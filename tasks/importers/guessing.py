@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.reasons import shown
-from earmark.schemas.tables import SPLIT_ALIASES, SPLITS
+from earmark.schemas.tables import SPLITS, common_split
 from earmark.tasks.importers.cells import LONGEST_ID
 from earmark.tasks.importers.lines import is_utf16
 from earmark.tasks.importers.rating_scales import (
@@ -382,7 +382,7 @@ def _choices(table: GuessedTable, columns: Held) -> tuple[RatingCandidate, ...]:
 def _may_hold(what: str, table: GuessedTable, name: str) -> bool:
     cells = table.cells[name]
     if what == "split":
-        return {SPLIT_ALIASES.get(cell.strip().lower(), cell.strip().lower()) for cell in cells} <= {*SPLITS}
+        return {common_split(cell) for cell in cells} <= {*SPLITS}
     if what in ("votes", "mos_std"):
         return name in table.numbers and all(map(str.strip, cells)) and not is_list(cells)
     if what == "content" and table.names[name].file is not None and name in table.audio:

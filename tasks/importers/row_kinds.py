@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from earmark.schemas.reasons import shown
-from earmark.schemas.tables import SPLIT_ALIASES, SPLITS
+from earmark.schemas.tables import SPLIT_ALIASES, SPLITS, common_split
 from earmark.tasks.importers.rating_scales import FEW, UNSAID
 from earmark.tasks.importers.sniffing import is_audio, is_number, read_name, word_set
 from earmark.tasks.importers.table import several
@@ -68,7 +68,7 @@ def _last_word(cell: str) -> tuple[str, ...]:
 
 def names_splits(cells: Sequence[str]) -> bool:
     """Return whether the filled cells of a column are two splits or more, and nothing else."""
-    found = {SPLIT_ALIASES.get(cell.strip().lower(), cell.strip().lower()) for cell in cells if cell.strip()}
+    found = {common_split(cell) for cell in cells if cell.strip()}
     return len(found) > 1 and found <= {*SPLITS}
 
 

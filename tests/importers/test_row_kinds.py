@@ -61,7 +61,7 @@ ASKED = {
             f"{name} holds {', '.join(sorted(words))}: if these are the publisher's splits",
         )
         for name, words in {
-            "split": ("train", "valid", "eval_v1"),
+            "split": ("train", "valid", "eval_seen"),
             "portion": ("train", "test_seen", "test_unseen"),
             "part": ("train-clean", "dev-clean", "test-clean"),
             "my_split": ("0", "1", "2"),
@@ -164,9 +164,9 @@ def test_a_rating_beside_measures_that_it_is_no_mean_of_is_not_asked_about(tmp_p
 
 
 @pytest.mark.parametrize("name", ["subset", "set", "dataset_split", "split", "partition"])
-@pytest.mark.parametrize("first", ["train", "training"])
-def test_a_column_of_split_names_is_the_publishers_split(name: str, first: str, tmp_path: Path) -> None:
-    rows = [f"c{n}.wav,{n % 5 + 1},{(first, 'dev', 'test')[n % 3]}" for n in range(24)]
+@pytest.mark.parametrize(("first", "last"), [("train", "test"), ("training", "eval_v1")])
+def test_a_column_of_split_names_is_the_publishers_split(name: str, first: str, last: str, tmp_path: Path) -> None:
+    rows = [f"c{n}.wav,{n % 5 + 1},{(first, 'dev', last)[n % 3]}" for n in range(24)]
     (tmp_path / "t.csv").write_text("\n".join([f"file,score,{name}", *rows]) + "\n")
     init(tmp_path / "t.csv", tmp_path / "my.toml")
     assert read_toml(tmp_path / "my.toml")["sources"][0]["columns"]["split"] == name

@@ -47,7 +47,7 @@ def listening_answer(body: dict[str, Any], content: str) -> str:
     said = {}
     for name, part in schema["properties"].items():
         if "enum" not in part:
-            said[name] = f"Heard {content[:12]}."
+            said[name] = f"Heard {hashlib.sha256((words + first + second).encode()).hexdigest()[:12]}."
             continue
         draws = [_draw(name, clip) for clip in (first, second)]
         told = _draw(name, words, *sorted((first, second)))
