@@ -79,7 +79,7 @@ class Listening(Drawn):
 
     @property
     def text_checks(self) -> CaptionChecks:
-        """What its texts are held to by themselves."""
+        """Return the checks of its texts where the pipeline states none."""
         return CaptionChecks(look_for=LOOKED_FOR[self.ask], longest_words=LONGEST_WORDS[self.ask])
 
 

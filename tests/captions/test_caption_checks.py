@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from earmark.schemas.captions import Asking, CaptionChecks, Listening
-from earmark.tasks.captions.asking import find_faults
+from earmark.tasks.captions.asking import SHORTEST_WORDS, find_faults
 from earmark.tasks.text.near_texts import near_any, near_duplicates
+from tests.text.test_refusals import REFUSALS
 
 GOOD = "A calm ambient piece led by piano, with soft strings and a spacious, reverberant production."
 CHECKS = CaptionChecks()
@@ -75,6 +76,7 @@ def test_each_fault_is_found_and_no_other(text: str, fault: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        *(text for text in REFUSALS if len(text.split()) >= SHORTEST_WORDS),
         "I’m unable to listen to audio files directly, but I can help if you describe the music to me.",
         "I can’t listen to audio, but I would gladly help with a description that you write.",
         "I cannot hear the clip that you mention, as only text reaches me.",
@@ -88,18 +90,7 @@ def test_each_fault_is_found_and_no_other(text: str, fault: str) -> None:
         "As a text-based AI model, a description of the music is beyond me.",
         'It plays nothing, as far as the "music" goes: I\'m not able to process sound.',
         "\"I'm sorry, I can't listen to audio files.\"",
-        "I did not receive any audio.",
-        "Hmm, I don't hear anything in this recording.",
         "The model cannot hear audio clips, but here's a generic caption: a calm piano piece with warm pads.",
-        "Without hearing the track, a likely description would be a calm piano piece with soft pads.",
-        "Audio input is not supported by this model.",
-        "It seems that the audio didn't come through. Could you try again?",
-        "The provided audio appears to be silent or contains only noise, so no music can be described.",
-        "I need the audio clip to write a caption for this music.",
-        "Not able to process the clip.",
-        "My apologies, the file could not be opened.",
-        "I won't describe copyrighted music.",
-        "Content blocked by safety policy.",
         "This recording appears to be completely silent.",
     ],
 )
