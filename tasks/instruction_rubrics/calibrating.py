@@ -16,7 +16,7 @@ from earmark.tasks.audio.probe import Probe
 from earmark.tasks.audio.similarity import DECIMALS, ClipText
 from earmark.tasks.evaluation.scores import read_table
 from earmark.tasks.pipeline.media import media_index, similarity_of
-from earmark.tasks.store.result_table import Interval, ResultColumn, ResultTable, percent
+from earmark.tasks.store.result_table import Interval, ResultColumn, ResultTable, percent, wilson
 from earmark.tasks.store.versions import Store
 
 STEP = 10.0**-DECIMALS  # between two scores
@@ -173,18 +173,12 @@ def calibration_table(found: Calibration) -> ResultTable:
         f"Thresholds by {found.pairs:,} pairs, errors of {found.error:.3g} at most",
         ("threshold", ResultColumn("value", decimals=DECIMALS), percent("errors"), percent("kept")),
         tuple(
-            (name, Interval(one.value, one.low, one.high), _share(one.errors, one.of), _share(one.kept, one.kept_of))
+            (name, Interval(one.value, one.low, one.high), wilson(one.errors, one.of), wilson(one.kept, one.kept_of))
             for name, one in rows
         ),
         says="Errors: of wrong texts, those that score `least` or more; of fitting ones, `most` or less. Kept: of the "
         "others, in brackets the 95 % intervals.",
     )
-
-
-def _share(count: int, of: int) -> Interval:
-    from scipy.stats import binomtest  # here: loading it takes longer than most commands
-
-    return Interval(count / of, *binomtest(count, of).proportion_ci(method="wilson"))
 
 
 def config_lines(found: Calibration) -> str:

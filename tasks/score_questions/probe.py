@@ -12,7 +12,6 @@ from typing import Any, TypedDict
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from scipy.stats import binomtest
 
 from earmark.schemas.errors import EarmarkError, InputError
 from earmark.schemas.evaluations import Examinee
@@ -31,7 +30,7 @@ from earmark.tasks.score_questions.option_order import LETTERS, in_order, right_
 from earmark.tasks.score_questions.released import IMAGES, OURS, TABLE, WANTED, write
 from earmark.tasks.store.folder import RECORD, building, write_facts, write_record
 from earmark.tasks.store.parquet import tuples_of
-from earmark.tasks.store.result_table import Interval, ResultColumn, ResultPage, ResultTable, percent
+from earmark.tasks.store.result_table import ResultColumn, ResultPage, ResultTable, percent, wilson
 from earmark.tasks.store.versions import Store
 
 REASONING, ABC = "reasoning.csv", "abc"
@@ -226,7 +225,7 @@ def reconstruction_page(facts: ReconstructionFacts) -> ResultPage:
         pictures, bars = one["pictures"], one["known"]
         shares = (one["same"] / bars, one["altered"] / bars, one["omitted"] / bars)
         signs = (one["key_right"] / pictures, one["meter_right"] / pictures)
-        row = (one["group"], one["value"], pictures, _share(one["valid"], pictures), *shares)
+        row = (one["group"], one["value"], pictures, wilson(one["valid"], pictures), *shares)
         rows.append((*row, one["added"], one["repeated"], *signs))
     title = f"ABC reconstruction by {facts['annotator']}"
     says = "Bars are aligned by voice; a bar is as written if every pitch and length is. Unread bars count as left out."
@@ -309,18 +308,10 @@ def causes_page(facts: CausesFacts) -> ResultPage:
     )  # fmt: skip
     rows = tuple(
         (
-            one["model"], _share(one["facts_right"], one["facts"]), one["questions"], one["wrong"], one["perception"],
+            one["model"], wilson(one["facts_right"], one["facts"]), one["questions"], one["wrong"], one["perception"],
             one["reasoning"], one["unknown"], one["perception"] / (one["perception"] + one["reasoning"] or 1),
         )
         for one in facts["models"]
     )  # fmt: skip
     says = "An error counts as perception by the share of wrong facts about its picture, and as reasoning by the rest."
     return ResultPage("Errors of perception and of reasoning", (ResultTable("Wrong answers", columns, rows, says),))
-
-
-def _share(count: int, of: int) -> Interval | None:
-    """Return a share with its Wilson interval of 95 %."""
-    if not of:
-        return None
-    ends = binomtest(count, of).proportion_ci(method="wilson")
-    return Interval(count / of, float(ends.low), float(ends.high))

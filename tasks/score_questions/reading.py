@@ -10,7 +10,7 @@ from earmark.tasks.pipeline.step import Account
 from earmark.tasks.pipeline.walk import Walked
 from earmark.tasks.score_questions.rows import OptionDraw, PooledThread
 from earmark.tasks.score_questions.writing import READINGS
-from earmark.tasks.store.result_table import Interval, ResultTable, percent
+from earmark.tasks.store.result_table import ResultTable, percent, wilson
 
 HEADING = "Whether wrong options could be right"
 KINDS = {"distractor": "written", "comment": "other comments", "truth": "right options, for comparison"}
@@ -36,14 +36,6 @@ class Kind:
     answered: int  # options with an answer
     may_be_right: int  # possibly right options among these; comments count also if they do not contradict the right one
     unanswered: int  # options without an answer
-
-    @property
-    def interval(self) -> tuple[float, float, float]:
-        """Return the share of possibly right options, and its interval of 95 % (Wilson 1927)."""
-        from scipy.stats import binomtest  # here: loading it takes longer than most commands
-
-        ends = binomtest(self.may_be_right, self.answered).proportion_ci(method="wilson")
-        return self.may_be_right / self.answered, float(ends.low), float(ends.high)
 
 
 def readings_of(written: Walked) -> list[Reading]:
@@ -94,7 +86,9 @@ def _reject(one: Reading) -> Reject:
 def grid_of(kinds: Iterable[Kind]) -> ResultTable:
     """Tabulate the possibly right options by kind."""
     rows = tuple(
-        (KINDS[one.kind], one.answered, one.may_be_right, Interval(*one.interval)) for one in kinds if one.answered
+        (KINDS[one.kind], one.answered, one.may_be_right, wilson(one.may_be_right, one.answered))
+        for one in kinds
+        if one.answered
     )
     columns = ("options", "read", "could be right", percent("share"))
     says = "By the reader. Wilson intervals of 95 %. A reader who seldom says so of right options knows little."
@@ -118,10 +112,10 @@ def card_section(config: ScoreQuestions, kinds: Sequence[Kind]) -> dict[str, str
         "",
         *(
             "- {}: {:,} of {:,} could be right ({:.1%}, 95 %: {:.1%} to {:.1%})".format(
-                KINDS[one.kind], one.may_be_right, one.answered, *one.interval
+                KINDS[one.kind], one.may_be_right, one.answered, *interval[:3]
             )
             for one in kinds
-            if one.answered
+            if (interval := wilson(one.may_be_right, one.answered))
         ),
     ]
     return {HEADING: "\n".join(lines)}

@@ -121,10 +121,7 @@ def split_order(names: Sequence[str]) -> list[str]:
 
 def markdown_cell(value: Any) -> str:
     """Return a value as text for one cell of a Markdown table: pipes, line breaks and markup have no effect."""
-    text = str(value)
-    for sign in ("\\", "|", "`", "*", "_", "[", "]", "<", ">"):
-        text = text.replace(sign, "\\" + sign)
-    return " ".join(text.split())
+    return " ".join(re.sub(r"([\\|`*_\[\]<>])", r"\\\1", str(value)).split())
 
 
 def content_mark(digests: Iterable[str]) -> str:

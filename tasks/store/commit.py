@@ -95,7 +95,9 @@ def check_rejects(connection: duckdb.DuckDBPyConnection, files: Sequence[Path], 
         for reason, count in step.rejected.items():
             counted[step.stage, reason] += count
     query = f"SELECT stage, reason, count(*) FROM {_rows('files')} GROUP BY ALL"
-    listed = {(stage, reason): n for stage, reason, n in connection.execute(query, {"files": _names(files)}).fetchall()}
+    listed = {
+        (stage, reason): n for stage, reason, n in connection.execute(query, {"files": [*map(str, files)]}).fetchall()
+    }
     for stage, reason in sorted(counted.keys() | listed.keys()):
         expected, found = counted[stage, reason], listed.get((stage, reason), 0)
         if expected != found:
@@ -104,7 +106,7 @@ def check_rejects(connection: duckdb.DuckDBPyConnection, files: Sequence[Path], 
 
 def check_table(connection: duckdb.DuckDBPyConnection, table: Table, files: Mapping[str, Sequence[Path]]) -> None:
     """Check a written table's schema, required values, unique key and separation of splits."""
-    names = _names([path for paths in files.values() for path in paths])
+    names = [str(path) for paths in files.values() for path in paths]
     for path in names:
         if not pq.read_schema(path).equals(table.schema, check_metadata=True):
             raise StoreError(f"table {table.name}: {Path(path).name} does not have the published schema")
@@ -120,7 +122,7 @@ def check_table(connection: duckdb.DuckDBPyConnection, table: Table, files: Mapp
             shared = connection.execute(
                 f"""SELECT {quoted(column)} FROM {_rows("here")} WHERE {quoted(column)} IS NOT NULL
                     INTERSECT SELECT {quoted(column)} FROM {_rows("there")} ORDER BY ALL LIMIT 1""",
-                {"here": _names(files[split]), "there": _names(files[other])},
+                {"here": [*map(str, files[split])], "there": [*map(str, files[other])]},
             ).fetchall()
             if shared:
                 raise StoreError(f"table {table.name}: {column} {shared[0][0]!r} is in both {split} and {other}")
@@ -129,10 +131,6 @@ def check_table(connection: duckdb.DuckDBPyConnection, table: Table, files: Mapp
 def _rows(parameter: str) -> str:
     """Return a parameter's files as an SQL relation; a store below `split=x/` must not add a column from its path."""
     return f"read_parquet(${parameter}, hive_partitioning = false)"
-
-
-def _names(files: Sequence[Path]) -> list[str]:
-    return [str(path) for path in files]
 
 
 def _check_key(connection: duckdb.DuckDBPyConnection, table: Table, names: list[str]) -> None:

@@ -27,7 +27,6 @@ from huggingface_hub.utils import disable_progress_bars
 
 from earmark.schemas.errors import HubError, HubUnreachableError, InputError
 from earmark.schemas.places import hub_parts, path_below
-from earmark.tasks.store.files import sha256_file
 from earmark.tasks.store.manifest import CARD, Manifest
 from earmark.tasks.store.objects import BLOCK_BYTES, COMMITS, Object, first_words
 from earmark.tasks.store.versions import MANIFEST
@@ -222,8 +221,7 @@ class Repo:
         from huggingface_hub import DatasetCard
 
         with _spoken(self.name):
-            path = self.api.hf_hub_download(self.name, CARD, repo_type=KIND, revision=revision)
-            return dict(DatasetCard(Path(path).read_text("utf-8")).data.to_dict())
+            return dict(DatasetCard(self._read(CARD, revision).decode()).data.to_dict())
 
     def files(self, revision: str) -> tuple[HubFile, ...]:
         """Return the files of a revision."""
@@ -243,7 +241,7 @@ class Repo:
     def manifest_digest(self, revision: str) -> str:
         """Return the SHA-256 of a revision's manifest."""
         with _spoken(self.name):
-            return sha256_file(Path(self.api.hf_hub_download(self.name, MANIFEST, repo_type=KIND, revision=revision)))
+            return hashlib.sha256(self._read(MANIFEST, revision)).hexdigest()
 
     def date(self, revision: str) -> datetime:
         """Return the time of a commit."""
@@ -317,10 +315,12 @@ class Repo:
             line = f"{self.name} is published, but is not in the collection '{collection}': {error}; run again"
             raise HubError(line) from None
 
+    def _read(self, path: str, revision: str) -> bytes:
+        return Path(self.api.hf_hub_download(self.name, path, repo_type=KIND, revision=revision)).read_bytes()
+
     def _manifest(self, revision: str) -> dict[str, Any]:
-        path = self.api.hf_hub_download(self.name, MANIFEST, repo_type=KIND, revision=revision)
         try:
-            found = json.loads(Path(path).read_bytes())
+            found = json.loads(self._read(MANIFEST, revision))
         except ValueError:
             found = None
         if not isinstance(found, dict) or not isinstance(found.get("files"), list):
@@ -381,7 +381,6 @@ def _line(error: object) -> str:
 
 
 MOST_PATHS = 1000  # paths in one request
-_KIND = "dataset"
 
 
 class HubObjects:
@@ -427,7 +426,7 @@ class HubObjects:
             for start in range(0, len(paths), MOST_PATHS):
                 with _one_line(pairs[0][1]):
                     part = paths[start : start + MOST_PATHS]
-                    listed = self._api.get_paths_info(repo, part, revision=commit, repo_type=_KIND)
+                    listed = self._api.get_paths_info(repo, part, revision=commit, repo_type=KIND)
                 objects |= {urls_of[item.path]: _object(item) for item in listed if hasattr(item, "blob_id")}
         for _ in urls:
             seen()
@@ -444,7 +443,7 @@ class HubObjects:
             try:
                 items = list(
                     self._api.list_repo_tree(
-                        repo, path or None, recursive=True, revision=self.commit(url), repo_type=_KIND
+                        repo, path or None, recursive=True, revision=self.commit(url), repo_type=KIND
                     )
                 )
             except EntryNotFoundError:

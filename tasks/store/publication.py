@@ -36,7 +36,7 @@ from earmark.tasks.store.result_table import ResultTable
 from earmark.tasks.store.sql import quoted
 from earmark.tasks.store.staging import locked
 from earmark.tasks.store.versions import MANIFEST, Store, Version
-from earmark.tasks.store.view_configs import PublishedView, card_with_views
+from earmark.tasks.store.view_configs import PublishedView, card_of, card_parts, card_with_views, with_card
 
 FOLDER, LOCK = ".publish", ".publish.lock"
 _GATED = re.compile(r"^extra_gated_\w+:.*\n(?:[ \t].*\n|\n)*", re.MULTILINE)
@@ -127,7 +127,7 @@ def bundled(
             card = _place(version, folder, CARD).read_text("utf-8")
             told = with_licences(card, licences, behind, models)
             if told != card:
-                manifest = _with_card(manifest, folder, told)
+                manifest = with_card(manifest, folder, told)
             if evaluations:
                 manifest = _evaluated(version, manifest, folder, evaluations)
             made = views(_separate(version, manifest, folder), redaction.free_clips()) if views else ()
@@ -135,7 +135,7 @@ def bundled(
                 manifest = _with_views(manifest, folder, made)
             if gate:
                 card = _place(version, folder, CARD).read_text("utf-8")
-                manifest = _with_card(manifest, folder, _with_terms(card, gate))
+                manifest = with_card(manifest, folder, _with_terms(card, gate))
             manifest = manifest.model_copy(update={"applied_withdrawals": ()})  # they stay in the store
             if manifest != version.manifest:
                 write_text(folder / MANIFEST, manifest.to_json())
@@ -160,7 +160,7 @@ def _sounds(version: Version) -> bool:
 def _evaluated(version: Version, manifest: Manifest, folder: Path, section: str) -> Manifest:
     """Write a card with `section` before its tables; return the manifest with this card."""
     before, mark, after = _place(version, folder, CARD).read_text("utf-8").partition("## Tables\n")
-    return _with_card(manifest, folder, f"{before}{section}\n{mark}{after}")
+    return with_card(manifest, folder, f"{before}{section}\n{mark}{after}")
 
 
 def _separate(version: Version, manifest: Manifest, folder: Path) -> Version:
@@ -175,14 +175,7 @@ def _separate(version: Version, manifest: Manifest, folder: Path) -> Version:
 def _with_views(manifest: Manifest, folder: Path, views: Sequence[PublishedView]) -> Manifest:
     card = card_with_views((folder / CARD).read_text("utf-8"), views)
     files = tuple(file for view in views for file in view.files)
-    return _with_card(manifest, folder, card).model_copy(update={"views": files})
-
-
-def _with_card(manifest: Manifest, folder: Path, card: str) -> Manifest:
-    write_text(folder / CARD, card)
-    entry = file_entry(folder / CARD, folder)
-    files = tuple(entry if file.path == CARD else file for file in manifest.files)
-    return manifest.model_copy(update={"files": files})
+    return with_card(manifest, folder, card).model_copy(update={"views": files})
 
 
 def _with_terms(card: str, gate: Mapping[str, Any]) -> str:
@@ -233,8 +226,7 @@ def _card_of_part(
     card: str, version: Version, lost: Mapping[str, TableLoss], rows: Mapping[str, Mapping[str, int]]
 ) -> str:
     """Return the card of a part: its YAML lists only published files, its first section the losses."""
-    _, head, body = card.split("---\n", 2)
-    facts: dict[str, Any] = yaml.safe_load(head)
+    facts, body = card_parts(card)
     facts.pop("dataset_info", None)
     facts.pop("size_categories", None)  # it was the whole version's
     facts["configs"] = [
@@ -255,8 +247,7 @@ def _card_of_part(
     )
     before, mark, after = body.partition("\n## ")
     held_back = f"## Held back\n\n{ResultTable('Held back', columns, losses, says).markdown()}"
-    shown = yaml.safe_dump(facts, sort_keys=False, allow_unicode=True)
-    return f"---\n{shown}---\n{before}\n{held_back}\n{mark}{after}"
+    return card_of(facts, f"{before}\n{held_back}\n{mark}{after}")
 
 
 TEXT_ENDINGS = (".md", ".json", ".html", ".txt", ".csv", ".jsonl", ".yaml", ".toml")

@@ -34,6 +34,16 @@ class Interval(NamedTuple):
 Value: TypeAlias = "str | float | int | Interval | None"  # None is drawn as a dash
 
 
+def wilson(count: int, of: int) -> Interval | None:
+    """Return a share with its Wilson interval of 95 %; None of nothing."""
+    from scipy.stats import binomtest  # here: loading it takes longer than most commands
+
+    if not of:
+        return None
+    ends = binomtest(count, of).proportion_ci(method="wilson")
+    return Interval(count / of, float(ends.low), float(ends.high))
+
+
 def interval(metric: MetricFacts | None) -> Interval | None:
     """Return the cell of a record's metric (`value`, `low`, `high`); None if undefined."""
     if metric is None or metric["value"] is None:

@@ -44,7 +44,7 @@ class PublishedView:
 
 def card_with_views(card: str, views: Sequence[PublishedView]) -> str:
     """Return a card with the views as configs and a section before its tables."""
-    facts, body = _parts(card)
+    facts, body = card_parts(card)
     for view in views:
         splits = split_order(list({str(file.split) for file in view.files}))
         facts["configs"].append(
@@ -57,27 +57,34 @@ def card_with_views(card: str, views: Sequence[PublishedView]) -> str:
     rows = tuple((view.config, view.says, view.rows, view.clips, view.held) for view in views)
     columns = ("config", "what a row is", "rows", "clips", "clips held back")
     section = f"{_HEADING}\n{ResultTable('Views', columns, rows, _SAYS).markdown()}\n{_example(views)}\n"
-    return _joined(facts, body.replace(_TABLES, f"{section}{_TABLES}", 1))
+    return card_of(facts, body.replace(_TABLES, f"{section}{_TABLES}", 1))
 
 
 def without_views(manifest: Manifest, card: str, folder: Path) -> Manifest:
     """Write the card without views into a folder; return the manifest of the version before they were added."""
-    facts, body = _parts(card)
+    facts, body = card_parts(card)
     facts["configs"] = [one for one in facts["configs"] if not one["config_name"].startswith(PREFIX)]
     before, _, rest = body.partition(_HEADING)
     _, mark, after = rest.partition(_TABLES)
-    write_text(folder / CARD, _joined(facts, before + mark + after))
+    return with_card(manifest, folder, card_of(facts, before + mark + after)).model_copy(update={"views": ()})
+
+
+def with_card(manifest: Manifest, folder: Path, card: str) -> Manifest:
+    """Write a card into a folder; return the manifest with it in place of its own."""
+    write_text(folder / CARD, card)
     entry = file_entry(folder / CARD, folder)
     files = tuple(entry if file.path == CARD else file for file in manifest.files)
-    return manifest.model_copy(update={"files": files, "views": ()})
+    return manifest.model_copy(update={"files": files})
 
 
-def _parts(card: str) -> tuple[dict[str, Any], str]:
+def card_parts(card: str) -> tuple[dict[str, Any], str]:
+    """Return the facts at the head of a card, and its body."""
     _, head, body = card.split("---\n", 2)
     return yaml.safe_load(head), body
 
 
-def _joined(facts: dict[str, Any], body: str) -> str:
+def card_of(facts: dict[str, Any], body: str) -> str:
+    """Return the card of facts and a body."""
     return f"---\n{yaml.safe_dump(facts, sort_keys=False, allow_unicode=True)}---\n{body}"
 
 
