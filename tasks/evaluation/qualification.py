@@ -251,14 +251,9 @@ def shortfalls(judge: Judging, figures: Sequence[QualificationRow]) -> list[str]
     return faults
 
 
-def staged_figures(stage: Stage) -> list[QualificationRow]:
-    """Return rows of the table `qualification`; none if no judge answered gold."""
-    return stage.rows(QUALIFICATION)
-
-
 def qualification_section(stage: Stage) -> dict[str, str]:
     """Return the card's table of judges' results on gold, by its heading; empty without results."""
-    rows = staged_figures(stage)
+    rows: list[QualificationRow] = stage.rows(QUALIFICATION)
     return {"Qualification": qualification_table(rows, says=_GOLD).markdown()} if rows else {}
 
 

@@ -6,12 +6,13 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from earmark.schemas.judges import QUALIFICATION
 from earmark.schemas.pseudo_preferences import ORDERS, PseudoPreferences
 from earmark.schemas.pseudo_tables import BIAS, CLIPS, CONFOUNDS, JUDGMENTS, LABELS, PAIRS, PEOPLE, BiasRow, PeopleRow
 from earmark.schemas.tables import UNSPLIT
 from earmark.tasks.evaluation.influence import share
 from earmark.tasks.evaluation.juries import alphas, combine_votes
-from earmark.tasks.evaluation.qualification import qualification_section, staged_figures
+from earmark.tasks.evaluation.qualification import qualification_section
 from earmark.tasks.importers.music import read_ranks
 from earmark.tasks.pipeline.ask import LASTING
 from earmark.tasks.pipeline.preferences import preference_matrices
@@ -242,7 +243,7 @@ def _decide(stage: Stage, connection: duckdb.DuckDBPyConnection, config: PseudoP
     given = {"dimensions": list(config.judge.dimensions), "judges": judges}
     connection.execute(query("pseudo_preferences/passes"), given)
     connection.execute("CREATE VIEW votes AS SELECT pair_id AS item, dimension, judge, agreed AS choice FROM passes")
-    combine_votes(connection, config.jury, len(judges), staged_figures(stage))
+    combine_votes(connection, config.jury, len(judges), stage.rows(QUALIFICATION))
     connection.execute(query("pseudo_preferences/verdicts"), {"require": list(config.judge.require), "judges": judges})
 
 
