@@ -203,13 +203,10 @@ def propose_folder(folder: Path, config: Path) -> Proposal:
         )
     (columns, known), table = max(fits, key=lambda one: one[0][1])
     here = config.absolute().parent
+    pattern = Path(os.path.relpath(folder, here), f"{{model}}/{{prompt_id}}{ending}")
     lines = [
         Line("prompts", os.path.relpath(table, here)),
-        Line(
-            "generations",
-            _below(os.path.relpath(folder, here), f"{{model}}/{{prompt_id}}{ending}"),
-            "the files themselves",
-        ),
+        Line("generations", str(pattern), "the files themselves"),
     ]
     renamed = {ours: theirs for ours, theirs in columns.items() if ours != theirs}
     lines += [Line("prompt_columns", renamed)] if renamed else []
@@ -227,10 +224,6 @@ def propose_folder(folder: Path, config: Path) -> Proposal:
     said += [f"left out: {other:,} files that do not end in {ending}"] if other else []
     facts = {"clips": len(clips), "systems": dict(systems), "prompts": table.name, "columns": columns}
     return Proposal(text, facts, [printable(line) for line in said])
-
-
-def _below(folder: str, pattern: str) -> str:
-    return pattern if folder == "." else f"{folder}/{pattern}"
 
 
 def _prompts(table: Path, stems: set[str]) -> tuple[Mapping[str, str], int] | None:

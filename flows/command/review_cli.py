@@ -63,7 +63,15 @@ def export(
         raise ConfigError(
             "--for facts: its pages hold their pictures and replace none; leave out --force and --images-at"
         )
-    if purpose != "questions":
+    if purpose == "questions":
+        chosen = _version(version, store)
+        count = write_review(chosen, out, images_at=images_at, force=force)
+        facts: dict[str, Any] = {"corpus": chosen.corpus, "version": chosen.name, "questions": count}
+        lines = [
+            f"{chosen.corpus} {chosen.name}: {count:,} questions to review in {out}",
+            f"in a spreadsheet: {SHEET}; in Label Studio: {CONFIG} and {TASKS}; README.md says how",
+        ]
+    else:
         from earmark.schemas.score_questions import Detector
         from earmark.tasks.people.typing import write_fact_pages
         from earmark.tasks.score_questions.boxes import folder_images, version_images, write_boxes
@@ -74,30 +82,22 @@ def export(
             files, refused = readable(found)
             write_fact_pages(files, out)
             number = len(files)
+            lines = [
+                f"{number:,} pictures on each of two pages in {out / 'pages'}",
+                f"send each person one page, or run: earmark people study serve {out}",
+                f"then: earmark people review facts {out} FILE… --out DIR",
+            ]
         else:
             first = Detector(model=detector)
             number, refused = write_boxes(found, first, Path.cwd(), out, images_at=images_at, force=force)
-        for line in refused:
-            console.tell(f"left out: {line}", place=console.errors)
-        if as_json:
-            print_json({"images": number, "refused": refused, "folder": str(out)})
-            return
-        if purpose == "facts":
-            console.tell(f"{number:,} pictures on each of two pages in {out / 'pages'}")
-            console.tell(f"send each person one page, or run: earmark people study serve {out}")
-            console.tell(f"then: earmark people review facts {out} FILE… --out DIR")
-            return
-        console.tell(f"{number:,} images to draw boxes in, in {out}")
-        console.tell(f"in Label Studio: {CONFIG} and {TASKS}")
-        console.tell(f"then: earmark people review boxes {out} EXPORT.json --out DIR")
-        return
-    chosen = _version(version, store)
-    count = write_review(chosen, out, images_at=images_at, force=force)
-    if as_json:
-        print_json({"corpus": chosen.corpus, "version": chosen.name, "questions": count, "folder": str(out)})
-        return
-    console.tell(f"{chosen.corpus} {chosen.name}: {count:,} questions to review in {out}")
-    console.tell(f"in a spreadsheet: {SHEET}; in Label Studio: {CONFIG} and {TASKS}; README.md says how")
+            lines = [
+                f"{number:,} images to draw boxes in, in {out}",
+                f"in Label Studio: {CONFIG} and {TASKS}",
+                f"then: earmark people review boxes {out} EXPORT.json --out DIR",
+            ]
+        console.tell(*(f"left out: {line}" for line in refused), place=console.errors)
+        facts = {"images": number, "refused": refused}
+    print_json({**facts, "folder": str(out)}) if as_json else console.tell(*lines)
 
 
 @app.command("import")

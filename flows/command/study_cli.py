@@ -215,13 +215,9 @@ def _show(
     ]
     headings = ("page", "answered", "known answers right", "repeats the same", "median a trial", "listener", "checks")
     print_table(*headings, rows=rows)
+    undefined = "not defined: it needs pairs that two annotators answered, not all alike"
     for question, alpha in agreement.items():
-        shown = (
-            "not defined: it needs pairs that two annotators answered, not all alike"
-            if alpha is None
-            else f"{alpha:.2f}"
-        )
-        tell(f"Krippendorff's alpha of {question}: {shown}")
+        tell(f"Krippendorff's alpha of {question}: {undefined if alpha is None else f'{alpha:.2f}'}")
     for table in opinion_tables(opinions):
         print_result(table)
     for line in refused:
