@@ -42,6 +42,7 @@ from earmark.schemas.errors import ConfigError, DiskError
 from earmark.schemas.files import keep_private, read_regular
 from earmark.schemas.places import without_user
 from earmark.tasks.pipeline.logs import TELEMETRY_OFF
+from earmark.tasks.store.files import try_lock
 
 if TYPE_CHECKING:
     import uvicorn
@@ -229,11 +230,7 @@ def _runs(folder: Path) -> bool:
     if not path.exists():
         return False
     with path.open() as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
+        return not try_lock(handle.fileno(), fcntl.LOCK_SH)
 
 
 def _spawn(folder: Path) -> None:
@@ -364,15 +361,11 @@ def _wait_until_unused(folder: Path) -> None:
 def _locks(handle: IO[str], patience_s: float) -> bool:
     """Take a lock for this process alone, if others release it in time."""
     until = time.monotonic() + patience_s
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= until:
-                return False
-            time.sleep(0.02)
-        else:
-            return True
+    while not try_lock(handle.fileno()):
+        if time.monotonic() >= until:
+            return False
+        time.sleep(0.02)
+    return True
 
 
 if __name__ == "__main__":

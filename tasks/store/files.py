@@ -1,5 +1,7 @@
 """Write files durably: hash, sync, rename into place, link instead of copy."""
 
+import errno
+import fcntl
 import hashlib
 import os
 import shutil
@@ -91,6 +93,17 @@ def write_embedded(held: "WholeFile", sha256: str, folder: Path, *, durable: boo
         with replacing(path, durable=durable) as temporary:
             temporary.write_bytes(held["bytes"])
     return path
+
+
+def try_lock(handle: int, kind: int = fcntl.LOCK_EX) -> bool:
+    """Lock an open file, unless another process holds its lock; return whether it is locked."""
+    try:
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            return False
+        raise
+    return True
 
 
 def sync(path: Path) -> None:

@@ -1,6 +1,5 @@
 """Write a folder whole or not at all."""
 
-import fcntl
 import hashlib
 import json
 import os
@@ -15,7 +14,7 @@ import pyarrow as pa
 
 from earmark.schemas.errors import StoreError
 from earmark.schemas.results import VersionFacts
-from earmark.tasks.store.files import sync
+from earmark.tasks.store.files import sync, try_lock
 from earmark.tasks.store.parquet import write_rows
 from earmark.tasks.store.versions import Store, Version
 
@@ -109,15 +108,9 @@ def _locked(place: Path) -> Iterator[None]:
     """Lock a folder, made if missing, during the block; the folder is the lock itself and may be renamed."""
     place.mkdir(exist_ok=True)
     handle = os.open(place, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not place.exists() or place.stat().st_ino != os.fstat(handle).st_ino:
-            raise BlockingIOError
-    except BlockingIOError:
+    if not try_lock(handle) or not place.exists() or place.stat().st_ino != os.fstat(handle).st_ino:
         os.close(handle)
-        raise StoreError(
-            f"another export to {place.with_name(place.name[1:-7])} is running; wait for its end"
-        ) from None
+        raise StoreError(f"another export to {place.with_name(place.name[1:-7])} is running; wait for its end")
     try:
         yield
     finally:

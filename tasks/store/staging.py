@@ -1,6 +1,5 @@
 """Stage a build before its version exists: a locked folder for each build key, resumable step by step."""
 
-import errno
 import fcntl
 import json
 import os
@@ -20,7 +19,7 @@ from earmark.schemas.errors import StoreError
 from earmark.schemas.files import private_folder
 from earmark.schemas.reasons import check_reasons
 from earmark.schemas.tables import REJECTS, SPLITS, THINGS, R, Table
-from earmark.tasks.store.files import replacing, write_text
+from earmark.tasks.store.files import replacing, try_lock, write_text
 from earmark.tasks.store.manifest import Step
 from earmark.tasks.store.parquet import write_shards
 from earmark.tasks.store.versions import Store
@@ -220,7 +219,7 @@ def sweep_if_idle(store: Store, corpus: str) -> None:
     if not lock.exists():
         return
     with lock.open("a+") as file:
-        if _try_lock(file.fileno()):
+        if try_lock(file.fileno()):
             sweep(store, corpus, keep=None)
 
 
@@ -228,7 +227,7 @@ def is_idle(store: Store, corpus: str) -> bool:
     """Return whether surely no build of a corpus is at work, on this machine or another: nobody has its lock."""
     try:
         with (store.folder(corpus) / LOCK).open("rb") as file:
-            return _try_lock(file.fileno(), fcntl.LOCK_SH)  # so two that look do not take each other for a build
+            return try_lock(file.fileno(), fcntl.LOCK_SH)  # so two that look do not take each other for a build
     except FileNotFoundError:
         return True
     except OSError:  # no right to read, or a disk without locks: it cannot be known
@@ -239,25 +238,15 @@ def is_idle(store: Store, corpus: str) -> bool:
 def locked(path: Path, work: str, say: Callable[[str], None]) -> Iterator[None]:
     """Hold an exclusive lock; the operating system releases it however the process ends."""
     with path.open("a+") as file:
-        if not _try_lock(file.fileno()):
+        if not try_lock(file.fileno()):
             say(f"waiting for another {work} ({_holder(path)}) to end")
-            while not _try_lock(file.fileno()):
+            while not try_lock(file.fileno()):
                 time.sleep(0.2)
         file.seek(0)
         file.truncate()
         json.dump({"pid": os.getpid()}, file)
         file.flush()
         yield
-
-
-def _try_lock(handle: int, kind: int = fcntl.LOCK_EX) -> bool:
-    try:
-        fcntl.flock(handle, kind | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in (errno.EAGAIN, errno.EACCES):
-            return False
-        raise
-    return True
 
 
 def _holder(path: Path) -> str:
