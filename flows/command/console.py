@@ -61,10 +61,8 @@ def configs_of(store: Store, corpus: str) -> dict[str, list[str]]:
     runs, configs = made_by(store, corpus), dict[str, list[str]]()
     for version in store.versions(corpus):
         run = runs.get(version.name)
-        path = Path(run.config) if run else None
-        here = path.relative_to(Path.cwd()) if path and path.is_relative_to(Path.cwd()) else path
         limit = f" --limit {run.limit}" if run and run.limit else ""
-        configs.setdefault(f"{here or ''}{limit}", []).append(version.name)
+        configs.setdefault(f"{_from_here(Path(run.config)) if run else ''}{limit}", []).append(version.name)
     return configs
 
 

@@ -126,7 +126,6 @@ def add(
 
 def schedules() -> list[Schedule]:
     """Return Earmark's schedules on Prefect's server, by name."""
-    start_prefect()
     with _client() as client:
         return sorted((_schedule(client, one) for one in _ours(client)), key=lambda one: one.name)
 
@@ -137,7 +136,6 @@ def pause(name: str, paused: bool) -> None:
     Raises:
         ConfigError: the server has no schedule of this name.
     """
-    start_prefect()
     with _client() as client:
         client.set_deployment_paused_state(_named(client, name).id, paused)
 
@@ -148,13 +146,13 @@ def remove(name: str) -> None:
     Raises:
         ConfigError: the server has no schedule of this name.
     """
-    start_prefect()
     with _client() as client:
         client.delete_deployment(_named(client, name).id)
 
 
 @contextmanager
 def _client() -> Iterator[SyncPrefectClient]:
+    start_prefect()
     from prefect.client.orchestration import get_client
 
     with get_client(sync_client=True) as client:

@@ -6,7 +6,6 @@ around 1000. Intervals come from influences (`influence.py`); votes on a prompt 
 single votes, and takes 1.96 standard deviations.
 """
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypedDict
@@ -83,10 +82,7 @@ def rank_systems(version: Version, corpus: Corpus, store: Store, out: Path | Non
     """
     if corpus.ranked is None:
         raise StoreError(f"{corpus.name} holds no preferences between systems: name scored systems, or say `all`")
-    with (
-        tempfile.TemporaryDirectory(prefix="earmark-") as temporary,
-        opened(version, corpus, Path(temporary)) as connection,
-    ):
+    with opened(version, corpus) as connection:
         asked = f"SELECT {', '.join(SystemVote.__annotations__)} FROM ({query(corpus.ranked)}) ORDER BY ALL"
         rows: list[SystemVote] = connection.sql(asked).to_arrow_table().to_pylist()
     if not rows:

@@ -1,7 +1,7 @@
 """Adjust tests, choose thresholds, and count concordant pairs. Pure functions."""
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,9 @@ def best_threshold(scores: npt.ArrayLike, truth: npt.ArrayLike) -> float:
 
     It lies halfway between two scores (the middle one of equally good ones), or at the lowest or above the highest.
     """
-    xs, ys = _pair_of(scores, truth)
+    xs, ys = np.asarray(scores, float), np.asarray(truth, float)
+    if xs.shape != ys.shape or xs.ndim != 1 or not (np.isfinite(xs).all() and np.isfinite(ys).all()):
+        raise ValueError("expected two lists of finite numbers of one length")
     distinct, place = np.unique(xs, return_inverse=True)
     yes = np.bincount(place, weights=ys > 0)
     no = np.bincount(place) - yes
@@ -34,13 +36,6 @@ def best_threshold(scores: npt.ArrayLike, truth: npt.ArrayLike) -> float:
     edges = np.concatenate([distinct[:1], (distinct[1:] + distinct[:-1]) / 2, np.nextafter(distinct[-1:], np.inf)])
     best = np.flatnonzero(right == right.max())
     return float(edges[best[len(best) // 2]])
-
-
-def _pair_of(x: Any, y: Any) -> tuple[Floats, Floats]:
-    xs, ys = np.asarray(x, float), np.asarray(y, float)
-    if xs.shape != ys.shape or xs.ndim != 1 or not (np.isfinite(xs).all() and np.isfinite(ys).all()):
-        raise ValueError("expected two lists of finite numbers of one length")
-    return xs, ys
 
 
 def middle_ranks(x: npt.ArrayLike) -> Floats:

@@ -1,6 +1,5 @@
 """Tabulate a version's own figures as a paper does: the tables without models of `earmark eval tables`."""
 
-import tempfile
 from pathlib import Path
 
 from earmark.schemas.corpus import Corpus
@@ -53,10 +52,7 @@ def tabulate_version(
     layout = VersionLayout.model_validate(read_toml(version_layouts()[name]))
     if layout.corpus != corpus.name:
         raise StoreError(f"'{layout.title}' is a table of {layout.corpus}; this is a version of {corpus.name}")
-    with (
-        tempfile.TemporaryDirectory(prefix="earmark-") as temporary,
-        opened(version, corpus, Path(temporary)) as connection,
-    ):
+    with opened(version, corpus) as connection:
         found = connection.execute(query(f"evaluation/tables/{name}"))
         columns = [column[0] for column in found.description or ()]
         rows = found.fetchall()

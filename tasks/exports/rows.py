@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import duckdb
@@ -207,15 +208,15 @@ def rollouts_of(folder: Path, version: Version, view: View) -> dict[str, Any]:
 
 def view_columns(version: Version, corpus: Corpus, view: View) -> tuple[str, ...]:
     """Return the columns of a view without reading rows."""
-    with opened(version, corpus, None) as connection:
+    with opened(version, corpus) as connection:
         described = connection.execute(f"DESCRIBE {query(view.sql)}", dict(view.params) or None).fetchall()
     return tuple(row[0] for row in described if row[0] != WORDING)
 
 
 @contextmanager
-def opened(version: Version, corpus: Corpus, spill: Path | None) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Yield DuckDB with each table of a version as a view of its name, spilling to `spill`."""
-    with connect(spill) if spill else duckdb.connect() as connection:
+def opened(version: Version, corpus: Corpus, spill: Path | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Yield DuckDB with each table of a version as a view of its name, spilling to `spill` or a folder of its own."""
+    with TemporaryDirectory(prefix="earmark-") as own, connect(spill or Path(own)) as connection:
         for table in corpus.tables:
             files = [version.path(entry) for entry in version.manifest.entries(table.name)]
             name = quoted(table.name) if files else table.name  # an absent optional table is empty

@@ -12,6 +12,7 @@ from earmark.tasks.score_questions.reviews import CRITERIA, ReviewerVerdict
 from earmark.tasks.score_questions.tables import kinds_read
 from earmark.tasks.store.figures import Browser, Picture, Row, Section
 from earmark.tasks.store.result_table import ResultTable, percent
+from earmark.tasks.store.sql import query
 
 SHOWN_PIXELS = (720, 540)
 MOST_PICTURE_BYTES = 6_000_000  # pictures of a page, before base64 (a third more)
@@ -30,12 +31,7 @@ def sections(material: Material) -> list[Section]:
 
 def _about(material: Material) -> Section:
     db = material.db
-    rows = db.execute(
-        """SELECT category, subcategory, count(*),
-               count(*) FILTER (difficulty = 'easy'), count(*) FILTER (difficulty = 'medium'),
-               count(*) FILTER (difficulty = 'hard'), avg((preference = 'human')::INT)
-           FROM questions GROUP BY ALL ORDER BY category, subcategory"""
-    ).fetchall()
+    rows = db.execute(query("score_questions/shown_topics")).fetchall()
     columns = ("category", "subcategory", "questions", "easy", "medium", "hard", percent("human preference"))
     return Section(
         "What is asked",
@@ -50,27 +46,14 @@ def _about(material: Material) -> Section:
 
 def _form(material: Material) -> Section:
     """Tabulate cues of form usable without understanding."""
-    rows = material.db.execute(
-        """WITH counted AS (
-               SELECT len(options) AS options, truth_letter, count(*) AS right_here FROM questions GROUP BY ALL)
-           SELECT *, right_here / sum(right_here) OVER (PARTITION BY options), 1 / options
-           FROM counted ORDER BY options, truth_letter"""
-    ).fetchall()
+    rows = material.db.execute(query("score_questions/shown_letters")).fetchall()
     positions = ResultTable(
         "Where the right option stands",
         ("options", "letter", "questions", percent("share"), percent("by chance")),
         tuple(rows),
         "Each letter should be right equally often.",
     )
-    lengths = material.db.execute(
-        """WITH counted AS (
-               SELECT question_id, count(*) AS options,
-                   max(words) FILTER (correct) > max(words) FILTER (NOT correct) AS longest,
-                   max(words) FILTER (correct) < min(words) FILTER (NOT correct) AS shortest
-               FROM options GROUP BY question_id)
-           SELECT options, count(*), avg(longest::INT), avg(shortest::INT), 1 / options
-           FROM counted GROUP BY options ORDER BY options"""
-    ).fetchall()
+    lengths = material.db.execute(query("score_questions/shown_lengths")).fetchall()
     given_away = ResultTable(
         "Whether length gives the right option away",
         ("options", "questions", percent("right one longest"), percent("right one shortest"), percent("by chance")),

@@ -76,20 +76,11 @@ def distractor_values(config: ScoreQuestions, draft: ShortDraft) -> Values:
     return Values(shown, {"step": "distract", **about, "count": count})
 
 
-def contradiction_values(config: ScoreQuestions, about: ReadOption) -> Values:
-    """Show an `option` beside the right one of a draft (`question`, `truth_text`), which it may contradict."""
-    return _read(config, CONTRADICTS, about, truth=about["truth_text"])
-
-
-def right_values(config: ScoreQuestions, about: ReadOption) -> Values:
-    """Show an `option` of a draft that could be right, without the right option."""
-    return _read(config, MAY_BE_RIGHT, about)
-
-
-def _read(config: ScoreQuestions, name: str, about: ReadOption, **more: str) -> Values:
-    if config.reader is None:
-        raise ValueError("nobody reads without a [reader]")
-    shown = {"question": about["question"], "option": about["option"], **more}
+def reading_values(config: ScoreQuestions, about: ReadOption, name: str) -> Values:
+    """Show an `option` of a draft that could be right; to tell whether it contradicts the right one, beside that."""
+    assert config.reader is not None
+    shown = {"question": about["question"], "option": about["option"]}
+    shown |= {"truth": about["truth_text"]} if name == CONTRADICTS else {}
     return Values({**shown, **_picture(config.reader.sees_image, about)}, {"step": name, **shown}, Choice((YES, NO)))
 
 

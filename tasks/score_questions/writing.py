@@ -1,6 +1,7 @@
 """Turn a thread into a question: rewrite it, settle its right option, add wrong options, label it."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -23,15 +24,14 @@ from earmark.tasks.score_questions.requests import (
     TIE,
     YES,
     best_of,
-    contradiction_values,
     distractor_values,
     label_prompt,
     label_values,
     needed_numbers,
     only_options,
     options_of,
+    reading_values,
     rewrite_values,
-    right_values,
     tie_values,
 )
 from earmark.tasks.score_questions.rows import (
@@ -94,13 +94,17 @@ DISTRACT = Ask(
     about="questions with few answers",
 )
 CONTRADICT = Ask(
-    "contradict", annotator="reader", prompt=CONTRADICTS, values=contradiction_values, about="other comments"
+    "contradict",
+    annotator="reader",
+    prompt=CONTRADICTS,
+    values=partial(reading_values, name=CONTRADICTS),
+    about="other comments",
 )
 CHECK = Ask(
     "check",
     annotator="reader",
     prompt=MAY_BE_RIGHT,
-    values=right_values,
+    values=partial(reading_values, name=MAY_BE_RIGHT),
     imagine=lambda config, row: NO,
     about="options",
 )
