@@ -18,6 +18,7 @@ from earmark.tasks.store.agreement import COVERS
 
 Scale: TypeAlias = Literal["share", "correlation", "positive"]
 SCALES: dict[str, Scale] = {"lcc": "correlation", "srcc": "correlation", "ktau": "correlation", "mse": "positive"}
+ROUNDING = 1e-20  # the variance of a metric without any, after rounding
 SMALL = 30  # units below which an interval is unreliable; tables mark such groups
 
 
@@ -55,14 +56,13 @@ def bounds(value: float, variance: float, units: float, scale: Scale) -> Bounds:
         spread = t * np.sqrt(max(0.0, value * (1 - value)) / count + (t / (2 * count)) ** 2)
         low, high = ((middle + sign * spread) / (1 + t * t / count) for sign in (-1, 1))
         return Bounds(max(0.0, low), min(1.0, high))
-    if not variance:
-        return Bounds(value, value)
+    # a few samples in perfect order, or of two points, have influences of 0 and would leave an interval without width
+    if variance <= ROUNDING * (value**2 if scale == "positive" else 1):
+        return Bounds(None, None)
     error = t * np.sqrt(variance)
     if scale == "positive":  # of 1 / value, which is less skewed
         share = float(error) / value
         return Bounds(value / (1 + share), value / (1 - share)) if share < 1 else Bounds(None, None)
-    if abs(value) >= 1:
-        return Bounds(value, value)
     ends = np.arctanh(value) + np.array([-1, 1]) * error / (1 - value**2)
     return Bounds(*map(float, np.tanh(ends)))
 

@@ -153,6 +153,34 @@ def test_independent_samples_have_students_interval_and_test() -> None:
     assert share.high == pytest.approx(stats.binomtest(25, 50).proportion_ci(method="wilson").high, abs=0.01)
 
 
+@pytest.mark.parametrize("metric", [*SCIPY])
+def test_samples_that_show_no_spread_have_no_interval(metric: str) -> None:
+    """Two points are always on a line; four systems in order, or with two swaps, move the figure by nothing each."""
+    order = np.arange(4.0)
+    for x, y in ((order[:2], order[:2]), (order, order), (order, -order), (order, order[[1, 0, 3, 2]])):
+        if metric == "lcc" and len({*x - y}) > 1:
+            continue
+        one = estimates({metric: measure(metric, x, y)}, Units.apart(len(x)))[metric]
+        assert one.value == pytest.approx(SCIPY[metric](x, y).statistic)
+        assert (one.low, one.high) == (None, None)
+
+
+@pytest.mark.parametrize("metric", ["srcc", "ktau"])
+def test_intervals_of_few_systems_hold_the_truth_where_there_is_one(metric: str) -> None:
+    """Five systems of a true correlation of 0.9 are often in perfect order, which does not tell that the truth is 1."""
+    source = np.random.default_rng(2)
+    truth = (6 * np.arcsin(0.45) if metric == "srcc" else 2 * np.arcsin(0.9)) / np.pi
+    held = []
+    for _ in range(300):
+        x = source.normal(size=5)
+        found = measure(metric, x, 0.9 * x + 0.19**0.5 * source.normal(size=5))
+        one = estimates({metric: found}, Units.apart(5))[metric]
+        if one.low is not None and one.high is not None:
+            held.append(one.low <= truth <= one.high)
+    assert len(held) > 200
+    assert np.mean(held) > 0.93
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("clips", "pairs"), [(294, 1311), (100, 300)])
 def test_intervals_hold_the_truth_in_95_of_100_where_pairs_share_clips(clips: int, pairs: int) -> None:
