@@ -393,12 +393,7 @@ def _column_cells(
 ) -> list[CellFacts | None]:
     held = {model: [pool.measured(model, at, column.metric) for pool, at in column.parts] for model in models}
     found = {model: _measured(column, model, held[model], total) for model in models}
-    if column.form.level or column.metric == "cycles":  # one influence a system or triplet
-        used = [one.places for one in found.values()]
-    else:
-        used = [pool.start + at for pool, at in column.parts]
     independent = cache(lambda places: units.independent(np.frombuffer(places, np.int64)))
-    of_all = independent(np.unique(np.concatenate(used)).tobytes())
     leads: dict[str, tuple[str, float, Floats, float]] = {}
     for model in models:
         if (base := _baseline(options, model)) is not None:
@@ -419,7 +414,8 @@ def _column_cells(
         if one.value is None:
             cells.append(None)
             continue
-        low, high = bounds(one.value, variance, of_all, scale_of(column.metric))
+        units_of_own = independent(np.unique(one.places).tobytes())
+        low, high = bounds(one.value, variance, units_of_own, scale_of(column.metric))
         cell: CellFacts = {"value": one.value, "low": low, "high": high, "samples": len(one.places)}
         if model in leads:
             base, lead, _, units_of_both = leads[model]

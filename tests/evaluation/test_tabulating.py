@@ -340,6 +340,28 @@ def test_rules_of_ties_and_of_missing_answers_are_chosen_by_name(bench: Path, tm
         assert sum(f"ties={ties}" in note or f"unanswered={unanswered}" in note for note in facts["notes"]) == 2
 
 
+def test_an_interval_is_of_the_samples_that_the_model_answered(bench: Path, tmp_path: Path) -> None:
+    """Of 48 votes, each on a prompt of its own, one model answers two: Wilson's interval, with Student's t, of two."""
+    for name, count in (("few", 2), ("whole", 48)):
+        said = [{"id": f"v{at}-musicality", "choice": "a" if at < count else ""} for at in range(48)]
+        write_jsonl(tmp_path / f"{name}.jsonl", said)
+    models = {name: str(tmp_path / f"{name}.jsonl") for name in ("few", "whole")}
+    facts = bench_table(bench, tmp_path, models, "-e", "cmi-pref-musicality", "--rule", "unanswered=left-out")
+    for row, count in zip(facts["rows"], (2, 48), strict=True):
+        (cell,) = row["cells"]
+        assert (cell["value"], cell["samples"], cell["high"]) == (1, count, pytest.approx(1))
+        assert cell["low"] == pytest.approx(count / (count + stats.t.ppf(0.975, count - 1) ** 2))
+
+
+def test_a_column_without_samples_is_empty(bench: Path, tmp_path: Path) -> None:
+    lines = [line for line in bench.read_text("utf-8").splitlines() if '"MusicEval"' not in line]
+    (tmp_path / "all_test.jsonl").write_text("\n".join(lines), "utf-8")
+    models = {"m": clip_scores(tmp_path / "all_test.jsonl", tmp_path / "m.jsonl", lambda _: False)}
+    facts = bench_table(tmp_path / "all_test.jsonl", tmp_path, models, "--table", "cmi-rewardbench-4")
+    found = {one["heading"]: cell for one, cell in zip(facts["columns"], facts["rows"][0]["cells"], strict=True)}
+    assert [name for name, cell in found.items() if cell is None] == [name for name in found if "MusicEval" in name]
+
+
 def test_true_ties_stay_or_are_left_out(tmp_path: Path) -> None:
     """Of 8 votes 2 are ties; the model says a, and once tie."""
     ways = ["tie", "tie", *["model_a"] * 4, *["model_b"] * 2]
