@@ -94,7 +94,7 @@ def _side_by_side(
     for metric in next(iter(found.values()), {}):
         of_metric = {name: held[metric] for name, held in found.items()}
         differences += pair_differences(metric, of_metric, first.units, places)
-    rows = [one.row(None, name) for name, one in measured.items()]
+    rows = [one.row(None, name, scored=places) for name, one in measured.items()]
     return {
         "evaluation": evaluation.name,
         "kind": evaluation.kind,
@@ -160,7 +160,10 @@ def notes(facts: ComparisonFacts) -> list[str]:
                 f"{table['evaluation']}: {table['left_out']:,} samples left the evaluation of a model, and so of all"
             )
         if table["unanswered"]:
-            what = "count as wrong for that model" if find_kind(table["kind"]).credited else "are in no metric"
+            kind = find_kind(table["kind"])
+            what = "count as wrong for that model" if kind.credited else "are in no metric"
+            if kind.credited and kind.scored:
+                what += f"; {' and '.join(LABELS[one] for one in kind.scored)} leave them out for every model"
             lines.append(f"{table['evaluation']}: {table['unanswered']:,} samples lack an answer of a model and {what}")
     if facts["without"]:
         lines.append(f"not compared, because not every model was measured on it: {', '.join(facts['without'])}")

@@ -91,14 +91,19 @@ class Measured:
         x, y = (values[answered] if len(values) else values for values in (self.scores, self.targets))
         return {name: measure(name, x, y) for name in find_kind(self.kind).scored}
 
-    def row(self, group: str | None, value: str, places: Any = None) -> ResultRow:
-        """Return a row of the table, for the samples at these places, by default all."""
+    def row(self, group: str | None, value: str, places: Any = None, scored: Places | None = None) -> ResultRow:
+        """Return a row of the table, for the samples at these places, by default all.
+
+        Args:
+            scored: places whose scores are measured, by default all answered ones.
+        """
         places = np.arange(len(self.answered)) if places is None else np.asarray(places)
         answered = places[self.answered[places]]
         right = {name: mean(credit[places]) for name, credit in self.credits.items()}
         metrics = estimates(right, self.units, places) if right else {}
-        if scored := self.influences(answered):
-            metrics |= estimates(scored, self.units, answered)
+        of_scores = answered if scored is None else scored
+        if found := self.influences(of_scores):
+            metrics |= estimates(found, self.units, of_scores)
         small = any(one.small for one in metrics.values())
         facts = {name: one.facts() for name, one in metrics.items()}
         return ResultRow(

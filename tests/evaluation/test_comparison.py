@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
+from sklearn.metrics import roc_auc_score
 from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
@@ -64,6 +66,31 @@ def said(version: Version, right: Any) -> list[dict[str, Any]]:
     """A choice for each pair, by whether it is right, given the pair's place."""
     names = sorted(row["pair_id"] for row in rows_of(version, "pairs"))
     return [{"id": name, "choice": "chosen" if right(place) else "rejected"} for place, name in enumerate(names)]
+
+
+def test_aurocs_side_by_side_are_of_the_samples_that_every_model_answered(tmp_path: Path) -> None:
+    """A model that answers only what is easy is perfect there: the other's figure is of the easy samples too."""
+    source = np.random.default_rng(3)
+    truth = np.arange(40) % 2 == 1
+    other = np.round(np.clip(truth * 0.4 + source.normal(0.3, 0.3, 40), 0, 1), 2)
+    easy = np.arange(40) < 28
+    about = {"audio": None, "type": "pos", "subset": "mix", "rubric": []}
+    lines = [{"uuid": f"u{n}", "caption": f"dog {n}", "label": "yes" if one else "no"} for n, one in enumerate(truth)]
+    write(tmp_path / "en.jsonl", [{**line, **about} for line in lines])
+    scores = {"picky": np.where(easy, truth * 1.0, np.nan), "other": other}
+    for name, held in scores.items():
+        rows = [{"id": f"u{n}-en", "score": None if np.isnan(one) else float(one)} for n, one in enumerate(held)]
+        write(tmp_path / f"{name}.jsonl", rows)
+    command = ["eval", "compare", str(tmp_path / "en.jsonl"), *(str(tmp_path / f"{name}.jsonl") for name in scores)]
+    command += ["--layout", "anyaudio-judge-bench", "-e", "alignment", "--store", str(tmp_path / "store"), "--json"]
+    (table,) = json.loads(CliRunner().invoke(app, command, catch_exceptions=False).stdout)["evaluations"]
+    picky, rest = ({name: one["value"] for name, one in row["metrics"].items()} for row in table["rows"])
+    assert (picky["auroc"], picky["accuracy"], rest["accuracy"]) == (1, 28 / 40, np.mean((other > 0.5) == truth))
+    assert rest["auroc"] == pytest.approx(roc_auc_score(truth[easy], other[easy]))
+    assert rest["auroc"] != pytest.approx(roc_auc_score(truth, other), abs=0.01)
+    gaps = {one["metric"]: one["value"] for one in table["differences"]}
+    assert gaps == pytest.approx({name: picky[name] - rest[name] for name in gaps})
+    assert [row["answered"] for row in table["rows"]] == [28, 40]
 
 
 @pytest.mark.slow
