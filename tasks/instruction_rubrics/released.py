@@ -93,6 +93,10 @@ def read(path: Path, embedded: Path) -> dict[str, list[Any]]:
         language = named[-1] if named else language_of("\n".join(row["instruction"] for row in samples[first:]))
         for sample in samples[first:]:
             sample |= {"language": sample["language"] or language}
+    of_file: dict[str, str] = {}  # samples of one clip depend on each other, also where the clips are not at hand
+    for sample in samples:
+        if sample["file"] is not None:
+            sample["pair_id"] = of_file.setdefault(sample["file"], sample["pair_id"])
     items = [
         {"instruction_id": sample["instruction_id"], "language": sample["language"], "item": place, "question": text}
         for sample in samples

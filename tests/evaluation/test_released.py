@@ -297,6 +297,26 @@ def test_scores_of_the_benchs_own_script_are_measured_by_the_guides_commands(
     assert found == pytest.approx({"en": 2 / 3, "zh": 1 / 3})
 
 
+def test_samples_of_one_clip_depend_on_each_other_without_the_clips_too(tmp_path: Path) -> None:
+    """Four clips of ten samples each, of which a model is wrong about one clip: as it is with the clips at hand."""
+    row = {"type": "pos", "subset": "mix", "rubric": []}
+    lines = [
+        {"uuid": f"u{n}", "caption": f"dog {n}", "audio": f"{n // 10}.wav", "label": ("yes", "no")[n % 2], **row}
+        for n in range(40)
+    ]
+    write_jsonl(tmp_path / "en.jsonl", lines)
+    write_jsonl(tmp_path / "s.jsonl", [{"id": f"u{n}-en", "score": (n + (n // 10 != 2)) % 2} for n in range(40)])
+    command = ("eval", "run", tmp_path / "en.jsonl", "--layout", "anyaudio-judge-bench", "-e", "alignment", "--scores")
+    without = earmark(tmp_path / "store", *command, tmp_path / "s.jsonl")
+    for number in range(4):
+        write_clip(tmp_path / f"{number}.wav", number)
+    beside = earmark(tmp_path / "store", *command, tmp_path / "s.jsonl")
+    found = [facts["rows"][0]["metrics"]["accuracy"] for facts in (without, beside)]
+    assert found[0] == pytest.approx(found[1])
+    assert found[0]["value"] == 0.75
+    assert found[0]["high"] - found[0]["low"] > 0.7  # four clips, not forty samples
+
+
 def faulty() -> Iterator[tuple[str, Row, str]]:
     """A layout, what a good line gets instead, and what is said of it."""
     yield "cmi-rewardbench", {"source": "elsewhere"}, "line 1: expected a source such as PAM, MusicEval, .*'elsewhere'"
