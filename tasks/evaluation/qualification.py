@@ -59,9 +59,14 @@ class Exam(Generic[Config]):
 
 
 class GoldQuestion(TypedDict):
-    """Keys of each question, beside those of the corpus's walk; `at` is its number."""
+    """Keys of each question, beside those of the corpus's walk.
+
+    `at` is its number, `alike` that of the first question with one of its requests: people's votes on the same pair
+    are questions of their own, whose answers are the same.
+    """
 
     at: int
+    alike: int
     control: str
     domain: str
     truth: dict[str, str]
@@ -135,16 +140,22 @@ def qualify_alone(
 def measure(walked: Walked, exam: Exam[Any]) -> Iterator[Row]:
     """Yield the figures of one judge: by dimension, then by domain and by control. A missing answer is wrong."""
     asked: Sequence[GoldQuestion] = read_rows(walked.source)
-    questions: list[GoldQuestion] = [{**row, "at": at} for at, row in enumerate(asked)]
+    questions: list[GoldQuestion] = [{**row, "at": at, "alike": at} for at, row in enumerate(asked)]
     answers: dict[str, list[tuple[GoldQuestion, Given]]] = {}
-    seen: set[tuple[str, str]] = set()
+    seen: set[tuple[str, int, str]] = set()
+    first: dict[str, int] = {}
     draw: Draw
     for draw in walked.read_draws():
         if not draw["last"]:
             continue
         question = questions[draw["at"]]
+        question["alike"] = min(question["alike"], first.setdefault(draw["request_key"], draw["at"]))
         for given in exam.answers(draw):
-            key = (given.dimension, draw["request_key"])  # the same clip twice is one request in both orders
+            key = (
+                given.dimension,
+                draw["at"],
+                draw["request_key"],
+            )  # the same clip twice is one request in both orders
             if key not in seen:
                 answers.setdefault(given.dimension, []).append((question, given))
             seen.add(key)
@@ -179,7 +190,7 @@ def figures_of(answers: Sequence[tuple[GoldQuestion, Given]]) -> Row:
     """
     answered = [one for _, one in answers if one.choice is not None]
     known = [(row, one, row["truth"][one.dimension]) for row, one in answers if one.dimension in row["truth"]]
-    right = share([one.choice == truth for _, one, truth in known], [row["at"] for row, _, _ in known])
+    right = share([one.choice == truth for _, one, truth in known], [row["alike"] for row, _, _ in known])
     by_question: dict[int, list[tuple[str | None, str]]] = {}
     for row, one, truth in known:
         by_question.setdefault(row["at"], []).append((one.choice, truth))

@@ -99,9 +99,9 @@ def test_figures_of_a_judge_who_says_yes_or_no() -> None:
     """TPR and FPR of yes; who always says yes is right where yes is."""
     said = [("yes", "yes")] * 6 + [("no", "yes")] * 2 + [("yes", "no")] + [("no", "no")] * 3
     answers = [
-        ({"at": n, "truth": {"fits": truth}}, Given("fits", choice, "yes", "no"))
+        ({"at": n, "alike": n, "truth": {"fits": truth}}, Given("fits", choice, "yes", "no"))
         for n, (choice, truth) in enumerate(said)
     ]
-    figures = figures_of([*answers, ({"at": 12, "truth": {}}, Given("fits", "yes", "yes", "no"))])
+    figures = figures_of([*answers, ({"at": 12, "alike": 12, "truth": {}}, Given("fits", "yes", "yes", "no"))])
     assert (figures["tpr"], figures["fpr"], figures["accuracy"]) == (6 / 8, 1 / 4, 9 / 12)
     assert (figures["answers"], figures["known"], figures["agreed"], figures["share_first"]) == (13, 12, 12, 8 / 13)

@@ -209,6 +209,25 @@ def test_gold_of_people_is_asked_and_counted_by_domain(pool: Path, tmp_path: Pat
     assert {row["domain"] for row in rows} == {"all", "x", "y"}
 
 
+@pytest.mark.slow
+def test_each_vote_of_gold_counts_where_people_voted_on_one_pair(pool: Path, tmp_path: Path) -> None:
+    """Three pairs of three votes each, one of which is what the judge says, first or last in the table."""
+    for place in (0, 2):
+        write_gold(pool, [{"musicality": "tie"}] * 3)
+        lines = [json.loads(line) for line in (pool / "gold.jsonl").read_text("utf-8").splitlines()]
+        votes = [{**line, "musicality": "tie" if at == place else "a"} for line in lines for at in range(3)]
+        write_rows(pool / "gold.jsonl", votes)
+        store = tmp_path / f"store-{place}"
+        judge = Listener()  # says tie of clips that the build did not make
+        rows = qualified(pool, judge, store, gold="gold.jsonl", controls=[], least=0.0)
+        whole = next(row for row in rows if row["domain"] == row["control"] == "all")
+        assert (whole["questions"], whole["known"], whole["agreed"]) == (9, 18, 9)
+        assert whole["accuracy"] == pytest.approx(1 / 3)
+        assert whole["agreed_accuracy"] == pytest.approx(1 / 3)
+        assert whole["high"] - whole["low"] > 0.0
+        assert len(judge.asked) == 6 + 2 * PAIRS  # a question is asked once, however many voted on it
+
+
 def test_gold_that_cannot_be_used_is_no_gold(pool: Path, tmp_path: Path) -> None:
     write_gold(pool, [{"musicality": "a"}, {"musicality": "the first"}])
     with pytest.raises(InputError, match=r"gold\.jsonl, line 2: bad_value: expected a, b or tie in musicality or"):
