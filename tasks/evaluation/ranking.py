@@ -43,7 +43,7 @@ class SystemVote(TypedDict):
 
 
 class RankedSystem(MetricFacts):
-    """A system with its strength on Elo's scale; no interval with votes on one prompt."""
+    """A system with its strength on Elo's scale; no interval with votes on one prompt, all won or all lost."""
 
     system: str
     rank: int | None  # None below 30 votes
@@ -128,7 +128,9 @@ def board_of(rows: Sequence[SystemVote]) -> VoteBoard:
     groups, _ = connected_components(wins + wins.T > 0, directed=False)
     listed: list[RankedSystem] = []
     for place in order:
-        cast = prompts.independent((a == place) | (b == place))
+        # the penalty alone keeps the strength of a system that always wins finite: its votes tell no upper end
+        always = wins[place].sum() in (0, votes[place])
+        cast = 0.0 if always else prompts.independent((a == place) | (b == place))
         score = gap(CENTRE + SCALE * float(found[place]), float(variances[place]), cast)
         listed.append(
             {
@@ -201,6 +203,8 @@ def notes(facts: RankingFacts) -> list[str]:
         "on Music Arena's leaderboard; in brackets, intervals of 95 %; votes that share a prompt count as dependent",
         f"without rank: systems of fewer than {LEAST_VOTES} votes",
     ]
+    if {one["win_share"] for board in facts["boards"] for one in board["systems"]} & {0.0, 1.0}:
+        lines.append("without interval: systems that won or lost every vote, whose strength has no bound")
     if torn := [f"{one['board']}, {one['modality'] or 'all'}" for one in facts["boards"] if one["parts"] > 1]:
         lines.append(f"groups of systems that no vote joins cannot be compared with each other: {'; '.join(torn)}")
     return lines

@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
-from earmark.tasks.evaluation.ranking import CENTRE, SCALE, board_of, strengths
+from earmark.tasks.evaluation.ranking import CENTRE, SCALE, board_of, ranking_page, strengths
 from earmark.tasks.store.versions import Version
 from tests.builds import rows_of
 from tests.conftest import real_path
@@ -103,6 +103,19 @@ def on_prompts(source: np.random.Generator, prompts: int, spread: float = 0.0, *
             for a, b, first, number in zip(first, second, won, cluster, strict=True)
         ]
     )
+
+
+def test_a_system_that_always_wins_has_no_interval() -> None:
+    """Thirty votes each: whatever the odds of the one are, better odds fit the votes better still."""
+    said = [("ant", "bee", "a")] * 30 + [("cat", "dog", "ab"[at % 2]) for at in range(30)]
+    rows = [{"system_a": a, "system_b": b, "preference": one, "cluster": at} for at, (a, b, one) in enumerate(said)]
+    board = board_of(rows)
+    found = by_system(board)
+    assert found["ant"]["value"] > found["cat"]["value"] == pytest.approx(CENTRE)
+    assert [found[name]["high"] is None for name in ("ant", "bee", "cat", "dog")] == [True, True, False, False]
+    facts: Any = {"corpus": "human-preferences", "version": "v1", "boards": [{"board": "b", "modality": None, **board}]}
+    said_of = ranking_page(facts).files()["README.md"]
+    assert "without interval: systems that won or lost every vote" in said_of
 
 
 def test_known_strengths_are_met() -> None:
