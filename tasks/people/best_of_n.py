@@ -117,6 +117,10 @@ def best_of_n(
     measured, columns = _measures(scores, listed)
     if odd := [name for name in by if name not in columns]:
         raise InputError(f"--by: {scores} has no column '{odd[0]}'; columns: {', '.join(columns)}")
+    for name in columns:
+        if lacking := sum(values[name] is None for values in measured.values()):
+            of = f"{name}: {lacking:,} of {len(measured):,} generations have no score and are in no mean of it"
+            notes.append(of + ("; they are picked only where no other can be" if name in by else ""))
     groups = _candidates(listed, measured, by)
     sizes = sorted({*sizes})
     labelled = _picked(groups, sizes)

@@ -78,6 +78,18 @@ def test_the_mean_of_the_best_of_n_is_n_of_n_plus_1(music: Path, tmp_path: Path)
     assert "difference" not in rows["truth"]["musicality"]
 
 
+def test_generations_without_a_score_are_said(music: Path, tmp_path: Path) -> None:
+    scores = pd.read_csv(music / "rm.csv")
+    scores.loc[[0, 3, 11], "musicality"] = scores.loc[[5], "CE"] = np.nan
+    scores.to_csv(tmp_path / "rm.csv", index=False)
+    found = best_of_n(music / "generations.csv", tmp_path / "rm.csv", (1, 3), ("musicality",), None, tmp_path / "out")
+    assert found[0]["notes"] == [
+        "musicality: 3 of 4,400 generations have no score and are in no mean of it; they are picked only where no "
+        "other can be",
+        "CE: 1 of 4,400 generations have no score and are in no mean of it",
+    ]
+
+
 def test_picks_are_nested_and_the_lists_are_ranked(music: Path, tmp_path: Path) -> None:
     facts = picked(music, tmp_path / "out")
     scores = pd.read_csv(music / "rm.csv", index_col="clip")["musicality"]
