@@ -289,7 +289,7 @@ _LATEX = {
     **{sign: "\\" + sign for sign in "&%$#_{}"},
     **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": "$<$", ">": "$>$"},
     **{"∞": r"$\infty$", "−": "$-$", "≥": r"$\ge$", "≤": r"$\le$", "°": r"$^\circ$", "½": r"$\frac{1}{2}$"},
-    **{"α": r"$\alpha$", "Δ": r"$\Delta$"},
+    **{"α": r"$\alpha$", "Δ": r"$\Delta$", "|": "$|$"},
 }
 
 

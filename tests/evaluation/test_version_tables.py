@@ -66,6 +66,17 @@ def test_agreement_and_both_dimensions_are_printed_as_tables_6_and_7(tmp_path: P
     )
 
 
+def test_a_dimension_without_confidence_has_empty_cells_in_figure_4(tmp_path: Path) -> None:
+    votes = [{"vote_id": str(at), "confidence_musicality": sure} for at, sure in enumerate((1.0, 3.0, 3.0))]
+    version = written(tmp_path, "human-preferences", votes=votes)
+    _, rows = table_of(version, tmp_path, "cmi-rewardbench-figure-4")
+    assert rows == [
+        ["1", "0", None, "1", "33.33"],
+        ["3", "0", None, "2", "66.67"],
+        ["Mean", None, "", "2.333", ""],
+    ]
+
+
 def test_position_bias_is_printed_as_table_8(tmp_path: Path) -> None:
     shares = {
         "musicality": {"original": (51.96, 40.96, 7.08), "reversed": (59.27, 33.48, 7.25),

@@ -82,6 +82,7 @@ def test_latex_is_a_booktabs_table_with_escaped_text() -> None:
     assert body[1].startswith(r"a\_b \& c & 1,200 & \textbf{0.735 [0.710, 0.757]} & \underline{0.200} &")
     assert r"12.3 \%" in body[1]
     assert r"$<$ 0.001" in body[1]
+    assert "x$|$y" in ResultTable("", ("a",), (("x|y",),)).latex()  # a bar is a dash in TeX's own fonts
 
 
 @pytest.mark.parametrize("width", [60, 80, 160])

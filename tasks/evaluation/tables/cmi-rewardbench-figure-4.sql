@@ -20,16 +20,16 @@ counted AS (
 SELECT
     format('{:g}', confidence) AS "Confidence",
     format('{:,}', alignment) AS "IF, votes",
-    format('{:.2f}', 100 * alignment / sum(alignment) OVER ()) AS "IF, %",
+    format('{:.2f}', 100 * alignment / nullif(sum(alignment) OVER (), 0)) AS "IF, %",
     format('{:,}', musicality) AS "MQ, votes",
-    format('{:.2f}', 100 * musicality / sum(musicality) OVER ()) AS "MQ, %"
+    format('{:.2f}', 100 * musicality / nullif(sum(musicality) OVER (), 0)) AS "MQ, %"
 FROM (FROM counted ORDER BY confidence)
 UNION ALL
 SELECT
     'Mean',
-    format('{:.3f}', sum(confidence * alignment) / sum(alignment)),
+    format('{:.3f}', sum(confidence * alignment) / nullif(sum(alignment), 0)),
     '',
-    format('{:.3f}', sum(confidence * musicality) / sum(musicality)),
+    format('{:.3f}', sum(confidence * musicality) / nullif(sum(musicality), 0)),
     ''
 FROM counted
 HAVING count(*) > 0
