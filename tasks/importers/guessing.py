@@ -26,6 +26,7 @@ from earmark.tasks.importers.rating_scales import (
 )
 from earmark.tasks.importers.row_kinds import (
     answered,
+    asks_models,
     beside_numbers,
     leaves_out,
     publishers_split,
@@ -393,11 +394,13 @@ def _may_hold(what: str, table: GuessedTable, name: str) -> bool:
 
 def _marked(table: GuessedTable, columns: Held) -> list[str]:
     """List a person's decisions about columns that mark rows other than ratings, such as tests of attention."""
-    doubts = []
+    others = {*table.cells} - {*taken_by({kind: one for kind, one in columns.items() if kind != "listener"})}
+    whose = asks_models(table.cells, others, "where names it with the words of the rows to keep")
+    doubts = [*whose.values()]
     for name, cells in table.cells.items():
         words = Counter(cell.strip() for cell in cells)
         marks = {*table.names[name].words} & MARKS_ROWS and 1 < len(words) <= MOST_MARKS
-        if name not in taken_by(columns) and (marks or leaves_out(name, cells, MOST_MARKS)):
+        if name not in (*taken_by(columns), *whose) and (marks or leaves_out(name, cells, MOST_MARKS)):
             counted = ", ".join(f'"{shown(word)}" {count:,}' for word, count in words.most_common())
             doubts.append(f"{name} marks rows ({counted}): where = {{ {name} = … }} keeps ratings")
     return doubts

@@ -1,12 +1,14 @@
 """Tell rows of a table that count as ratings from those that were taken back, sum others up, or name a split."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Mapping, Sequence
 
 from earmark.schemas.reasons import shown
 from earmark.schemas.tables import SPLIT_ALIASES, SPLITS, common_split
+from earmark.tasks.importers.machines import is_model
 from earmark.tasks.importers.rating_scales import FEW, UNSAID
-from earmark.tasks.importers.sniffing import is_audio, is_number, read_name, word_set
+from earmark.tasks.importers.sniffing import HOLDERS, is_audio, is_number, read_name, word_set
 from earmark.tasks.importers.table import several
 
 LEFT_OUT = word_set(  # cells
@@ -30,6 +32,9 @@ TOTALS = word_set(
 )
 NAMES_TOO = word_set("n min max sd media all grand")  # may begin a clip's name
 PEOPLE_TOO = word_set("n min max sd media")  # may name a person
+ORIGINS = word_set("source origin")
+WHOSE = ORIGINS | word_set(f"{HOLDERS['listener']} voter labeler labeller scorer reviewer vote label annotation")
+OF_CLIPS = word_set("prompt text caption lyrics content instruction audio clip song music speech file system")
 
 
 def answered(names: Sequence[str], rows: list[list[str]]) -> tuple[dict[str, tuple[str, ...]], str, list[list[str]]]:
@@ -135,3 +140,22 @@ def beside_numbers(cells: Sequence[str]) -> list[str]:
     words = [word for cell in cells for word in re.split(r"[\[\]();|,\s]+", cell) if word]
     odd = [word for word in words if not is_number(word)]
     return odd if len(odd) < len(words) and {word.lower() for word in odd} <= {*UNSAID} else []
+
+
+def asks_models(cells: Mapping[str, Sequence[str]], among: Container[str], way: str) -> dict[str, str]:
+    """Return a person's decision for each column, of those among, that tells which rows are of models."""
+    systems = [cells[name] for name in cells if read_name(name).holds("system")]
+    doubts = {}
+    for name, held in cells.items():
+        words = {*read_name(name).words}
+        if name not in among or not words & WHOSE or words & OF_CLIPS:
+            continue
+        counts = Counter(cell.strip() for cell in held)
+        found = {cell: count for cell, count in sorted(counts.items()) if is_model(cell)}
+        if words & ORIGINS and len(counts) > 1:  # may tell how the clip was made
+            found = {} if any(len({*zip(each, held, strict=True)}) == len({*each}) for each in systems) else found
+        if found:
+            listed = ", ".join(f'"{shown(one)}"' for one in [*found][:3])
+            rows = f"{sum(found.values()):,} of {len(held):,} rows"
+            doubts[name] = f"{name} holds {listed} in {rows}, answers of models and not of people: {way}"
+    return doubts

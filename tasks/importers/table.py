@@ -34,6 +34,7 @@ from earmark.tasks.importers.lists import (
     require_columns,
     scale_of,
 )
+from earmark.tasks.importers.machines import KINDS, require_person
 
 ENDINGS = {
     **{".csv": "csv", ".txt": "csv", ".tsv": "tsv"},
@@ -104,10 +105,11 @@ def read(source: Source, resolve: Callable[[str], Path]) -> Imported:
     if columns is None:
         raise InputError(f"{source.name}: expected 'columns' for a table, found none")
     wanted = tuple(dict.fromkeys((*columns.named(), *source.where)))
-    at = {column: place for place, column in enumerate(wanted)}
+    kinds = tuple(kind for kind in (*KINDS, *(() if columns.listener else ("judge",))) if kind not in wanted)
+    at = {column: place for place, column in enumerate((*wanted, *kinds))}
     for file in find(source, resolve).lists:
         parse = _parser(source, columns, at, str(clip_root(source, resolve, file.path)), file)
-        for line, cells in read_table(file, wanted):
+        for line, cells in read_table(file, wanted, kinds):
             if isinstance(cells, Reject | Note):
                 yield cells
                 continue
@@ -222,11 +224,15 @@ def _parser(
     ]
     named = source.file_name
     pattern = columns.file if isinstance(columns.file, str) and columns.file not in at else None
+    kinds = {kind: place for kind, place in at.items() if kind in (*KINDS, "judge") and kind not in columns.named()}
+    told = columns.listener in source.where
     one_scale = None if isinstance(source.scale, dict) else scale_of(source)
 
     def parse(one: Cells, line: int) -> Rating:
         cell, value, column, listener, cells = one
         row: dict[str, Any] = {"split": file.part}
+        asked = {kind: cells[place] for kind, place in kinds.items() if kind not in source.where and cells[place]}
+        require_person(None if told else listener, asked, "; where keeps rows by a column's words")
         name = clip(cell if pattern is None else _filled(pattern, column, at, cells, root), root)
         mos = score(value, one_scale) if one_scale else math.nan
         if pattern is None and isinstance(cell, str) and cell.strip() == name != cell:

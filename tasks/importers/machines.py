@@ -1,0 +1,44 @@
+"""Tell the votes and ratings of models from those of people, by the columns that say who gave them."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from earmark.schemas.reasons import shown
+from earmark.tasks.importers.cells import BadRow
+
+_NAME = re.compile(  # of a judge; people may be called Claude and Nova
+    r"(?:[\w.-]+[/:])*(?:(?:(?:chat)?gpt|[ml]*llm|vlm|lalm|gemini|gemma|deepseek|mi[sx]tral|qwen|audio-?flamingo|utmos|"
+    r"dnsmos)(?![a-z])|(?:claude|llama|phi|grok|nova|kimi|glm)[-_ ]?(?:v?\d|sonnet|opus|haiku|audio|instruct|pro|lite)|"
+    r"o[134](?:-mini|-pro|-preview)?$|models?$|machine$).*",
+    re.IGNORECASE,
+)
+_MACHINES = frozenset("llm mllm ai model models machine automatic automated auto bot algorithm synthetic program".split())
+_PEOPLE = frozenset("human humans person people crowd expert experts".split())
+KINDS = (  # columns that a build reads unasked: each tells the kind of a row's annotator
+    *("annotator_type", "annotator_kind", "rater_type", "listener_type", "judge_type", "voter_type", "labeler_type"),
+    *("evaluator_type", "annotation_source", "label_source", "vote_source", "rating_source"),
+)
+
+
+def names_model(cell: Any) -> bool:
+    """Return whether a cell that names an annotator names a model, such as `gpt-4o`."""
+    return isinstance(cell, str) and _NAME.fullmatch(cell.strip()) is not None
+
+
+def is_model(cell: Any) -> bool:
+    """Return whether a cell that tells the kind of an annotator tells a model."""
+    words = {*re.split(r"[\W_\d]+", cell.lower())} if isinstance(cell, str) else set()
+    return names_model(cell) or bool(words & _MACHINES and not words & _PEOPLE)
+
+
+def require_person(annotator: Any, kinds: Mapping[str, Any], way: str) -> None:
+    """Refuse a row of a model by the annotator's name or kind.
+
+    Args:
+        kinds: cells by columns.
+        way: how a config keeps such rows, for the message.
+    """
+    for column, cell in (*kinds.items(), ("the annotator", annotator)):
+        if cell and (is_model(cell) if column in kinds else names_model(cell)):
+            raise BadRow("automatic", f"expected a person's answer, found {column} = '{shown(cell)}'{way}")
