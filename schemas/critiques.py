@@ -42,6 +42,27 @@ _SECOND_FIRST = (
 )
 _SWAPPED = re.compile(rf"[(\[][^()\[\]\n]*?{_SECOND_FIRST}|\(\s*2\W+1\s*\)", re.IGNORECASE | re.ASCII)
 _SWAPPED_AFTER = re.compile(rf"[\s.]*\([^()\n]*?{_SECOND_FIRST}\s*\)", re.IGNORECASE | re.ASCII)
+_CLIP_2 = r"(?:(?:audio|clip|sample)\s*(?:2|two)|(?:the\s+)?second\s+(?:audio|clip|sample))\b"
+_TURNED = re.compile(  # a sentence that gives the numbers another order
+    rf"\bfirst\s+(?:number|score|value|one|figure)(?:\s+(?:is|are|was|refers|belongs|stands|corresponds|given|for|of|to|"
+    rf"the|score|that|rates|means))*\W+{_CLIP_2}|[\[(]\s*(?:audio|clip|sample)\s*2\s*[,;]\s*(?:audio|clip|sample)\s*1\s*"
+    rf"[\])]|\b{_CLIP_2}(?:'s)?(?:\s+score)?\s+(?:comes\s+|is\s+|stands\s+)?first\s*(?:[,;.)\]]|and\b|then\b|$)"
+    r"|[(\[]\s*b\s*[,;/]\s*a\s*[)\]]|第[一1]个(?:分数|数字|得分)[^,。\n]{0,4}(?:片段|音频)\s*[2二]"
+    r"|(?:片段|音频)\s*[2二]\s*在前|顺序[^。\n]{0,4}(?:片段|音频)\s*[2二]"
+    r"|\b(?:scores?|numbers?)\b[^.\n]{0,60}\b(?:reverse|reversed|swapped|opposite|inverted)\s+order\b",
+    re.IGNORECASE | re.ASCII | re.MULTILINE,
+)
+_STATED = re.compile(  # a clip's score in the text: "Clip 1: 3/10", "I give clip 2 an 8"
+    r"\b(?:audio|clip|sample)\s*([12])(?:'s)?(?:\s+(?:overall|final|score))*\s*(?:[:=]|\b(?:an?|gets|receives|scores|is)\b)"
+    r"\s*(10|[1-9])(?:\s*(?:/|out\s+of)\s*(\d+))?(?=\s*(?:[,;.)\]|]\s|[)\]]|and\b|$))",
+    re.IGNORECASE | re.ASCII | re.MULTILINE,
+)
+_OTHER_SCALE = re.compile(
+    r"\bout\s+of\s+(?:five|[4-79]|100)\b(?!\s+(?!stars|points|each|for|and)[a-z])"
+    r"|\b(?:scale|range)\s+(?:of|from|is)?\s*[01]\s*(?:-|–|—|to)\s*([4-79]|100)\b"
+    r"|\(\s*[01]\s*(?:-|–|—|to)\s*([4-79]|100)\s*\)|满分\s*(?:为|是)?\s*(?:[五百45]|100)|[五5]分制",
+    re.IGNORECASE | re.ASCII,
+)
 _ATTEMPT = re.compile(r"[\[(\s]*[-+]?[\d.]", re.ASCII)
 _MARKS = " \t\r\n*_`"
 _LINE_MARKS = f'{_MARKS}#>"-'
@@ -59,7 +80,8 @@ def read_scores(text: str) -> Scores | None:
 
     Tolerant of form: case, Markdown, line breaks, full-width signs, `.0`, `/10`, one pair of brackets for two, a
     singular label, the clips' names before the numbers, sentences after them. Strict about content: two integers from 1
-    to 10, clip 1 first; a half point, a third number, two different pairs, or clip 2 named first, are none.
+    to 10, clip 1 first; a half point, a third number, two different pairs, or clip 2 named first, are none. So is a
+    text that gives the numbers another order or scale.
 
     Strict of form as well: the training rewards of a policy (`final_scores` of `earmark/schemas/rewards.py`). They read
     the last line alone, which must be exactly `Final Scores: [[x, y]]`, so training teaches this form; a critique kept
@@ -67,6 +89,15 @@ def read_scores(text: str) -> Scores | None:
     """
     found = _find(text)
     return found and found[0]
+
+
+def scores_fault(text: str) -> str:
+    """Return the fault of a text without scores in words."""
+    plain = text.translate(_PLAIN)
+    said = _TURNED.search(plain) or _OTHER_SCALE.search(plain)
+    last = text.strip().rpartition("\n")[2]
+    found = said[0] if said and final_scores(text) else last
+    return f"expected the last line {FORM}, clip 1 first, of 1 to 10, found {' '.join(found.split())[:80]!r}"
 
 
 def with_final_line(text: str) -> str:
@@ -131,8 +162,20 @@ def _find(text: str) -> tuple[Scores, int | None] | None:
     pairs = [*labelled, *((pair.start(), pair) for pair in _DOUBLE.finditer(plain, begin))]
     read = {Scores(*(int(number) for number in pair.groups() if number)) for _, pair in pairs}
     if exact:
-        return (Scores(*exact), None) if read <= {exact} else None
-    return (read.pop(), pairs[0][0]) if len(read) == 1 else None
+        read.add(Scores(*exact))
+    if len(read) != 1 or _is_doubted(plain, scores := read.pop()):
+        return None
+    return scores, None if exact else pairs[0][0]
+
+
+def _is_doubted(plain: str, scores: Scores) -> bool:
+    """Return whether a text turns its scores round, or gives them on another scale than 1 to 10."""
+    if _TURNED.search(plain) or _OTHER_SCALE.search(plain):
+        return True
+    stated = {(clip, int(score), most) for clip, score, most in _STATED.findall(plain)}
+    of_clips = [{score for clip, score, _ in stated if clip == side} for side in "12"]
+    turned = of_clips == [{scores.second}, {scores.first}] and scores.first != scores.second
+    return turned or any(most not in ("", "10") and score in scores for _, score, most in stated)
 
 
 ASPECTS = ("noise", "distortion", "naturalness", "continuity")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NotRequired, TypedDict
 
-from earmark.schemas.critiques import FORM, read_scores
+from earmark.schemas.critiques import read_scores, scores_fault
 from earmark.schemas.errors import ConfigError, InputError
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.questions import Ask, Choice, FreeText, ScaleRating, YesNo
@@ -237,8 +237,7 @@ def _side(answer: Any, evaluation: Evaluation, swapped: bool) -> str:
 
 def _lead(answer: Any, evaluation: Evaluation, swapped: bool) -> float:
     if (scores := read_scores(answer)) is None:
-        last = str(answer).strip().rpartition("\n")[2]
-        raise Unreadable(f"expected the last line {FORM}, found {one_line(last, 80)!r}")
+        raise Unreadable(one_line(scores_fault(answer), 200))
     return float(scores[1] - scores[0] if swapped else scores[0] - scores[1])
 
 

@@ -146,7 +146,7 @@ def _flattened(row: dict[str, Any], columns: Sequence[str] | None, before: str =
 
 
 def _members(file: ListFile, text: str) -> Iterator[tuple[int, dict[str, Any] | Reject | Note]]:
-    decoder = json.JSONDecoder()
+    decoder = json.JSONDecoder(object_pairs_hook=_unique)
     at = _skip(text, 0)
     if not text[at:].strip():
         yield 0, Note(f"{file.name} is empty")
@@ -155,17 +155,18 @@ def _members(file: ListFile, text: str) -> Iterator[tuple[int, dict[str, Any] | 
     if not many and text[at] != "{":
         raise InputError(f"{file.name}: expected a JSON array or object, found {shown(text[at:])}")
     at = _skip(text, at + 1) if many else at
-    line, counted, most = 1, 0, most_rows()
+    line, counted, most, row = 1, 0, most_rows(), 0
     while at < len(text) and not (many and text[at] == "]"):
         if most is not None and (most := most - 1) < 0:
             return
         if not many and text[at] != "{":
             raise _another(file, text, at)
-        line, counted = line + text.count("\n", counted, at), at
+        line, counted, row = line + text.count("\n", counted, at), at, row + 1
         try:
             value, at = decoder.raw_decode(text, at)
         except (ValueError, RecursionError) as error:
-            raise InputError(f"{file.name}: expected JSON, found a fault at line {line}: {shown(error)}") from None
+            place = f"line {line}{f', object {row}' * many}"
+            raise InputError(f"{file.name}: expected JSON, found a fault at {place}: {shown(error)}") from None
         if isinstance(value, dict):
             yield line, value
         else:

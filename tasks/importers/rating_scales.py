@@ -14,6 +14,7 @@ UNSAID = ("", "na", "n/a", "n.a.", "nan", "none", "null", "-", "--", "?", "not r
 SENTINELS = frozenset((-9999.0, -999.0, -99.0, -9.0, -1.0, 0.0, 88.0, 98.0, 99.0, 998.0, 999.0, 9999.0))
 ZERO_BESIDE = ((1, 5), (1, 7))  # scales beside which a 0 is no rating
 MOST_SENTINELS = 0.4  # largest share of such cells
+FEWEST, FEWER = 50, 10  # ratings for one beside their scale, and at that end of it
 FEW = 20  # most different words in a column of questions, and most listening tests
 NO_ANSWER = re.compile(
     r"\b(?:don['’]?t know|do not know|not sure|unsure|can(?:no|['’])?t (?:say|tell|judge)|no (?:answer|opinion|rating)|"
@@ -97,17 +98,30 @@ def ambiguous(
 
 
 def apart(mos: str | tuple[str, ...] | None, cells: Sequence[str], missing: Container[str | float]) -> Iterator[str]:
-    """Yield a person's decision about the least or greatest rating, if it lies beside the scale of all others."""
+    """Yield a person's decision about the least or the greatest ratings, if they lie beside the scale of all others.
+
+    They do so by more than a step; or there are few of them, and many at the end of that scale.
+    """
     values = Counter(value for cell in cells for value in numbers_of(cell) if value == value and value not in missing)
-    for end in sorted({min(values), max(values)} if values else ()):
-        rest = values.keys() - {end}
+    given = sorted(values)
+    for ends in (given[:1], *(given[-most:] for most in (3, 2, 1))):
+        rest = values.keys() - {*ends}
         scale = fit_scale(min(rest), max(rest)) if len(rest) > 2 else None
-        if scale and not scale[0] <= end <= scale[1] and min(abs(end - value) for value in rest) > 1:
-            often = f" ({values[end]:,} times)" if values[end] > 1 else ""
+        if not scale or any(scale[0] <= end <= scale[1] for end in ends):
+            continue
+        count, gaps = sum(values[end] for end in ends), [abs(end - value) for end in ends for value in rest]
+        last = min(rest, key=lambda value: abs(ends[0] - value))
+        if (len(ends) == 1 and min(gaps) > 1) or (
+            FEWEST * count <= values.total() and FEWER * count <= values[last] and last in scale
+        ):
+            often = f" ({count:,} times)" if count > 1 else ""
+            listed = ", ".join(f"{end:g}" for end in ends)
             yield (
-                f"{mos if isinstance(mos, str) else 'the list'} holds {end:g}{often}, all others within {scale[0]:g} "
-                f"to {scale[1]:g}: a rating, or not_a_rating = [{end:g}] with scale = [{scale[0]:g}, {scale[1]:g}]?"
+                f"{mos if isinstance(mos, str) else 'the list'} holds {listed}{often}, all others within {scale[0]:g} "
+                f"to {scale[1]:g}: a rating, or not_a_rating = [{listed}] with scale = [{scale[0]:g}, {scale[1]:g}]?"
             )
+            if ends != given[:1]:
+                return
 
 
 def scale_by_test(tests: Sequence[str], cells: Sequence[str], missing: Container[str | float]) -> dict[str, Scale]:

@@ -5,6 +5,7 @@ A faulty first line is reported, never dropped in silence.
 
 import math
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice, takewhile
@@ -19,6 +20,8 @@ from earmark.tasks.importers.lines import named_delimiter, read_rows
 from earmark.tasks.importers.lists import UNFILLED, ListFile, fitted
 from earmark.tasks.importers.table import cell_at, leaves_of
 
+# letters with marks of languages beyond Latin-1 (ł, č, ğ) as plain ones
+_LATIN = {code: unicodedata.normalize("NFKD", chr(code))[0] for code in range(0x100, 0x180)} | {0x141: "L", 0x142: "l"}
 _WORD = re.compile(r"[A-ZÀ-Þ]+(?![a-zß-ÿ])|[A-ZÀ-Þ]?[a-zß-ÿ]+|\d+|[^\W\d_A-Za-zÀ-ÿ]+")
 
 
@@ -33,7 +36,8 @@ def word_set(text: str) -> frozenset[str]:
 
 # Words without meaning of their own: `listenerId` and `nameListener` hold the listener, `Answer.quality` the quality.
 _FILLERS = word_set(
-    "id ids uuid guid pid name names nr no number num code key label input answer url path filepath file the of"
+    "id ids uuid guid pid name names nr no number num code key label input answer url path filepath file the of "
+    "nummer numéro numero número numer номер do du del"
 )
 
 RATINGS = word_set(
@@ -44,7 +48,7 @@ RATINGS = word_set(
     "évaluation qualité naturel jugement puntuación puntuacion calificación valoración calidad naturalidad nota "
     "punteggio voto valutazione qualità naturalezza pontuação avaliação qualidade oordeel kwaliteit "
     "оценка качество естественность 评分 得分 分数 打分 质量 自然度 音质 評価 点数 評点 自然性 音質 "
-    "평점 점수 품질 자연성"
+    "평점 점수 품질 자연성 beoordeling ocena jakosc betyg"
 )
 # Words for a rating if only fillers and words of this set stand beside them.
 _ALONE = word_set("mean average avg value response slider mittelwert moyenne media 平均")
@@ -65,9 +69,12 @@ _NO_RATING = word_set(
 
 HOLDERS: Mapping[str, str] = {
     "listener": "listener rater annotator worker subject judge user participant assessor evaluator respondent proband "
-    "vpn hörer hoerer bewerter teilnehmer versuchsperson participante oyente evaluador auditeur évaluateur ascoltatore "
-    "слушатель 听众 听者 评测员 评测人 评分人 评分员 评分者 评价人 评价者 打分人 打分员 打分者 评委 被试 受试者 "
-    "参与者 志愿者 被験者 評価者 評定者 聴取者 回答者 参加者 평가자 채점자 청취자 참가자 prolific email",
+    "vpn hörer hörerin hoerer zuhörer bewerter beurteiler teilnehmer versuchsperson luisteraar beoordelaar deelnemer "
+    "proefpersoon auditeur auditrice évaluateur juge sujet oyente evaluador evaluadora participante sujeto juez "
+    "ouvinte avaliador avaliadora sujeito juiz ascoltatore valutatore partecipante soggetto giudice sluchacz "
+    "oceniajacy uczestnik sluchacza posluchac lyssnare dinleyici слушатель слушателя оценщик оценщика участник испытуемый слухач "
+    "听众 听者 评测员 评测人 评分人 评分员 评分者 评价人 评价者 打分人 打分员 打分者 评委 被试 受试者 "
+    "参与者 志愿者 被験者 評価者 評定者 聴取者 回答者 参加者 평가자 채점자 청취자 참가자 피험자 prolific email",
     "system": "system systems sys model method codec algorithm engine vocoder generator tts systeme système modell "
     "verfahren sistema modelo modèle система 系统 模型 方法 システム モデル 手法 시스템 모델",
     "speaker": "speaker singer voice spk sprecher locuteur hablante parlante диктор 说话人 歌手 话者 話者 화자",
@@ -79,7 +86,7 @@ HOLDERS: Mapping[str, str] = {
 }
 _FILES = _words(
     "file filename wav wavname path audio clip stimulus stimuli stim sample recording sound utt utterance url deg "
-    "degraded aufnahme datei audiodatei fichier archivo grabación enregistrement файл 音频 文件 音声 ファイル 파일"
+    "degraded aufnahme datei audiodatei fichier archivo grabación enregistrement bestand plik nagranie arquivo файл 音频 文件 音声 ファイル 파일"
 )
 _REFERENCES = word_set("ref reference original orig source src clean anchor gt target")
 _EXACT: Mapping[str, frozenset[str]] = {
@@ -164,14 +171,22 @@ class ColumnName(NamedTuple):
 
 def read_name(name: str) -> ColumnName:
     """Split a column's name into lower-case words."""
-    return ColumnName(tuple(word.lower() for word in _WORD.findall(name)))
+    plain = unicodedata.normalize("NFC", name).translate(_LATIN)
+    return ColumnName(tuple(word.lower() for word in _WORD.findall(plain)))
+
+
+def last_keys(name: str) -> list[ColumnName]:
+    """Return the names that the last keys of a nested column make, such as `user` and `user.id` of `vote.user.id`."""
+    keys = name.split(".")
+    return [read_name(".".join(keys[at:])) for at in range(1, len(keys))]
 
 
 LOOKED_AT = 20_000  # rows
 OPENED: tuple[tuple[()] | None, ...] = ((), None)  # lists of objects: none of them, or all where no field rates without
 LEAST_FITS = 0.5  # share of the rows that must be as wide as the first
 MARKS = (",", "\t", ";", "|", " ")
-WORDS = {",": "comma", "\t": "tab", ";": "semicolon", " ": "space", "|": "|"}
+WORDS = {",": "comma", "\t": "tab", ";": "semicolon", " ": "space", "|": "|", ":": "colon"}
+_CLIP_COLON = re.compile(r"[^:,;|\t]+\.\w{2,4}\s*:\s*[\d.,+-]+\s*")  # `c0.wav: 4`
 AUDIO = (".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a", ".aac", ".aiff")
 BOOKS = {b"PK\x03\x04": "a workbook (Excel, LibreOffice) or another zip file", b"\xd0\xcf\x11\xe0": "an Excel workbook"}
 AS_CSV = (
@@ -295,6 +310,9 @@ def _text(path: Path, encoding: str | None) -> Sample:
     marks = (named,) if named else MARKS
     splits = {mark: list(islice(read_rows(path, name, mark, encoding=encoding or ""), LOOKED_AT)) for mark in marks}
     rows = [cells for _, cells in splits[marks[0]]]
+    lines = [",".join(cells) for cells in rows if not isinstance(cells, Reject)]
+    if not named and sum(_CLIP_COLON.fullmatch(line) is not None for line in lines) > 0.9 * len(rows):
+        splits = {":": list(islice(read_rows(path, name, ":", encoding=encoding or ""), LOOKED_AT))}
     bad = next((row for row in rows if isinstance(row, Reject) and row.reason == "bad_encoding"), None)
     is_utf8 = any(not cell.isascii() for cells in rows if not isinstance(cells, Reject) for cell in cells)
     if bad and (bad is rows[0] or not is_utf8):  # in a list with letters in UTF-8, the line alone is damaged

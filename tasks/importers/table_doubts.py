@@ -8,7 +8,7 @@ from earmark.schemas.reasons import shown
 from earmark.tasks.importers.cells import number
 from earmark.tasks.importers.rating_scales import FEW
 from earmark.tasks.importers.row_kinds import is_their_mean, sums_people_up, sums_up
-from earmark.tasks.importers.sniffing import QUESTIONS, ColumnName, is_audio, read_name
+from earmark.tasks.importers.sniffing import QUESTIONS, ColumnName, is_audio, last_keys
 from earmark.tasks.importers.table import several
 
 Held = dict[str, str | tuple[str, ...]]  # the column or columns of each kind
@@ -41,9 +41,8 @@ def is_list(cells: Sequence[str]) -> bool:
 
 
 def holds_kind(table: GuessedTable, name: str, what: str) -> bool:
-    """Return whether a column's name, or its last key, names a kind."""
-    last = name.rpartition(".")[2] if table.nested else name
-    return table.names[name].holds(what) or read_name(last).holds(what)
+    """Return whether a column's name, or its last keys, name a kind."""
+    return any(one.holds(what) for one in (table.names[name], *(last_keys(name) if table.nested else ())))
 
 
 def asks_questions(table: GuessedTable, columns: Held) -> list[str]:

@@ -9,8 +9,17 @@ from earmark.schemas.reasons import shown
 from earmark.tasks.importers.cells import number
 from earmark.tasks.importers.guessing import MARKS_ROWS, MOST_MARKS
 from earmark.tasks.importers.rating_scales import FEW
-from earmark.tasks.importers.row_kinds import leaves_out
-from earmark.tasks.importers.sniffing import QUESTIONS, WORDS, ColumnName, is_audio, read_name, read_sample, word_set
+from earmark.tasks.importers.row_kinds import asks_models, leaves_out
+from earmark.tasks.importers.sniffing import (
+    QUESTIONS,
+    WORDS,
+    ColumnName,
+    is_audio,
+    last_keys,
+    read_name,
+    read_sample,
+    word_set,
+)
 from earmark.tasks.importers.votes import DIMENSIONS as OWN
 from earmark.tasks.importers.votes import FIELDS, said_choice
 
@@ -107,11 +116,16 @@ def guess_votes(path: Path) -> GuessedVotes | None:
             doubts.append(f"{called[0]} is called a choice, but holds {listed}: write a, b or tie in their place")
         else:
             doubts.append("no column is called a choice: columns.overall names the one that is")
-    people = [name for name in cells if names[name].holds("listener") and name not in columns.values()]
+    told = {name: (names[name], *(() if sample.delimiter else last_keys(name))) for name in cells}
+    people = [n for n in cells if any(one.holds("listener") for one in told[n]) and n not in columns.values()]
     if len(people) == 1:
         columns["annotator"] = people[0]
     elif people:
         doubts.append(f"several columns may name who chose ({shown(', '.join(people))}): columns.annotator chooses one")
+    others = {*cells} - {*columns.values()} | {*people}
+    whose = asks_models(cells, others, "a build rejects them, by the column that columns.annotator_type names")
+    doubts += whose.values()
+    columns |= {"annotator_type": name for name in whose if name not in people}
     signed = any(_is_signed(cells[name]) for name in by_dimension.values())
     counted = [name for name in by_dimension.values() if signed and _counts(cells[name])]
     if counted:  # 0 and 1 are as often the two clips as a tie and the second
@@ -131,7 +145,7 @@ def guess_votes(path: Path) -> GuessedVotes | None:
         f"{name} may tell which clip stood left: write a or b in place of left and right, as clips stand in the table"
         for name in tells
     ]
-    doubts += filter(None, (_may_tell(names[name], name, cells[name]) for name in unused if name not in tells))
+    doubts += filter(None, (_may_tell(names[name], name, cells[name]) for name in unused if name not in (*tells, *whose)))
     return GuessedVotes(len(sample.rows), columns, unused, signed, tuple(doubts))
 
 

@@ -5,7 +5,7 @@ from typing import Literal, TypedDict
 
 import pyarrow as pa
 
-from earmark.schemas.critiques import ASPECTS, CRITIQUES, FORM, PAIRED_CRITIQUES, Critiques, part_under, read_scores
+from earmark.schemas.critiques import ASPECTS, CRITIQUES, PAIRED_CRITIQUES, Critiques, part_under, read_scores, scores_fault
 from earmark.schemas.mos_preferences import MosPreferences
 from earmark.schemas.questions import Audio
 from earmark.schemas.rewards import prefers
@@ -83,8 +83,7 @@ def pair_fault(text: str, row: CritiqueQuestion) -> Fault | None:
     """Find the fault of a comparison: no scores, a missing part, or scores contradicting the listeners."""
     scores = read_scores(text)
     if scores is None:
-        last = text.strip().rpartition("\n")[2][:80]
-        return Fault("bad_answer", f"expected the last line {FORM}, found {last!r}")
+        return Fault("bad_answer", scores_fault(text))
     parts = {aspect: part_under(text, aspect) for aspect in ASPECTS}
     if missing := [aspect for aspect, part in parts.items() if not says_something(part)]:
         found = f", at least {LEAST_WORDS} words, found {parts[missing[0]][:40]!r}" if parts[missing[0]] else ""

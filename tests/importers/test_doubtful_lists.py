@@ -105,6 +105,19 @@ DOUBTED = {
             ("6 - don't know", """1 cells such as '6 - don't know': a rating, or not_a_rating = ["6 - don't know"]"""),
         ]
     },
+    **{
+        f"next-{'-'.join(cells)}": (
+            table("clip,rater,rating", "{clip},{who},{score}")
+            + "".join(table("", "d{clip},{who},{score}").lstrip() for _ in range(9))
+            + "".join(f"d{n}.wav,l0,{cell}\n" for n, cell in enumerate(cells)),
+            says,
+        )
+        for cells, says in [
+            ("6", "rating holds 6, all others within 1 to 5: a rating, or not_a_rating = [6] with scale = [1, 5]?"),
+            ("67", "rating holds 6, 7 (2 times), all others within 1 to 5: a rating, or not_a_rating = [6, 7]"),
+            (["0.5"], "rating holds 0.5, all others within 1 to 5"),
+        ]
+    },
     "apart-in-a-test": (
         table("clip,rater,test,rating", "{clip},{who},p,{score}")
         + table("", "{clip},{who},q,{score}0")
@@ -123,6 +136,13 @@ def test_what_has_two_readings_is_asked(name: str, tmp_path: Path) -> None:
     content, says = DOUBTED[name]
     (tmp_path / "t.csv").write_text(content)
     assert says in init(tmp_path / "t.csv", tmp_path / "my.toml", code=1)
+
+
+def test_a_rare_end_of_a_scale_is_asked_about_only_beyond_a_common_one(tmp_path: Path) -> None:
+    for count, code in ((1, 1), (30, 0)):
+        text = table("clip,rater,rating", "{clip},{who},{score}") + table("", "e{clip},{who},{score}").lstrip() * 9
+        (tmp_path / "t.csv").write_text(text + "".join(f"f{n}.wav,l0,6\n" for n in range(count)))
+        init(tmp_path / "t.csv", tmp_path / f"{count}.toml", code=code)
 
 
 @pytest.mark.parametrize(("header", "top"), [("rating", 9), ("rating", 100), ("rating (1-9)", 5)])

@@ -287,3 +287,30 @@ def test_no_order_name_or_id_column_makes_it_take_another_rating(
     guess = guess_table(path)
     assert guess.columns.get("mos") in (("score",) if keep else (None, renamed["score"]))
     assert bool(guess.doubts) >= ("mos" not in guess.columns)
+
+
+LISTENERS = (
+    "luisteraar beoordelaar słuchacz oceniający id_słuchacza sluchacz 听者 评分者 被试 评分人ID 評価者 聴取者 Hörer Zuhörer "
+    "Versuchsperson auditeur e\u0301valuateur numéro_auditeur sujet oyente evaluador ouvinte avaliador ID_do_ouvinte "
+    "ascoltatore valutatore 평가자 청취자 피험자 слушатель оценщик номер_слушателя posluchač"
+).split()
+
+
+@pytest.mark.parametrize("name", LISTENERS)
+def test_a_listener_is_told_in_any_language(name: str, tmp_path: Path) -> None:
+    rows = "".join(f"c{n}.wav,{who},{1 + (n + who) % 5}\n" for n in range(12) for who in range(1, 4))
+    (tmp_path / "t.csv").write_text(f"file,{name},score\n{rows}", "utf-8")
+    init(tmp_path / "t.csv", tmp_path / "my.toml")
+    assert read_toml(tmp_path / "my.toml")["sources"][0]["columns"]["listener"] == name
+
+
+@pytest.mark.parametrize("form", ["c{n}.wav: {score}", "c{n}.wav:{score}.5", "a b/c{n}.flac : {score},5"])
+def test_clips_before_a_colon_and_their_ratings_are_a_table(form: str, tmp_path: Path) -> None:
+    lines = [form.format(n=n, score=1 + n % 4) for n in range(24)]
+    (tmp_path / "t.txt").write_text("\n".join([*lines, "nothing"]) + "\n")
+    init(tmp_path / "t.txt", tmp_path / "my.toml")
+    rows = read(tmp_path / "my.toml")
+    got = {row.file: row.score for row in rows if isinstance(row, Rating)}
+    clips = [line.partition(":")[0].strip() for line in lines]
+    assert got == {clip: 1 + n % 4 + 0.5 * ("5" in form) for n, clip in enumerate(clips)}
+    assert [row.line for row in rows if isinstance(row, Reject)] == [25]

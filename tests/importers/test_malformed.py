@@ -185,6 +185,26 @@ def test_file_that_is_no_table(tmp_path: Path, content: bytes, message: str) -> 
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("content", "place"),
+    [
+        (b'[{"f": "a.wav", "m": 3, "s": "x"},\n {"f": "b.wav", "m": 3, "m": 4, "s": "x"}]', "line 2, object 2"),
+        (b'{"clips": [{"f": "a.wav", "m": 3, "s": "x"}, {"f": "b.wav", "m": 3, "s": "x", "m": 4}]}', "line 1"),
+        (b'{"f": "a.wav", "m": 3, "s": "x"}\n{"f": "b.wav", "m": 3, "m": 4, "s": "x"}', "line 2"),
+    ],
+    ids=["array", "nested", "lines"],
+)
+def test_a_key_that_an_object_has_twice_is_refused_with_its_row(tmp_path: Path, content: bytes, place: str) -> None:
+    (tmp_path / "t.json").write_bytes(content)
+    with pytest.raises(InputError) as error:
+        read(tmp_path, format="table", name="study", files={"train": "t.json"}, columns=COLUMNS)
+    assert str(error.value) == f"study/t.json: expected JSON, found a fault at {place}: the key 'm' twice"
+    (tmp_path / "t.jsonl").write_bytes(content)
+    if place == "line 2":  # a line costs only itself
+        got = read(tmp_path, format="table", name="study", files={"train": "t.jsonl"}, columns=COLUMNS)
+        assert (len(got.ratings), got.reasons) == (1, [("bad_line", 2)])
+
+
 def test_missing_column_names_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(
         InputError, match=r"^study/t.csv: expected a column 'score', found none; the nearest are 'scores'$"

@@ -300,3 +300,15 @@ def test_votes_on_one_clip_in_two_spellings_are_no_comparison(tmp_path: Path) ->
     (tmp_path / "t.csv").write_text("audio_a,audio_b,winner\n" + "".join(f"{pair},A\n" for pair in pairs), "utf-8")
     init(tmp_path / "t.csv", tmp_path / "my.toml")
     assert [(vote.audio_a, vote.audio_b) for vote in read(tmp_path / "my.toml")] == [("x.wav", "y.wav")]
+
+
+@pytest.mark.parametrize("user", [{"user": "u{n}"}, {"by": {"voter": {"user_id": "u{n}"}}}], ids=["user", "deeper"])
+def test_who_voted_may_stand_in_an_object_of_its_own(user: dict[str, object], tmp_path: Path) -> None:
+    lines = [
+        {"audio_a": f"x/{n}.wav", "audio_b": f"y/{n}.wav", "choice": word,
+         "vote": json.loads(json.dumps(user).replace("{n}", str(n)))}
+        for n, word in enumerate(CHOICES)
+    ]  # fmt: skip
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    init(tmp_path / "t.jsonl", tmp_path / "my.toml")
+    assert [vote.annotator for vote in read(tmp_path / "my.toml")] == [f"u{n}" for n in range(len(CHOICES))]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earmark.schemas.critiques import part_under, read_scores, with_final_line
+from earmark.schemas.critiques import part_under, read_scores, scores_fault, with_final_line
 from earmark.schemas.rewards import UNREADABLE, accuracy_reward, final_scores
 
 WRITTEN = [
@@ -49,6 +49,10 @@ WRITTEN = [
     "[[7, 5]]",
     "Final Scores: [[clip1_score, clip2_score]]\nFinal Scores: [[7, 5]]!",
     "At first [[6, 6]], but no.\nFinal Scores: [[7,5]]",
+    "Clip 1: 7/10\nClip 2: 5/10\nFinal Scores: [[7, 5]]",
+    "Noise: clip 1: 5, clip 2: 7\nDistortion: clip 1: 9, clip 2: 4\nFinal Scores: [[7, 5]]",
+    "3 out of 5 words are lost in clip 2, which first drops out early; clip 1 is 5 dB louder.\nFinal Scores: [[7, 5]]",
+    "The first score is higher than that of clip 2: both out of 10.\nFinal Scores: [[7, 5]]",
 ]
 UNCERTAIN = [
     "",
@@ -82,6 +86,21 @@ UNCERTAIN = [
     "Final Scores (order: second clip, first clip): [[7, 5]]",
     "Final Scores (2, 1): [[7, 5]]",
     "Final Scores: [[7, 5]] (clip 2 first)",
+    "The first number is clip 2.\nFinal Scores: [[7, 5]]",
+    "The first score belongs to the second clip.\nFinal Scores: [[7, 5]]",
+    "Scores are given as [clip 2, clip 1].\nFinal Scores: [[7, 5]]",
+    "Final Scores (B, A): [[7, 5]]",
+    "Final Scores: [[7, 5]], where the first score is for clip 2",
+    "Clip 1: 5/10\nClip 2: 7/10\nFinal Scores: [[7, 5]]",
+    "I give clip 2 a 7 and clip 1 a 5.\nFinal Scores: [[7, 5]]",
+    "The scores are in reverse order.\nFinal Scores: [[7, 5]]",
+    "评分顺序为片段2、片段1。\nFinal Scores: [[7, 5]]",
+    "Clip 1: 4/5, clip 2: 2/5\nFinal Scores: [[4, 2]]",
+    "On a scale of 1 to 5:\nFinal Scores: [[4, 2]]",
+    "Final Scores (out of 5): [[4, 2]]",
+    "Final Scores (1-5): [[4, 2]]",
+    "Final Scores: [[4, 2]] out of five",
+    "满分5分。\nFinal Scores: [[4, 2]]",
 ]
 
 
@@ -109,6 +128,12 @@ def test_scores_that_are_not_certain_are_none(text: str) -> None:
     assert read_scores(text) is None
     with pytest.raises(ValueError, match="expected scores"):
         with_final_line(text)
+
+
+def test_a_fault_names_the_words_that_turn_the_scores() -> None:
+    assert "'[clip 2, clip 1]'" in scores_fault("Scores as [clip 2, clip 1].\nFinal Scores: [[7, 5]]")
+    assert "'out of 5'" in scores_fault("Each is out of 5.\nFinal Scores: [[4, 2]]")
+    assert "'Clip 2 wins'" in scores_fault("Both are fine.\nClip 2 wins")
 
 
 def test_the_training_reward_reads_the_exact_line_alone() -> None:
