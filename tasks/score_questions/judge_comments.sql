@@ -17,7 +17,8 @@ SELECT
             OR regexp_matches(text, '(?i)^[\s*_\[]*this\s+(comment|post)\s+(has\s+been|was)\s+(mass\s+)?(deleted|overwritten|redacted)\b') THEN 'deleted'
         WHEN regexp_matches(text, '(?i)^[\s\\*_]*\[[\s\\]*(comment\s+)?removed\s*(by\b[^\]]*)?[\s\\]*\]?[\s*_]*$')
             OR regexp_matches(text, '(?i)^[\s*_]*(comment\s+)?removed(\s+(by|per)\s+(an?\s+|the\s+)?(moderators?|mods?|reddit|rule)\b.{0,40})?[\s*_.]*$') THEN 'removed'
-        WHEN notice OR author = 'AutoModerator'
+        WHEN notice
+            OR lower(author) IN ('automoderator', 'remindmebot', 'sneakpeekbot', 'totesmessenger', 'autotldr', 'haikusbot', 'qualityvote')
             OR regexp_matches(coalesce(author, ''), '([_-][Bb]ot|[a-z0-9]Bot|BOT)[0-9_]*$')
             OR regexp_matches(coalesce(flair, ''), '(?i)\bbot\b')
             OR regexp_matches(text, '(?i)\b(i(''|’)?\s*a?m\s+(just\s+)?a\s+(ro)?bot|beep boop|this\s+(action|comment|reply|message)\s+was\s+(performed|posted|made|generated)\s+automatically)\b')
@@ -25,6 +26,9 @@ SELECT
         -- accounts that are gone have one name, and are not one person
         WHEN by_asker
             OR nullif(author, '[deleted]') = (SELECT any_value(author) FROM candidates WHERE id = submission) THEN 'not_an_answer'
+        -- a call of a bot alone
+        WHEN regexp_full_match(text, '(?i)[\s\\*_>]*((remind|update)\s?me(bot)?\s*!|!\s*(remind|update)\s?me\b|/?u/remindmebot\b)[^\n]{0,80}\s*')
+            THEN 'not_an_answer'
         -- links and pictures alone: nothing is left without them
         WHEN NOT regexp_matches(
             regexp_replace(text, '(?i)!?\[(gif|img|image|link|url)[^\]]*\](\([^)]*\))?|!\[[^\]]*\]\([^)]*\)|https?://\S+|\]\([^)]*\)|<image>', ' ', 'g'),

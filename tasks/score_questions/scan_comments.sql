@@ -36,7 +36,9 @@ SELECT
     CASE WHEN passed IS NULL THEN author_flair_text END AS flair,
     -- dumps from 2023-11 on keep the text of what was gone when it was read again, a day and a half later
     CASE
-        WHEN passed IS NULL THEN coalesce(TRY(json_extract_string(_meta, '$.was_deleted_later')) = 'true', false)
+        WHEN passed IS NULL
+            THEN coalesce(TRY(json_extract_string(_meta, '$.was_deleted_later')) = 'true', false)
+                OR coalesce(nullif(removal_reason, ''), nullif(removed_by_category, ''), nullif(banned_by, '')) IS NOT NULL
     END AS gone,
     -- votes that nobody could see yet, or that were counted within a day, decide nothing; the second reading counts anew
     CASE

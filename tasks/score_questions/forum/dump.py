@@ -27,12 +27,13 @@ from earmark.tasks.store.sql import exactly, query
 COLUMNS = {
     "submissions": (
         "id", "subreddit", "author", "created_utc", "title", "selftext", "url", "over_18", "removed_by_category",
-        "media_metadata", "gallery_data", "preview", "crosspost_parent_list", "_meta",
+        "media_metadata", "gallery_data", "preview", "crosspost_parent_list", "_meta", "removal_reason", "removed_by",
+        "banned_by",
     ),
     "comments": (
         "id", "link_id", "parent_id", "author", "body", "score", "ups", "downs", "stickied", "distinguished",
         "is_submitter", "author_flair_text", "score_hidden", "created_utc", "retrieved_on", "retrieved_utc",
-        "_meta",
+        "_meta", "removal_reason", "removed_by_category", "banned_by",
     ),
 }  # fmt: skip
 MALFORMED = "malformed"  # reason for skipped lines without an object or id
