@@ -88,7 +88,12 @@ def mpeg_length(file: FileIO) -> MpegLength | None:
         tagged, covered = _tag(data, start, first)
         if tagged and covered and start + covered >= _end_of_audio(data) - first.size:
             return MpegLength(-1, True, first.samples)
-        samples = sum(frame.samples for frame in _frames(data, start, first.form))
+        samples, behind = 0, start
+        for frame in _frames(data, start, first.form):
+            samples, behind = samples + frame.samples, behind + frame.size
+        behind = _after_id3(data, behind)  # there decoders stop, where another rate begins
+        if (other := _frame(data, behind)) and other.form != first.form and _follows(data, behind + other.size, other):
+            samples += sum(frame.samples for frame in _frames(data, behind, other.form))
         return MpegLength(samples - (first.samples if tagged else 0), tagged, first.samples)
 
 

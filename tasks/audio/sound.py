@@ -8,11 +8,16 @@ longest allowed.
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
+import platform
 import re
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from io import FileIO
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -256,6 +261,65 @@ def _open(file: FileIO, longest_s: float) -> _Sndfile | FfmpegSound:
     return FfmpegSound(file, longest_s)
 
 
+@cache
+def _c_stderr() -> tuple[ctypes.c_void_p, int | None, int | None] | None:
+    """Return the C library's variable `stderr`, its stream, and one that goes nowhere; None if it has no variable."""
+    name = "__stderrp" if sys.platform == "darwin" else "stderr" if platform.libc_ver()[0] == "glibc" else None
+    if name is None:
+        return None
+    library = ctypes.CDLL(None)
+    library.fopen.restype = ctypes.c_void_p
+    variable = ctypes.c_void_p.in_dll(library, name)
+    return variable, variable.value, library.fopen(b"/dev/null", b"we")
+
+
+_silencing, _silenced = threading.Lock(), [0]
+
+
+@contextmanager
+def without_remarks() -> Iterator[None]:
+    """Keep remarks of libmpg123 within libsndfile off standard error: they name no file, and faults are raised.
+
+    Threads share the variable: the last that leaves puts it back. Python writes to standard error by another way.
+    """
+
+    def change(by: int) -> None:
+        with _silencing:
+            _silenced[0] += by
+            if (found := _c_stderr()) and found[1] and found[2]:
+                found[0].value = found[2] if _silenced[0] else found[1]
+
+    change(1)
+    try:
+        yield
+    finally:
+        change(-1)
+
+
+_UNTRUE = re.compile(
+    "(?:unknown|unimplemented) format|not recogni|does not exist|unspecified|internal|system", re.IGNORECASE
+)
+
+
+def _found_in(file: FileIO) -> str:
+    """Return in words what stands in a file that no reader takes for audio."""
+    file.seek(0)
+    start = file.read(4096)
+    if start.startswith(b"version https://git-lfs"):
+        return "a pointer of Git LFS: git lfs pull fetches the file"
+    if start.lstrip()[:14].lower().startswith((b"<!doctype html", b"<html")):
+        return "a web page: download it again"
+    if not start.strip(b"\0"):
+        return "zeros alone"
+    if start.startswith(b"ID3") or _is_mpeg_frame(start):
+        return "the beginning of an MP3, and no frames that decode"
+    try:
+        is_text = start[:4000].decode("utf-8", "ignore").encode() == start[:4000] and b"\0" not in start
+    except UnicodeError:
+        is_text = False
+    return "text" if is_text else "bytes in no format that libsndfile or FFmpeg reads"
+
+
 class _Sndfile:
     """Audio read by libsndfile through a handle, so that a name's ending decides nothing."""
 
@@ -263,10 +327,12 @@ class _Sndfile:
         self._file, self._longest_s = file, longest_s
         file.seek(0)
         try:
-            self._sound = soundfile.SoundFile(file.fileno(), closefd=False)
+            with without_remarks():
+                self._sound = soundfile.SoundFile(file.fileno(), closefd=False)
         except soundfile.LibsndfileError as error:
-            reason = error.error_string.strip().rstrip(".") or "no audio"
-            raise BadAudio("file_unreadable", f"expected WAV, FLAC, MP3, OGG or M4A audio: {reason}") from None
+            said = error.error_string.strip().rstrip(".")
+            reason = f"found {_found_in(file)}" if not said or _UNTRUE.search(said) else said
+            raise BadAudio("file_unreadable", f"expected WAV, FLAC, MP3, OGG or M4A audio, {reason}") from None
         self.sample_rate_hz, self.channels = self._sound.samplerate, self._sound.channels
         subtype = self._sound.subtype
         self.codec = "flac" if self._sound.format == "FLAC" else _CODECS.get(subtype, subtype.lower())
@@ -303,7 +369,8 @@ class _Sndfile:
         exact = self.codec == "flac" and is_tagged_behind(self._file)  # a read up to the tag would fail
         while True:
             try:
-                block = self._sound.read(min(len(buffer), claimed - done) if exact else -1, out=buffer)
+                with without_remarks():
+                    block = self._sound.read(min(len(buffer), claimed - done) if exact else -1, out=buffer)
             except soundfile.LibsndfileError:
                 ends = min(done + len(buffer), claimed)
                 place = f"{done / self.sample_rate_hz:.1f} and {ends / self.sample_rate_hz:.1f} s"

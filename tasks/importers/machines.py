@@ -13,8 +13,8 @@ _NAME = re.compile(  # of a judge; people may be called Claude and Nova
     r"o[134](?:-mini|-pro|-preview)?$|models?$|machine$).*",
     re.IGNORECASE,
 )
-_MACHINES = frozenset("llm mllm ai model models machine automatic automated auto bot algorithm synthetic program".split())
-_PEOPLE = frozenset("human humans person people crowd expert experts".split())
+_MACHINE = re.compile("m?llms?|ai|models?|machine|automat(?:ic|ed)|auto|bot|algorithm|synthetic|program")
+_PERSON = re.compile("humans?|person|people|crowd|experts?")
 KINDS = (  # columns that a build reads unasked: each tells the kind of a row's annotator
     *("annotator_type", "annotator_kind", "rater_type", "listener_type", "judge_type", "voter_type", "labeler_type"),
     *("evaluator_type", "annotation_source", "label_source", "vote_source", "rating_source"),
@@ -29,7 +29,7 @@ def names_model(cell: Any) -> bool:
 def is_model(cell: Any) -> bool:
     """Return whether a cell that tells the kind of an annotator tells a model."""
     words = {*re.split(r"[\W_\d]+", cell.lower())} if isinstance(cell, str) else set()
-    return names_model(cell) or bool(words & _MACHINES and not words & _PEOPLE)
+    return names_model(cell) or (any(map(_MACHINE.fullmatch, words)) and not any(map(_PERSON.fullmatch, words)))
 
 
 def require_person(annotator: Any, kinds: Mapping[str, Any], way: str) -> None:

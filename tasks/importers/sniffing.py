@@ -72,7 +72,8 @@ HOLDERS: Mapping[str, str] = {
     "vpn hörer hörerin hoerer zuhörer bewerter beurteiler teilnehmer versuchsperson luisteraar beoordelaar deelnemer "
     "proefpersoon auditeur auditrice évaluateur juge sujet oyente evaluador evaluadora participante sujeto juez "
     "ouvinte avaliador avaliadora sujeito juiz ascoltatore valutatore partecipante soggetto giudice sluchacz "
-    "oceniajacy uczestnik sluchacza posluchac lyssnare dinleyici слушатель слушателя оценщик оценщика участник испытуемый слухач "
+    "oceniajacy uczestnik sluchacza posluchac lyssnare dinleyici слушатель слушателя оценщик оценщика участник "
+    "испытуемый слухач "
     "听众 听者 评测员 评测人 评分人 评分员 评分者 评价人 评价者 打分人 打分员 打分者 评委 被试 受试者 "
     "参与者 志愿者 被験者 評価者 評定者 聴取者 回答者 参加者 평가자 채점자 청취자 참가자 피험자 prolific email",
     "system": "system systems sys model method codec algorithm engine vocoder generator tts systeme système modell "
@@ -86,7 +87,8 @@ HOLDERS: Mapping[str, str] = {
 }
 _FILES = _words(
     "file filename wav wavname path audio clip stimulus stimuli stim sample recording sound utt utterance url deg "
-    "degraded aufnahme datei audiodatei fichier archivo grabación enregistrement bestand plik nagranie arquivo файл 音频 文件 音声 ファイル 파일"
+    "degraded aufnahme datei audiodatei fichier archivo grabación enregistrement bestand plik nagranie arquivo "
+    "файл 音频 文件 音声 ファイル 파일"
 )
 _REFERENCES = word_set("ref reference original orig source src clean anchor gt target")
 _EXACT: Mapping[str, frozenset[str]] = {

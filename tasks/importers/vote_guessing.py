@@ -122,10 +122,11 @@ def guess_votes(path: Path) -> GuessedVotes | None:
         columns["annotator"] = people[0]
     elif people:
         doubts.append(f"several columns may name who chose ({shown(', '.join(people))}): columns.annotator chooses one")
-    others = {*cells} - {*columns.values()} | {*people}
-    whose = asks_models(cells, others, "a build rejects them, by the column that columns.annotator_type names")
+    may_tell = {*cells} - {*columns.values()} | {*people}
+    whose = asks_models(cells, may_tell, "a build rejects them, by the column that columns.annotator_type names")
     doubts += whose.values()
-    columns |= {"annotator_type": name for name in whose if name not in people}
+    if kinds := [name for name in whose if name not in people]:
+        columns["annotator_type"] = kinds[0]
     signed = any(_is_signed(cells[name]) for name in by_dimension.values())
     counted = [name for name in by_dimension.values() if signed and _counts(cells[name])]
     if counted:  # 0 and 1 are as often the two clips as a tie and the second
@@ -145,7 +146,9 @@ def guess_votes(path: Path) -> GuessedVotes | None:
         f"{name} may tell which clip stood left: write a or b in place of left and right, as clips stand in the table"
         for name in tells
     ]
-    doubts += filter(None, (_may_tell(names[name], name, cells[name]) for name in unused if name not in (*tells, *whose)))
+    doubts += filter(
+        None, (_may_tell(names[name], name, cells[name]) for name in unused if name not in (*tells, *whose))
+    )
     return GuessedVotes(len(sample.rows), columns, unused, signed, tuple(doubts))
 
 

@@ -5,7 +5,15 @@ from typing import Literal, TypedDict
 
 import pyarrow as pa
 
-from earmark.schemas.critiques import ASPECTS, CRITIQUES, PAIRED_CRITIQUES, Critiques, part_under, read_scores, scores_fault
+from earmark.schemas.critiques import (
+    ASPECTS,
+    CRITIQUES,
+    PAIRED_CRITIQUES,
+    Critiques,
+    part_under,
+    read_scores,
+    scores_fault,
+)
 from earmark.schemas.mos_preferences import MosPreferences
 from earmark.schemas.questions import Audio
 from earmark.schemas.rewards import prefers

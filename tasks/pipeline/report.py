@@ -45,7 +45,7 @@ from earmark.schemas.registry import load
 from earmark.schemas.tables import REJECTS, Table
 from earmark.tasks.audio.decode import average, decode
 from earmark.tasks.audio.faults import BadAudio
-from earmark.tasks.audio.sound import open_sound
+from earmark.tasks.audio.sound import open_sound, without_remarks
 from earmark.tasks.pipeline.inputs import library_versions
 from earmark.tasks.pipeline.media import media_index
 from earmark.tasks.store.diff import Change
@@ -451,7 +451,7 @@ def _sound(clip: AudioPlayer, sha256: str, places: Mapping[str, list[Path]], enc
     """Encode a clip from its source, or from the first file with its SHA-256, unless its sound is given."""
     if isinstance(clip.source, bytes):
         if encoded is None:
-            with soundfile.SoundFile(io.BytesIO(clip.source)) as file:
+            with without_remarks(), soundfile.SoundFile(io.BytesIO(clip.source)) as file:
                 samples = file.read(round(HEARD_S * file.samplerate), dtype="float32", always_2d=True)
                 encoded = as_mp3(samples, file.samplerate)
         return encoded

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import shutil
 import struct
 import subprocess
@@ -280,3 +281,40 @@ def test_an_mp3_of_no_stated_length_that_goes_over_into_a_page_is_refused(tmp_pa
     assert isinstance(probe(tmp_path / "whole.mp3"), Probe)
     (tmp_path / "half.mp3").write_bytes(untagged[: len(untagged) // 2] + behind)
     assert reason(tmp_path / "half.mp3") == "file_truncated"
+
+
+def test_an_mp3_that_cannot_be_read_says_what_stands_there_and_its_decoder_says_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    whole = write(tmp_path / "a.mp3", "mp3", seconds=3).read_bytes()
+    noise = np.random.RandomState(3).bytes(4_000)
+    found_in = {
+        b"\xff\xfb\x90\x00" * 900: "the beginning of an MP3, and no frames that decode",
+        whole[:60]: "the beginning of an MP3, and no frames that decode",
+        b"ID3\4\0\0\0\0\x02\0" + bytes(9_000): "the beginning of an MP3, and no frames that decode",
+        b"\n<!DOCTYPE html><html>404</html>" * 50: "a web page: download it again",
+        b"version https://git-lfs.github.com/spec/v1\n": "a pointer of Git LFS: git lfs pull fetches the file",
+        "Hörprobe".encode() * 100: "text",
+        bytes(9_000): "zeros alone",
+        b"\x13\x37" + noise: "bytes in no format that libsndfile or FFmpeg reads",
+    }
+    for content, words in found_in.items():
+        (tmp_path / "b.mp3").write_bytes(content)
+        fault = probe(tmp_path / "b.mp3")
+        assert fault == AudioFault("file_unreadable", f"expected WAV, FLAC, MP3, OGG or M4A audio, found {words}")
+    middle = len(whole) // 2
+    (tmp_path / "hole.mp3").write_bytes(whole[:middle] + noise[:3_000] + whole[middle + 3_000 :])
+    (tmp_path / "cut.mp3").write_bytes(whole[:middle])
+    assert reason(tmp_path / "hole.mp3") in ("file_corrupt", "file_truncated")
+    assert reason(tmp_path / "cut.mp3") == "file_truncated"
+    assert capfd.readouterr().err == ""
+    ctypes.CDLL(None).perror(b"heard")  # other libraries are heard as before
+    assert capfd.readouterr().err.startswith("heard")
+
+
+def test_two_mp3s_of_different_rates_in_one_file_are_refused(tmp_path: Path) -> None:
+    first, last = tmp_path / "a.mp3", tmp_path / "b.mp3"
+    for path, rate in ((first, 44_100), (last, 22_050)):
+        soundfile.write(path, 0.3 * np.sin(np.arange(3 * rate) / 20), rate, format="MP3", subtype="MPEG_LAYER_III")
+    (tmp_path / "joined.mp3").write_bytes(first.read_bytes() + last.read_bytes())
+    assert reason(tmp_path / "joined.mp3") == "file_odd_format"
