@@ -89,6 +89,9 @@ def ambiguous(
     lists = [cell for cell in commas if cell.count(",") > 1 or rating_number(cell) > 5]
     if lists and all(re.fullmatch(r"\s*[1-5](\s*,\s*[1-5])+\s*", cell) for cell in commas):
         yield f"{mos} holds cells such as '{shown(lists[0])}': a decimal comma, or several ratings? Write 4.5, or 4;5"
+    shares = sum("%" in cell or "％" in cell for cell in cells)
+    if 0 < shares < sum(map(is_rating, cells)):
+        yield f"{mos} holds {shares:,} cells in percent beside others without a sign: write all on one scale"
     unsure = [cell for cell in cells if NO_ANSWER.search(cell) and is_rating(cell)]
     if unsure:
         yield (

@@ -32,9 +32,13 @@ TOTALS = word_set(
 )
 NAMES_TOO = word_set("n min max sd media all grand")  # may begin a clip's name
 PEOPLE_TOO = word_set("n min max sd media")  # may name a person
+KIND_OF = word_set("human llm gpt ai machine")  # of columns of yes and no
 ORIGINS = word_set("source origin")
-WHOSE = ORIGINS | word_set(f"{HOLDERS['listener']} voter labeler labeller scorer reviewer vote label annotation")
-OF_CLIPS = word_set("prompt text caption lyrics content instruction audio clip song music speech file system")
+WHOSE = ORIGINS | word_set(f"{HOLDERS['listener']} voter labeler labeller scorer reviewer vote label annotation by")
+OF_CLIPS = word_set(
+    "prompt text caption lyrics content instruction audio clip song music speech file system generated created made "
+    "produced composed performed synthesized"
+)
 
 
 def answered(names: Sequence[str], rows: list[list[str]]) -> tuple[dict[str, tuple[str, ...]], str, list[list[str]]]:
@@ -148,9 +152,13 @@ def asks_models(cells: Mapping[str, Sequence[str]], among: Container[str], way: 
     doubts = {}
     for name, held in cells.items():
         words = {*read_name(name).words}
-        if name not in among or not words & WHOSE or words & OF_CLIPS:
-            continue
         counts = Counter(cell.strip() for cell in held)
+        if name not in among or words & OF_CLIPS:
+            continue
+        if words & KIND_OF and {cell.lower() for cell in counts} <= YES_NO and len(counts) > 1:
+            doubts[name] = f"{name} tells answers of people from others ({shown(', '.join(sorted(counts)))}): {way}"
+        if not words & WHOSE:
+            continue
         found = {cell: count for cell, count in sorted(counts.items()) if is_model(cell)}
         if words & ORIGINS and len(counts) > 1:  # may tell how the clip was made
             found = {} if any(len({*zip(each, held, strict=True)}) == len({*each}) for each in systems) else found

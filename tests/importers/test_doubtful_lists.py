@@ -118,6 +118,14 @@ DOUBTED = {
             (["0.5"], "rating holds 0.5, all others within 1 to 5"),
         ]
     },
+    "percent-beside-points": (
+        table("clip,rater,rating", "{clip},{who},{score}") + "x.wav,l0,80%\n",
+        "rating holds 1 cells in percent beside others",
+    ),
+    "who-is-no-person": (
+        table("clip,rater,rating,is_human", "{clip},{who},{score},true") + "x.wav,l9,3,false\n",
+        "is_human tells answers of people from others (false, true)",
+    ),
     "apart-in-a-test": (
         table("clip,rater,test,rating", "{clip},{who},p,{score}")
         + table("", "{clip},{who},q,{score}0")

@@ -18,11 +18,17 @@ from tests.importers.test_votes import file_of
 MARKED = {
     "judge": ("judge", "gpt-4o", "anna"),
     "address": ("rater", "openrouter/google/gemini-2.5-pro", "anna"),
+    "by": ("listener,rated_by", "l{n},claude-3-5-sonnet", "l{n},anna"),
     "kind": ("listener,annotator_type", "l{n},model", "l{n},human"),
     "judges-kind": ("listener,judge_type", "l{n},LLM judge", "l{n},expert"),
     "source": ("listener,source", "l{n},llm", "l{n},crowd"),
 }
-READ = [*MARKED][:-1]  # of `source` a hand-written config need not say that it tells who answered
+READ = [
+    "judge",
+    "address",
+    "kind",
+    "judges-kind",
+]  # of `source` and `rated_by` a hand-written config need not say that it tells who answered
 
 
 def rows(name: str, form: str, header: str) -> str:
