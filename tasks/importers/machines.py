@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from earmark.schemas.reasons import shown
@@ -23,7 +24,12 @@ KINDS = (  # columns that a build reads unasked: each tells the kind of a row's 
 
 def names_model(cell: Any) -> bool:
     """Return whether a cell that names an annotator names a model, such as `gpt-4o`."""
-    return isinstance(cell, str) and _NAME.fullmatch(cell.strip()) is not None
+    return isinstance(cell, str) and _is_name(cell)
+
+
+@lru_cache(4096)
+def _is_name(cell: str) -> bool:
+    return _NAME.fullmatch(cell.strip()) is not None
 
 
 def is_model(cell: Any) -> bool:

@@ -224,14 +224,15 @@ def _parser(
     ]
     named = source.file_name
     pattern = columns.file if isinstance(columns.file, str) and columns.file not in at else None
-    kinds = {kind: place for kind, place in at.items() if kind in (*KINDS, "judge") and kind not in columns.named()}
+    first = len({*columns.named(), *source.where})  # behind the columns of the config
+    kinds = {kind: place for kind, place in at.items() if place >= first}
     told = columns.listener in source.where
     one_scale = None if isinstance(source.scale, dict) else scale_of(source)
 
     def parse(one: Cells, line: int) -> Rating:
         cell, value, column, listener, cells = one
         row: dict[str, Any] = {"split": file.part}
-        asked = {kind: cells[place] for kind, place in kinds.items() if kind not in source.where and cells[place]}
+        asked = {kind: cells[place] for kind, place in kinds.items()} if kinds and any(cells[first:]) else {}
         require_person(None if told else listener, asked, "; where keeps rows by a column's words")
         name = clip(cell if pattern is None else _filled(pattern, column, at, cells, root), root)
         mos = score(value, one_scale) if one_scale else math.nan
