@@ -70,8 +70,8 @@ def end_in_order() -> None:
     """
 
     def end(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGTERM, lambda *_: None)  # a second one would cut the first one's work short
-        raise Terminated
+        signal.signal(number, lambda *_: None)  # a second one would cut the first one's work short
+        raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
     before = sys.unraisablehook
 
@@ -81,16 +81,16 @@ def end_in_order() -> None:
         if not term and not isinstance(error, KeyboardInterrupt):
             before(dropped)
             return
-        if isinstance(error, Terminated):
-            signal.signal(signal.SIGTERM, end)
+        if not _of_prefect(error):
+            signal.signal(signal.SIGTERM if term else signal.SIGINT, end)
         _raised_again.append(1)
         timer = threading.Timer(AGAIN_S, os.kill, (os.getpid(), signal.SIGTERM if term else signal.SIGINT))
         timer.daemon = True
         timer.start()
 
     signal.signal(signal.SIGTERM, end)
-    if signal.getsignal(signal.SIGINT) is end_at_once:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGINT) in (end_at_once, signal.default_int_handler):  # jobs in the background ignore it
+        signal.signal(signal.SIGINT, end)
     sys.unraisablehook = again  # Python drops what is raised within a `__del__`, and prints a traceback
     reader, writer = os.pipe()
     os.set_blocking(writer, False)

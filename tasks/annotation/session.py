@@ -73,8 +73,13 @@ class Session:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        closing = self._start(self._close, last=True)
         try:
-            self._start(self._close, last=True).result()
+            closing.result()
+        except KeyboardInterrupt:  # a second one: wait for no answer
+            self._soon(self._cancel)
+            closing.result()
+            raise
         finally:
             self._end()
 

@@ -13,7 +13,9 @@ import pytest
 
 from earmark.flows.command.ending import SAME_S, command
 from earmark.tasks.store.versions import Store
+from tests.annotation.test_kills import Server, received, slow_server
 
+server = slow_server("--latency-ms", "1500")
 DEAF = """
 import sys, time
 from earmark.flows.command.ending import end_in_order, stoppable, take
@@ -50,6 +52,26 @@ try:
 except Interrupted as stop:
     print(stop, flush=True)
     raise SystemExit(stop.code)
+"""
+ASKS = """
+import signal, sys
+from pathlib import Path
+from earmark.flows.command.ending import end_in_order
+from earmark.tasks.annotation.session import Session
+from tests.annotation.conftest import config_for, requests_for
+
+class Server:
+    base_url = sys.argv[1]
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+if sys.argv[3] == "command":
+    end_in_order()
+config = config_for(Server, max_concurrency=4, read_timeout_s=60.0, total_timeout_s=60.0)
+try:
+    with Session(config, ledger=Path(sys.argv[2])) as session:
+        session.ask(requests_for(config, 20))
+except KeyboardInterrupt:
+    print("stopped", flush=True)
 """
 STOPPED = """
 from earmark.flows.command import cli
@@ -136,6 +158,30 @@ def test_a_second_signal_ends_at_once_unless_it_is_the_first_one_passed_on() -> 
     command.send_signal(signal.SIGINT)
     _, said = command.communicate(timeout=SLACK_S)
     assert (command.returncode, said) == (130, "interrupted; all is kept; run it again\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("caller", "kept"), [("command", 4), ("library", 0)])
+def test_a_second_ctrl_c_while_answers_are_awaited_prints_nothing(
+    caller: str, kept: int, tmp_path: Path, server: Server
+) -> None:
+    """In a command it is the first one passed on, and the paid answers are awaited; in a notebook nothing is."""
+    ledger = tmp_path / "ledger.sqlite"
+    asks = subprocess.Popen(
+        [sys.executable, "-c", ASKS, server.base_url, str(ledger), caller],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    while server.counts()["asked"] < 4:
+        assert asks.poll() is None
+        time.sleep(0.02)
+    asks.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    asks.send_signal(signal.SIGINT)
+    said, _ = asks.communicate(timeout=SLACK_S)
+    assert (asks.returncode, said) == (0, "stopped\n")
+    assert received(ledger) == kept
 
 
 @pytest.mark.slow
