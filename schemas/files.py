@@ -196,16 +196,45 @@ def open_to_read(path: Path) -> sqlite3.Connection:
     )
 
 
+def database_fault(path: Path, error: Exception, variable: str) -> str:
+    """Say why a SQLite file cannot be opened or written; if another place would help, name the variable for it."""
+    code, folder = getattr(error, "sqlite_errorcode", 0) & 0xFF, path.parent
+    said = getattr(error, "strerror", None) or str(error)
+    if code == sqlite3.SQLITE_FULL or getattr(error, "errno", None) == errno.ENOSPC:
+        said = f"{os.strerror(errno.ENOSPC)}; make room"
+    elif code not in (0, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+        return said
+    elif path.is_dir():
+        said = "expected a file, found a folder; move it away"
+    elif not folder.is_dir():
+        said = f"expected a folder: {folder}; make it"
+    elif not (os.access(folder, os.W_OK) and os.access(path if path.exists() else folder, os.W_OK)):
+        said = "the file or its folder is read-only; make both writable"
+    else:
+        return said
+    return f"{said}, or name another place by {variable}"
+
+
 @contextmanager
-def connected(path: Path) -> Iterator[sqlite3.Connection]:
+def naming_database(path: Path, variable: str) -> Iterator[None]:
+    """Give SQLite's errors in the block the name of their file, and of the variable for another place.
+
+    Raises:
+        DiskError: in place of such an error.
+    """
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise DiskError(f"{path}: {database_fault(path, error, variable)}") from None
+
+
+@contextmanager
+def connected(path: Path, variable: str = "EARMARK_MEDIA_INDEX") -> Iterator[sqlite3.Connection]:
     """Open a connection that commits and closes at the end of its block; sqlite3's own context leaves it open.
 
     Raises:
-        DiskError: the file cannot be read or written, or is no database; the message names it.
+        DiskError: the file cannot be read or written, or is no database; see `naming_database`.
     """
-    try:
-        with closing(sqlite3.connect(path, timeout=BUSY_S)) as connection:
-            yield connection
-            connection.commit()
-    except sqlite3.Error as error:
-        raise DiskError(f"{path}: {error}") from None
+    with naming_database(path, variable), closing(sqlite3.connect(path, timeout=BUSY_S)) as connection:
+        yield connection
+        connection.commit()

@@ -17,9 +17,11 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
 from earmark.schemas.errors import MissingExtraError
+from earmark.schemas.files import database_fault
 from earmark.tasks.annotation.errors import LedgerError
 from earmark.tasks.annotation.ledger_rows import (
     ALIVE_S,
+    LEDGER,
     OPEN_HERE,
     Attempt,
     Driver,
@@ -293,7 +295,8 @@ class Ledger:
 
     async def _fail(self, group: list[tuple[Change, asyncio.Future[Any] | None]], error: Exception) -> None:
         """Fail all waiting writes: a run without a working ledger would ask without a record."""
-        self._broken = LedgerError(f"ledger {self.address}: cannot write: {error}")
+        said = database_fault(Path(self.address), error, LEDGER) if self.driver.inline else error
+        self._broken = LedgerError(f"ledger {self.address}: cannot write: {said}")
         with suppress(Exception):
             await self._in_thread(self.driver.rollback)
         for _, future in group + self._pending:

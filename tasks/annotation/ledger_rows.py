@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 from earmark.schemas.places import without_user
 
 ALIVE_S = 60.0  # seconds without a heartbeat after which a process is dead, even if its process id is in use (again)
+LEDGER = "EARMARK_LEDGER"
 BUDGETS_KEPT_S = 30 * 86_400.0
 """Seconds after which an unused shared budget is removed: no process of its build is at work any more."""
 SCAN_FROM = 10_000
@@ -162,7 +163,7 @@ def shown(address: str | Path) -> str:
     """
     if "://" not in str(address):
         return str(address)
-    return re.split("[?#]", without_user("EARMARK_LEDGER", str(address)))[0]
+    return re.split("[?#]", without_user(LEDGER, str(address)))[0]
 
 
 def migrations(kind: Literal["sqlite", "postgres"]) -> list[tuple[int, str]]:

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from earmark.schemas.files import BUSY_S, close_to_others, keep_private, open_to_read, write_ahead
+from earmark.schemas.files import BUSY_S, close_to_others, database_fault, keep_private, open_to_read, write_ahead
 from earmark.tasks.annotation.errors import LedgerError
-from earmark.tasks.annotation.ledger_rows import Row, migrations
+from earmark.tasks.annotation.ledger_rows import LEDGER, Row, migrations
 
 HEADER, FRAME_HEADER = 32, 24  # bytes: sqlite.org/fileformat2.html, section 4
 _MAGIC = {b"\x37\x7f\x06\x82": "<u4", b"\x37\x7f\x06\x83": ">u4"}  # and the byte order of words in checksums
@@ -150,7 +150,7 @@ class SqliteDriver:
             for made in self._files()[1:]:  # by an older Earmark
                 close_to_others(made)
         except (OSError, sqlite3.Error) as error:
-            raise LedgerError(f"ledger {path}: cannot be opened: {error}") from None
+            raise LedgerError(f"ledger {path}: cannot be opened: {database_fault(path, error, LEDGER)}") from None
 
     def begin(self) -> None:
         """Start a transaction for writing, and take the lock at once.

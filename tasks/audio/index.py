@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,7 +76,8 @@ class MediaIndex:
     """
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(OSError):  # the connection gives the reason
+            path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
         with connected(self.path) as connection:
             write_ahead(connection)

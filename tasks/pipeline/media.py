@@ -146,7 +146,7 @@ def scratch_store(store: Store) -> Iterator[Store]:
         index = media_place(store)
         for source, copy in ((index, MEDIA), (index.with_name(SIMILARITIES), SIMILARITIES)):
             if source.is_file():
-                with closing(open_to_read(source)) as connection, connected(root / copy) as into:
+                with closing(open_to_read(source)) as connection, connected(root / copy, "TMPDIR") as into:
                     connection.backup(into)
         yield replace(store, root=root, named=store.address, looked=Looked())
 

@@ -15,12 +15,13 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING
 
 from earmark.schemas.errors import InputError
-from earmark.schemas.files import BUSY_S
+from earmark.schemas.files import BUSY_S, naming_database
 from earmark.schemas.places import BUCKETS, cache_folder, hub_revision, place_of, url_of
 from earmark.tasks.pipeline.progress import Work, working
 from earmark.tasks.store.bucket_objects import BucketObjects
@@ -280,11 +281,10 @@ class _Record:
 
 @contextmanager
 def _record() -> Iterator[_Record]:
-    _inputs().mkdir(parents=True, exist_ok=True)
-    connection = sqlite3.connect(
-        _inputs() / "objects.sqlite", timeout=BUSY_S, isolation_level=None, check_same_thread=False
-    )
-    try:
+    path = _inputs() / "objects.sqlite"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    connect = partial(sqlite3.connect, path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+    with naming_database(path, "EARMARK_CACHE"), closing(connect()) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")
         connection.execute(_SCHEMA)
         record = _Record(connection)
@@ -292,8 +292,6 @@ def _record() -> Iterator[_Record]:
             yield record
         finally:
             record.write()
-    finally:
-        connection.close()
 
 
 class _Megabytes:

@@ -25,6 +25,7 @@ from earmark.tasks.annotation.errors import LedgerError
 from earmark.tasks.annotation.ledger import open_ledger
 from earmark.tasks.annotation.request import Report
 from earmark.tasks.audio.index import MediaIndex
+from earmark.tasks.pipeline import mirror
 from tests.annotation.conftest import LocalServer, ask_all, config_for, requests_for, serving
 from tests.builds import build_version, contents_of, read_config
 from tests.flows.test_cli import CORPUS, DEMO, as_json, earmark
@@ -32,6 +33,7 @@ from tests.servers.faults import Faults
 
 Resize = Callable[[str], None]
 REQUESTS = 300
+ROOM = "No space left on device; make room, or name another place by"
 
 
 @pytest.fixture
@@ -72,7 +74,7 @@ def test_a_ledger_on_a_full_disk(size: str, disk: tuple[Path, Resize], quiet: No
     resize(f"size={size}")
     with LocalServer(Faults()) as server:
         config = config_for(server)
-        with pytest.raises(LedgerError, match=r"ledger .*l\.sqlite: cannot .* (full|I/O error)$"):
+        with pytest.raises(LedgerError, match=rf"ledger .*l\.sqlite: cannot .*({ROOM} EARMARK_LEDGER|I/O error)$"):
             ask_all(config, requests_for(config, REQUESTS), ledger=place / "l.sqlite")
         gc.collect()
         resize("size=20m")
@@ -100,7 +102,7 @@ def test_a_ledger_that_becomes_full_read_only_locked_or_damaged(
                     ledger.driver.run(f"PRAGMA {pragma}")
                 return await annotator.ask(requests_for(config, REQUESTS, first))
 
-        with pytest.raises(LedgerError, match="cannot write: database or disk is full"):
+        with pytest.raises(LedgerError, match=f"cannot write: {ROOM} EARMARK_LEDGER"):
             await ask("max_page_count = 40")
         with pytest.raises(LedgerError, match="cannot write: attempt to write a readonly database"):
             await ask("query_only = 1")
@@ -136,11 +138,43 @@ def test_a_database_that_cannot_be_written_is_named(tmp_path: Path) -> None:
             one.execute("CREATE TABLE t (a)")
             one.execute("INSERT INTO t VALUES (zeroblob(100000))")
 
-    with pytest.raises(DiskError, match=r"x\.sqlite: database or disk is full$"):
+    with pytest.raises(DiskError, match=rf"x\.sqlite: {ROOM} EARMARK_MEDIA_INDEX$"):
         overfill()
     (tmp_path / "media.sqlite").write_bytes(b"no database" * 1000)
     with pytest.raises(DiskError, match=r"media\.sqlite: file is not a database$"):
         MediaIndex(tmp_path / "media.sqlite")
+
+
+def test_a_database_without_a_place_names_the_variable_for_another(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for place, said in ((tmp_path / "file/x.sqlite", r"expected a folder: \S+/file; make it"), (tmp_path, "a folder")):
+        with pytest.raises(DiskError, match=f"{place}: .*{said}.*, or name another place by EARMARK_MEDIA_INDEX$"):
+            MediaIndex(place)
+        with pytest.raises(LedgerError, match=f"ledger {place}: .*{said}.*, or name another place by EARMARK_LEDGER$"):
+            open_ledger(place)
+
+
+@pytest.mark.slow
+def test_a_database_on_a_read_only_disk_names_the_variable_for_another(
+    disk: tuple[Path, Resize], quiet: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, resize = disk
+    monkeypatch.setenv("EARMARK_CACHE", str(place))
+    with LocalServer(Faults()) as server:
+        config = config_for(server)
+        ask_all(config, requests_for(config, 1), ledger=place / "l.sqlite")
+        MediaIndex(place / "m.sqlite")
+        (place / "inputs").mkdir()
+        gc.collect()
+        resize("ro")
+        only = "the file or its folder is read-only; make both writable, or name another place by"
+        for new in ("", "new-"):
+            with pytest.raises(LedgerError, match=f"ledger {place}/{new}l.sqlite: cannot .*: {only} EARMARK_LEDGER$"):
+                ask_all(config, requests_for(config, 2), ledger=place / f"{new}l.sqlite")
+            with pytest.raises(DiskError, match=f"{place}/{new}m.sqlite: {only} EARMARK_MEDIA_INDEX$"):
+                MediaIndex(place / f"{new}m.sqlite")
+        with pytest.raises(DiskError, match=f"{place}/inputs/objects.sqlite: {only} EARMARK_CACHE$"), mirror._record():
+            pass
 
 
 @pytest.mark.slow
@@ -177,7 +211,7 @@ def test_the_command_ends_with_one_line_and_the_run_goes_on(disk: tuple[Path, Re
     expected = {
         "200k": "for Prefect's server",
         "180k": "No space left",
-        "500k": r"ledger .* (full|I/O error)",
+        "500k": rf"ledger .* ({ROOM} EARMARK_LEDGER|I/O error)",
     }
     (tmp_path / "prefect").mkdir()
     for size, reason in expected.items():  # no room for Prefect's own files, for the version, for the ledger
