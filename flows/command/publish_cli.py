@@ -103,6 +103,7 @@ def _forecast(
     views: Sequence[str], gate: str | None,
 ) -> "PublicationPlan":  # fmt: skip
     from earmark.tasks.exports.playable import view_writer
+    from earmark.tasks.exports.rows import count_rows
     from earmark.tasks.pipeline.registry import find_corpus
     from earmark.tasks.release.publishing import check_audited, check_fit, forecast, gathered, read_gate, read_reviewed
     from earmark.tasks.store.hub import Repo
@@ -113,7 +114,8 @@ def _forecast(
     check_fit(version, allow_builtin)
     check_audited(place, version, audited)
     with gathered(version, known, place, audio, view_writer(views, version, known, place), terms) as bundle:
-        return forecast(Repo(repo, branch), bundle, known, reviewed, private, terms)
+        offered = [] if views else [view.name for view in known.views if count_rows(version, known, view)]
+        return forecast(Repo(repo, branch), bundle, known, reviewed, private, terms, offered)
 
 
 def withdraw(

@@ -15,8 +15,9 @@ from earmark.schemas.errors import InputError, StoreError
 from earmark.schemas.tables import AUDIO, Table
 from earmark.tasks.exports.choosing import find_view
 from earmark.tasks.exports.clips import ClipFile, clip_files
-from earmark.tasks.exports.rows import Selection, select_view
+from earmark.tasks.exports.rows import Selection, count_rows, select_view
 from earmark.tasks.pipeline.progress import working
+from earmark.tasks.store.licences import licences_of
 from earmark.tasks.store.parquet import file_entry, write_shards
 from earmark.tasks.store.publication import MakeViews
 from earmark.tasks.store.versions import Store, Version
@@ -52,6 +53,8 @@ def _write(
     view: View, published: Version, whole: Version, corpus: Corpus, store: Store, free: Collection[str]
 ) -> PublishedView:
     folder = published.folder
+    if published.manifest.rows != whole.manifest.rows and not count_rows(published, corpus, view):
+        _refuse_held(view, whole, corpus, store)
     with (
         TemporaryDirectory(dir=folder, prefix=".") as spill,
         select_view(published, corpus, view, Path(spill), None, None) as selection,
@@ -67,6 +70,17 @@ def _write(
                 paths = write_shards(folder / table.name, table, split, batches)
                 files += [file_entry(path, folder, table.name, split) for path in paths]
     return PublishedView(view.says, tuple(files), tuple(rows.cells), rows.counted["clips"], rows.counted["held"])
+
+
+def _refuse_held(view: View, whole: Version, corpus: Corpus, store: Store) -> None:
+    """Raise StoreError if a view has rows in the whole version; licences hold all of them back."""
+    if held := count_rows(whole, corpus, view):
+        closed = {name: terms for name, terms in licences_of(whole, store).items() if terms.redistribute == "none"}
+        stated = ", ".join(f"{name} ({terms.licence or 'not stated'})" for name, terms in sorted(closed.items()))
+        raise StoreError(
+            f"view '{view.name}': licences hold back all its {held:,} rows, by redistribute = \"none\" of {stated}; "
+            "--view names another, or change [licences] if their owners allow it, and build again"
+        )
 
 
 @dataclass

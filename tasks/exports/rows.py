@@ -213,6 +213,15 @@ def view_columns(version: Version, corpus: Corpus, view: View) -> tuple[str, ...
     return tuple(row[0] for row in described if row[0] != WORDING)
 
 
+def count_rows(version: Version, corpus: Corpus, view: View) -> int:
+    """Count a view's rows in a version."""
+    with opened(version, corpus, None) as connection:
+        counted = connection.execute(
+            f"SELECT count(*) FROM ({query(view.sql)}\n)", dict(view.params) or None
+        ).fetchall()
+    return int(counted[0][0])
+
+
 @contextmanager
 def opened(version: Version, corpus: Corpus, spill: Path | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
     """Yield DuckDB with each table of a version as a view of its name, spilling to `spill` or a folder of its own."""

@@ -1,6 +1,6 @@
 """Publish a version to the Hub: check it, bundle its publishable parts, send it, keep a receipt. No Prefect."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -275,11 +275,18 @@ class PublicationPlan(TypedDict):
 
 
 def forecast(
-    repo: Repo, bundle: Bundle, corpus: Corpus, reviewed: Mapping[str, str], private: bool, gate: Mapping[str, Any]
+    repo: Repo,
+    bundle: Bundle,
+    corpus: Corpus,
+    reviewed: Mapping[str, str],
+    private: bool,
+    gate: Mapping[str, Any],
+    offered: Sequence[str] = (),
 ) -> PublicationPlan:
     """Forecast a publication; send nothing, and create no repository.
 
-    Without the Hub, compare with an empty repository, and give the reason as `unreachable`.
+    Without the Hub, compare with an empty repository, and give the reason as `unreachable`. `offered` are the views
+    that could be further configs.
 
     Raises:
         HubError: publishing would be refused, for other reasons than findings.
@@ -322,7 +329,7 @@ def forecast(
             }
             for view in bundle.views
         ],
-        "offered": [view.name for view in corpus.views],
+        "offered": list(offered),
         "models": dict(bundle.model_terms),
         "licences": {name: terms.model_dump() for name, terms in bundle.licences.items()},
         "findings": [str(finding) for finding in find(bundle, corpus, reviewed)],

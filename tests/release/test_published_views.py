@@ -25,9 +25,10 @@ from earmark.tasks.exports.playable import view_writer
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.release.publishing import gathered, read_gate
 from earmark.tasks.store.versions import Store, verify
-from tests.builds import build_version, contents_of, read_config
+from tests.builds import build_version, config_of, contents_of, read_config
 from tests.conftest import ROOT
 from tests.human_preferences.votes import build_votes
+from tests.mos_preferences.critiques import make_study
 from tests.release.publications import Publications
 from tests.runner import read_as
 from tests.servers.hub import READER, WRITER, HubServer
@@ -296,3 +297,34 @@ def test_a_clip_without_licence_is_an_empty_cell_and_counted(tmp_path: Path) -> 
     assert view.held >= held
     with gathered(version, corpus, store, False, views) as bundle:
         assert bundle.views[0].clips == 0
+
+
+def test_a_view_whose_rows_a_licence_holds_back_names_the_licence_and_a_dry_run_offers_views_with_rows(
+    tmp_path: Path, hub: HubServer
+) -> None:
+    make_study(tmp_path / "closed", 8)
+    make_study(tmp_path / "open", 9)
+    lines = (tmp_path / "open/ratings.csv").read_text().splitlines(keepends=True)
+    (tmp_path / "open/ratings.csv").write_text(lines[0] + lines[-1])  # one clip makes no pair
+    listed = {"format": "table", "columns": {"file": "wav_path", "mos": "score"}}
+    sources = [
+        {**listed, "name": name, "files": {"train": f"{name}/ratings.csv"}, "audio_root": name}
+        for name in ("closed", "open")
+    ]
+    licences = {"closed": {"licence": "in house", "redistribute": "none"}}
+    values = {"audio": "index", "triplets": {"count": 0}, "licences": licences}
+    version, store = build_version(config_of(tmp_path, *sources, **values), tmp_path / "store"), tmp_path / "store"
+    pairs = version.manifest.rows["pairs"]["train"]
+    words = ("publish", CORPUS, "--repo", "lab/closed")
+    for dry in ((), ("--dry-run",)):
+        refused = " ".join(earmark(store, *words, "--view", VIEW, *dry, code=1).split())
+        assert f"view '{VIEW}': licences hold back all its {pairs} rows, by redistribute = " in refused
+        assert " of closed (in house); " in refused
+    plan = " ".join(earmark(store, *words, "--dry-run").split())
+    offered = plan.partition("--view ")[2].partition(" rows held back")[0].split(", ")
+    assert VIEW in offered
+    assert "critique-pairs" not in offered, "it has no critique"
+    only = {**values, "licences": licences | {"open": {"redistribute": "none"}}}
+    build_version(config_of(tmp_path, *sources, **only), tmp_path / "store")
+    assert "licences hold every row back" in " ".join(earmark(store, *words, code=1).split())
+    assert "lab/closed" not in hub.repos
