@@ -26,6 +26,7 @@ from earmark.tasks.annotation.errors import (
     QuotaExhausted,
     RateLimited,
     ServerError,
+    StopRun,
     Unavailable,
     Unsupported,
     one_line,
@@ -70,7 +71,9 @@ class FaultRow(TypedDict):
 
     fault: str  # a class of `errors.py`
     patterns: str  # a line each
-    statuses: NotRequired[tuple[int, int]]  # of forms: from, and before; without it 400 to 499
+    statuses: NotRequired[
+        tuple[int, int]
+    ]  # of forms: from, and before; without it 400 to 499, to 599 if they stop a run
     says: NotRequired[str]  # of ends: the cause, with advice
 
 
@@ -81,8 +84,9 @@ def pattern_of(row: FaultRow) -> re.Pattern[str]:
 
 TABLE: dict[str, list[FaultRow]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 FORMS = tuple(
-    KnownForm(getattr(errors, one["fault"]), pattern_of(one), range(*one.get("statuses", (400, 500))))
+    KnownForm(fault, pattern_of(one), range(*one.get("statuses", (400, 600 if issubclass(fault, StopRun) else 500))))
     for one in TABLE["forms"]
+    for fault in [getattr(errors, one["fault"])]
 )
 """The first matching form decides."""
 ADVICE: dict[type[AskError], str] = {
@@ -155,27 +159,43 @@ def fault_of(status: int, text: str, headers: Mapping[str, str], *, where: str, 
 
 
 def status_within(text: str) -> int | None:
-    """Return the status of an error sent as a success: its own code, that of its known form, or 500; else None."""
-    if any(name in text for name in ANSWERS) and not text.lstrip()[:12].replace(" ", "").startswith('{"error"'):
+    """Return the status of an error sent as a success: its own code, that of its known form, or 500; else None.
+
+    Of a body that may be something else than an error, such as a scorer's, only the words for a run's end count.
+    """
+    answers = any(name in text for name in ANSWERS) and not text.lstrip()[:12].replace(" ", "").startswith('{"error"')
+    if answers and '"error"' not in text:
         return None  # an answer, which is parsed once
     try:
         held = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(held, dict):
+    if not isinstance(held, dict) or (answers and (held.get("choices") or held.get("candidates"))):
         return None
-    error = held.get("error")
+    error, doubtful = held.get("error"), answers
     if not error or type(error) in (int, float):  # a scorer's figures have any names
         code, says = held.get("code"), held.get("message") or held.get("msg")
         coded = isinstance(says, str) and code and str(code) != "200"
-        if held.get("object") != "error" and not coded:
+        doubtful = answers or (held.get("object") != "error" and not coded)
+        if doubtful and not _speaks(held):
             return None
         error = held
     own = str((error if isinstance(error, dict) else held).get("code"))
-    if own in map(str, range(400, 600)):
-        return int(own)
     fault = form_of(said_in(429, text))  # every form but some of `Unsupported` has this status
-    return next((status for status in (401, 402, 404, 429) if _by_status(status) is fault), 400) if fault else 500
+    if own in map(str, range(400, 600)):
+        status = int(own)
+    else:
+        status = next((one for one in (401, 402, 404, 429) if _by_status(one) is fault), 400) if fault else 500
+    return None if doubtful and not issubclass(fault or _by_status(status), StopRun) else status
+
+
+def _speaks(held: Mapping[str, Any]) -> bool:
+    """Return whether a body holds a sentence, and no figure beside a code."""
+    figures = [name for name, value in held.items() if type(value) in (int, float) and name not in ("code", "status")]
+    return not figures and (
+        isinstance(held.get("detail"), str | dict)
+        or any(isinstance(held.get(name), str) for name in ("message", "msg"))
+    )
 
 
 def _by_status(status: int) -> type[AskError]:

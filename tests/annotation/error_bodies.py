@@ -238,6 +238,16 @@ RECORDED = (
             (400, BadRequest, "Invalid content: My free trial has long ended", {}),
             (400, BadRequest, "max_tokens has been deprecated; use max_completion_tokens", {}),
             (400, BadRequest, "Failed to fetch audio: signed URL token has expired", {}),
+            (400, BadRequest, "Invalid content: a model has been retired from the runway", {}),
+            (500, QuotaExhausted, "Insufficient credits", {}),
+            (503, QuotaExhausted, EXCEEDED, {"type": "server_error"}),
+            (500, AuthFailed, "litellm.InternalServerError: OpenAIException - API key expired", {}),
+            (503, AuthFailed, "upstream: the security token included in the request is expired", {}),
+            (500, ModelMissing, "The model `gemini-1.5-pro` does not exist", {}),
+            (503, ModelMissing, "This model is no longer available.", {}),
+            (502, ModelMissing, "Model gpt-4.5-preview was shut down on 2025-07-14", {}),
+            (500, ServerError, "Failed to parse input at pos 0: 'my API key expired, the model does not exist'", {}),
+            (503, Unavailable, "The balance of this queue is uneven; there is no model with free slots", {}),
         )
     ),
 )  # fmt: skip
@@ -259,5 +269,12 @@ WITHIN = (
     Recorded("fastchat", 404, '{"object":"error","message":"The model m does not exist","code":40401}', ModelMissing),
     Recorded("zhipu", 402, '{"code":1113,"msg":"Insufficient balance"}', QuotaExhausted),
     Recorded("zhipu", 500, '{"code":1234,"msg":"network error"}', ServerError),
+    Recorded("fastapi", 401, '{"detail":"API key expired"}', AuthFailed),
+    Recorded("fastapi", 402, '{"detail":{"error":"quota","message":"Insufficient credits"}}', QuotaExhausted),
+    Recorded("gateway", 404, '{"success":false,"message":"The model gpt-4.1-mini does not exist"}', ModelMissing),
+    Recorded("gateway", 500, '{"error":{"message":"API key expired","code":500}}', AuthFailed),
+    Recorded("gateway", 503, '{"error":{"message":"Insufficient credits","code":503}}', QuotaExhausted),
+    Recorded("openrouter", 402, '{"id":"g","choices":[],"error":{"code":402,"message":"Add more."}}', QuotaExhausted),
+    Recorded("openrouter", 401, '{"id":"g","choices":null,"error":{"message":"API key expired"}}', AuthFailed),
 )  # fmt: skip
 """Errors as gateways send them with status 200, and the status that each is."""

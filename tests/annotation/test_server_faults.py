@@ -78,6 +78,10 @@ def test_an_error_sent_as_a_success_is_its_fault(one: Recorded) -> None:
         '{"code":200,"msg":"success","data":{}}',
         '{"quality":3.5,"error":0.25,"code":7,"message":4.5}',  # a scorer's figures
         '{"object":"list","data":[]}',
+        '{"detail":"all is well"}',
+        '{"message":"API key expired","quality":3.5}',  # a scorer's text
+        '{"choices":[{"message":{"content":"x"}}],"error":{"message":"API key expired"}}',
+        '{"message":{"role":"assistant","content":"my API key expired"},"done":true}',  # of another protocol
         '{"id":"1"}', "[]", "7", "{", "",
     ],
 )  # fmt: skip
@@ -154,6 +158,23 @@ def test_a_common_fault_sent_as_a_success_stops_the_run_with_advice(
         assert server.asked <= 4 + 2
         server.meets = lambda number, body: None
         assert (await bench.ask(config, requests_for(config, 24))).answered == 24
+        await server.stop()
+
+    run(story)
+
+
+@pytest.mark.parametrize("status", [500, 503])
+@pytest.mark.parametrize("says", ["Insufficient credits", "API key expired", "The model `m` does not exist"])
+def test_a_fault_of_money_key_or_model_in_a_server_error_stops_the_run_at_once(
+    tmp_path: Path, run: Any, says: str, status: int
+) -> None:
+    async def story() -> None:
+        server, bench = await bench_of(tmp_path / "l.sqlite")
+        body = f'{{"error":{{"message":"{says}"}}}}'
+        server.meets = lambda number, _: Recorded("any", status, body, StopRun) if number > 4 else None
+        with pytest.raises(StopRun, match=f"{status}: {says}; (add money|.*key|check annotator)"):
+            await bench.ask(config_for(server, max_concurrency=2), requests_for(config_for(server), 24))
+        assert server.asked <= 4 + 2
         await server.stop()
 
     run(story)
