@@ -18,6 +18,7 @@ from typing import Any
 
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.config import BuildConfig
+from earmark.schemas.machine import give_back
 from earmark.schemas.questions import Audio
 from earmark.tasks.annotation import budget
 from earmark.tasks.annotation.backend import Media, provider_of
@@ -302,6 +303,7 @@ def forget_clips() -> None:
     sessions = _OF_BUILD.get(None)
     if sessions is not None and isinstance(sessions.media.load_audio, Encoder):
         sessions.media.load_audio.forget()
+        give_back()
 
 
 @contextmanager

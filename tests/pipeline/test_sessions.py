@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 import pickle
+import platform
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import psutil
 import pytest
+import soundfile
 
 from earmark.schemas.annotation import AnnotatorConfig
+from earmark.schemas.questions import Audio
 from earmark.tasks.annotation.errors import BudgetExhausted
 from earmark.tasks.annotation.ledger import connect
-from earmark.tasks.pipeline.sessions import Sessions
+from earmark.tasks.audio.encode import Encoder
+from earmark.tasks.pipeline.sessions import _OF_BUILD, Sessions, forget_clips, sessions_of_build
 from earmark.tasks.store.versions import Store
 from tests.annotation.conftest import LocalServer, config_for, requests_for
 from tests.pipeline.test_shards import elsewhere
@@ -65,3 +72,23 @@ def test_roles_of_a_model_spend_one_budget(tmp_path: Path, elsewhere: Any, in_pr
         [(spent,)] = ledger.rows("SELECT sum(cost_usd) FROM attempts")
         ledger.close()
     assert 0.015 < spent <= 0.03
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of glibc's heap")
+def test_forgotten_clips_leave_the_memory_of_the_process(tmp_path: Path) -> None:
+    """Small things between the clips' bytes keep glibc from giving them back by itself."""
+    path, between = tmp_path / "clip.wav", list[bytes]()
+    soundfile.write(path, np.random.default_rng(17).uniform(-0.5, 0.5, 16_000 * 20), 16_000)
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    with sessions_of_build(Store(tmp_path)):
+        sessions = _OF_BUILD.get()
+        assert sessions is not None
+        encoder = sessions.media.load_audio
+        assert isinstance(encoder, Encoder)
+        for at in range(800):
+            encoder(Audio(sha256, str(path), start_s=at / 100, end_s=at / 100 + 3))
+            between.append(bytes([at % 256]) * 1000)
+        before = psutil.Process().memory_info().rss
+        forget_clips()
+        assert before - psutil.Process().memory_info().rss > 60e6
+    assert len(between) == 800
