@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +24,10 @@ from earmark.tasks.pipeline.step import Account, Done, step
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.text.near_texts import near_groups
 
+# columns that place a caption; the others are read again for those taken
+DECIDE = ["row", "source", "item", "text", "origin", "source_file", "line", "subset", "generated", "set", "path",
+          "clip_sha256", "instruction_id"]  # fmt: skip
+ROWS_AT_ONCE = 5000
 NOT_COMPARED = (
     "recordings were not compared by sound (disjoint.fingerprint = 0), only clips by hash and captions by words: "
     "another encoding or an excerpt of a clip may lie in the other split; 0.9 compares them and needs Chromaprint, a "
@@ -45,7 +49,7 @@ def choose_captions(stage: Stage, config: InstructionRubrics, usable: Path) -> D
     A caption's place in the draw follows from the seed, its clip and its words; with more captions, the taken ones
     stay, unless one of smaller hash comes before them.
     """
-    rows: list[CaptionRow] = pq.ParquetFile(usable).read().to_pylist()
+    rows: list[CaptionRow] = pq.ParquetFile(usable).read(DECIDE).to_pylist()
     recordings, prints = recordings_of(stage, config, rows)
     with working("group captions"):
         crossing = _place_in_sets(rows, config, recordings)
@@ -58,7 +62,10 @@ def choose_captions(stage: Stage, config: InstructionRubrics, usable: Path) -> D
     taken = _taken([row for row in rows if id(row) not in left_out], config)
     taken.sort(key=lambda row: row["row"])
     cosines = similarities(stage, config, [(row, row["text"]) for row in taken], unknown=1.0)
-    captions: Iterator[CaptionRow] = ({**row, "base": at, "similarity": next(cosines)} for at, row in enumerate(taken))
+    captions: Iterator[CaptionRow] = (
+        {**whole, **row, "base": at, "similarity": next(cosines)}
+        for at, (whole, row) in enumerate(zip(_whole(usable, {row["row"] for row in taken}), taken, strict=True))
+    )
     return Done(
         Chosen(keep_rows(stage, "chosen", captions), prints),
         Account(
@@ -71,15 +78,18 @@ def choose_captions(stage: Stage, config: InstructionRubrics, usable: Path) -> D
     )
 
 
+def _whole(usable: Path, numbers: Set[int]) -> Iterator[CaptionRow]:
+    """Yield the captions of these numbers with all their columns, in order, a batch in memory at a time."""
+    for batch in pq.ParquetFile(usable).iter_batches(ROWS_AT_ONCE):
+        yield from (row for row in batch.to_pylist() if row["row"] in numbers)
+
+
 def _place_in_sets(rows: list[CaptionRow], config: InstructionRubrics, recordings: Sequence[str]) -> list[CaptionRow]:
     """Give every row its `group_id` and `split`; return the bench's rows kept out of it by their source."""
     near = near_groups([row["text"] for row in rows], config.disjoint.captions)
-    origins = [[_origin(row)] if row["origin"] else [] for row in rows]
     groups = group(
-        [
-            [("recording", recording), ("text", text), *origin]
-            for recording, text, origin in zip(recordings, near, origins, strict=True)
-        ]
+        [("recording", recording), ("text", text), *([_origin(row)] if row["origin"] else [])]
+        for row, recording, text in zip(rows, recordings, near, strict=True)
     )
     members: dict[int, list[CaptionRow]] = defaultdict(list)
     for row, number in zip(rows, groups, strict=True):

@@ -31,7 +31,7 @@ from earmark.tasks.pipeline.step import Account, Done, step
 from earmark.tasks.pipeline.walk import Walked
 from earmark.tasks.store.staging import Stage
 
-ROWS_AT_ONCE = 20_000
+ROWS_AT_ONCE = 5000
 JUDGES = (VERIFY.name, MISMATCH.name, READ.name)
 
 

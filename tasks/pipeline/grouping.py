@@ -1,11 +1,12 @@
 """Group items that share something, and divide a quota among categories. Pure functions."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from array import array
+from collections.abc import Hashable, Iterable, Mapping
 
 import numpy as np
 
 
-def group(ties: Sequence[Sequence[Hashable]]) -> list[int]:
+def group(ties: Iterable[Iterable[Hashable]]) -> list[int]:
     """Return the number of each item's group, by connected components of their ties.
 
     Args:
@@ -15,15 +16,19 @@ def group(ties: Sequence[Sequence[Hashable]]) -> list[int]:
     from scipy.sparse.csgraph import connected_components
 
     places: dict[Hashable, int] = {}
-    edges = [(row, places.setdefault(tie, len(places))) for row, own in enumerate(ties) for tie in own]
-    size = len(ties) + len(places)
+    rows, columns, items = array("q"), array("q"), 0
+    for own in ties:
+        for tie in own:
+            rows.append(items)
+            columns.append(places.setdefault(tie, len(places)))
+        items += 1
+    size = items + len(places)
     if not size:
         return []
-    rows = np.array([row for row, _ in edges], np.int64)
-    columns = np.array([place for _, place in edges], np.int64) + len(ties)
-    graph = coo_array((np.ones(len(edges), np.int8), (rows, columns)), shape=(size, size))
+    ends = (np.frombuffer(rows, np.int64), np.frombuffer(columns, np.int64) + items)
+    graph = coo_array((np.ones(len(rows), np.int8), ends), shape=(size, size))
     _, labels = connected_components(graph, directed=False)
-    return [int(label) for label in labels[: len(ties)]]
+    return [int(label) for label in labels[:items]]
 
 
 def share_out(quota: int, available: Mapping[str, int], weights: Mapping[str, float]) -> dict[str, int]:

@@ -4,7 +4,7 @@ import html
 import re
 import unicodedata
 from array import array
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from math import ceil, inf
@@ -98,9 +98,9 @@ class _Index:
 
     def __init__(self, texts: Sequence[str], threshold: float) -> None:
         self._texts, self._threshold = texts, threshold
-        self._counts = array("L", bytes(COUNTERS * array("L").itemsize))
-        self._sizes = array("L", bytes(len(texts) * array("L").itemsize))
-        self._begin_with: dict[str, list[int]] = defaultdict(list)
+        self._counts, self._sizes = _zeros(COUNTERS), _zeros(len(texts))
+        # the first runs of all texts, chained by their checksums: a list for each run would take thirty times as much
+        self._last, self._before, self._sums, self._owners = _zeros(COUNTERS), _zeros(1), _zeros(1), _zeros(1)
         for text in texts:
             for shingle in _shingles(text):
                 self._counts[_counter(shingle)] += 1
@@ -109,16 +109,28 @@ class _Index:
         shingles = _shingles(self._texts[at])
         self._sizes[at] = len(shingles)
         for shingle in self._first(shingles):
-            self._begin_with[shingle].append(at)
+            counter = _counter(shingle)
+            self._before.append(self._last[counter])
+            self._last[counter] = len(self._sums)
+            self._sums.append(crc32(shingle.encode()))
+            self._owners.append(at)
 
     def like(self, text: str) -> Iterator[int]:
         mine = _shingles(text)
-        shared = Counter(at for shingle in self._first(mine) for at in self._begin_with.get(shingle, ()))
+        shared = Counter(at for shingle in self._first(mine) for at in self._beginning_with(shingle))
         sizes, threshold, size = self._sizes, self._threshold, len(mine)
         for at in sorted(at for at, runs in shared.items() if runs >= _least_shared(threshold, size, sizes[at])):
             both = len(mine.intersection(_shingles(self._texts[at])))
             if both / (size + sizes[at] - both) >= threshold:
                 yield at
+
+    def _beginning_with(self, shingle: str) -> Iterator[int]:
+        """Yield the texts with a run of this checksum among their first; texts are compared whole later."""
+        place, checksum = self._last[_counter(shingle)], crc32(shingle.encode())
+        while place:
+            if self._sums[place] == checksum:
+                yield self._owners[place]
+            place = self._before[place]
 
     def _first(self, shingles: set[str]) -> list[str]:
         """Return the rarest of a text's runs."""
@@ -138,6 +150,10 @@ def _least_shared(threshold: float, one: int, two: int) -> float:
     if min(one, two) < threshold * max(one, two) - 1e-9:
         return inf
     return threshold / (1 + threshold) * (one + two) - max(_rest(threshold, one), _rest(threshold, two)) - 1e-9
+
+
+def _zeros(size: int) -> "array[int]":
+    return array("I", bytes(size * array("I").itemsize))
 
 
 def _counter(shingle: str) -> int:
