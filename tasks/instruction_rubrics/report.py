@@ -23,7 +23,8 @@ def sections(material: Material) -> list[Section]:
     """Return the report's own sections."""
     db = material.db
     db.execute(query("instruction_rubrics/shown"))
-    samples: list[ShownSample] = sample(db, "shown", "sample_id", by="kind")
+    listed = query("instruction_rubrics/shown_rows")  # the items of those shown: all together are gigabytes
+    samples: list[ShownSample] = sample(db, "shown", "sample_id", by="kind", rows=listed)
     rows = tuple(
         Row(
             row["sample_id"],

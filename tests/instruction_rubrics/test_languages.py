@@ -11,6 +11,7 @@ from earmark.schemas.instruction_rubrics import CaptionSource
 from earmark.schemas.reasons import Reject
 from earmark.tasks.instruction_rubrics.report import balance_table
 from earmark.tasks.instruction_rubrics.sources import listed
+from earmark.tasks.pipeline.report import sample
 from earmark.tasks.store.sql import connect, query, view_parquet
 from tests.annotation.conftest import model_server
 from tests.builds import rows_of
@@ -95,7 +96,7 @@ def test_rows_stay_in_the_language_of_their_captions_where_none_is_named(tmp_pat
             view_parquet(db, table, version.files(table))
         db.execute(query("instruction_rubrics/shown"))
         counted: list[Any] = [row[3:5] for row in balance_table(db).rows]
-        shown = db.execute("SELECT sample_id, items_shown FROM shown").fetchall()
+        shown = sample(db, "shown", "sample_id", rows=query("instruction_rubrics/shown_rows"))
     assert [sum(column) for column in zip(*counted, strict=True)] == [16, len(rows_of(version, "labels"))]
     said = {row["sample_id"]: row["items"] for row in rows_of(version, "samples")}
-    assert {name: len(text.split("\n")) for name, text in shown} == said
+    assert {row["sample_id"]: len(row["items_shown"].split("\n")) for row in shown} == said
