@@ -1,7 +1,7 @@
 -- Grain: one row a scanned line of comments that is not passed by; `place` of its file, `line` among those not blank
 SELECT
     getvariable('place') AS place,
-    rowid + 1 AS line,
+    line,
     CASE
         WHEN submission IS NULL THEN 'missing_parent'
         -- before all else, so that what the scan lets through by a like hash has the fate of other threads' comments
@@ -43,5 +43,4 @@ SELECT
     text,
     score,
     unripe
-FROM scanned
-WHERE passed IS NULL
+FROM (SELECT rowid + 1 AS line, unnest(kept[1]) FROM scanned WHERE passed IS NULL)
