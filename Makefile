@@ -32,6 +32,8 @@ help: ## Show the targets.
 demo: $(VENV)/.core ## Build every corpus from data/demo into data/store.
 	$(BIN)/earmark demo
 
+# Without bytecode each process that a test starts, and each worker, compiles the repository anew.
+test test-slow: export PYTHONDONTWRITEBYTECODE :=
 test: $(VENV)/.dev ## Run the fast tests.
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
