@@ -34,7 +34,7 @@ from earmark.tasks.store.versions import Store, Version
 from tests import builds
 from tests.builds import rows_of
 from tests.conftest import ROOT
-from tests.evaluation.test_score_files import Row, metrics_of, rated, rubric, write
+from tests.evaluation.test_score_files import Row, metrics_of, rated_apart, rubric, write
 
 EVERY = MeasurementOptions(part=SamplePart("all"))
 
@@ -42,7 +42,7 @@ EVERY = MeasurementOptions(part=SamplePart("all"))
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Version:
     """A version of pairs of rated clips, for tests that only read it."""
-    return rated(tmp_path_factory.mktemp("pairs") / "store")
+    return rated_apart(tmp_path_factory)
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
@@ -31,7 +32,7 @@ from tests import builds
 from tests.annotation.conftest import LocalServer
 from tests.before.fixture import CORPORA
 from tests.builds import rows_of
-from tests.conftest import ROOT
+from tests.conftest import ROOT, made_once
 from tests.human_preferences.votes import SALT, build_votes
 from tests.instruction_rubrics import rubrics
 from tests.pseudo_preferences import music
@@ -86,10 +87,16 @@ def rated(root: Path) -> Version:
     return builds.build_version(config.model_copy(update={"triplets": triplets, "critiques": critiques}), root)
 
 
+def rated_apart(factory: pytest.TempPathFactory) -> Version:
+    """The same, built once in a test run, in a store of the caller's own."""
+    made = made_once(factory, "rated-store", rated)
+    return Store(Path(shutil.copytree(made, factory.mktemp("rated") / "store"))).find("mos-preferences")
+
+
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Version:
     """A version of pairs of rated clips, for tests that only read it."""
-    return rated(tmp_path_factory.mktemp("pairs") / "store")
+    return rated_apart(tmp_path_factory)
 
 
 def of_the_demo(name: str, root: Path) -> Version:
@@ -108,7 +115,7 @@ BUILDERS: dict[str, Callable[[Path], Version]] = {
 }
 
 
-SLOW_BUILDERS = {"human-preferences", "captions", "instrumentals", "music-prompts"}
+SLOW_BUILDERS = BUILDERS.keys() - {"pseudo-preferences", "score-questions"}
 
 # Evaluations with the same label for every row: the table of its rows, what names a row, and the label.
 CLAIMED: dict[str, tuple[str, tuple[str, ...], float]] = {

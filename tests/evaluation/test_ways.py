@@ -28,7 +28,7 @@ from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.versions import Store, Version
 from tests.annotation.conftest import model_server
 from tests.builds import rows_of
-from tests.evaluation.test_score_files import human, rated, rubric
+from tests.evaluation.test_score_files import human, rated_apart, rubric
 from tests.human_preferences.votes import build_votes, config_of
 from tests.pseudo_preferences.music import write_clip
 from tests.servers.openai_server import OpenAIServer, comparison
@@ -74,7 +74,7 @@ def rubrics(tmp_path_factory: pytest.TempPathFactory) -> Version:
 @pytest.fixture(scope="module")
 def speech(tmp_path_factory: pytest.TempPathFactory) -> Version:
     """Pairs of rated voices of the demo, with their audio."""
-    return rated(tmp_path_factory.mktemp("speech") / "store")
+    return rated_apart(tmp_path_factory)
 
 
 def run(

@@ -13,7 +13,7 @@ from earmark.flows.command.cli import app
 from earmark.flows.command.old_names import MOVED, new_spelling
 from earmark.schemas.errors import ConfigError
 from tests.commands import COMMANDS
-from tests.evaluation.test_score_files import rated
+from tests.evaluation.test_score_files import rated_apart
 
 MOS = "mos-preferences"
 CALLS = {  # old → new, each run beside a store that holds mos-preferences v1
@@ -52,7 +52,7 @@ CALLS = {  # old → new, each run beside a store that holds mos-preferences v1
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return rated(tmp_path_factory.mktemp("old") / "store").folder.parents[1]
+    return rated_apart(tmp_path_factory).folder.parents[1]
 
 
 def run(line: str, place: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> Result:

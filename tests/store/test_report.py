@@ -98,10 +98,10 @@ class Seen(HTMLParser):
         return [attributes for name, attributes in self.elements if name == tag]
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Version:
+@pytest.fixture
+def built(demo_store: Store) -> Version:
     """A version of the demo of `mos-preferences`, with critiques and clips."""
-    return build_version(read_config(ROOT / "data/demo/mos-preferences.toml"), tmp_path_factory.mktemp("store"))
+    return demo_store.find("mos-preferences@v1")
 
 
 def test_text_from_outside_stays_text() -> None:
