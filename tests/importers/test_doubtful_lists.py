@@ -15,7 +15,7 @@ from earmark.schemas.toml import read_toml
 from earmark.tasks.importers.guessing import guess_table
 from earmark.tasks.importers.lists import Rating
 from earmark.tasks.importers.sniffing import read_name
-from tests.importers.test_guessing import init, read
+from tests.importers.test_guessing import init, read, told
 
 SCORES = [1 + (5 * n + n // 4) % 5 for n in range(24)]  # two of each of twelve clips
 CLIPS = [f"c{n // 2}.wav" for n in range(24)]
@@ -212,7 +212,7 @@ def test_plain_questions_are_ratings(name: str) -> None:
 def test_work_that_was_rejected_is_left_out(tmp_path: Path) -> None:
     header = "WorkerId,AssignmentStatus,Input.url,Answer.rating"
     (tmp_path / "t.csv").write_text(table(header, "w{n},Approved,{clip},{score}") + "w,Rejected,c0.wav,1\n")
-    assert "work that was not rejected" in init(tmp_path / "t.csv", tmp_path / "my.toml")
+    assert "work that was not rejected" in told(tmp_path / "t.csv", tmp_path / "my.toml")
     rejects = [(row.reason, row.line) for row in read(tmp_path / "my.toml") if isinstance(row, Reject)]
     assert rejects == [("not_selected", 26)]
 
@@ -226,7 +226,7 @@ def test_data_sets_in_one_list_have_their_own_scales(tmp_path: Path) -> None:
 @pytest.mark.parametrize("line", ["sep=;\n", '"sep=;"\r\n', "SEP=;\r\n"])
 def test_the_delimiter_of_excels_first_line_holds(line: str, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes((line + table("clip;rater;rating", "{clip};{who};{score},0")).encode())
-    assert "delimiter: semicolon; header: the first row" in init(tmp_path / "t.csv", tmp_path / "my.toml")
+    assert "delimiter: semicolon; header: the first row" in told(tmp_path / "t.csv", tmp_path / "my.toml")
     expected = pd.DataFrame({"clip": CLIPS, "score": SCORES}).groupby("clip")["score"].mean().to_dict()
     assert means(tmp_path / "my.toml") == pytest.approx(expected)
     text = (tmp_path / "my.toml").read_text().replace('delimiter = ";"\n', "")  # as a person writes it

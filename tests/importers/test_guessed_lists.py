@@ -18,7 +18,7 @@ from earmark.tasks.importers.guessing import guess_table
 from earmark.tasks.importers.lists import Rating
 from earmark.tasks.importers.sniffing import read_name, word_set
 from tests.importers import layouts
-from tests.importers.test_guessing import init, read
+from tests.importers.test_guessing import init, read, told
 
 # Clips, raters and ratings, as every list below holds them.
 RATED = [
@@ -172,7 +172,7 @@ def test_aesthetics_have_four_axes_of_which_a_person_chooses(tmp_path: Path) -> 
 @pytest.mark.slow
 def test_ranks_are_turned_and_tests_have_their_scales(tmp_path: Path) -> None:
     (tmp_path / "r.csv").write_text(lines("file,listener,rank", "{clip},{who},{score}"))
-    assert "the lowest is the best" in init(tmp_path / "r.csv", tmp_path / "my.toml")
+    assert "the lowest is the best" in told(tmp_path / "r.csv", tmp_path / "my.toml")
     got = pd.DataFrame([row for row in read(tmp_path / "my.toml") if isinstance(row, Rating)])
     assert got.groupby("file")["score"].mean().to_dict() == pytest.approx({f: 6 - mean for f, mean in MEANS.items()})
     many = "".join(

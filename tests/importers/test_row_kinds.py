@@ -14,7 +14,7 @@ from earmark.schemas.toml import read_toml
 from earmark.tasks.importers.lists import Rating
 from earmark.tasks.importers.sniffing import read_name
 from tests.importers.test_doubtful_lists import CLIPS, SCORES, means, table
-from tests.importers.test_guessing import init, read
+from tests.importers.test_guessing import init, read, told
 
 LIST = table("file,listener,score", "{clip},{who},{score}")
 EVEN = dict(zip(CLIPS[::2], SCORES[::2], strict=True))  # what the first listener said of each clip
@@ -148,7 +148,7 @@ def test_a_column_of_something_else_is_not_asked_about(name: str, words: list[st
 def test_a_rating_that_is_better_higher_is_not_asked_about(name: str, tmp_path: Path) -> None:
     rows = [f"c{n}.wav,{SCORES[n]}" for n in range(24)]
     (tmp_path / "t.csv").write_text("\n".join([f'file,"{name}"', *rows, "d.wav,0"]) + "\n")
-    assert "no ratings: 0 (1)" in init(tmp_path / "t.csv", tmp_path / "my.toml")
+    assert "no ratings: 0 (1)" in told(tmp_path / "t.csv", tmp_path / "my.toml")
 
 
 @pytest.mark.parametrize("row", ["All of me.wav,l0,3", "c0.wav,Max,3", "Grand piano.wav,l0,3", "c0.wav,Min,3"])
