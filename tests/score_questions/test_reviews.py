@@ -6,6 +6,7 @@ import base64
 import csv
 import hashlib
 import json
+import shutil
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from dataclasses import replace
@@ -45,6 +46,18 @@ NAMES = [f"{number:016x}" for number in range(6)]
 
 def built(folder: Path, **other: Any) -> Version:
     return build_questions(config_of(folder, **other), folder / "store", [thread(number) for number in range(6)])
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with a version of six questions."""
+    return built(tmp_path_factory.mktemp("first")).folder.parents[1]
+
+
+@pytest.fixture
+def version(first: Path, tmp_path: Path) -> Version:
+    """That version in a store of the test's own."""
+    return Store(Path(shutil.copytree(first, tmp_path / "store"))).find(CORPUS.name)
 
 
 def filled(sheet: Path, reviewer: str, answers: Callable[[str], dict[str, str]]) -> Path:
@@ -96,8 +109,7 @@ def annotated(tasks: Path, annotators: dict[int, Callable[[str], dict[str, str]]
 
 
 @pytest.mark.slow
-def test_round_trip_through_a_spreadsheet_and_label_studio(tmp_path: Path) -> None:
-    version = built(tmp_path)
+def test_round_trip_through_a_spreadsheet_and_label_studio(version: Version, tmp_path: Path) -> None:
     assert write_review(version, tmp_path / "out") == 6
     sheet = filled(tmp_path / "out" / SHEET, "alice", lambda name: BAD if name in NAMES[:2] else GOOD)
     export = annotated(tmp_path / "out" / TASKS, {3: lambda name: BAD if name == NAMES[0] else GOOD})
@@ -131,8 +143,7 @@ def test_round_trip_through_a_spreadsheet_and_label_studio(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_options_that_reviewers_delete_leave_and_the_rest_stays_a_question(tmp_path: Path) -> None:
-    version = built(tmp_path)
+def test_options_that_reviewers_delete_leave_and_the_rest_stays_a_question(version: Version, tmp_path: Path) -> None:
     before = {row["question_id"]: row for row in rows_of(version, "questions")}
     wrong = {name: [x for x in "ABCD" if x != row["truth_letter"]] for name, row in before.items()}
     gone = {NAMES[0]: wrong[NAMES[0]][:1], NAMES[1]: wrong[NAMES[1]][1:2], NAMES[2]: wrong[NAMES[2]][:2]}
@@ -186,8 +197,7 @@ def test_options_that_reviewers_delete_leave_and_the_rest_stays_a_question(tmp_p
 
 
 @pytest.mark.slow
-def test_a_reviewer_who_is_withdrawn_is_named_nowhere(tmp_path: Path) -> None:
-    version = built(tmp_path)
+def test_a_reviewer_who_is_withdrawn_is_named_nowhere(version: Version, tmp_path: Path) -> None:
     write_review(version, tmp_path / "out")
     for number, (who, bad) in enumerate((("alice", NAMES[:1]), ("bob", NAMES[1:2]), ("alice", NAMES[:1]))):
         sheet = filled(tmp_path / "out" / SHEET, who, lambda name, bad=bad: BAD if name in bad else GOOD)  # type: ignore[misc]
@@ -202,8 +212,7 @@ def test_a_reviewer_who_is_withdrawn_is_named_nowhere(tmp_path: Path) -> None:
     assert {row["reviewer"] for row in rows_of(left, "reviews")} == {"bob"}
 
 
-def test_the_command_shows_how_far_reviewers_agree(tmp_path: Path) -> None:
-    version = built(tmp_path)
+def test_the_command_shows_how_far_reviewers_agree(version: Version, tmp_path: Path) -> None:
     write_review(version, tmp_path / "out")
     sheet = filled(tmp_path / "out" / SHEET, "alice", lambda name: BAD if name in NAMES[:2] else GOOD)
     export = annotated(tmp_path / "out" / TASKS, {3: lambda name: BAD if name == NAMES[0] else GOOD})
@@ -231,8 +240,7 @@ def test_the_command_shows_how_far_reviewers_agree(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_majority_keeps_what_one_of_two_flags(tmp_path: Path) -> None:
-    version = built(tmp_path)
+def test_majority_keeps_what_one_of_two_flags(version: Version, tmp_path: Path) -> None:
     write_review(version, tmp_path / "out")
     filled(tmp_path / "out" / SHEET, "alice", lambda name: BAD).rename(tmp_path / "alice.csv")
     filled(tmp_path / "out" / SHEET, "bob", lambda name: GOOD).rename(tmp_path / "bob.csv")
@@ -241,8 +249,7 @@ def test_majority_keeps_what_one_of_two_flags(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_reviews_of_another_wording_do_not_count(tmp_path: Path) -> None:
-    version = built(tmp_path)
+def test_reviews_of_another_wording_do_not_count(version: Version, tmp_path: Path) -> None:
     write_review(version, tmp_path / "out")
     sheet = filled(tmp_path / "out" / SHEET, "alice", lambda name: BAD)
     text = sheet.read_text("utf-8-sig")
@@ -255,8 +262,8 @@ def test_reviews_of_another_wording_do_not_count(tmp_path: Path) -> None:
     assert step.notes == ("1 of 6 reviews are of questions that read otherwise now, or are none: not counted",)
 
 
-def test_json_min_is_read_too(tmp_path: Path) -> None:
-    write_review(built(tmp_path), tmp_path / "out")
+def test_json_min_is_read_too(version: Version, tmp_path: Path) -> None:
+    write_review(version, tmp_path / "out")
     export = annotated(tmp_path / "out" / TASKS, {4: lambda name: GOOD, 5: lambda name: BAD}, min_=True)
     found = list(read_reviews(export, "min.json"))
     assert len([one for one in found if isinstance(one, ReviewerVerdict)]) == 12
@@ -264,8 +271,7 @@ def test_json_min_is_read_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("min_", [False, True])
-def test_options_are_deleted_in_label_studio_too(tmp_path: Path, min_: bool) -> None:
-    version = built(tmp_path)
+def test_options_are_deleted_in_label_studio_too(version: Version, tmp_path: Path, min_: bool) -> None:
     wrong = {row["question_id"]: "B" if row["truth_letter"] == "A" else "A" for row in rows_of(version, "questions")}
     texts = {
         row["question_id"]: row["options"]["AB".index(wrong[row["question_id"]])]
@@ -279,8 +285,7 @@ def test_options_are_deleted_in_label_studio_too(tmp_path: Path, min_: bool) -> 
     }
 
 
-def test_what_goes_out_is_whole(tmp_path: Path) -> None:
-    version = built(tmp_path)
+def test_what_goes_out_is_whole(version: Version, tmp_path: Path) -> None:
     write_review(version, tmp_path / "out", images_at="/data/local-files/?d=images")
     tasks = json.loads((tmp_path / "out" / TASKS).read_text("utf-8"))
     asked = {row["question_id"]: row for row in rows_of(version, "questions")}
@@ -297,9 +302,10 @@ def test_what_goes_out_is_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("changed", [{"path": "outside.webp"}, {"bytes": b"other"}])
-def test_a_strangers_images_are_written_by_their_hash_alone(tmp_path: Path, changed: dict[str, Any]) -> None:
+def test_a_strangers_images_are_written_by_their_hash_alone(
+    version: Version, tmp_path: Path, changed: dict[str, Any]
+) -> None:
     """The name is joined to the folder of the test: an absolute path, as a stranger's version may hold it."""
-    version = built(tmp_path)
     for path in version.files("questions"):
         rows = pq.read_table(path).to_pylist()
         for row in rows:
@@ -319,8 +325,8 @@ def test_a_strangers_images_are_written_by_their_hash_alone(tmp_path: Path, chan
 
 
 @pytest.mark.slow
-def test_label_studios_configuration_asks_what_is_read(tmp_path: Path) -> None:
-    write_review(built(tmp_path), tmp_path / "out")
+def test_label_studios_configuration_asks_what_is_read(version: Version, tmp_path: Path) -> None:
+    write_review(version, tmp_path / "out")
     view = ElementTree.parse(tmp_path / "out" / CONFIG).getroot()
     objects = {node.get("name"): node.get("value") for node in view if node.tag in ("Image", "Text")}
     choices = {node.get("name"): [held.get("value") for held in node] for node in view.iter("Choices")}
@@ -449,8 +455,7 @@ def test_alpha_needs_two_reviews_of_a_question_and_two_answers() -> None:
     ]
 
 
-def test_review_folder_is_not_overwritten(tmp_path: Path) -> None:
-    version = built(tmp_path)
+def test_review_folder_is_not_overwritten(version: Version, tmp_path: Path) -> None:
     write_review(version, tmp_path / "out")
     with pytest.raises(StoreError, match="--force"):
         write_review(version, tmp_path / "out")

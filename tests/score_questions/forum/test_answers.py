@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -37,81 +38,89 @@ def comments_of(folder: Path, **changes: Any) -> tuple[dict[str, Any], list[Row]
     return steps, comments, rejects
 
 
-@pytest.mark.parametrize(
-    ("reason", "changes"),
-    [
-        ("removed", {"body": "[ Removed by Reddit ]"}),
-        ("removed", {"body": "[ Removed by reddit in response to a copyright notice."}),
-        ("removed", {"body": " [removed by moderator] "}),
-        ("removed", {"body": "[deleted by user]"}),
-        ("removed", {"_meta": {"was_deleted_later": True, "removal_type": "deleted"}}),
-        ("removed", {"body": "\\[removed\\]"}),
-        ("removed", {"body": "*[removed]*"}),
-        ("removed", {"body": "Comment removed by moderator"}),
-        ("removed", {"body": "Removed per Rule 2"}),
-        ("removed", {"body": "*Permanently Deleted*"}),
-        ("removed", {"body": "deleted"}),
-        ("removed", {"body": "[unavailable]"}),
-        ("removed", {"body": "This comment has been overwritten by Power Delete Suite v1.4.8"}),
-        ("removed", {"body": "This post was mass deleted and anonymized with [Redact](https://redact.dev)"}),
-        ("removed", {"body": "[This comment has been deleted in protest of the API changes]"}),
-        ("removed", {"body": "It is V7.", "removal_reason": "legal"}),
-        ("removed", {"body": "It is V7.", "removed_by_category": "moderator"}),
-        ("removed", {"body": "It is V7.", "banned_by": "a_moderator"}),
-        ("automatic", {"body": "Please read the rules.", "author": "automoderator"}),
-        ("automatic", {"body": "Here is a preview of the top posts.", "author": "sneakpeekbot"}),
-        ("automatic", {"body": "Please read the rules.", "stickied": True}),
-        ("automatic", {"body": "Please read the rules.", "distinguished": "moderator"}),
-        ("automatic", {"body": "^(I am a bot, and this action was performed automatically.)"}),
-        ("automatic", {"body": "Beep boop! A reminder.", "author": "someone"}),
-        ("automatic", {"body": "The chord is V7.", "author": "ChordNamerBot"}),
-        ("automatic", {"body": "The chord is V7.", "author_flair_text": "Bot"}),
-        ("not_an_answer", {"body": "Thanks, that helps!", "is_submitter": True}),
-        ("not_an_answer", {"body": "Thanks, that helps!", "author": "asker_1"}),
-        ("not_an_answer", {"body": "RemindMe! 2 days"}),
-        ("not_an_answer", {"body": "!remindme 1 week\n"}),
-        ("not_an_answer", {"body": 'Remind me! tomorrow "that chord"'}),
-        ("not_an_answer", {"body": "u/RemindMeBot 3 days"}),
-        ("not_an_answer", {"body": "[link]"}),
-        ("not_an_answer", {"body": "![gif](giphy|abc123)"}),
-        ("not_an_answer", {"body": "https://i.redd.it/abc.png"}),
-        ("not_an_answer", {"body": '![img](xyz123 "notes")\n\nhttps://example.org/a?b=c'}),
-    ],
-)
-def test_a_comment_that_answers_nothing_neither_counts_nor_wins(tmp_path: Path, reason: str, changes: Row) -> None:
-    steps, comments, rejects = comments_of(tmp_path, **changes)
-    assert steps["comments"].rejected == {reason: 1}
-    assert [row["line"] for row in rejects] == [4]
-    assert len(comments) == 3
+NO_ANSWERS: list[tuple[str, Row]] = [
+    ("removed", {"body": "[ Removed by Reddit ]"}),
+    ("removed", {"body": "[ Removed by reddit in response to a copyright notice."}),
+    ("removed", {"body": " [removed by moderator] "}),
+    ("removed", {"body": "[deleted by user]"}),
+    ("removed", {"_meta": {"was_deleted_later": True, "removal_type": "deleted"}}),
+    ("removed", {"body": "\\[removed\\]"}),
+    ("removed", {"body": "*[removed]*"}),
+    ("removed", {"body": "Comment removed by moderator"}),
+    ("removed", {"body": "Removed per Rule 2"}),
+    ("removed", {"body": "*Permanently Deleted*"}),
+    ("removed", {"body": "deleted"}),
+    ("removed", {"body": "[unavailable]"}),
+    ("removed", {"body": "This comment has been overwritten by Power Delete Suite v1.4.8"}),
+    ("removed", {"body": "This post was mass deleted and anonymized with [Redact](https://redact.dev)"}),
+    ("removed", {"body": "[This comment has been deleted in protest of the API changes]"}),
+    ("removed", {"body": "It is V7.", "removal_reason": "legal"}),
+    ("removed", {"body": "It is V7.", "removed_by_category": "moderator"}),
+    ("removed", {"body": "It is V7.", "banned_by": "a_moderator"}),
+    ("automatic", {"body": "Please read the rules.", "author": "automoderator"}),
+    ("automatic", {"body": "Here is a preview of the top posts.", "author": "sneakpeekbot"}),
+    ("automatic", {"body": "Please read the rules.", "stickied": True}),
+    ("automatic", {"body": "Please read the rules.", "distinguished": "moderator"}),
+    ("automatic", {"body": "^(I am a bot, and this action was performed automatically.)"}),
+    ("automatic", {"body": "Beep boop! A reminder.", "author": "someone"}),
+    ("automatic", {"body": "The chord is V7.", "author": "ChordNamerBot"}),
+    ("automatic", {"body": "The chord is V7.", "author_flair_text": "Bot"}),
+    ("not_an_answer", {"body": "Thanks, that helps!", "is_submitter": True}),
+    ("not_an_answer", {"body": "Thanks, that helps!", "author": "asker_1"}),
+    ("not_an_answer", {"body": "RemindMe! 2 days"}),
+    ("not_an_answer", {"body": "!remindme 1 week\n"}),
+    ("not_an_answer", {"body": 'Remind me! tomorrow "that chord"'}),
+    ("not_an_answer", {"body": "u/RemindMeBot 3 days"}),
+    ("not_an_answer", {"body": "[link]"}),
+    ("not_an_answer", {"body": "![gif](giphy|abc123)"}),
+    ("not_an_answer", {"body": "https://i.redd.it/abc.png"}),
+    ("not_an_answer", {"body": '![img](xyz123 "notes")\n\nhttps://example.org/a?b=c'}),
+]
+ANSWERS: list[Row] = [
+    {"body": "[Here](https://example.org/x) is how it sounds"},
+    {"body": "Bb7"},
+    {
+        "body": "Remind me of the key: then it is a V7!",
+        "removal_reason": None,
+        "removed_by_category": "",
+        "banned_by": None,
+    },
+    {"body": "RemindMe! 2 days\nIt is V7, by the way."},
+    {"body": "I removed the third [and deleted the fifth]."},
+    {"body": "Removed by a fifth from the tonic."},
+    {"body": "Deleted notes give it away: the fifth is left out."},
+    {"body": "This comment was helpful, but the third is removed."},
+    {"body": "Talbot says so.", "author": "talbot"},
+    {"body": "It is a robotic rhythm, I am about sure.", "distinguished": None, "stickied": False},
+    {"body": "It is V7.", "author": "[deleted]", "is_submitter": False},
+    {"_meta": {"was_initially_deleted": True, "removal_type": "deleted"}},  # and restored since
+    {"_meta": [True]},
+]
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"body": "[Here](https://example.org/x) is how it sounds"},
-        {"body": "Bb7"},
-        {
-            "body": "Remind me of the key: then it is a V7!",
-            "removal_reason": None,
-            "removed_by_category": "",
-            "banned_by": None,
-        },
-        {"body": "RemindMe! 2 days\nIt is V7, by the way."},
-        {"body": "I removed the third [and deleted the fifth]."},
-        {"body": "Removed by a fifth from the tonic."},
-        {"body": "Deleted notes give it away: the fifth is left out."},
-        {"body": "This comment was helpful, but the third is removed."},
-        {"body": "Talbot says so.", "author": "talbot"},
-        {"body": "It is a robotic rhythm, I am about sure.", "distinguished": None, "stickied": False},
-        {"body": "It is V7.", "author": "[deleted]", "is_submitter": False},
-        {"_meta": {"was_initially_deleted": True, "removal_type": "deleted"}},  # and restored since
-        {"_meta": [True]},
-    ],
-)
-def test_a_comment_near_these_is_an_answer(tmp_path: Path, changes: Row) -> None:
-    steps, comments, _ = comments_of(tmp_path, **changes)
+def comments_beside(folder: Path, changes: list[Row]) -> tuple[dict[str, Any], list[Row], list[Row]]:
+    """Read threads of one asker, each with three answers and one of the comments as its fourth."""
+    threads = range(1, len(changes) + 1)
+    write_dump(folder / "RS.ndjson", [submission(thread, author="asker_1") for thread in threads])
+    fourth = [comment(9000 + thread, thread, **{"score": 99, **changes[thread - 1]}) for thread in threads]
+    write_dump(folder / "RC.ndjson", [*fourth, *answers(*threads)])
+    steps, _, comments, rejects = read(folder)
+    return steps, comments, rejects
+
+
+def test_a_comment_that_answers_nothing_neither_counts_nor_wins(tmp_path: Path) -> None:
+    steps, comments, rejects = comments_beside(tmp_path, [changes for _, changes in NO_ANSWERS])
+    found = {row["line"]: row["reason"] for row in rejects}
+    assert [(found.get(line), changes) for line, (_, changes) in enumerate(NO_ANSWERS, 1)] == NO_ANSWERS
+    assert steps["comments"].rejected == Counter(reason for reason, _ in NO_ANSWERS)
+    assert Counter(Counter(row["thread_key"] for row in comments).values()) == {3: len(NO_ANSWERS)}
+
+
+def test_a_comment_near_these_is_an_answer(tmp_path: Path) -> None:
+    steps, comments, rejects = comments_beside(tmp_path, ANSWERS)
+    assert [ANSWERS[row["line"] - 1] for row in rejects] == []
     assert steps["comments"].rejected == {}
-    assert len(comments) == 4
+    assert Counter(Counter(row["thread_key"] for row in comments).values()) == {4: len(ANSWERS)}
 
 
 @pytest.mark.parametrize(
