@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
 from fnmatch import fnmatch
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -70,23 +70,25 @@ def arrows() -> dict[tuple[str, str], list[Path]]:
     return drawn
 
 
-def imports(path: Path, *, typed: bool = True) -> Iterator[str]:
+@cache
+def imports(path: Path, *, typed: bool = True) -> tuple[str, ...]:
     """Dotted names that a module imports, wherever in it; relative imports are made absolute.
 
     Args:
         typed: with the imports for type checkers alone.
     """
+    found: list[str] = []
     tree = ast.parse((ROOT / path).read_bytes())
     if not typed:
         tree = Running().visit(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             package = ("earmark", *path.parts[: len(path.parts) - node.level]) if node.level else ()
             module = ".".join([*package, *([node.module] if node.module else [])])
-            yield module
-            yield from (f"{module}.{alias.name}" for alias in node.names)
+            found += (module, *(f"{module}.{alias.name}" for alias in node.names))
+    return tuple(found)
 
 
 class Running(ast.NodeTransformer):

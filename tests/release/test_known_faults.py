@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from dataclasses import astuple
 from datetime import date
 from pathlib import Path
@@ -42,11 +43,19 @@ def names(version: Version) -> list[str]:
     return [fault.name for fault in known_faults(version)]
 
 
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with a version of rated clips, some rated twice, one outside of its folder."""
+    folder: Path = tmp_path_factory.mktemp("rated")
+    (folder / "t.csv").write_text("f,m\na,1\nb,2\na,4\nc,5\n../d,3\n")
+    build_version(config_of(folder, source("one")), folder / "store")
+    return folder / "store"
+
+
 @pytest.fixture
-def rated(tmp_path: Path) -> Version:
-    """A version of rated clips, some rated twice, one outside of its folder."""
-    (tmp_path / "t.csv").write_text("f,m\na,1\nb,2\na,4\nc,5\n../d,3\n")
-    return build_version(config_of(tmp_path, source("one")), tmp_path / "store")
+def rated(built: Path, tmp_path: Path) -> Version:
+    """That version in a store of the test's own."""
+    return Store(Path(shutil.copytree(built, tmp_path / "store"))).find("mos-preferences")
 
 
 def test_the_table_is_whole() -> None:
