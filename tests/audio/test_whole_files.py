@@ -112,6 +112,7 @@ def by_command(path: Path, channels: int) -> Samples:
     return np.frombuffer(ran.stdout, "<f4").reshape(-1, channels)
 
 
+@pytest.mark.slow
 @pytest.mark.system
 @needs_ffmpeg
 def test_102_files_equal_the_ffmpeg_command_in_length_samples_and_mean(folder: Path) -> None:

@@ -180,7 +180,8 @@ def tables_of(version: Version) -> dict[str, bytes]:
     return {path: held for path, held in contents_of(version.folder).items() if path.endswith(".parquet")}
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2, 3])
 def test_what_stays_is_as_if_they_had_never_voted(tmp_path: Path, seed: int) -> None:
     draw = random.Random(seed)
     others = [
