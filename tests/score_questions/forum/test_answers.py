@@ -30,14 +30,6 @@ def _salt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EARMARK_SALT", SALT)
 
 
-def comments_of(folder: Path, **changes: Any) -> tuple[dict[str, Any], list[Row], list[Row]]:
-    """Read a thread with three answers and a fourth comment; steps, comments, rejects."""
-    write_dump(folder / "RS.ndjson", [submission(1)])
-    write_dump(folder / "RC.ndjson", [*answers(1), comment(9, 1, score=99, **changes)])
-    steps, _, comments, rejects = read(folder)
-    return steps, comments, rejects
-
-
 NO_ANSWERS: list[tuple[str, Row]] = [
     ("removed", {"body": "[ Removed by Reddit ]"}),
     ("removed", {"body": "[ Removed by reddit in response to a copyright notice."}),
@@ -123,23 +115,22 @@ def test_a_comment_near_these_is_an_answer(tmp_path: Path) -> None:
     assert Counter(Counter(row["thread_key"] for row in comments).values()) == {4: len(ANSWERS)}
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
+def test_a_submission_that_was_removed_is_dropped(tmp_path: Path) -> None:
+    gone: list[Row] = [
         {"title": "[ Removed by Reddit in response to a copyright notice. ]"},
         {"selftext": "[ Removed by reddit ]"},
         {"title": "[deleted by user]"},
         {"removal_reason": "copyright_takedown"},
         {"banned_by": "a_moderator"},
         {"_meta": {"was_deleted_later": True, "removal_type": "moderator"}},
-    ],
-)
-def test_a_submission_that_was_removed_is_dropped(tmp_path: Path, changes: Row) -> None:
-    write_dump(tmp_path / "RS.ndjson", [submission(1), submission(2, **changes)])
-    write_dump(tmp_path / "RC.ndjson", answers(1, 2))
-    steps, threads, *_ = read(tmp_path)
-    assert steps["submissions"].rejected == {"removed": 1}
-    assert len(threads) == 1
+    ]
+    threads = range(1, len(gone) + 2)
+    write_dump(tmp_path / "RS.ndjson", [submission(n, **changes) for n, changes in enumerate([*gone, {}], 1)])
+    write_dump(tmp_path / "RC.ndjson", answers(*threads))
+    steps, kept, _, rejects = read(tmp_path)
+    assert [(row["reason"], row["line"]) for row in rejects] == [("removed", n) for n in threads[:-1]]
+    assert steps["submissions"].rejected == {"removed": len(gone)}
+    assert len(kept) == 1
 
 
 def test_a_comment_without_parent_is_first_level_and_a_number_is_a_reply(tmp_path: Path) -> None:
@@ -155,23 +146,38 @@ def test_a_comment_without_parent_is_first_level_and_a_number_is_a_reply(tmp_pat
 @pytest.mark.parametrize(
     ("unripe", "changes"),
     [
-        (True, {"score_hidden": True}),
-        (True, {"retrieved_on": 1_500_000_503}),
-        (True, {"retrieved_utc": "1500086000"}),
-        (True, {"retrieved_on": 1_500_000_520, "_meta": {"note": "no_2nd_retrieval"}}),
-        (False, {"retrieved_on": 1_500_000_520, "_meta": {"retrieved_2nd_on": 1_500_000_500 + 129_650}}),
-        (False, {"retrieved_on": 1_500_000_500 + 90_000}),
-        (False, {"score_hidden": False}),
+        (
+            True,
+            [
+                {"score_hidden": True},
+                {"retrieved_on": 1_500_000_503},
+                {"retrieved_utc": "1500086000"},
+                {"retrieved_on": 1_500_000_520, "_meta": {"note": "no_2nd_retrieval"}},
+            ],
+        ),
+        (
+            False,
+            [
+                {"retrieved_on": 1_500_000_520, "_meta": {"retrieved_2nd_on": 1_500_000_500 + 129_650}},
+                {"retrieved_on": 1_500_000_500 + 90_000},
+                {"score_hidden": False},
+            ],
+        ),
     ],
+    ids=["unripe", "ripe"],
 )
 def test_votes_that_were_hidden_or_counted_within_a_day_decide_nothing(
-    tmp_path: Path, unripe: bool, changes: Row
+    tmp_path: Path, unripe: bool, changes: list[Row]
 ) -> None:
-    steps, comments, _ = comments_of(tmp_path, **changes)
-    assert [row["unripe"] for row in comments if row["score"] == 99] == [unripe]
+    steps, comments, _ = comments_beside(tmp_path, changes)
+    assert [row["unripe"] for row in comments if row["score"] == 99] == [unripe] * len(changes)
     assert any("decides" in note for note in steps["comments"].notes) is unripe
-    best = best_of(comments)
-    assert len(best) == (len(comments) if unripe else 1)  # all tie: a judge decides, not people
+    of: dict[str, list[Row]] = {}
+    for row in comments:
+        of.setdefault(row["thread_key"], []).append(row)
+    assert {len(beside) for beside in of.values()} == {4}
+    for beside in of.values():
+        assert len(best_of(beside)) == (4 if unripe else 1)  # all tie: a judge decides, not people
 
 
 def test_a_crosspost_shows_the_gallery_of_its_parent(tmp_path: Path) -> None:
