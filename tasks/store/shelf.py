@@ -2,6 +2,7 @@
 are data: values become parameters of a query; unknown columns and tables are refused."""
 
 import hashlib
+import math
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,9 @@ OPERATIONS = {
     "is at most": "try_cast({0}::VARCHAR AS DOUBLE) <= {1}",
     "is empty": "{0} IS NULL",
 }
+_SHOWN = "printf('%.6g', {0})"  # a double as a page shows it: 2 for 2.0, 0.333333 for a third
+_SAME = f"({{0}} = {{1}} OR try_cast({_SHOWN} AS DOUBLE) = {{1}})"
+OF_DOUBLES = {"is": _SAME, "is not": f"{_SAME} IS NOT TRUE"}
 
 
 ANYWHERE = "any column"
@@ -43,6 +47,7 @@ class Shelf:
         self.tables = {table.name: table for table in tables if table.name in version.manifest.rows}
         self._db, self._lock = connect(spill), threading.Lock()
         self._known: dict[str, tuple[list[str], tuple[str, ...]]] = {}  # columns, and columns to order by
+        self._doubles: dict[str, set[str]] = {}  # columns of doubles, by relation
         self._compared: dict[str, tuple[str, Version, list[Change]]] = {}  # by relation: table and changes
         for name, table in self.tables.items():
             view_parquet(self._db, quoted(f"rows {name}"), version.files(name))
@@ -52,6 +57,7 @@ class Shelf:
         described = self._db.execute(f"DESCRIBE {quoted(relation)}").fetchall()
         columns = [name for name, type_, *_ in described if "BLOB" not in type_]
         self._known[relation] = columns, tuple(name for name in order or columns if name in columns)
+        self._doubles[relation] = {name for name, type_, *_ in described if type_ in ("DOUBLE", "FLOAT")}
 
     def columns(self, relation: str) -> list[str]:
         """Return the columns of `rows TABLE` or of a relation of `compare`, without columns of files.
@@ -74,18 +80,25 @@ class Shelf:
         Raises:
             InputError: relation, column or operation are unknown, or a value is not a number as required.
         """
-        columns = self.columns(relation)
-        anywhere = f"concat_ws(chr(10), {', '.join(f'{quoted(name)}::VARCHAR' for name in columns)})"
+        columns, doubles = self.columns(relation), self._doubles[relation]
         wheres, values = ["true"], dict[str, Any]()
         for place, one in enumerate(filters):
             if one.operation not in OPERATIONS:
                 raise InputError(f"expected one of {', '.join(OPERATIONS)}, found '{one.operation}'")
-            says = OPERATIONS[one.operation]
-            column = anywhere if one.column == ANYWHERE else _checked(columns, one.column)
+            says, close = OPERATIONS[one.operation], doubles if _is_number(one.value) else set()
+            texts = {name: f"{quoted(name)}::VARCHAR" for name in columns}
+            texts |= {name: f"({texts[name]} || chr(10) || {_SHOWN.format(quoted(name))})" for name in close}
+            if one.column == ANYWHERE:
+                column = f"concat_ws(chr(10), {', '.join(texts.values())})"
+            elif one.operation == "contains":
+                column = texts[_known_column(columns, one.column)]
+            else:
+                column = quoted(_known_column(columns, one.column))
+                says = OF_DOUBLES.get(one.operation, says) if one.column in close else says
             wheres.append(says.format(column, f"$value{place}"))
             if "{1}" in says:
                 values[f"value{place}"] = _number(one) if "DOUBLE" in says else one.value
-        ordered = [f"{_checked(columns, order)}{'' if rising else ' DESC'} NULLS LAST"] if order else []
+        ordered = [f"{quoted(_known_column(columns, order))}{'' if rising else ' DESC'} NULLS LAST"] if order else []
         ordered += map(quoted, self._known[relation][1])
         source = f"FROM {quoted(relation)} WHERE {' AND '.join(wheres)}"
         sorting = f" ORDER BY {', '.join(ordered)}" if ordered else ""
@@ -179,10 +192,17 @@ def _same(columns: Sequence[str]) -> str:
     return " AND ".join(f"{quoted(name)} IS NOT DISTINCT FROM ${place}" for place, name in enumerate(columns, 1))
 
 
-def _checked(columns: Sequence[str], name: str) -> str:
+def _known_column(columns: Sequence[str], name: str) -> str:
     if name not in columns:
         raise InputError(f"expected a column ({', '.join(columns)}), found '{name}'")
-    return quoted(name)
+    return name
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def _number(one: Filter) -> float:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from earmark.schemas.errors import InputError
 from earmark.schemas.tables import REJECTS
 from earmark.tasks.pipeline.registry import find_corpus
+from earmark.tasks.pipeline.report import as_cell
 from earmark.tasks.store.explain import hide_places
 from earmark.tasks.store.shelf import ANYWHERE, OPERATIONS, Filter, Shelf
 from earmark.tasks.store.staging import staging
@@ -77,8 +78,12 @@ def test_pages_are_those_of_pandas(
             own = float(text)
         except ValueError:
             own = None  # type: ignore[assignment]
+        held = {text}
+        if column in ("mos_gap", "chosen_mos_se") and own is not None and number is not None:
+            held |= {f"{own:.6g}", *([value] if number in (own, float(f"{own:.6g}")) else [])}  # 2 for 2.0, as shown
         return {
-            "contains": value.lower() in text.lower(), "is": text == value, "is not": text != value, "is empty": False,
+            "contains": any(value.lower() in one.lower() for one in held), "is": value in held,
+            "is not": value not in held, "is empty": False,
             "is at least": None not in (own, number) and own >= number,
             "is at most": None not in (own, number) and own <= number,
         }[operation]  # fmt: skip
@@ -89,6 +94,20 @@ def test_pages_are_those_of_pandas(
     page, total = shelf.page("rows pairs", [Filter(column, operation, value)], order, rising, first, 7)
     assert total == len(meant)
     assert [row["pair_id"] for row in page] == meant["pair_id"].iloc[first : first + 7].tolist()
+
+
+@pytest.mark.slow
+def test_a_number_is_found_as_the_page_shows_it(shelf: Shelf) -> None:
+    gaps = frame(shelf, "pairs")["mos_gap_normalized"]
+    whole, third = gaps[gaps % 1 == 0].iloc[0], gaps[gaps.map(lambda one: len(str(one)) > 12)].iloc[0]
+    for value in (whole, third):
+        shown = as_cell(value)
+        typed = f"{shown:g}"  # as JavaScript writes it: 2, 0.333333
+        alike = int((gaps.map(as_cell) == shown).sum())
+        for operation, total in (("is", alike), ("is not", len(gaps) - alike)):
+            wanted = Filter("mos_gap_normalized", operation, typed)
+            assert shelf.page("rows pairs", [wanted], None, True, 0, 1)[1] == total
+        assert shelf.page("rows pairs", [Filter(ANYWHERE, "contains", typed)], None, True, 0, 1)[1] >= alike
 
 
 HOSTILE = ['pair_id" OR 1=1 --', "pair_id; DROP TABLE pairs", "1", "", "audio", "PAIR_ID", "{0}", "$value0"]
