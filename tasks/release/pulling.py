@@ -135,6 +135,12 @@ def _is_here(store: Store, repo: Repo, manifest: Manifest, digest: str) -> bool:
                 f"{store.address} holds {manifest.corpus} {version.name}, which does not come from {repo.name}; "
                 "pull into another: --store DIR"
             )
+    place = store.folder(manifest.corpus) / manifest.version
+    if store.remote is None and place.is_dir() and any(place.iterdir()):
+        raise StoreError(
+            f"{place}: expected a whole version or no folder, found one without {MANIFEST}; "
+            "move it away, and pull again"
+        )
     return False
 
 

@@ -95,6 +95,12 @@ def test_a_damaged_version_is_not_already_here(store: Store, tmp_path: Path) -> 
     )
     table.write_bytes(whole)
     assert "already here" in pull(tmp_path, f"{REPO}@v1")
+    (folder / "manifest.json").unlink()
+    said = pull(tmp_path, f"{REPO}@v1", code=1)
+    assert f"{folder}: expected a whole version or no folder, found one without manifest.json; move it away" in said
+    assert table.read_bytes() == whole
+    folder.rename(tmp_path / "away")
+    pull(tmp_path, f"{REPO}@v1")
 
 
 def test_the_printed_count_is_that_of_the_folder(store: Store, tmp_path: Path) -> None:
