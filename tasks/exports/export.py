@@ -17,6 +17,7 @@ from earmark.tasks.exports.choosing import ExportOptions, Target, choose
 from earmark.tasks.exports.clips import ClipFolder, clip_files, write_clips
 from earmark.tasks.exports.readme import ExportRecord, render_readme
 from earmark.tasks.exports.rows import BATCH, Selection, rollouts_of, select_clips, select_table, select_view
+from earmark.tasks.exports.shapes import plain
 from earmark.tasks.exports.sinks import Batch, write_lines, write_parquet, write_tars
 from earmark.tasks.pipeline.media import similarity_of
 from earmark.tasks.pipeline.progress import working
@@ -36,6 +37,9 @@ def export(version: Version, corpus: Corpus, store: Store, folder: Path, wish: E
         StoreError: format, view and split do not go together, the view's rows are unfit, or the folder is not free.
         InputError: clips are missing.
     """
+    home = store.folder(version.corpus).resolve()
+    if folder.resolve().is_relative_to(home):
+        raise StoreError(f"--out: expected a folder outside the versions in {home}, found {folder}")
     try:
         target = choose(version, corpus, wish)
         with building(folder.absolute(), force=wish.force) as place:
@@ -59,8 +63,9 @@ def _write(
         selecting = select_view(version, corpus, target.view, spill, wish.split, wish.limit, wish.rollouts)
     with selecting as selection:
         record = _write_rows(place, version, corpus, store, wish, target, selection)
+        schema = selection.uneven() if target.format.sink == "jsonl" and target.shape is plain else None
     shutil.rmtree(spill)
-    write_facts(place, RECORD, record, {"README.md": render_readme(record, target)})
+    write_facts(place, RECORD, record, {"README.md": render_readme(record, target, schema)})
     return record
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NotRequired, TypedDict
 
+import pyarrow as pa
 import yaml
 
 from earmark.tasks.exports.choosing import Target
@@ -29,14 +30,20 @@ class ExportRecord(TypedDict):
     files: dict[str, dict[str, Any]]
 
 
-def render_readme(record: ExportRecord, target: Target) -> str:
-    """Return the README's text; its YAML lets `load_dataset` read the folder."""
+def render_readme(record: ExportRecord, target: Target, schema: pa.Schema | None = None) -> str:
+    """Return the README's text; its YAML lets `load_dataset` read the folder.
+
+    Args:
+        schema: the columns, if JSON lines do not tell their types: of a column that is empty in one split, `datasets`
+            would not read the next.
+    """
     splits = list(record["rows"])
     sink = target.format.sink
     if sink in ("parquet", "jsonl"):
         mark = content_mark(facts["sha256"] for facts in record["files"].values())
         files = [{"split": split, "path": f"{split}.{sink}"} for split in splits]
-        configs = [{"config_name": "default", "description": mark, "data_files": files}]
+        typed = {} if schema is None else {"features": [_feature(field.name, field.type) for field in schema]}
+        configs = [{"config_name": "default", "description": mark, "data_files": files, **typed}]
     else:
         paths = {
             config: {split: f"{config}/{split}{target.format.suffix}" for split in splits} for config in target.configs
@@ -57,6 +64,18 @@ def render_readme(record: ExportRecord, target: Target) -> str:
         f"{_clips(record)}`export.json` holds the files' hashes.\n\n"
         f"Made from the version whose manifest has SHA-256 `{record['manifest_sha256']}`.\n"
     )
+
+
+def _feature(name: str, type_: pa.DataType) -> dict[str, Any]:
+    """Return a column as the YAML of `datasets` has it; what JSON does not know is text there."""
+    if pa.types.is_struct(type_):
+        return {"name": name, "struct": [_feature(field.name, field.type) for field in type_]}
+    if pa.types.is_list(type_):
+        held = _feature("", type_.value_type)
+        return {"name": name, "list": held.get("dtype") or held.get("struct") or {"list": held["list"]}}
+    names = {"double": "float64", "float": "float32"}
+    known = str(type_) in (*names, "bool", "timestamp[s]") or pa.types.is_integer(type_)
+    return {"name": name, "dtype": names.get(str(type_), str(type_)) if known else "string"}
 
 
 def _clips(record: ExportRecord) -> str:

@@ -24,6 +24,7 @@ from earmark.tasks.store.versions import Version
 
 BATCH = 8_192
 ROLLOUTS, DRAWS = "rollouts.json", "rollouts.parquet"  # a record of `earmark eval rollouts`
+_DAY = r"\d{4}-\d\d-\d\d"
 _SPLIT = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -85,6 +86,25 @@ class Selection:
     def _count(self, condition: str) -> int:
         counted = self.connection.execute(f"SELECT count(*) FROM selected WHERE {condition}").fetchall()
         return int(counted[0][0])
+
+    def uneven(self) -> pa.Schema | None:
+        """Return the columns if one is empty in some split alone; None if each looks the same in all splits."""
+        schema = self.connection.sql("SELECT * EXCLUDE (_place, split) FROM selected LIMIT 0").to_arrow_table().schema
+        names = [quoted(field.name) for field in schema]
+        held = [
+            f"nullif(len({name}), 0)" if pa.types.is_list(field.type) else name
+            for name, field in zip(names, schema, strict=True)
+        ]
+        counts = ", ".join(f"count({one})" for one in held)
+        counted = self.connection.execute(f"SELECT {counts} FROM selected GROUP BY split").fetchall()
+        filled = [[count > 0 for count in column] for column in zip(*counted, strict=True)]
+        if all(all(column) or not any(column) for column in filled):
+            return None
+        for place, (name, field) in enumerate(zip(names, schema, strict=True)):
+            days = f"regexp_full_match({name}, '{_DAY}')"
+            if pa.types.is_string(field.type) and any(filled[place]) and not self._count(f"NOT {days}"):
+                schema = schema.set(place, field.with_type(pa.timestamp("s")))  # as `datasets` reads days
+        return schema
 
     def rows(self, split: str) -> Iterator[pa.RecordBatch]:
         """Yield a split's rows in a stable order, batch by batch."""

@@ -19,6 +19,7 @@ from earmark.tasks.store.parquet import write_rows
 from earmark.tasks.store.versions import Store, Version
 
 RECORD = "export.json"  # marks a folder as an export
+_CLIP = re.compile(r"(audio/[0-9a-f]{2}|images)/[0-9a-f]{64}\.[a-z0-9]{1,5}")  # as an export names clips
 KeptRows = tuple[pa.Schema, Sequence[tuple[Any, ...]]]
 
 
@@ -101,6 +102,24 @@ def _check_free(folder: Path, force: bool | None, record: str) -> None:
         raise StoreError(f"--out: {folder} holds one already, with what people answered; choose another folder")
     if not force:
         raise StoreError(f"--out: {folder} has an export already; replace it with --force, or choose another folder")
+    if record == RECORD and (others := _of_others(folder)):
+        raise StoreError(
+            f"--out: --force replaces what an export wrote, and {folder} holds {others[0]} too"
+            f"{f' and {len(others) - 1:,} more' if others[1:] else ''}; move it away, or choose another folder"
+        )
+
+
+def _of_others(folder: Path) -> list[str]:
+    """Return the files of a folder that its export did not write, such as a training's checkpoints."""
+    try:
+        listed = json.loads((folder / RECORD).read_bytes()).get("files")
+    except (ValueError, AttributeError):
+        raise StoreError(f"--out: {folder / RECORD} is not the record of an export; choose another folder") from None
+    if not isinstance(listed, dict):
+        return []  # sheets and images for people have a record without a list
+    ours = {RECORD, "README.md", ".DS_Store", *listed}
+    found = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
+    return [name for name in found if name not in ours and not _CLIP.fullmatch(name)]
 
 
 @contextmanager

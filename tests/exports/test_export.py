@@ -325,11 +325,45 @@ def test_a_folder_of_others_is_never_replaced(demo_store: Store, tmp_path: Path)
         exported(demo_store, out, MUSIC, "jsonl")
     exported(demo_store, out, MUSIC, "trl-dpo", blind=True, force=True)
     assert not (out / "train.jsonl").exists()
+    exported(demo_store, out, MUSIC, "jsonl", limit=1, force=True)  # its clips are its own
+    (out / "output/checkpoint-10").mkdir(parents=True)
+    (out / "output/checkpoint-10/model.safetensors").write_bytes(b"weights")
+    with pytest.raises(StoreError, match=r"--force replaces .* holds output/checkpoint-10/model\.safetensors too"):
+        exported(demo_store, out, MUSIC, "trl-dpo", blind=True, force=True)
+    assert (out / "output/checkpoint-10/model.safetensors").read_bytes() == b"weights"
+    shutil.rmtree(out / "output")
+    exported(demo_store, out, MUSIC, "trl-dpo", blind=True, force=True)
     (out / "export.json").unlink()
     with pytest.raises(StoreError, match="an empty folder or an earlier export"):
         exported(demo_store, out, MUSIC, "jsonl", force=True)
     assert (out / "train.parquet").is_file()
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_no_export_is_written_among_the_versions(demo_store: Store, tmp_path: Path) -> None:
+    version = demo_store.find(MUSIC)
+    for folder in (version.folder / "out", demo_store.folder(MUSIC) / "v9"):
+        with pytest.raises(StoreError, match="--out: expected a folder outside the versions in"):
+            exported(demo_store, folder, MUSIC, "trl-dpo", blind=True)
+        assert not folder.exists()
+
+
+def test_load_dataset_reads_a_column_that_is_empty_in_one_split(demo_store: Store, tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    shutil.copytree(demo_store.folder(MUSIC), store.folder(MUSIC))
+    kept = {"lyrics": "la la", "vocals": "vocal"}
+    for split in ("train", "test"):
+        file = next(path for path in store.find(MUSIC).files("pairs") if path.name.startswith(split))
+        rows = pq.read_table(file)
+        for name, value in kept.items():
+            filled = pa.array([None if split == "train" else value] * rows.num_rows, pa.string())
+            rows = rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), filled)
+        pq.write_table(rows, file)
+    out = tmp_path / "out"
+    export(store.find(MUSIC), find_corpus(MUSIC), store, out, ExportOptions("jsonl", table="pairs"))
+    loaded = load_dataset(str(out), cache_dir=str(tmp_path / "cache"))
+    assert set(loaded["train"]["lyrics"]) == {None}
+    assert set(loaded["test"]["lyrics"]) == {"la la"}
 
 
 def test_a_damaged_version_is_one_line(demo_store: Store, tmp_path: Path) -> None:
