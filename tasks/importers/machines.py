@@ -8,10 +8,10 @@ from typing import Any
 from earmark.schemas.reasons import shown
 from earmark.tasks.importers.cells import BadRow
 
-_NAME = re.compile(  # of a judge; people may be called Claude and Nova
+_NAME = re.compile(  # of a judge; people may be called Claude and Nova, observers O1
     r"(?:[\w.-]+[/:])*(?:(?:(?:chat)?gpt|[ml]*llm|vlm|lalm|gemini|gemma|deepseek|mi[sx]tral|qwen|audio-?flamingo|utmos|"
     r"dnsmos)(?![a-z])|(?:claude|llama|phi|grok|nova|kimi|glm)[-_ ]?(?:v?\d|sonnet|opus|haiku|audio|instruct|pro|lite)|"
-    r"o[134](?:-mini|-pro|-preview)?$|models?$|machine$).*",
+    r"o[134]-(?:mini|pro|preview)|models?$|machine$).*",
     re.IGNORECASE,
 )
 _MACHINE = re.compile("m?llms?|ai|models?|machine|automat(?:ic|ed)|auto|bot|algorithm|synthetic|program")

@@ -85,7 +85,7 @@ def test_ratings_of_models_are_asked_about(name: str, tmp_path: Path) -> None:
 
 
 def test_people_with_names_of_models_and_sources_of_clips_are_not_asked_about(tmp_path: Path) -> None:
-    people = ["Claude", "Nova", "Phil", "Gptolemy", "o3x", "Modell"]
+    people = ["Claude", "Nova", "Phil", "O1", "Gptolemy", "o3x", "Modell"]
     text = "file,score,listener,system,source\n" + "".join(
         f"{n}.wav,{1 + n % 5},{people[n % 6]},{'tts' if n % 2 else 'natural'},{'model' if n % 2 else 'human'}\n"
         for n in range(24)
