@@ -18,6 +18,9 @@ from earmark.schemas.toml import Model, Name, checked, moved
 BACKENDS = OneOf("earmark.tasks.annotation.backend:BACKENDS", "backend:model")
 Seconds = Annotated[float, Field(gt=0)]
 Dollars = Annotated[float, Field(ge=0)]
+Served = Literal[
+    "tensor_parallel_size", "data_parallel_size", "gpu_memory_utilization", "max_model_len", "max_num_seqs"
+]
 COUNTED = {"best_of", "max_completion_tokens", "max_tokens", "model", "n"} | {
     f"{table}.{name}"
     for table in ("generationConfig", "generation_config")
@@ -64,22 +67,6 @@ class Limits(Model):
     context_tokens: int | None = Field(default=None, ge=1, description="Most tokens in and out together.")
 
 
-class Serving(Model):
-    """Options of `vllm serve` without effect on answers, by their own names; vLLM chooses unset options."""
-
-    tensor_parallel_size: int | None = Field(default=None, ge=1, description="GPUs that share the model's weights.")
-    data_parallel_size: int | None = Field(
-        default=None, ge=1, description="Replicas of the model, each on GPUs of its own; requests spread over them."
-    )
-    gpu_memory_utilization: float | None = Field(
-        default=None, gt=0, le=1, description="Share of each GPU's memory that vLLM takes."
-    )
-    max_model_len: int | None = Field(
-        default=None, ge=1, description="Most tokens in and out together; fewer take less memory."
-    )
-    max_num_seqs: int | None = Field(default=None, ge=1, description="Most requests that are worked on at once.")
-
-
 class SamplingOptions(Model):
     """Draw of answers, part of a request's key."""
 
@@ -120,11 +107,6 @@ class AnswerOptions(Model):
         "the model was about to say something else, and that is no answer.",
     )
     repairs: int = Field(default=2, ge=0, le=20, description="Times an unusable answer is asked again.")
-    repair: Literal["draw", "explain"] = Field(
-        default="draw",
-        description="How a question is asked again: `draw` in the same words; `explain` also shows the last answer, "
-        "fenced as data, and what was wrong with it.",
-    )
     on_limit: Literal["refuse", "cut"] = Field(
         default="refuse", description="What happens to audio beyond the model's limits; the answer records a cut."
     )
@@ -197,8 +179,11 @@ class ModelService(Model):
         "EARMARK_KEY_HOSTS must bind it to the server's host.",
     )
     limits: Limits = Field(default=Limits(), description="What the model takes, where it is not known.")
-    serve: Serving = Field(
-        default=Serving(), description="vllm: options of the server that the build starts; not part of any key."
+    serve: dict[Served, int | float | None] = Field(
+        default={},
+        description="vllm: options of the server that the build starts, by vLLM's own names and for vLLM to check: "
+        "`tensor_parallel_size`, `data_parallel_size`, `gpu_memory_utilization`, `max_model_len`, `max_num_seqs`. They "
+        "have no effect on an answer, and are not part of any key.",
     )
 
     @field_validator("base_url")
@@ -354,7 +339,7 @@ class AnnotatorConfig(MoneyOptions, PatienceOptions, PaceOptions, AnswerOptions,
     @model_validator(mode="after")
     def _starts_its_server(self) -> Self:
         if not self.annotator.startswith("vllm:"):
-            if self.serve != Serving():
+            if self.serve:
                 raise ValueError(
                     f"serve: options of the server that a vllm: annotator starts; '{self.annotator}' has none"
                 )
@@ -389,7 +374,7 @@ class Drawn(Asked):
 
 
 ROLE = frozenset(
-    ("temperature", "top_p", "seed", "max_tokens", "least_share", "repairs", "repair", "on_limit",
+    ("temperature", "top_p", "seed", "max_tokens", "least_share", "repairs", "on_limit",
      "budget_usd", "most_failed")
 )  # fmt: skip
 """Options that a role may set beside `model`; all others belong to the model's declaration."""

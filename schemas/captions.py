@@ -1,6 +1,7 @@
 """Config and tables of `captions`: what audio-language models write about tagged tracks (ATTM, AnyAudio-Judge)."""
 
-from typing import Annotated, Any, Literal, Self, TypedDict, get_args
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict, get_args
 
 from pydantic import Field, model_validator
 
@@ -8,7 +9,7 @@ from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Asked, Drawn
 from earmark.schemas.corpus import Corpus, Start, View, Workload, Writer, read_story
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.tables import REJECTS, Column, Table
-from earmark.schemas.toml import Model, Name, changed, no_table, only, without
+from earmark.schemas.toml import Flat, Model, Name, changed, only, without
 from earmark.schemas.tracks import START as TRACKS_START
 from earmark.schemas.tracks import TrackLicence, TracksConfig
 
@@ -66,7 +67,7 @@ class Listening(Drawn):
         description="Spans of a longer track, spread evenly; more than 1 needs `refine`. `all`: equal segments of at "
         "most `hears_s`, each with a caption.",
     )
-    tries: int = Field(default=3, ge=1, le=100, description="Draws of one text, at most, until one passes the checks.")
+    tries: ClassVar[int] = 3  # draws of one text until one passes the checks, as everywhere
     max_tokens: int = Field(default=400, ge=1)
 
     @classmethod
@@ -86,7 +87,7 @@ class Listening(Drawn):
 class Refining(Drawn):
     """The writer of a track's caption from its spans. It reads text only."""
 
-    tries: int = Field(default=3, ge=1, le=100, description="Draws of one text, at most, until one passes the checks.")
+    tries: ClassVar[int] = 3  # draws of one text until one passes the checks, as everywhere
     max_tokens: int = Field(default=300, ge=1)
 
 
@@ -149,37 +150,36 @@ def role_of(pipeline: str, stage: str) -> str:
     return f"{pipeline}: {stage}"
 
 
-class Segments(Model):
-    """Cutting of long recordings, such as films and podcasts; each segment is a track of its own."""
-
-    least_s: float = Field(default=45.0, ge=1, description="Shortest segment; what is shorter is a reject.")
-    most_s: float = Field(
-        default=75.0, ge=1, description="Longest segment; it ends at the longest silence between these two lengths."
-    )
-    longest_silence_s: float = Field(
-        default=3.0, gt=0, description="Silence of this length is in no segment, nor are fades beside it."
-    )
-
-    @model_validator(mode="after")
-    def _lengths(self) -> Self:
-        if self.least_s > self.most_s:
-            raise ValueError("expected segments.least_s to be at most segments.most_s")
-        return self
+def recorded_segments(lengths: Sequence[float] | None) -> dict[str, float] | None:
+    """Return the table that a recorded config holds for `segments`."""
+    if lengths is None:
+        return None
+    return {"least_s": lengths[0], "most_s": lengths[1], "longest_silence_s": 3.0, "silent_below_dbfs": -60.0}
 
 
 class Captions(TracksConfig):
     """Build config of `captions`."""
 
+    were_tables = {  # noqa: RUF012
+        **TracksConfig.were_tables,
+        "repeats": Flat(
+            "repeats", lambda old: old.get("action", "flag"), lambda word: word and {"action": word, "threshold": 0.9}
+        ),
+        "segments": Flat("segments", lambda old: [old.get("least_s", 45), old.get("most_s", 75)], recorded_segments),
+    }
     corpus: Literal["captions"] = "captions"
-    segments: Segments | None = Field(
-        default=None, description="Cut long recordings into segments, which are captioned; without it, tracks are."
+    segments: tuple[Annotated[float, Field(ge=1)], Annotated[float, Field(ge=1)]] | None = Field(
+        default=None,
+        description="Shortest and longest segment in seconds, such as [45, 75]: long recordings are cut into these, "
+        "which are captioned; without it, tracks are. A segment ends at the longest silence between these two lengths; "
+        "what is shorter is a reject, as are silence of 3 s and the fades beside it.",
     )
     instrumentals: str | None = Field(
         default=None,
         description="`instrumentals` (the store's newest) or `instrumentals@vN`: tracks in it are heard without voice.",
     )
     pipelines: tuple[Pipeline, ...] = Field(min_length=1)
-    repeats: Annotated[Literal["flag", "reject"] | None, no_table("repeats = 'reject'")] = Field(
+    repeats: Literal["flag", "reject"] | None = Field(
         default="flag", description="Captions that nearly repeat an earlier one of their pipeline."
     )
 
@@ -188,21 +188,16 @@ class Captions(TracksConfig):
         names = [pipeline.name for pipeline in self.pipelines]
         if len(set(names)) < len(names):
             raise ValueError(f"expected pipelines of different names, found {', '.join(names)}")
+        least_s, most_s = self.segments or (0.0, 0.0)
+        if least_s > most_s:
+            raise ValueError(f"segments: expected the shorter length first, found {least_s:g}, {most_s:g}")
         for pipeline in self.pipelines:
-            if self.segments is not None and pipeline.listen.hears_s < self.segments.most_s:
+            if pipeline.listen.hears_s < most_s:
                 raise ValueError(
-                    f"expected 'hears_s' of pipeline '{pipeline.name}' to be at least segments.most_s "
-                    f"({self.segments.most_s:g} s): a caption is of a whole segment"
+                    f"expected 'hears_s' of pipeline '{pipeline.name}' to be at least the longest of segments "
+                    f"({most_s:g} s): a caption is of a whole segment"
                 )
         return self
-
-    @classmethod
-    def respelled(cls, values: dict[str, Any]) -> dict[str, Any]:
-        values, table = super().respelled(values), values.get("repeats")
-        return {**values, "repeats": table.get("action", "flag")} if isinstance(table, dict) else values
-
-    def _as_recorded(self, values: dict[str, Any]) -> dict[str, Any]:
-        return {**values, "repeats": self.repeats and {"action": self.repeats, "threshold": 0.9}}
 
     def asked(self) -> dict[str, AnnotatorConfig]:
         """Return the annotators by role: one for each stage of each pipeline."""

@@ -298,7 +298,7 @@ class BuildConfig(Declaring):
 
     @classmethod
     def respelled(cls, values: dict[str, Any]) -> dict[str, Any]:
-        return respelled_asks(values)
+        return respelled_asks(super().respelled(values))
 
     @classmethod
     def spelling(cls) -> dict[str, str]:

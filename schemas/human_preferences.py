@@ -61,15 +61,14 @@ class VoteSource(Model):
 
 
 class Splitting(Model):
-    """Contents of the balanced splits."""
+    """Contents of the balanced splits.
+
+    They hold equally much with and without lyrics, with and without reference audio, in each combination. Within these,
+    samples are drawn at random.
+    """
 
     test: int = Field(default=500, ge=0, description="Samples (`unit`) to draw into `test`.")
     validation: int = Field(default=0, ge=0, description="Samples (`unit`) to draw into `validation`.")
-    balance: tuple[Literal["lyrics", "reference", "vocals", "confidence"], ...] = Field(
-        default=("lyrics", "reference"),
-        description="What the drawn splits hold equally much of, in each combination: with or without lyrics, with or "
-        "without reference audio, the voice, the band of confidence. Within these, samples are drawn at random.",
-    )
     apart: tuple[Literal["annotator"], ...] = Field(
         default=(), description="Besides prompts and clips, what may not stand in two splits."
     )

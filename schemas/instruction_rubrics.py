@@ -1,20 +1,21 @@
 """Config of `instruction-rubrics`: does this audio follow this instruction, item by item (AnyAudio-Judge)."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Drawn
 from earmark.schemas.config import ClipsConfig
 from earmark.schemas.corpus import Corpus, Start, Workload, read_story
-from earmark.schemas.judges import QUALIFICATION, Judging, Qualified, judge_identity
+from earmark.schemas.judges import QUALIFICATION, Judging, Passing, Qualified, judge_identity
 from earmark.schemas.places import without_place
 from earmark.schemas.registry import OneOf
 from earmark.schemas.rubric_tables import CLIPS, INSTRUCTIONS, ITEMS, JUDGMENTS, LABELS, SAMPLES
 from earmark.schemas.rubric_views import EVALUATIONS, VIEWS
 from earmark.schemas.tables import REJECTS
-from earmark.schemas.toml import Model, Name
-from earmark.schemas.tracks import Fitness
+from earmark.schemas.toml import Flat, Model, Name
+from earmark.schemas.tracks import Lengths, of_lengths
 
 Domain = Literal["speech", "sound", "music", "mixed"]
 Language = Literal["en", "zh"]
@@ -23,6 +24,8 @@ Kind = Literal["swap", "perturb", "judged"]
 LANGUAGES: tuple[Language, ...] = ("en", "zh")
 SETS: tuple[Set, ...] = ("test", "train")
 KINDS: tuple[Kind, ...] = ("swap", "perturb", "judged")
+NEAR_CAPTIONS = 0.8  # Jaccard similarity from which captions are near-duplicates
+SPARE = 0.5  # captions taken beyond a count, as a share of it, for what is lost on the way
 Subject = Literal["positives", "swaps", "changes"]
 Verifier = Literal["text", "audio", "similarity"]
 Hears = Literal["audio", "similarity"]
@@ -120,9 +123,16 @@ class CaptionSource(Model):
         return self.describes != "partly"
 
 
+class ClipQualify(Passing):
+    """Recorded clips with their own caption and with another's, and limits for the judge to pass."""
+
+
 class ClipJudge(Drawn, Judging):
     """The listener of the clips."""
 
+    qualify: ClipQualify | None = Field(
+        default=None, description="Gold that is asked before all else; `earmark eval qualify` asks it alone."
+    )
     max_tokens: int = Field(default=512, ge=1)
 
 
@@ -146,25 +156,6 @@ class SimilarityModel(Model):
     )
 
 
-class Negatives(Model):
-    """Weights of the kinds of negatives."""
-
-    swap: float = Field(default=1.0, ge=0, description="Another sample's instruction.")
-    perturb: float = Field(default=1.0, ge=0, description="One detail changed by the writer.")
-    judged: float = Field(default=1.0, ge=0, description="Generated audio that both passes say has failed.")
-
-    @model_validator(mode="after")
-    def _some(self) -> Self:
-        if self.swap + self.perturb <= 0:
-            raise ValueError("expected a weight above 0 for 'swap' or 'perturb'")
-        return self
-
-    @property
-    def weights(self) -> dict[str, float]:
-        """Weight by kind."""
-        return {"swap": self.swap, "perturb": self.perturb, "judged": self.judged}
-
-
 def has_chromaprint() -> bool:
     """Return whether the system has Chromaprint, the library of acoustic fingerprints."""
     try:
@@ -172,23 +163,6 @@ def has_chromaprint() -> bool:
     except ImportError:
         return False
     return True
-
-
-class Disjoint(Model):
-    """Rules to keep bench and corpus apart."""
-
-    fingerprint: float = Field(
-        default_factory=lambda: 0.9 if has_chromaprint() else 0.0,  # the value, not its absence, enters the build key
-        ge=0,
-        le=1,
-        description=(
-            "Likeness of acoustic fingerprints from which clips are one recording; other encodings have 0.95 and more, "
-            "noises up to 0.87. 0 leaves them out. Left unset: 0.9 where Chromaprint, a system library, is there, or 0."
-        ),
-    )
-    captions: float = Field(
-        default=0.8, ge=0.5, le=1, description="Jaccard similarity from which captions are near-duplicates."
-    )
 
 
 class Decomposition(Model):
@@ -204,21 +178,36 @@ class Decomposition(Model):
     )
 
 
+def _kinds_of(table: dict[str, Any]) -> list[str] | None:
+    kinds: list[str] = [kind for kind in KINDS if table.get(kind, 1)]
+    return None if kinds == [*KINDS] else kinds
+
+
+def _weights_of(kinds: Sequence[str]) -> dict[str, Any]:
+    return {**{kind: float(kind in kinds) for kind in KINDS}, "tries": 4, "undecided": "hear"}
+
+
+def _disjoint(fingerprint: float) -> dict[str, Any]:
+    return {"fingerprint": fingerprint, "captions": NEAR_CAPTIONS}
+
+
 class InstructionRubrics(ClipsConfig, Qualified):
     """Build config of `instruction-rubrics`."""
 
+    were_tables = {  # noqa: RUF012
+        "negatives": Flat("negatives", _kinds_of, _weights_of),
+        "disjoint": Flat("fingerprint", lambda table: table.get("fingerprint"), _disjoint),
+        "clips": of_lengths(0.5, 600.0),
+    }
     corpus: Literal["instruction-rubrics"] = "instruction-rubrics"
     sources: tuple[CaptionSource, ...] = Field(min_length=1)
-    clips: Fitness = Field(default=Fitness(shortest_s=0.5, longest_s=600.0), description="Which audio is fit.")
+    length_s: Lengths = Field(default=(0.5, 600.0), description="Shortest and longest clip; others are rejects.")
     embed: bool = Field(default=False, description="Whether the table `clips` holds the audio itself.")
     bench_share: float = Field(
         default=0.1, ge=0, le=1, description="Share of groups of clips that go to the bench, of sources without `set`."
     )
     counts: dict[Set, dict[str, int]] = Field(
         default={}, description="Samples by set and subset, both labels together; without a count, all there are."
-    )
-    spare: float = Field(
-        default=0.5, ge=0, description="Captions taken beyond a count, as a share of it, for what is lost on the way."
     )
     judge: ClipJudge
     writer: TextModel
@@ -230,8 +219,21 @@ class InstructionRubrics(ClipsConfig, Qualified):
     )
     decomposition: Decomposition = Decomposition()
     similarity: SimilarityModel | None = None
-    negatives: Negatives = Negatives()
-    disjoint: Disjoint = Field(default_factory=Disjoint)
+    negatives: tuple[Kind, ...] = Field(
+        default=KINDS,
+        description="Kinds of negatives, as many of each: `swap`, another sample's instruction; `perturb`, one detail "
+        "changed by the writer; `judged`, generated audio that both passes say has failed.",
+    )
+    fingerprint: float = Field(
+        default_factory=lambda: 0.9 if has_chromaprint() else 0.0,  # the value, not its absence, enters the build key
+        ge=0,
+        le=1,
+        description=(
+            "Likeness of acoustic fingerprints from which clips of bench and corpus are one recording; other encodings "
+            "have 0.95 and more, noises up to 0.87. 0 leaves them out. Left unset: 0.9 where Chromaprint, a system "
+            "library, is there, or 0."
+        ),
+    )
     languages: tuple[Language, ...] = Field(
         default=LANGUAGES,
         description="Languages of the rows; empty: each row is in its source's language, and nothing is translated.",
@@ -260,13 +262,17 @@ class InstructionRubrics(ClipsConfig, Qualified):
                     raise ValueError(f"expected even numbers in 'counts', half for each label, found {count}")
         return self
 
-    @model_validator(mode="after")
-    def _controls_alone(self) -> Self:
-        if self.judge.qualify and (self.judge.qualify.gold or "prompt" not in self.judge.qualify.controls):
-            raise ValueError(
-                "judge.qualify: expected the control 'prompt' and no gold: the build swaps its own captions"
-            )
-        return self
+    @field_validator("negatives")
+    @classmethod
+    def _made_ones(cls, value: tuple[Kind, ...]) -> tuple[Kind, ...]:
+        if {"swap", "perturb"}.isdisjoint(value):
+            raise ValueError("expected 'swap', 'perturb', or both")
+        return value
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """Return the weight of each kind of negative."""
+        return {kind: float(kind in self.negatives) for kind in KINDS}
 
     def _check_policy(self, source: CaptionSource) -> None:
         if source.generated and not self.verifiers(source.name, "positives"):
@@ -394,7 +400,7 @@ captions = {file}
 # audio_root = "audio"   # where the clips lie, if not beside the list
 language = {language}   # of the captions: en | zh
 """,
-    ("judge", "writer", "disjoint"),
+    ("judge", "writer"),
 )
 
 CORPUS = Corpus(

@@ -23,9 +23,6 @@ class Separation(Model):
         description="`centre-removal` (no model), a checkpoint that audio-separator knows by file name, or a path.",
     )
     config: str | None = Field(default=None, description="The YAML of a checkpoint that is given by path.")
-    sha256: str | None = Field(
-        default=None, pattern="^[0-9a-f]{64}$", description="What the checkpoint's SHA-256 must be."
-    )
     precision: Literal["float32", "tf32", "float16", "bfloat16"] = Field(
         default="float32", description="Arithmetic of the model; tf32 and float16 are for GPUs."
     )

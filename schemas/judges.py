@@ -10,7 +10,7 @@ from earmark.schemas.annotation import Asked
 from earmark.schemas.config import BuildConfig
 from earmark.schemas.places import without_place, without_places
 from earmark.schemas.tables import Column, Table
-from earmark.schemas.toml import Model, Name, changed, only
+from earmark.schemas.toml import Model, changed, only
 
 Control = Literal["same", "noise", "clipping", "lowpass", "silence", "prompt"]
 CONTROLS: tuple[Control, ...] = ("same", "noise", "clipping", "lowpass", "silence", "prompt")
@@ -18,15 +18,9 @@ STOPS = ("least", "most_lean")
 DEGRADED: tuple[Control, ...] = ("noise", "clipping", "lowpass", "silence")
 
 
-class Qualify(Model):
-    """Questions and limits for a judge to pass before its first row."""
+class Passing(Model):
+    """Number of questions, and limits for a judge to pass before its first row."""
 
-    gold: str | None = Field(default=None, description="A table of samples with their truth; its columns: the guide.")
-    controls: tuple[Control, ...] = Field(
-        default=CONTROLS,
-        description="What the build makes of its own rows: the same clip twice (`same`), a clip beside itself with "
-        "`noise`, `clipping`, `lowpass` or `silence`, a clip beside one of another prompt (`prompt`).",
-    )
     each: int = Field(default=20, ge=1, le=10_000, description="Questions of each control, drawn by seeded hash.")
     least: float = Field(
         default=0.6,
@@ -41,6 +35,17 @@ class Qualify(Model):
         description="Most by which the share for what is shown first may differ from that for what is shown second.",
     )
 
+
+class Qualify(Passing):
+    """Questions about pairs, and the limits."""
+
+    gold: str | None = Field(default=None, description="A table of samples with their truth; its columns: the guide.")
+    controls: tuple[Control, ...] = Field(
+        default=CONTROLS,
+        description="What the build makes of its own rows: the same clip twice (`same`), a clip beside itself with "
+        "`noise`, `clipping`, `lowpass` or `silence`, a clip beside one of another prompt (`prompt`).",
+    )
+
     @model_validator(mode="after")
     def _asks_something(self) -> Self:
         if not self.controls and self.gold is None:
@@ -51,17 +56,15 @@ class Qualify(Model):
 
 
 class Judging(Asked):
-    """A judge."""
+    """A judge; a corpus declares `qualify`."""
 
-    name: Name | None = Field(default=None, description="Tells two judges apart that are the same model.")
-    qualify: Qualify | None = Field(
-        default=None, description="Gold that is asked before all else; `earmark eval qualify` asks it alone."
-    )
+    if TYPE_CHECKING:
+        qualify: Any
 
     @property
     def label(self) -> str:
         """Return the judge's name in tables."""
-        return f"{self.annotator} ({self.name})" if self.name else self.annotator
+        return self.annotator
 
 
 def judge_identity(judge: dict[str, Any], decides: tuple[str, ...]) -> dict[str, Any]:
@@ -108,7 +111,7 @@ class Qualified(BuildConfig):
 
     def golds(self) -> list[str]:
         """Return the tables of gold that judges are asked about, each once."""
-        return sorted({one.qualify.gold for one in self.jurors() if one.qualify and one.qualify.gold})
+        return sorted({gold for one in self.jurors() if (gold := getattr(one.qualify, "gold", None))})
 
 
 class Judged(Qualified):

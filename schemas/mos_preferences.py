@@ -26,13 +26,6 @@ class Pairs(Model):
     min_gap: float = Field(
         default=0.0, ge=0, description="Least MOS difference, on a 1-to-5 scale; equal MOS are never a pair."
     )
-    min_probability: float = Field(
-        default=0.0,
-        ge=0,
-        lt=1,
-        description="Least chance that the clip with the higher MOS is truly better, by the standard errors of both; "
-        "above 0, pairs whose chance is not known are left out.",
-    )
     draws: int = Field(
         default=2, ge=1, le=64, description="Neighbours a clip meets in each of its groups, without a quota."
     )

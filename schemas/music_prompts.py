@@ -1,8 +1,8 @@
 """Config and tables of `music-prompts` (the Academic Text-to-Music challenge's evaluation prompts, by its method)."""
 
-from typing import Annotated, Any, Literal, Self, TypedDict
+from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Asked, Drawn
 from earmark.schemas.config import BuildConfig
@@ -10,8 +10,8 @@ from earmark.schemas.corpus import Corpus, Start, View, Workload, read_story
 from earmark.schemas.evaluations import Evaluation, Generation, Mode
 from earmark.schemas.places import without_place
 from earmark.schemas.tables import REJECTS, Column, Table
-from earmark.schemas.toml import Model, Name, changed, only, without
-from earmark.schemas.tracks import fields_checked
+from earmark.schemas.toml import Model, Name, changed, moved, only, without
+from earmark.schemas.tracks import audio_place, fields_checked
 
 Category = Literal["genre", "instrument", "mood/theme"]
 CATEGORIES: tuple[Category, ...] = ("genre", "instrument", "mood/theme")
@@ -48,9 +48,9 @@ class TagPool(Model):
 class Verification(Asked):
     """The listener that checks tracks against their tags."""
 
-    audio: str = Field(description="Folder of the tracks' audio.")
-    file: str = Field(
-        default="{path}", description="A track's file below it: {path} as listed, {stem} the same without its ending."
+    audio: str = Field(
+        description="Folder of the tracks' audio. A pattern such as `audio/{stem}_instrumental.flac` finds files of "
+        "other names: {path} as listed, {stem} the same without its ending."
     )
     tracks: int = Field(default=100, ge=1, description="Tracks that carry it asked about for each tag, at most.")
     untagged: int = Field(
@@ -58,10 +58,32 @@ class Verification(Asked):
     )
     max_tokens: int = Field(default=1, ge=1)
 
-    @model_validator(mode="after")
-    def _fields(self) -> Self:
-        fields_checked("file", self.file)
-        return self
+    @field_validator("audio")
+    @classmethod
+    def _pattern(cls, value: str) -> str:
+        return fields_checked("audio", value)
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """The folder of the audio, and the pattern of a track's file below it."""
+        return audio_place(self.audio)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_pattern(cls, values: Any, info: ValidationInfo) -> Any:
+        if isinstance(values, dict) and "file" in values and not (info.context or {}).get("recorded"):
+            raise moved(f"key 'file' stands in audio: write audio = {cls.respelled(values).get('audio')!r}")
+        return values
+
+    @classmethod
+    def respelled(cls, values: dict[str, Any]) -> dict[str, Any]:
+        audio, file = values.get("audio"), values.get("file", "{path}")
+        kept = {key: value for key, value in values.items() if key != "file"}
+        return kept if file == "{path}" or not audio else {**kept, "audio": f"{audio.rstrip('/')}/{file}"}
+
+    def _as_recorded(self, values: dict[str, Any]) -> dict[str, Any]:
+        folder, file = audio_place(str(values.get("audio", "")))
+        return {**values, "audio": folder, "file": file}
 
 
 class Counts(Model):
@@ -73,14 +95,12 @@ class Counts(Model):
 
 
 class Synthesis(Drawn):
-    """The writer of prompts, its examples, and its number of tries."""
+    """The writer of prompts."""
 
     temperature: float | None = Field(default=0.7, ge=0, le=2)
     max_tokens: int = Field(default=256, ge=1)
-    shots: int = Field(default=5, ge=0, le=50, description="Example captions of each caption set.")
-    tries: int = Field(
-        default=4, ge=1, le=100, description="Times a prompt is asked for before its triplet is given up."
-    )
+    shots: ClassVar[int] = 5  # example captions of each caption set
+    tries: ClassVar[int] = 4  # times that a prompt is asked for before its triplet is given up
 
 
 class MusicPrompts(BuildConfig):

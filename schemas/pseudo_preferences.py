@@ -9,7 +9,7 @@ from earmark.schemas.annotation import DECIDES, AnnotatorConfig
 from earmark.schemas.config import ClipsConfig
 from earmark.schemas.corpus import Beside, Corpus, Start, View, Workload, Writer, read_story
 from earmark.schemas.evaluations import Evaluation, Mode
-from earmark.schemas.judges import QUALIFICATION, Judged, Judging, Jury
+from earmark.schemas.judges import QUALIFICATION, Judged, Judging, Jury, Qualify
 from earmark.schemas.places import clips_folder, without_place, without_places
 from earmark.schemas.pseudo_tables import (
     BIAS,
@@ -23,7 +23,7 @@ from earmark.schemas.pseudo_tables import (
     Dimension,
 )
 from earmark.schemas.tables import REJECTS, Shares
-from earmark.schemas.toml import Model, changed, filled, no_table, without
+from earmark.schemas.toml import Flat, Model, Name, changed, filled, without
 
 MODALITIES = ("text", "text+lyrics", "text+audio", "text+lyrics+audio")
 Modality = Literal["text", "text+lyrics", "text+audio", "text+lyrics+audio"]
@@ -67,6 +67,10 @@ class ClipLimits(Model):
 class PairJudge(Judging):
     """The judge of the pairs, and the conditions for a label."""
 
+    name: Name | None = Field(default=None, description="Tells two judges apart that are the same model.")
+    qualify: Qualify | None = Field(
+        default=None, description="Gold that is asked before all else; `earmark eval qualify` asks it alone."
+    )
     dimensions: tuple[Dimension, ...] = Field(default=DIMENSIONS, min_length=1, description="What is asked.")
     require: tuple[Dimension, ...] = Field(
         default=DIMENSIONS, min_length=1, description="Dimensions in which both passes must agree for a label."
@@ -93,9 +97,8 @@ class PairJudge(Judging):
 
     @property
     def label(self) -> str:
-        if self.scorer_file is None:
-            return super().label
-        return f"scorer:{without_place(self.scorer_file)}" + (f" ({self.name})" if self.name else "")
+        who = self.annotator if self.scorer_file is None else f"scorer:{without_place(self.scorer_file)}"
+        return f"{who} ({self.name})" if self.name else who
 
     def _as_recorded(self, values: dict[str, Any]) -> dict[str, Any]:
         return values if self.tie_margin else without(values, "tie_margin")  # as in versions of before
@@ -146,6 +149,9 @@ class PseudoPreferences(ClipsConfig, Judged):
     """Build config of `pseudo-preferences`."""
 
     renamed = {"validate": "validation"}  # noqa: RUF012
+    were_tables = {  # noqa: RUF012
+        "validation": Flat("validation", lambda old: old.get("against"), lambda name: name and {"against": name})
+    }
     corpus: Literal["pseudo-preferences"] = "pseudo-preferences"
     prompts: str = Field(
         default="", description="Table of prompts: prompt_id, text, lyrics?, reference_audio?, reference_caption?."
@@ -188,7 +194,7 @@ class PseudoPreferences(ClipsConfig, Judged):
         default=None,
         description="For demos: a JSON file with the models' true ranks, to report how often labels agree.",
     )
-    validation: Annotated[str | None, no_table("validation = 'human-preferences@vN'")] = Field(
+    validation: str | None = Field(
         default=None,
         pattern=r"^human-preferences(@v[1-9][0-9]*)?$",
         description="People's votes on the same clips, to report how often the judge is right: human-preferences@vN, "
@@ -197,12 +203,7 @@ class PseudoPreferences(ClipsConfig, Judged):
 
     @classmethod
     def respelled(cls, values: dict[str, Any]) -> dict[str, Any]:
-        values = {cls.renamed.get(key, key): value for key, value in super().respelled(values).items()}
-        votes = values.get("validation")
-        return {**values, "validation": votes["against"]} if isinstance(votes, dict) and "against" in votes else values
-
-    def _as_recorded(self, values: dict[str, Any]) -> dict[str, Any]:
-        return {**values, "validation": self.validation and {"against": self.validation}}
+        return super().respelled({cls.renamed.get(key, key): value for key, value in values.items()})
 
     @model_validator(mode="after")
     def _made_or_released(self) -> Self:

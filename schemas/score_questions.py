@@ -10,7 +10,7 @@ from earmark.schemas.corpus import Beside, Corpus, Start, View, Workload, Writer
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.places import without_places
 from earmark.schemas.tables import REJECTS, Column, Shares, Table, WholeFile
-from earmark.schemas.toml import Model, Name, changed, only, without
+from earmark.schemas.toml import Flat, Model, Name, changed, only, without
 
 Year = Annotated[int, Field(ge=2005, le=2100)]
 
@@ -24,6 +24,21 @@ CATEGORIES: dict[str, tuple[str, ...]] = {
 DIFFICULTIES = ("easy", "medium", "hard")
 LABELLED = {"taxonomy": ("category", "subcategory"), "difficulty": ("difficulty",)}
 """Questions to a labeller, and the fields of its answers."""
+
+
+_FILTER = {"adult": False, "longest_words": 200, "least_comments": 3}  # threads have 200 words at most, as in the paper
+_IMAGES = {  # constants, as recorded configs hold them beside the folder
+    "links": "refuse",
+    "most": 4,
+    "smallest_side": 64,
+    "longest_side": 2048,
+    "near_bits": 12,
+    "hosts": ["i.redd.it", "preview.redd.it", "external-preview.redd.it", "i.imgur.com"],
+    "per_second": 2.0,
+    "timeout_s": 30.0,
+    "largest_bytes": 20000000,
+    "most_pixels": 50000000,
+}
 
 
 class DumpSource(Model):
@@ -40,24 +55,6 @@ class DumpSource(Model):
         if self.years[0] > self.years[1]:
             raise ValueError(f"expected years from first to last, found {self.years[0]}, {self.years[1]}")
         return self
-
-
-class ThreadFilter(Model):
-    """Conditions for a thread to become a question."""
-
-    languages: tuple[Annotated[str, Field(pattern="^[a-z]{2}$")], ...] = Field(
-        default=(), description="Only threads in these languages, by ISO 639-1 (`en`); without any, all."
-    )
-
-
-class Images(Model):
-    """Source of the threads' images, and conditions for their use."""
-
-    folder: str | None = Field(
-        default=None,
-        description="Folder with `<submission>.png`, `<submission>_2.png` or `<submission>/…`; else downloaded from "
-        "the hosts of Reddit and Imgur.",
-    )
 
 
 class Detector(Model):
@@ -122,16 +119,6 @@ class Labeller(Asked):
     max_tokens: int = Field(default=200, ge=1)
 
 
-class Examples(Model):
-    """Labelled questions that a labeller is shown."""
-
-    examples: str | None = Field(
-        default=None,
-        description="JSON Lines of your experts: `question`, and `difficulty`, or `category` and `subcategory`; "
-        "without it, the prompt's own words.",
-    )
-
-
 class Reader(Asked):
     """The reader of every option: could it be right? Best another model than the writer."""
 
@@ -139,22 +126,25 @@ class Reader(Asked):
     sees_image: bool = Field(default=True, description="Whether the reader gets the image too.")
 
 
-class Review(Model):
-    """Files of reviewers' verdicts; see `earmark people review`."""
-
-    files: tuple[str, ...] = Field(default=(), description="CSV files, or Label Studio's JSON exports.")
-    flagged_by: Literal["any", "majority", "all"] = Field(
-        default="any", description="How many of a question's reviewers must flag it before it is left out."
-    )
-
-
 class ScoreQuestions(BuildConfig):
     """Build config of `score-questions`."""
 
+    were_tables = {  # noqa: RUF012
+        **{key: Flat(key, lambda table: table.get("examples"), lambda file: {"examples": file}) for key in LABELLED},
+        "filter": Flat("languages", lambda table: table.get("languages"), lambda own: {"languages": own, **_FILTER}),
+        "images": Flat("images", lambda table: table.get("folder"), lambda folder: {"folder": folder, **_IMAGES}),
+        "review": Flat("review", lambda table: table.get("files"), lambda files: {"files": files, "flagged_by": "any"}),
+    }
     corpus: Literal["score-questions"] = "score-questions"
     source: DumpSource
-    filter: ThreadFilter = ThreadFilter()
-    images: Images = Images()
+    languages: tuple[Annotated[str, Field(pattern="^[a-z]{2}$")], ...] = Field(
+        default=(), description="Only threads in these languages, by ISO 639-1 (`en`); without any, all."
+    )
+    images: str | None = Field(
+        default=None,
+        description="Folder with `<submission>.png`, `<submission>_2.png` or `<submission>/…`; else downloaded from "
+        "the hosts of Reddit and Imgur.",
+    )
     detector: Detector = Detector()
     questions: Questions = Questions()
     writer: QuestionWriter
@@ -163,9 +153,19 @@ class ScoreQuestions(BuildConfig):
     reader: Reader | None = Field(
         default=None, description="Checks every option; wrong ones that could be right leave. Without it, nobody does."
     )
-    taxonomy: Examples = Examples()
-    difficulty: Examples = Examples()
-    review: Review = Review()
+    taxonomy: str | None = Field(
+        default=None,
+        description="JSON Lines of your experts: `question`, `category` and `subcategory`; without it, the prompt's "
+        "own words.",
+    )
+    difficulty: str | None = Field(
+        default=None, description="JSON Lines of your experts: `question` and `difficulty`; without it, the same."
+    )
+    review: tuple[str, ...] = Field(
+        default=(),
+        description="Reviews, of which one that flags a question leaves it out: CSV files, or Label Studio's JSON "
+        "exports; see `earmark people review`.",
+    )
     transcripts: str | None = Field(
         default=None,
         description="Folder with images in another form: `<image_sha256>.txt` (a caption), `.abc` or `.musicxml`.",
@@ -191,7 +191,7 @@ class ScoreQuestions(BuildConfig):
 
     def examples(self) -> dict[str, str | None]:
         """Return the files of labelled questions, as the config writes them, by what they label."""
-        return {"taxonomy": self.taxonomy.examples, "difficulty": self.difficulty.examples}
+        return {"taxonomy": self.taxonomy, "difficulty": self.difficulty}
 
     def identity(self) -> dict[str, Any]:
         # digests of the salt, now a constant, and of the files of labelled questions stand among the inputs
@@ -394,14 +394,13 @@ EVALUATIONS = (
 _START = Start(
     ("reddit",),
     """
+# images = "images"   # their folder, by submission; without it, they are downloaded
+
 [source]
 name = {name}
 submissions = [{file}]
 comments = [{beside}]   # the file whose name is most alike, check it
 subreddits = {forums}   # the most frequent of its first rows, check it; without any, all
-
-# [images]
-# folder = "images"   # by submission; without it, they are downloaded
 
 [questions]
 wrong = "comments"   # `builtin:` writes poor wrong options; left out: a model writes them, as in the paper

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar, cast
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar, cast
 
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     GetCoreSchemaHandler,
@@ -53,6 +53,20 @@ def _take_no_other_type(schema: Any) -> None:
             _take_no_other_type(part)
 
 
+class Flat(NamedTuple):
+    """Table of before that is one value now.
+
+    Attributes:
+        key: the value's key.
+        take: the value that a table stands for; None for the default.
+        give: the table that a recorded config holds for a value.
+    """
+
+    key: str
+    take: Callable[[dict[str, Any]], Any]
+    give: Callable[[Any], dict[str, Any] | None]
+
+
 class Model(BaseModel):
     """Part of a config: immutable, and strict about keys."""
 
@@ -60,6 +74,7 @@ class Model(BaseModel):
     # Keys of earlier releases with their present names. A config file with an old key is refused with the new key; the
     # config in an earlier version's manifest is read as if it had the new key. `dropped.py` has those without one.
     renamed: ClassVar[Mapping[str, str]] = {}
+    were_tables: ClassVar[Mapping[str, Flat]] = {}
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -79,6 +94,11 @@ class Model(BaseModel):
         dropped, recorded = dropped_of(cls), bool(info.context and info.context.get("recorded"))
         if recorded and isinstance(values, dict):
             values = cls.respelled(values)
+        if isinstance(values, dict) and not recorded:
+            for key, table in cls.flattened(values):
+                value = cls.were_tables[key].take(table)
+                new = "leave it out" if value is None else f"write {cls.were_tables[key].key} = {json.dumps(value)}"
+                raise moved(f"table '{key}' is one value now: {new}")
         if not isinstance(values, dict) or (names.keys() | dropped.keys()).isdisjoint(values):
             return values
         if recorded:
@@ -93,11 +113,20 @@ class Model(BaseModel):
         values: dict[str, Any] = dump(self)  # of a copy with a value of another type, that value
         if isinstance(values, dict) and info.context and info.context.get("recorded"):
             values = self._as_recorded(values | {name: one.value for name, one in dropped_of(type(self)).items()})
+            values |= {key: one.give(values.pop(one.key)) for key, one in self.were_tables.items() if one.key in values}
         return values
+
+    @classmethod
+    def flattened(cls, values: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+        """Return the tables of before that are one value now, by their keys."""
+        return [(key, values[key]) for key in cls.were_tables if isinstance(values.get(key), dict)]
 
     @classmethod
     def respelled(cls, values: dict[str, Any]) -> dict[str, Any]:
         """Return values of 1.0.0 with keys that moved in their present places."""
+        for key, table in cls.flattened(values):
+            one, values = cls.were_tables[key], {name: value for name, value in values.items() if name != key}
+            values |= {} if (value := one.take(table)) is None else {one.key: value}
         return values
 
     def _as_recorded(self, values: dict[str, Any]) -> dict[str, Any]:
@@ -143,17 +172,6 @@ def filled(values: dict[str, Any], names: Collection[str], usual: object = None)
 def only(*names: str) -> Callable[[Any], Any]:
     """Return a change of a recorded table, if there is one, to these keys alone."""
     return lambda table: table and {name: table[name] for name in names}
-
-
-def no_table(instead: str) -> BeforeValidator:
-    """Refuse a table in place of one value, with the new spelling."""
-
-    def refuse(value: Any) -> Any:
-        if isinstance(value, dict):
-            raise moved(f"expected no table: write {instead}")
-        return value
-
-    return BeforeValidator(refuse)
 
 
 Config = TypeVar("Config", bound=Model)

@@ -1,15 +1,16 @@
 """The list of tagged tracks that `instrumentals` and `captions` are made from, and which of their audio is fit."""
 
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Annotated, Any, NamedTuple, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from earmark.schemas.config import ClipsConfig
 from earmark.schemas.places import without_place
 from earmark.schemas.registry import OneOf
 from earmark.schemas.tables import Shares
-from earmark.schemas.toml import Model, Name
+from earmark.schemas.toml import Flat, Model, Name
 
 MARK = "---"  # between a tag's category and its name
 NOT_STATED = "not stated"  # a licence that a list of them, or a row of a table with some, leaves out
@@ -67,6 +68,14 @@ def fields_checked(option: str, pattern: str) -> str:
     return pattern
 
 
+def audio_place(written: str) -> tuple[str, str]:
+    """Return the folder that a text names, and the pattern of a track's file below it."""
+    if "{" not in written:
+        return written, "{path}"
+    folder = "".join(written[: written.index("{")].rpartition("/")[:2])
+    return folder or ".", written[len(folder) :]
+
+
 class TrackSource(Model):
     """A list of tracks, and the folder of their audio."""
 
@@ -96,11 +105,7 @@ class TrackSource(Model):
     @property
     def audio_place(self) -> tuple[str | None, str]:
         """The folder of the audio, if written, and the pattern of a track's file below it."""
-        if self.audio_root is None or "{" not in self.audio_root:
-            return self.audio_root, "{path}"
-        parts = self.audio_root[: self.audio_root.index("{")].rpartition("/")
-        folder = "".join(parts[:2])
-        return folder or ".", self.audio_root[len(folder) :]
+        return (None, "{path}") if self.audio_root is None else audio_place(self.audio_root)
 
     def identity(self) -> dict[str, Any]:
         """Return the part that decides rows, without places."""
@@ -111,25 +116,39 @@ class TrackSource(Model):
         }
 
 
-class Fitness(Model):
-    """Conditions for audio to be separated. Other audio is a reject."""
+def _rises(value: tuple[float, float]) -> tuple[float, float]:
+    if value[0] > value[1]:
+        raise ValueError("expected the shortest length before the longest")
+    return value
 
-    shortest_s: float = Field(default=2.0, ge=0, description="Shorter tracks are rejects.")
-    longest_s: float = Field(default=7200.0, gt=0, le=43_200.0, description="Longer tracks are rejects, not decoded.")
+
+Lengths = Annotated[
+    tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(gt=0, le=43_200.0)]], AfterValidator(_rises)
+]
+
+
+def of_lengths(shortest_s: float, longest_s: float) -> Flat:
+    """Return the table of before for `length_s`, with these defaults."""
+
+    def take(table: dict[str, Any]) -> list[float] | None:
+        found = [table.get("shortest_s", shortest_s), table.get("longest_s", longest_s)]
+        return None if found == [shortest_s, longest_s] else found
+
+    def give(lengths: Sequence[float]) -> dict[str, float]:
+        return {"shortest_s": lengths[0], "longest_s": lengths[1], "silence_dbfs": -60.0}
+
+    return Flat("length_s", take, give)
 
 
 class TracksConfig(ClipsConfig):
     """Build config of a corpus that is made from tagged tracks."""
 
+    were_tables = {"tracks": of_lengths(2.0, 7200.0)}  # noqa: RUF012
     source: TrackSource = Field(description="The tracks.")
-    tracks: Fitness = Field(default=Fitness(), description="Which audio is fit.")
+    length_s: Lengths = Field(
+        default=(2.0, 7200.0), description="Shortest and longest track; others are rejects, longer ones not decoded."
+    )
     shares: Shares = Field(default={"train": 1.0}, description="Shares of artists by split.")
-
-    @model_validator(mode="after")
-    def _lengths(self) -> Self:
-        if self.tracks.shortest_s > self.tracks.longest_s:
-            raise ValueError("expected tracks.shortest_s to be at most tracks.longest_s")
-        return self
 
 
 START = """

@@ -8,7 +8,8 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from earmark.schemas.annotation import OF_MODELS, AnnotatorConfig, is_flat
+from earmark.schemas.annotation import OF_MODELS, AnnotatorConfig, ModelDeclaration, is_flat
+from earmark.schemas.config import Declaring
 from earmark.schemas.dropped import dropped_of
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.evaluations import Examinee, Scorer
@@ -46,14 +47,31 @@ def is_settings(path: Path) -> bool:
 
 
 def left_out(model: type[Model], values: dict[str, Any]) -> list[str]:
-    """Return a line for each dropped key whose value is not the constant in its place."""
+    """Return a line for each dropped key whose value is not the constant in its place.
+
+    Of a table that is one value now, a line for each value that this one does not stand for.
+    """
     tables = list(_renewing(model, deepcopy(values)))
-    return [f"{key} = {toml(values[key])} is left out: {OF_RUNS[key]}" for key in _of_runs(model, values)] + [
-        f"{key} = {toml(table[key])} is left out: {one.instead}"
-        for cls, table in tables
-        for key, one in dropped_of(cls).items()
-        if key in table and key != "prices" and not _is_constant(table[key], one.value)  # prices go to the models
-    ]
+    lost = [line for cls, table in _tables(model, values) for line in _of_flat_tables(cls, table)]
+    return (
+        lost
+        + [f"{key} = {toml(values[key])} is left out: {OF_RUNS[key]}" for key in _of_runs(model, values)]
+        + [
+            f"{key} = {toml(table[key])} is left out: {one.instead}"
+            for cls, table in tables
+            for key, one in dropped_of(cls).items()
+            if key in table and key != "prices" and not _is_constant(table[key], one.value)  # prices go to the models
+        ]
+    )
+
+
+def _of_flat_tables(cls: type[Model], values: dict[str, Any]) -> Iterator[str]:
+    for key, table in cls.flattened(values):
+        one = cls.were_tables[key]
+        usual = cls.model_fields[one.key].get_default(call_default_factory=True)
+        now = one.give(usual if (value := one.take(table)) is None else value) or {}
+        for name in (name for name in table if not _is_constant(table[name], now.get(name))):
+            yield f"{key}.{name} = {toml(table[name])} is left out: {one.key} stands for this table"
 
 
 def _is_constant(value: Any, constant: Any) -> bool:
@@ -84,6 +102,9 @@ def new_values(model: type[Model], values: dict[str, Any]) -> dict[str, Any]:
     for cls, table in tables:
         for key in dropped_of(cls).keys() & table.keys():
             del table[key]
+    for one in new.get("models", {}).values():
+        for group in [key for key, held in one.items() if held == {}]:
+            del one[group]
     judges = new.get("judges") or []
     shared = new.get("judge", {}) if judges else {}
     if judges:  # 1.0.0 took it beside judges of which the first is the same
@@ -139,6 +160,9 @@ def _tables(model: type[Model], table: Any) -> Iterator[tuple[type[Model], dict[
                 many = list(held.values())
             for one in many:
                 yield from _tables(inner, one)
+    if issubclass(model, Declaring) and isinstance(table.get("models"), dict):
+        for one in table["models"].values():
+            yield from _tables(ModelDeclaration, one)
 
 
 def _renewing(model: type[Model], values: dict[str, Any]) -> Iterator[tuple[type[Model], dict[str, Any]]]:
@@ -155,17 +179,18 @@ def _edited(text: str, old: dict[str, Any], new: dict[str, Any]) -> str:
     lines, out = text.splitlines(), list[str]()
     place: Place = ()
     counts: dict[Place, int] = {}
-    first = None
+    first = head = None
+    top, seen = list[str](), set[str]()  # what stands before the first table now: comments first; and before
     while lines:
         statement = lines.pop(0)
         if header := _HEADER.fullmatch(statement):
             place = _resolve(_keys(header[2]), counts, many=header[1] == "[[")
-            if _at(new, place) is _MISSING:
+            head = _above(out) if head is None else head
+            if not isinstance(_at(new, place), dict):
+                top += [header[3]] if header[3] and place[0] not in _table_keys(new) else []
                 continue
             if first is None and _at(old, place[:1]) != _at(new, place[:1]):
-                first = len(out)
-                while first and out[first - 1].startswith("#"):
-                    first -= 1
+                first = _above(out)
             out.append(statement)
             out += _moved_in(_at(old, place), _at(new, place))
             continue
@@ -174,15 +199,30 @@ def _edited(text: str, old: dict[str, Any], new: dict[str, Any]) -> str:
                 statement += "\n" + lines.pop(0)
             edited = _statement(statement, place, old, new)
             if edited is None:
+                gone = len(place) == 1 and not isinstance(_at(new, place), dict)
+                top += [_comment(statement).lstrip()] if gone and _comment(statement) else []
                 continue
             statement = edited
+            seen.update(() if place else _keys(statement.partition("=")[0])[:1])
         out.append(statement)
     block = list[str]()
     for name in [name for name in new.get("models", {}) if name not in old.get("models", {})]:
         block += [f"[models.{name}]", *_dotted(new["models"][name]), ""]
     first = len(out) if first is None else first
     out[first:first] = [*([""] if block and first and out[first - 1] else []), *block]
+    plain = {key: one for key, one in new.items() if key not in seen and key not in _table_keys(new)}
+    top += [f"{toml_key(key)} = {toml(one)}" for key, one in plain.items() if one != old.get(key)]
+    head = len(out) if head is None else head
+    out[head:head] = [*top, ""] if top and head < len(out) else top
     return "\n".join(out).rstrip("\n") + "\n"
+
+
+def _above(out: list[str]) -> int:
+    """Return the place of what comes next, above its comments."""
+    place = len(out)
+    while place and out[place - 1].startswith("#"):
+        place -= 1
+    return place
 
 
 def _moved_in(old: Any, new: Any) -> list[str]:
@@ -194,7 +234,7 @@ def _moved_in(old: Any, new: Any) -> list[str]:
 
 def _statement(statement: str, place: Place, old: dict[str, Any], new: dict[str, Any]) -> str | None:
     """Return a statement in the present spelling, None without its key."""
-    key, _, rest = statement.partition("=")
+    key = statement.partition("=")[0]
     full = (*place, *_keys(key))
     value = _at(new, full)
     if value == _at(old, full):
@@ -203,8 +243,13 @@ def _statement(statement: str, place: Place, old: dict[str, Any], new: dict[str,
         key, value = key.replace("annotator", "model"), _at(new, (*full[:-1], "model"))
     if value is _MISSING:
         return None
-    comment = next((one[0] for one in re.finditer(r" *#[^\n]*$", rest) if _parses(f"x = {rest[: one.start()]}")), "")
-    return f"{key.rstrip()} = {toml(value)}{comment}"
+    return f"{key.rstrip()} = {toml(value)}{_comment(statement)}"
+
+
+def _comment(statement: str) -> str:
+    """Return the comment that ends a statement, with the blanks before it; empty without one."""
+    rest = statement.partition("=")[2]
+    return next((one[0] for one in re.finditer(r" *#[^\n]*$", rest) if _parses(f"x = {rest[: one.start()]}")), "")
 
 
 def _resolve(keys: list[str], counts: dict[Place, int], *, many: bool) -> Place:
@@ -256,17 +301,19 @@ def _dotted(model: dict[str, Any]) -> Iterator[str]:
 
 def document(values: dict[str, Any], *prefix: str) -> list[str]:
     """Return the lines of a table: plain values, then tables, then arrays of tables."""
-    arrays = {
-        key for key, one in values.items() if isinstance(one, list) and one and all(isinstance(x, dict) for x in one)
-    }
-    inner = {key for key, one in values.items() if isinstance(one, dict)}
-    lines = [f"{toml_key(key)} = {toml(one)}" for key, one in values.items() if key not in inner | arrays]
-    for key in (key for key in values if key in inner | arrays):
-        name = ".".join(map(toml_key, (*prefix, key)))
-        for one in values[key] if key in arrays else [values[key]]:
-            body = document(one, *prefix, key)
-            lines += ["", f"[[{name}]]" if key in arrays else f"[{name}]", *body]
+    tables = _table_keys(values)
+    lines = [f"{toml_key(key)} = {toml(one)}" for key, one in values.items() if key not in tables]
+    for key in tables:
+        name, one_table = ".".join(map(toml_key, (*prefix, key))), isinstance(values[key], dict)
+        for one in [values[key]] if one_table else values[key]:
+            lines += ["", f"[{name}]" if one_table else f"[[{name}]]", *document(one, *prefix, key)]
     return lines
+
+
+def _table_keys(values: dict[str, Any]) -> list[str]:
+    """Return the keys of tables and of arrays of tables."""
+    held = {key: one if isinstance(one, list) else [one] for key, one in values.items()}
+    return [key for key, many in held.items() if many and all(isinstance(one, dict) for one in many)]
 
 
 def toml_key(key: str) -> str:

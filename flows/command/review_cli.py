@@ -104,7 +104,7 @@ def export(
 def import_(
     version: SpecArgument,
     files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Filled-in tables, or exports of Label Studio.")],
-    out: Annotated[Path | None, option("--out -o FILE", "Write all reviews to a CSV for `[review] files`.")] = None,
+    out: Annotated[Path | None, option("--out -o FILE", "Write all reviews to a CSV for a config's `review`.")] = None,
     force: ForceOption = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -220,4 +220,4 @@ def _show_reviews(version: str, summary: "ReviewSummary", refused: Sequence["Rej
         if table.rows:
             print_result(table)
     if out is not None:
-        tell(f"written to {out}; add it to the config as [review] files = [...] and build again")
+        tell(f"written to {out}; add it to the config as review = [...], above its tables, and build again")

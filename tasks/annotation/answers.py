@@ -10,14 +10,12 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from earmark.schemas.questions import Ask, Choice, FreeText, Json, ScaleRating, Text, YesNo, YesNoValue
+from earmark.schemas.questions import Ask, Choice, FreeText, Json, ScaleRating, YesNo, YesNoValue
 from earmark.tasks.annotation.errors import BadAnswer, BrokenOff, Empty, LowShare, Refused, Truncated, one_line
 from earmark.tasks.annotation.json_answers import json_value, unfit
-from earmark.tasks.annotation.prompts import Rendering
-from earmark.tasks.annotation.request import Request
 
 _NOTES = "reasoning|analysis|reflection|scratchpad"  # before an answer or after it
 _NOTE = re.compile(f"<(?:{_NOTES})>", re.IGNORECASE)
@@ -69,31 +67,6 @@ def spoken(text: str) -> str:
     if leaked := SPECIAL.search(text):
         raise BadAnswer(f"expected an answer, found the special token {one_line(leaked[0])} in it")
     return text.strip()
-
-
-MOST_SHOWN = 4_000  # length of the last answer as shown: endless answers are a common fault, and would fill the context
-
-
-def explained(request: Request, answer: str, fault: str) -> Request:
-    """Return the request with its last answer and its fault below its own text, both fenced: a model wrote them.
-
-    Yes/no and ratings stay unchanged: there the first token's probabilities are the answer.
-
-    Args:
-        request: the question.
-        answer: the last answer; only the start of a long answer is shown.
-        fault: expected and found.
-    """
-    if isinstance(request.ask, YesNo | ScaleRating):
-        return request
-    fence = Rendering([answer, fault])
-    shown = answer if len(answer) <= MOST_SHOWN else f"{answer[:MOST_SHOWN]} […]"
-    text = (
-        "This question was asked before, and the answer could not be used. Answer it anew and in full, without the "
-        f"fault. {fence.rule()}\n\n{fence.fence(shown, 'last-answer')}\n\n{fence.fence(fault, 'fault')}"
-    )
-    *before, last = request.messages
-    return replace(request, messages=(*before, replace(last, parts=(*last.parts, Text(text)))))
 
 
 PARSER = 9

@@ -5,6 +5,7 @@ async with open_ledger("ledger.sqlite") as ledger, Annotator(config, ledger, med
 """
 
 import asyncio
+import contextlib
 import json
 import logging
 import resource
@@ -15,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 from earmark.schemas.annotation import AnnotatorConfig
-from earmark.tasks.annotation.answers import PARSER, answer_value, explained
+from earmark.tasks.annotation.answers import PARSER, answer_value
 from earmark.tasks.annotation.backend import Backend, Media, make_backend
 from earmark.tasks.annotation.budget import Budget, SharedBudget, limits_of, tokens, within
 from earmark.tasks.annotation.errors import AskError, KeptRefused, OverLimit, Stopped
@@ -259,15 +260,10 @@ class Annotator:
         return finished, refused
 
     def _first_readable(self, request: Request, raws: Sequence[str]) -> Any:
-        asked = request
         for raw in raws:
-            reply = None
-            try:
+            with contextlib.suppress(AskError):
                 reply = self.backend.read(request, raw)
-                return answer_value(request.ask, reply, self.config.least_share, asked.fences())
-            except AskError as error:
-                explains = reply if self.config.repair == "explain" else None
-                asked = explained(request, explains.text, str(error)) if explains else request
+                return answer_value(request.ask, reply, self.config.least_share, request.fences())
         return None
 
     def allow(self, max_concurrency: int) -> None:

@@ -25,7 +25,6 @@ class Job:
     attempts: int = 0  # number of its last attempt, over all runs
     failures: int = 0  # failed exchanges in this run
     unusable: int = 0  # unusable answers, over all runs: they were paid for
-    misread: tuple[str, str] | None = None  # text and fault of the last unusable answer, if any
     refused: str = ""  # fault of the last unusable response
     sent_at: float = 0.0
     place: Sent | None = (

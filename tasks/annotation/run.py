@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from earmark.schemas.errors import EarmarkError
-from earmark.tasks.annotation.answers import PARSER, answer_value, explained
+from earmark.tasks.annotation.answers import PARSER, answer_value
 from earmark.tasks.annotation.backend import Batching
 from earmark.tasks.annotation.budget import Bill, tokens
 from earmark.tasks.annotation.errors import AskError, KeptRefused, Retriable, StopRun
@@ -145,7 +145,7 @@ class WorkerPool:
         for job in ours:
             job.held, job.lease = held[job.key], self.ledger.lease
             job.attempts = job.held.attempts
-            job.unusable, job.misread = 0, None  # `replay` counts and reads the unusable answers again
+            job.unusable = 0  # `replay` counts and reads the unusable answers again
             self._claimed[job.key] = job
         return ours
 
@@ -239,8 +239,7 @@ class WorkerPool:
 
     def to_send(self, job: Job) -> Request:
         """Return the question in its present form: after an unusable answer, another draw."""
-        request = replace(job.request, repair=job.unusable)
-        return explained(request, *job.misread) if job.misread and self.config.repair == "explain" else request
+        return replace(job.request, repair=job.unusable)
 
     def _weight(self, request: Request) -> int:
         """Return the tokens to count against the cap per minute; 0 without a cap."""
@@ -314,13 +313,12 @@ class WorkerPool:
         try:
             reply = backend.read(job.request, raw)
             bill = budget.bill(job.request, reply, live=live)
-            value = answer_value(job.request.ask, reply, self.config.least_share, self.to_send(job).fences())
+            value = answer_value(job.request.ask, reply, self.config.least_share, job.request.fences())
         except AskError as error:
             if not again:
                 LOG.info("%s: %s", error.reason, error, extra={"request": job.key, "model": job.request.model})
             if reply is None and not again:
                 budget.doubt(job.request, live=live)
-            job.misread = (reply.text, str(error)) if reply else None
             job.refused = f"{error.reason}: {error}"
             self.ledger.judge_soon(ReadAttempt(job.row, number, "unusable", error.reason, str(error), *bill[:3]))
             self._count(bill, again=again)
@@ -344,7 +342,7 @@ class WorkerPool:
         settled = job.held.settled
         if settled is None:
             if job.held.reopened:  # its draws begin again
-                job.unusable, job.misread = 0, None
+                job.unusable = 0
             return False
         if settled.reason is None and job.held.received:
             self.ledger.change_soon(partial(reopen, request_id=job.row))

@@ -135,13 +135,12 @@ def serve_options(config: AnnotatorConfig) -> dict[str, Any]:
         raise ConfigError(
             f"extra_body.{ENGINE_FIELD}.{taken[0]}: the server of a vllm: annotator is started without it"
         )
-    serve = config.serve.model_dump(exclude_none=True)
-    if twice := sorted(serve.keys() & engine.keys()):
+    if twice := sorted(config.serve.keys() & engine.keys()):
         raise ConfigError(f"{twice[0]}: expected in serve or in extra_body.{ENGINE_FIELD}, found in both")
     usual = {"limit_mm_per_prompt": {"audio": 8, "image": 8}, "seed": config.seed or 0}
     # as in 1.0.0: requests alone decide the sampling, whatever stands in the engine's own defaults
     neutral = {"override_generation_config": {**engine.pop("override_generation_config", {}), **NEUTRAL}}
-    return usual | engine | serve | neutral
+    return usual | engine | config.serve | neutral
 
 
 def flags(options: Mapping[str, Any]) -> list[str]:

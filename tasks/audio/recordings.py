@@ -139,6 +139,6 @@ def require_chromaprint() -> ModuleType:
     except ImportError:
         raise ConfigError(
             "acoustic fingerprints need the library Chromaprint, which is not installed; install it (Debian: apt-get "
-            "install libchromaprint1), or set disjoint.fingerprint = 0 and leave fingerprint out of decontaminate.near"
+            "install libchromaprint1), or set fingerprint = 0 and leave fingerprint out of decontaminate.near"
         ) from None
     return chromaprint  # type: ignore[no-any-return]

@@ -29,7 +29,7 @@ class CutRule(NamedTuple):
 
     least_s: float  # least_s, most_s: lengths of a segment, 0 < least_s <= most_s
     most_s: float
-    longest_silence_s: float  # silence of at least this length is left out of segments
+    longest_silence_s: float = 3.0  # silence of at least this length is left out of segments
 
 
 class Piece(NamedTuple):

@@ -66,7 +66,7 @@ def write_baseline(batches: Iterator[pa.RecordBatch], path: Path) -> None:
                 length = soundfile.info(clip).duration
             if length < SHORTEST_S:
                 detail = f"expected at least {SHORTEST_S:g} s, as the baseline takes, found {length:.2f} s"
-                raise StoreError(f"{name}: {detail}; build with shortest_s = {SHORTEST_S:g} under [tracks]")
+                raise StoreError(f"{name}: {detail}; build with length_s = [{SHORTEST_S:g}, …]")
             (audios / f"{_id(name)}{clip.suffix}").symlink_to(Path("../..") / audio)
             yield name, caption
 

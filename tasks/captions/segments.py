@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from earmark.schemas.captions import CAPTIONS, SEGMENTS, Captions, Segments
+from earmark.schemas.captions import CAPTIONS, SEGMENTS, Captions, recorded_segments
 from earmark.schemas.errors import InputError
 from earmark.schemas.reasons import Reject
 from earmark.tasks.audio.faults import BadAudio
@@ -53,11 +53,11 @@ class SegmentFiles:
     """
 
     store: Store
-    segments: Segments
+    lengths: tuple[float, float]
 
     def path(self, recording_sha256: str, ending: str) -> Path:
         """Return the path of a recording's list, or of a segment."""
-        key = digest_of([FORMAT, self.segments.model_dump(context={"recorded": True})])[:32]
+        key = digest_of([FORMAT, recorded_segments(self.lengths)])[:32]
         return self.store.root / FOLDER / key / recording_sha256[:2] / f"{recording_sha256}{ending}"
 
     def segment(self, recording_sha256: str, number: int) -> Path:
@@ -80,7 +80,7 @@ class SegmentFiles:
             ):
                 return cuts
         levels, frame_s = levels_of(path, longest_s)
-        pieces = pieces_of(levels, CutRule(**self.segments.model_dump()))
+        pieces = pieces_of(levels, CutRule(*self.lengths))
         files = [None if piece.lost else self.segment(recording_sha256, number) for number, piece in enumerate(pieces)]
         write_segments(path, [piece.end for piece in pieces], files, longest_s)
         if sha256_file(path) != recording_sha256:
@@ -96,7 +96,7 @@ def cut_recordings(stage: Stage, config: Captions, pool: Rows[HeardTrack]) -> Do
     """Cut recordings into segments if configured; each is a track from here on.
 
     Returns:
-        The segments, rows of `track_pool.sql` with columns `OWN`; without `[segments]` the unchanged
+        The segments, rows of `track_pool.sql` with columns `OWN`; without `segments` the unchanged
         tracks. A dry run assumes a segment a minute: nothing is decoded.
 
     Raises:
@@ -134,12 +134,12 @@ def cut_recordings(stage: Stage, config: Captions, pool: Rows[HeardTrack]) -> Do
 
 
 def _segments(
-    stage: Stage, config: Captions, segments: Segments, recording: HeardTrack
+    stage: Stage, config: Captions, lengths: tuple[float, float], recording: HeardTrack
 ) -> tuple[list[SegmentTrack], list[Reject]]:
     """Return the segments of a recording, and a reject for every other piece of it."""
-    store, sha256 = SegmentFiles(stage.store, segments), recording["clip_sha256"]
+    store, sha256 = SegmentFiles(stage.store, lengths), recording["clip_sha256"]
     try:
-        cuts = store.cut(sha256, Path(recording["path"]), recording["duration_s"], config.tracks.longest_s)
+        cuts = store.cut(sha256, Path(recording["path"]), recording["duration_s"], config.length_s[1])
     except BadAudio as bad:
         return [], [_reject(recording, bad.reason, str(bad))]
     files = [store.segment(sha256, number) for number, cut in enumerate(cuts) if cut.lost is None]
@@ -149,8 +149,8 @@ def _segments(
     lost: list[Reject] = []
     for cut in cuts:
         if cut.lost is not None:
-            lengths = {"length": round(cut.end_s - cut.start_s, 1), "shortest": segments.least_s}
-            detail = f"{cut.start_s:g} s to {cut.end_s:g} s: {WHY[cut.lost].format(**lengths)}"
+            found = {"length": round(cut.end_s - cut.start_s, 1), "shortest": lengths[0]}
+            detail = f"{cut.start_s:g} s to {cut.end_s:g} s: {WHY[cut.lost].format(**found)}"
             lost.append(_reject(recording, cut.lost, detail))
         else:
             file, values = next(measured)
@@ -160,9 +160,9 @@ def _segments(
     return rows, lost
 
 
-def _imagined(segments: Segments, recording: HeardTrack) -> list[SegmentTrack]:
+def _imagined(lengths: tuple[float, float], recording: HeardTrack) -> list[SegmentTrack]:
     """Return about as many segments as a recording has, for a dry run."""
-    count = int(recording["duration_s"] // ((segments.least_s + segments.most_s) / 2))
+    count = int(recording["duration_s"] // (sum(lengths) / 2))
     length = recording["duration_s"] / max(1, count)
     return [
         {

@@ -122,7 +122,7 @@ def index_tracks(stage: Stage, config: Captions, tracks: Path) -> Done[Rows[Hear
     ]
     files = [(row, kind, path) for row, (kind, path) in enumerate(sounds) if path is not None]
     paths = [clip_below(root, path) if kind == "mix" else path for _, kind, path in files]
-    measured = measure_apart(stage, config, "index audio", paths, config.tracks.longest_s)
+    measured = measure_apart(stage, config, "index audio", paths, config.length_s[1])
     rows = [(row, kind, str(path), *each) for (row, kind, path), each in zip(files, measured, strict=True)]
     for row, (kind, file) in enumerate(sounds):
         if file is None:  # embedded, and a dry run: its silence is not known yet

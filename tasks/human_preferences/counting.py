@@ -229,7 +229,7 @@ def _account(
 def split_comparisons(connection: duckdb.DuckDBPyConnection, config: HumanPreferences) -> list[str]:
     """Create `places` and `rated_places`: the split of each comparison and rated clip. Return notes for the reader."""
     rules = {source.name: split_rule(source) for source in config.sources}
-    drawing = {"seed": config.seed, "unit": config.unit, "balance": list(config.split.balance)}
+    drawing = {"seed": config.seed, "unit": config.unit}
     table = connection.sql(query("human_preferences/pieces"), params=drawing).to_arrow_table()
     compared = [*tuples_of(table, "prompt_key", "sources", "native", "cell", "draw", "size")]
     prompts = {prompt for prompt, *_ in compared}

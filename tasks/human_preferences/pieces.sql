@@ -14,23 +14,10 @@ SELECT
     list(DISTINCT source) AS sources,
     list(DISTINCT split) FILTER (split IS NOT NULL) AS native,
     concat_ws(', ', 'all',
-        CASE WHEN list_contains($balance::VARCHAR[], 'lyrics')
-            THEN CASE WHEN first(lyrics ORDER BY row) IS NULL THEN 'no lyrics' ELSE 'lyrics' END END,
-        CASE WHEN list_contains($balance::VARCHAR[], 'reference')
-            THEN CASE WHEN first(reference ORDER BY row) IS NULL THEN 'no reference' ELSE 'reference' END END,
-        CASE WHEN list_contains($balance::VARCHAR[], 'vocals')
-            THEN coalesce(first(vocals ORDER BY row), 'unknown') END,
-        CASE WHEN list_contains($balance::VARCHAR[], 'confidence') THEN first(band) END) AS cell,
+        CASE WHEN first(lyrics ORDER BY row) IS NULL THEN 'no lyrics' ELSE 'lyrics' END,
+        CASE WHEN first(reference ORDER BY row) IS NULL THEN 'no reference' ELSE 'reference' END) AS cell,
     CASE WHEN $unit = 'vote' THEN count(*) ELSE 1 END AS size,
     md5(concat($seed::BIGINT, ':', comparison_id)) AS draw
 FROM cast_votes
-JOIN (
-    SELECT
-        comparison_id,
-        CASE WHEN avg(confidence) < 3 THEN '<3' WHEN avg(confidence) > 3 THEN '>3' WHEN avg(confidence) = 3 THEN '3'
-            ELSE 'unknown' END AS band
-    FROM weighed
-    GROUP BY comparison_id
-) USING (comparison_id)
 GROUP BY comparison_id, prompt_key
 ORDER BY comparison_id

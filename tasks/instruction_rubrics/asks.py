@@ -137,7 +137,7 @@ PERTURB = _reader(
     ),
     facts=("domain", "language"),
     prompt=lambda config, row: prompt_of(f"perturb-{row['domain']}", row["language"]),
-    kinds=lambda config: _domains(config) if config.negatives.perturb else [],
+    kinds=lambda config: _domains(config) if "perturb" in config.negatives else [],
 )
 MISMATCH = _listener(
     "mismatch",

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pyarrow.parquet as pq
 
-from earmark.schemas.instruction_rubrics import InstructionRubrics
+from earmark.schemas.instruction_rubrics import NEAR_CAPTIONS, SPARE, InstructionRubrics
 from earmark.schemas.reasons import Reject
 from earmark.schemas.rubric_tables import SAMPLES
 from earmark.tasks.importers.caption_sets import YOUTUBE
@@ -29,7 +29,7 @@ DECIDE = ["row", "source", "item", "text", "origin", "source_file", "line", "sub
           "clip_sha256", "instruction_id"]  # fmt: skip
 ROWS_AT_ONCE = 5000
 NOT_COMPARED = (
-    "recordings were not compared by sound (disjoint.fingerprint = 0), only clips by hash and captions by words: "
+    "recordings were not compared by sound (fingerprint = 0), only clips by hash and captions by words: "
     "another encoding or an excerpt of a clip may lie in the other split; 0.9 compares them and needs Chromaprint, a "
     "system library (Debian: libchromaprint1)"
 )
@@ -73,7 +73,7 @@ def choose_captions(stage: Stage, config: InstructionRubrics, usable: Path) -> D
             kept=len(taken),
             rejects=[(SAMPLES.name, reject) for reject in rejects],
             filtered={"beyond the counts and their spare": len(rows) - len(rejects) - len(taken)},
-            notes=() if config.disjoint.fingerprint else (NOT_COMPARED,),
+            notes=() if config.fingerprint else (NOT_COMPARED,),
         ),
     )
 
@@ -86,7 +86,7 @@ def _whole(usable: Path, numbers: Set[int]) -> Iterator[CaptionRow]:
 
 def _place_in_sets(rows: list[CaptionRow], config: InstructionRubrics, recordings: Sequence[str]) -> list[CaptionRow]:
     """Give every row its `group_id` and `split`; return the bench's rows kept out of it by their source."""
-    near = near_groups([row["text"] for row in rows], config.disjoint.captions)
+    near = near_groups([row["text"] for row in rows], NEAR_CAPTIONS)
     groups = group(
         [("recording", recording), ("text", text), *([_origin(row)] if row["origin"] else [])]
         for row, recording, text in zip(rows, recordings, near, strict=True)
@@ -119,7 +119,7 @@ def _taken(rows: Sequence[CaptionRow], config: InstructionRubrics) -> list[Capti
     judged = {source.name for source in config.sources if config.judged(source.name)}
     for row in rows:
         base = f"{row['clip_sha256']}\n{row['instruction_id']}"
-        weights = dict(config.negatives.weights)
+        weights = dict(config.weights)
         if row["source"] not in judged:
             del weights["judged"]
         row["place"], row["role"] = draw(config.seed, "place", base), role_of(config.seed, base, weights)
@@ -131,6 +131,6 @@ def _taken(rows: Sequence[CaptionRow], config: InstructionRubrics) -> list[Capti
         if count is not None:
             # A caption of real audio can give a positive and a negative; of generated audio often only one of them.
             needed = count if any(row["generated"] for row in pool) else count / 2
-            pool = pool[: math.ceil(needed * (1 + config.spare))]
+            pool = pool[: math.ceil(needed * (1 + SPARE))]
         taken += pool
     return taken

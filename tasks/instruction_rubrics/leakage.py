@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from earmark.schemas.instruction_rubrics import InstructionRubrics
+from earmark.schemas.instruction_rubrics import NEAR_CAPTIONS, InstructionRubrics
 from earmark.tasks.audio.recordings import Print, recordings
 from earmark.tasks.instruction_rubrics.rows import CaptionRow
 from earmark.tasks.pipeline.references import Side, check_disjoint, fingerprints
@@ -24,13 +24,13 @@ def recordings_of(
     Returns:
         These, and the file of the clips' acoustic fingerprints, if configured.
     """
-    if not config.disjoint.fingerprint:
+    if not config.fingerprint:
         return [row["clip_sha256"] for row in rows], None
     paths = {row["clip_sha256"]: Path(row["path"]) for row in rows}
-    prints = fingerprints(paths, config.clips.longest_s)
+    prints = fingerprints(paths, config.length_s[1])
     file, clips = stage.work / "prints.parquet", list(paths)
     write_rows(file, PRINTS, list(zip(clips, prints, strict=True)))
-    first = dict(zip(clips, recordings(prints, config.disjoint.fingerprint), strict=True))
+    first = dict(zip(clips, recordings(prints, config.fingerprint), strict=True))
     return [clips[first[row["clip_sha256"]]] for row in rows], file
 
 
@@ -56,4 +56,4 @@ def check_leakage(
         Side(split, clips[split], texts[split], [prints[clip] for clip in clips[split]] if prints else ())
         for split in ("test", "train")
     )
-    check_disjoint(test, train, recording=config.disjoint.fingerprint or 1.0, text=config.disjoint.captions)
+    check_disjoint(test, train, recording=config.fingerprint or 1.0, text=NEAR_CAPTIONS)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from sys import intern
 from typing import NamedTuple, TypeAlias
 
-from earmark.schemas.instruction_rubrics import InstructionRubrics
+from earmark.schemas.instruction_rubrics import NEAR_CAPTIONS, InstructionRubrics
 from earmark.schemas.reasons import Reject
 from earmark.schemas.rubric_tables import SAMPLES
 from earmark.tasks.instruction_rubrics.asks import others
@@ -74,12 +74,10 @@ def choose(
     for (split, subset), pool in sorted(pools.items()):
         ones, twos = (sorted(rows, key=lambda row: (row.place, row.base)) for rows in pool)
         count = config.counts.get(split, {}).get(subset)  # type: ignore[call-overload]
-        taken = choose_pairs(ones, twos, count, config.negatives.weights)
+        taken = choose_pairs(ones, twos, count, config.weights)
         pairs += [SamplePair(split, *both) for both in taken]
         if count is not None and 2 * len(taken) < count:
-            notes.append(
-                f"{split} {subset}: {2 * len(taken):,} of {count:,} samples; more captions or `spare` are needed"
-            )
+            notes.append(f"{split} {subset}: {2 * len(taken):,} of {count:,} samples; more captions are needed")
     kinds = Counter(pair.negative.kind for pair in pairs)
     if kinds:
         notes.insert(0, f"negatives: {', '.join(f'{kind} {count:,}' for kind, count in sorted(kinds.items()))}")
@@ -161,5 +159,5 @@ def _near_bench(texts: Mapping[str, Mapping[str, str]], config: InstructionRubri
         texts: the instructions' words by split and id.
     """
     bench = list(texts["test"])
-    near = near_any(list(texts["train"].values()), list(texts["test"].values()), config.disjoint.captions)
+    near = near_any(list(texts["train"].values()), list(texts["test"].values()), NEAR_CAPTIONS)
     return {name: bench[at] for name, at in zip(texts["train"], near, strict=True) if at is not None}

@@ -46,7 +46,7 @@ def plan_build(config: InstructionRubrics, store: Store, inputs: dict[str, str] 
             source's version would be unknown by its name.
         StoreError: a source's version is not in the store.
     """
-    if config.disjoint.fingerprint:
+    if config.fingerprint:
         require_chromaprint()
     for source in config.sources:
         if source.version:
@@ -75,7 +75,7 @@ def _list_input(config: InstructionRubrics, source: CaptionSource, captions: str
         root=root,
         clips=lambda row: [row.audio],
         limit=config.limit,
-        longest_s=config.clips.longest_s,
+        longest_s=config.length_s[1],
     )
 
 
@@ -106,7 +106,7 @@ def captioned_segments(store: Store, source: CaptionSource) -> Iterator[Instruct
     assert source.version is not None
     version = store.find(source.version)
     if "segments" not in version.manifest.rows:
-        raise StoreError(f"{source.version}: expected segments, found none; build captions with [segments]")
+        raise StoreError(f"{source.version}: expected segments, found none; build captions with segments")
     with connect(Path()) as connection:
         for table in ("captions", "segments"):
             view_parquet(connection, table, version.files(table))
@@ -147,7 +147,7 @@ def index_clips(stage: Stage, config: InstructionRubrics, captions: Path) -> Don
     with connect(stage.work / "spill") as connection:
         for name, path in (("captions", captions), ("media", media)):
             view_parquet(connection, name, [path])
-        limits = {"shortest_s": config.clips.shortest_s, "silence_dbfs": SILENCE_DBFS}
+        limits = {"shortest_s": config.length_s[0], "silence_dbfs": SILENCE_DBFS}
         connection.execute(query("instruction_rubrics/refuse_captions"), limits)
         refused = connection.sql(
             "SELECT 'samples', item, 'index', reason, detail, source_file, line, made_from FROM refused ORDER BY row"
@@ -162,5 +162,5 @@ def _measured(stage: Stage, config: InstructionRubrics, captions: list[CaptionRo
     roots = {source.name: audio_root(config, stage.store, source) for source in config.sources}
     paths = [roots[row["source"]].folder / row["file"] for row in captions]
     files = [clip_below(roots[row["source"]], path) for row, path in zip(captions, paths, strict=True)]
-    measured = measure_apart(stage, config, "index audio", files, config.clips.longest_s)
+    measured = measure_apart(stage, config, "index audio", files, config.length_s[1])
     return [(row, str(path), *each) for row, (path, each) in enumerate(zip(paths, measured, strict=True))]

@@ -164,7 +164,7 @@ def separators_here(config: Separation, resolve: Callable[[str], Path], store: S
 
 def _named(config: Separation, resolve: Callable[[str], Path], store: Store) -> dict[str, Any]:
     """Return a checkpoint's options: with a YAML it is a path from the config's folder, else a known name."""
-    options = {"models": store.root / "models", "sha256": config.sha256}
+    options = {"models": store.root / "models"}
     if config.config is None:
         return {"name": config.model, **options}
     return {"name": str(resolve(config.model)), "settings": resolve(config.config), **options}
@@ -285,7 +285,7 @@ def separate_shard(
                 jobs.append(SeparationJob(name, source, cache.path(track["clip_sha256"])))
         unchanged = _stamps(index, jobs, tracks)
         lengths_s = [tracks[job.track]["duration_s"] for job in jobs]
-        for result in separators.separate(jobs, lengths_s, separator, output, config.tracks.longest_s):
+        for result in separators.separate(jobs, lengths_s, separator, output, config.length_s[1]):
             track = tracks[result.job.track]
             if isinstance(result, FailedTrack):
                 rows.append((track["row"], None, None, *[None] * len(MEASURED), result.reason, result.detail))

@@ -94,7 +94,7 @@ def index_audio(stage: Stage, config: Instrumentals, tracks: Path) -> Done[Rows]
     names = pq.ParquetFile(tracks).read(["audio"])["audio"].to_pylist()
     files = [clip_below(root, audio_name(config, name)) for name in names]
     media = stage.work / "media.parquet"
-    measured = measure_apart(stage, config, "index audio", files, config.tracks.longest_s)
+    measured = measure_apart(stage, config, "index audio", files, config.length_s[1])
     write_rows(media, MEDIA, [(row, *each) for row, each in enumerate(measured)])
     pool, account = choose_pool(stage, config, tracks, media, TRACKS.name)
     length_s = sum(pool["duration_s"].to_pylist())

@@ -13,5 +13,4 @@ SELECT
 FROM met
 WHERE other_clip IS NOT NULL
     AND abs(mos - other_mos) * to_five >= $min_gap
-    AND ($min_chance = 0 OR order_chance(abs(mos - other_mos), mos_se, other_mos_se) >= $min_chance)
     AND ring_of(content, other_content, system, other_system, speaker, other_speaker, condition, other_condition) = $ring

@@ -226,9 +226,7 @@ def in_five(config: MosPreferences) -> list[str]:
 
 def _other_reason(config: MosPreferences) -> str:
     """Name the reason for omitting pairs of unequal MOS: the config's limits, or another category."""
-    rules = config.pairs
-    asked = [name for name in ("min_gap", "min_probability") if getattr(rules, name) > 0]
-    return " or ".join([*(f"below pairs.{name}" for name in asked), "of another category"])
+    return "below pairs.min_gap or of another category" if config.pairs.min_gap > 0 else "of another category"
 
 
 def first_level(cell: DatasetSplit, category: str, config: MosPreferences) -> int:
@@ -338,7 +336,7 @@ def _draw(
             for ring in rings:
                 rules = config.pairs
                 place, least = {"ring": ring, "level": level}, max(rules.min_gap - NO_GAP, NO_GAP)
-                limits = {"min_gap": least, "min_chance": rules.min_probability, "edges": list(rules.gap_edges)}
+                limits = {"min_gap": least, "edges": list(rules.gap_edges)}
                 connection.execute(query("mos_preferences/meet_pairs"), place)
                 connection.execute(query("mos_preferences/draw_pairs"), place | limits)
                 met += _met(connection, ring, level)

@@ -88,7 +88,7 @@ def concept_values(config: MusicPrompts, row: TagQuestion) -> Values:
     judge = config.verification
     assert judge is not None
     form = AudioForm(longest_s=LONGEST_S)
-    path = str(config.path(judge.audio) / row["file"])
+    path = str(config.path(judge.place[0]) / row["file"])
     clip = Audio(row["clip_sha256"], path, duration_s=row["duration_s"], form=form)
     facts = {"category": row["category"], "concept": row["written"]}
     return Values({"clip": clip, "concept": row["written"]}, facts, YesNo())

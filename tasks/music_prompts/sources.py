@@ -74,7 +74,7 @@ def plan_build(config: MusicPrompts, store: Store, inputs: dict[str, str] | None
 def inputs(config: MusicPrompts) -> Iterator[Input]:
     """Yield the tracks with the audio for a judge, the captions, the recalls and the reviewed words."""
     judge, listed = config.verification, config.path(config.tracks)
-    audio = config.path(judge.audio) if judge else None
+    audio = config.path(judge.place[0]) if judge else None
     root = audio or listed.parent
     tracks = [(f"tracks: {without_place(config.tracks)}", listed, root)]
     if config.synonyms:
@@ -105,7 +105,7 @@ def _list_input(config: MusicPrompts, what: str, written: str, read: Callable[[]
 def verified_clips(config: MusicPrompts, names: Iterable[str]) -> list[Path | AudioFault]:
     """Return the files of the judge's tracks, or the faults of unreadable ones."""
     assert config.verification is not None
-    root = source_root(config.path(config.verification.audio))
+    root = source_root(config.path(config.verification.place[0]))
     return [clip_below(root, name) for name in names]
 
 
@@ -168,7 +168,7 @@ def _sampled(config: MusicPrompts, rows: list[tuple[Any, ...]], tags: list[tuple
 
 
 def _read_tracks(config: MusicPrompts) -> Iterator[Track | Reject | Note]:
-    audio = config.path(config.verification.audio) if config.verification else None
+    audio = config.path(config.verification.place[0]) if config.verification else None
     return islice(read_tracks(config.path(config.tracks), config.tracks, _synonyms(config), audio), config.limit)
 
 
@@ -179,8 +179,8 @@ def _synonyms(config: MusicPrompts) -> TagMap | None:
 def _track_rows(config: MusicPrompts, tracks: list[Track]) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
     files, there = [track.path for track in tracks], set[str]()
     if judge := config.verification:
-        files = [file_of(judge.file, path) for path in files]
-        there = present(config.path(judge.audio), files)
+        files = [file_of(judge.place[1], path) for path in files]
+        there = present(config.path(judge.place[0]), files)
     named = enumerate(zip(tracks, files, strict=True))
     rows = [(number, track.track_id, file, file in there) for number, (track, file) in named]
     return rows, [(number, *tag) for number, track in enumerate(tracks) for tag in track.tags]

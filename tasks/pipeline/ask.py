@@ -20,7 +20,6 @@ from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.config import BuildConfig
 from earmark.schemas.errors import EarmarkError
 from earmark.schemas.questions import Ask as Form
-from earmark.tasks.annotation.answers import explained
 from earmark.tasks.annotation.backend import question
 from earmark.tasks.annotation.engine import about_refused
 from earmark.tasks.annotation.errors import KeptRefused
@@ -293,9 +292,8 @@ class Asker(Generic[Config]):
         role = ask.role(self.config, row)
         prompt, request = ask.pose(self.config, row)
         most = ask.draws(self.config, row)
-        again = request
         for draw in range(most):
-            asked = replace(again, sample=request.sample + draw) if draw else again
+            asked = replace(request, sample=request.sample + draw) if draw else request
             outcome = await self._put(ask, role, row, asked)
             fault = self._fault(ask, row, outcome)
             if not isinstance(outcome, NoAnswer) and outcome.model:
@@ -317,8 +315,6 @@ class Asker(Generic[Config]):
             if last:
                 self._note(ask, role, reply)
                 return reply
-            if fault and self.config.asked()[role].repair == "explain":
-                again = explained(request, json.dumps(reply.value, ensure_ascii=False), fault[1])
         raise AssertionError("a question has at least one draw")
 
     def end(self, result: tuple[Any, ...]) -> None:

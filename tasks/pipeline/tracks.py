@@ -101,7 +101,7 @@ def list_input(
         clips=None if audio else lambda track: [audio_name(config, track.path)],
         option="source.audio_root",
         limit=config.limit,
-        longest_s=config.tracks.longest_s,
+        longest_s=config.length_s[1],
         audio=audio,
     )
 
@@ -143,7 +143,7 @@ def choose_pool(stage: Stage, config: TracksConfig, tracks: Path, media: Path, t
     with connect(stage.work / "spill") as connection:
         view_parquet(connection, "tracks", [tracks])
         view_parquet(connection, "media", [media])
-        limits = {"shortest_s": config.tracks.shortest_s, "silence_dbfs": SILENCE_DBFS}
+        limits = {"shortest_s": config.length_s[0], "silence_dbfs": SILENCE_DBFS}
         connection.execute(query("pipeline/refuse_tracks"), limits)
         refused = connection.sql(
             "SELECT $table, track_id, 'index', reason, detail, source_file, line, made_from "

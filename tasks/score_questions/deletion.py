@@ -4,12 +4,12 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from earmark.schemas.reasons import Reject
 from earmark.schemas.score_questions import OPTIONS
 from earmark.tasks.score_questions.requests import only_options, options_of
-from earmark.tasks.score_questions.reviews import ReviewerVerdict, enough, option_id
+from earmark.tasks.score_questions.reviews import ReviewerVerdict, option_id
 from earmark.tasks.score_questions.rows import LabelledQuestion
 
 
@@ -29,16 +29,13 @@ def content_of(row: LabelledQuestion) -> str:
     return hashlib.sha256(json.dumps(shown).encode()).hexdigest()
 
 
-def without_deleted(
-    row: LabelledQuestion, verdicts: Iterable[ReviewerVerdict], by: Literal["any", "majority", "all"]
-) -> Left:
-    """Remove the wrong options deleted by enough of a question's reviewers.
+def without_deleted(row: LabelledQuestion, verdicts: Iterable[ReviewerVerdict]) -> Left:
+    """Remove the wrong options that one of a question's reviewers deletes.
 
     Reviews of the remaining question then count as well, and may delete more.
 
     Args:
         verdicts: all its reviews, of any content.
-        by: share of the reviewers of the same content required to delete an option.
     """
     by_content: dict[str, list[ReviewerVerdict]] = defaultdict(list)
     for verdict in verdicts:
@@ -48,7 +45,7 @@ def without_deleted(
         gone = {}
         for text in options_of(row)[1:]:
             who = {one.reviewer: one.note for one in own if option_id(text) in one.deletes}
-            if enough(len(who), len(own), by):
+            if who:
                 gone[text] = who
         if not gone:
             break

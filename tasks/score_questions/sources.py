@@ -31,15 +31,15 @@ def inputs(config: ScoreQuestions) -> Iterator[Input]:
         for file in written:
             path, name = config.path(file), without_place(file)
             yield _list_input(name, path, partial(first_objects, path, name, kind))
-    for file in config.review.files:
+    for file in config.review:
         path, name = config.path(file), without_place(file)
         yield _list_input(name, path, partial(read_reviews, path, name), may_be_empty=True)
     for label, examples in config.examples().items():
         if examples is not None:
             yield _list_input(f"{label}.examples", config.path(examples), partial(examples_of, config, label))
-    if config.images.folder is not None:
-        root = source_root(config.path(config.images.folder))
-        yield _folder_input("images.folder", root.folder, lambda: {"images": _images_digest(root)})
+    if config.images is not None:
+        root = source_root(config.path(config.images))
+        yield _folder_input("images", root.folder, lambda: {"images": _images_digest(root)})
     if config.transcripts is not None:
         folder = config.path(config.transcripts)
         yield _folder_input("transcripts", folder, lambda: {"transcripts": _folder_digest(folder)})

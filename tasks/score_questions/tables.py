@@ -49,19 +49,19 @@ def write_tables(stage: Stage, config: ScoreQuestions, written: Walked) -> Done[
     """
     results: Iterable[tuple[int, LabelledQuestion]] = written.results()
     drafts = {question["thread_key"]: question for _, question in results}
-    files = [(config.path(name), without_place(name)) for name in config.review.files]
+    files = [(config.path(name), without_place(name)) for name in config.review]
     readings = readings_of(written)
     verdicts, refused = gather_reviews(files)
     by_id: dict[str, list[ReviewerVerdict]] = defaultdict(list)
     for verdict in verdicts:
         by_id[verdict.question_id].append(verdict)
-    left = {name: without_deleted(row, by_id[name], config.review.flagged_by) for name, row in drafts.items()}
+    left = {name: without_deleted(row, by_id[name]) for name, row in drafts.items()}
     contents = {name: one.contents for name, one in left.items()}
     questions = _with_letters([one.row for one in left.values()], config.seed)
     faults = {name: check_left(options_of(one.row)) for name, one in left.items()}
     spoilt = {name: fault for name, fault in faults.items() if fault and left[name].rejects}
     counted = latest(verdicts, contents)
-    flagged = left_out([verdict for verdict in counted if applies(verdict, contents)], config.review.flagged_by)
+    flagged = left_out([verdict for verdict in counted if applies(verdict, contents)], "any")
     published = [row for name, row in questions.items() if name not in flagged and name not in spoilt]
     as_right = {(one.thread, one.option): one.may_be_right for one in readings if one.ask == "check"}
     transcripts, transcribed = read_transcripts(config, published)

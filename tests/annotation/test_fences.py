@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.questions import Choice, FreeText, Json, Text
-from earmark.tasks.annotation.answers import Reply, answer_value, explained
+from earmark.tasks.annotation.answers import Reply, answer_value
 from earmark.tasks.annotation.backend import question
 from earmark.tasks.annotation.engine import Annotator
 from earmark.tasks.annotation.errors import BadAnswer, KeptRefused
@@ -69,16 +69,7 @@ def test_an_answer_that_holds_its_own_fence_is_none(form: str) -> None:
     assert answer_value(Choice(("A", "B")), Reply("A"), fences=request.fences()) == "A"
 
 
-def test_a_question_that_explains_has_two_fences() -> None:
-    request = requests(NOBODY)[0]
-    again = explained(request, "<x-0123456789>", "expected another, found it")
-    assert request.fences() < again.fences()
-    assert len(again.fences()) == 2
-    assert "0123456789" not in again.fences()
-
-
-@pytest.mark.parametrize("options", [{}, {"repair": "explain"}])
-def test_a_fence_in_an_answer_is_asked_again(tmp_path: Path, run: Any, options: dict[str, Any]) -> None:
+def test_a_fence_in_an_answer_is_asked_again(tmp_path: Path, run: Any) -> None:
     async def story() -> None:
         server, times = await serving(), 0
         server.keep_bodies = True
@@ -87,39 +78,13 @@ def test_a_fence_in_an_answer_is_asked_again(tmp_path: Path, run: Any, options: 
             nonlocal times
             times += 1
             marks = re.findall(r"<description-[0-9a-f]{10}>", str(body["messages"][-1]["content"]))
-            last = re.findall(r"<last-answer-[0-9a-f]{10}>", str(body["messages"][-1]["content"]))
-            return f"{[*last, *marks][0]}\n{CAPTION}" if times < 3 else CAPTION
+            return f"{marks[0]}\n{CAPTION}" if times < 3 else CAPTION
 
         server.answer = answer
-        config = config_for(server, **options)
+        config = config_for(server)
         report = await Bench(tmp_path / "l.sqlite", server).ask(config, requests(config))
         assert [one.value for one in report.outcomes] == [CAPTION]  # type: ignore[union-attr]
         assert times == 3
-        await server.stop()
-
-    run(story)
-
-
-def test_a_dry_run_knows_the_fences_of_an_explaining_question_as_the_run_does(tmp_path: Path, run: Any) -> None:
-    async def story() -> None:
-        server, ledger = await serving(), tmp_path / "l.sqlite"
-        config, bench = config_for(server, repair="explain", **PRICED), Bench(tmp_path / "l.sqlite", server)
-        marks: list[str] = []
-
-        def answer(body: Any, content: str) -> str:
-            found = re.findall(r"<(last-answer-[0-9a-f]{10})>", str(body["messages"][-1]["content"]))
-            marks.extend(found)
-            return f"{CAPTION} twice" if found else " "
-
-        server.answer = answer
-        asked = requests(config)
-        await bench.ask(config, asked)
-        age(ledger, f"UPDATE attempts SET raw = replace(raw, 'A calm', '{marks[-1]} A calm')")
-        async with open_ledger(ledger, reading=True) as opened, Annotator(config, opened) as annotator:
-            dry = await annotator.forecast(asked)
-        assert (dry["from_ledger"], dry["refused"]) == (0, 1)
-        with pytest.raises(KeptRefused, match="1 kept answers"):
-            await bench.ask(config, asked)
         await server.stop()
 
     run(story)

@@ -246,7 +246,7 @@ def write_prompts(folder: Path, asked: dict[str, Any]) -> Path:
     tables = {
         "pool": {"popularity": 1, "mentions": 0, "recall": 0.0},
         "prompts": PROMPTS,
-        "synthesis": {**asked, "tries": 1},
+        "synthesis": asked,
     }
     lines = ["most_rejected = 0.2", 'tracks = "tracks.tsv"', '[[captions]]\nname = "made"\nfile = "captions.json"']
     for name, values in tables.items():
@@ -281,7 +281,7 @@ def test_a_gateway_before_the_server_loses_and_repeats_nothing(gateway: Proxy, t
 def test_every_track_becomes_a_caption_or_a_reject(model: Proxy, tmp_path: Path) -> None:
     captions.write_tracks(tmp_path, ROWS)
     listen = {"annotator": "builtin:music-caption-1", "ask": "describe"}
-    refined = {"name": "refined", "listen": listen, "refine": {**model.annotator(), "tries": 1}}
+    refined = {"name": "refined", "listen": listen, "refine": model.annotator()}
 
     def built(most: float | None, least_share: float = 0.0) -> Version:
         judge = {**model.annotator(max_tokens=4), "least_share": least_share}
@@ -299,7 +299,7 @@ def test_every_track_becomes_a_caption_or_a_reject(model: Proxy, tmp_path: Path)
 @VERSIONS
 def test_every_sample_of_rubrics_is_there_or_a_reject(model: Proxy, tmp_path: Path, version: str) -> None:
     source = rubrics.write_captions(tmp_path, "made", map(rubrics.caption, range(ROWS)))
-    who = {"judge": {"annotator": "builtin:rubric-judge-1"}, "writer": {**model.annotator(), "tries": 1}}
+    who = {"judge": {"annotator": "builtin:rubric-judge-1"}, "writer": model.annotator()}
     asks = {name: versions_of(name)[0] for name in RUBRICS if version == "first"}
 
     def built(most: float | None) -> Version:

@@ -35,7 +35,7 @@ def config_for(samples: int) -> Any:
     ]  # fmt: skip
     asked = {"model": "openai:a-model"}
     counts = {"train": dict.fromkeys(SUBSETS, samples // len(SUBSETS) // 2 * 2)}
-    values = {"sources": sources, "counts": counts, "judge": asked, "writer": asked, "disjoint": {"fingerprint": 0}}
+    values = {"sources": sources, "counts": counts, "judge": asked, "writer": asked, "fingerprint": 0}
     return parse_config(InstructionRubrics, values, Path("build.toml"))
 
 

@@ -157,7 +157,7 @@ def instruction_rubrics(folder: Path, share: float, base_url: str) -> dict[str, 
     return {
         "bench_share": 0.1,
         "sources": [source],
-        "disjoint": {"fingerprint": 0},
+        "fingerprint": 0,
         "judge": asked(base_url, "hears"),
         "writer": asked(base_url, "writes"),
     }
@@ -206,7 +206,7 @@ def score_questions(folder: Path, share: float, base_url: str) -> dict[str, Any]
     os.environ["EARMARK_SALT"] = "of all stores of a rehearsal"  # else each has ids of its own
     source["subreddits"] = ["musictheory"]
     roles = {role: asked(base_url, role) for role in ("writer", "judge", "labeller")}
-    return {"source": source, "images": {"folder": "images"}, "most_rejected": 1.0, **roles}
+    return {"source": source, "images": "images", "most_rejected": 1.0, **roles}
 
 
 def music_prompts(folder: Path, share: float, base_url: str) -> dict[str, Any]:
@@ -224,8 +224,7 @@ def music_prompts(folder: Path, share: float, base_url: str) -> dict[str, Any]:
     for at in range(1, len(tracks) + 1):
         write_clip(folder / f"audio/{at % 100:02d}/{at}.wav", at)
     heard: dict[str, Any] = {
-        "audio": "audio",
-        "file": "{stem}.wav",
+        "audio": "audio/{stem}.wav",
         "tracks": each,
         "untagged": each,
         "longest_s": 30.0,
@@ -235,7 +234,7 @@ def music_prompts(folder: Path, share: float, base_url: str) -> dict[str, Any]:
         "captions": [{"name": name, "file": f"{name}.json"} for name in ("direct", "refined")],
         "pool": {"popularity": 1, "mentions": 1, "recall": 0.0},
         "verification": asked(base_url, "hears", **heard),
-        "synthesis": asked(base_url, "writes", tries=4),
+        "synthesis": asked(base_url, "writes"),
     }
 
 

@@ -62,7 +62,7 @@ def config_of(folder: Path, *pipelines: Mapping[str, Any], **values: Any) -> Cap
     """A build config over `tracks.csv` in a folder."""
     held = {
         "source": {"name": "made", "format": "table", "tracks": "tracks.csv"},
-        "tracks": {"shortest_s": 0.1},
+        "length_s": [0.1, 7200.0],
         "pipelines": list(pipelines),
         "most_rejected": None,
         **values,

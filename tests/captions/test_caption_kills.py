@@ -31,7 +31,7 @@ def write_config(folder: Path, hears: OpenAIServer, reads: OpenAIServer) -> Path
     listen = {"annotator": HEARS, "base_url": hears.base_url, "ask": "describe", **QUICK}
     values = {
         "source": {"name": "made", "format": "table", "tracks": "tracks.csv"},
-        "tracks": {"shortest_s": 0.1},
+        "length_s": [0.1, 7200.0],
         "pipelines": [
             {"name": "refined", "listen": listen, "refine": {"annotator": READS, "base_url": reads.base_url, **QUICK}}
         ],

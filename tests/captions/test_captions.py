@@ -98,11 +98,11 @@ def test_a_failed_check_is_drawn_again_then_rejected(tmp_path: Path, server: Ope
     draws = [(row["clip_id"], row["sample"], row["reason"]) for row in rows_of(version, "raw")]
     assert draws == [(f"t{at}", *draw) for at in range(3) for draw in ((0, "mentions_vocals"), (1, None))]
     assert len({row["request_key"] for row in rows_of(version, "raw")}) == 6
-    once = config_of(tmp_path, direct(server.base_url, tries=1))
-    with_rejects = build_captions(once, tmp_path / "store")
+    server.answer = lambda body, content: "This is a calm song with a female singer and a piano in the background."
+    with_rejects = build_captions(config_of(tmp_path, direct(server.base_url)), tmp_path / "other")
     assert rows_of(with_rejects, "captions") == []
     assert rejects_of(with_rejects) == {"mentions_vocals": 3}
-    assert {row["reason"] for row in rows_of(with_rejects, "raw")} == {"mentions_vocals"}
+    assert [row["reason"] for row in rows_of(with_rejects, "raw")] == ["mentions_vocals"] * 9
 
 
 def test_a_fault_can_be_a_flag(tmp_path: Path, server: OpenAIServer) -> None:
@@ -116,8 +116,8 @@ def test_a_fault_can_be_a_flag(tmp_path: Path, server: OpenAIServer) -> None:
 def test_a_description_that_fails_is_not_refined(tmp_path: Path, server: OpenAIServer) -> None:
     write_tracks(tmp_path, 4)
     server.answer = lambda body, content: "Nein" if body["model"] == "hears" else caption_answer(body, content)
-    version = build_captions(config_of(tmp_path, refined(server.base_url, tries=2)), tmp_path / "store")
-    assert asked(server, "hears") == 8
+    version = build_captions(config_of(tmp_path, refined(server.base_url)), tmp_path / "store")
+    assert asked(server, "hears") == 12
     assert asked(server, "reads") == 0
     assert rejects_of(version) == {"empty": 4}
 
@@ -379,11 +379,15 @@ def test_a_clip_without_a_caption_can_be_withdrawn(tmp_path: Path, server: OpenA
     def answer(body: dict[str, Any], content: str) -> str:
         if len(failed) < failing:
             failed.add(content)
-        return failing_once(body, content) if content in failed else caption_answer(body, content)
+        return (
+            "This is a calm song with a female singer and a piano in the background."
+            if content in failed
+            else caption_answer(body, content)
+        )
 
     server.answer = answer
     store = Store(tmp_path / "store")
-    old = build_captions(config_of(tmp_path, direct(server.base_url, tries=1)), store.root)
+    old = build_captions(config_of(tmp_path, direct(server.base_url)), store.root)
     assert len(rows_of(old, "captions")) == 3 - failing
     track = rows_of(old, "rejects")[0]["item"]
     clip = hashlib.sha256((tmp_path / f"{track[1:]}.wav").read_bytes()).hexdigest()
@@ -392,5 +396,5 @@ def test_a_clip_without_a_caption_can_be_withdrawn(tmp_path: Path, server: OpenA
     new = store.find("captions")
     assert (new.name, verify(new)) == ("v2", [])
     left = {name: len(rows_of(new, name)) for name in held}
-    assert left == {**held, "raw": held["raw"] - 1, "rejects": held["rejects"] - 1}
+    assert left == {**held, "raw": held["raw"] - 3, "rejects": held["rejects"] - 1}
     assert traces(new, [clip, f"'{track}'"]) == []

@@ -68,8 +68,8 @@ def test_a_silent_instrumental_is_a_reject(
     make_tracks(tmp_path, 2)
     build_separated(separating_config(tmp_path, output={"keep": "embedded"}), store)
     source = {"name": "own", "format": "table", "tracks": "tracks.jsonl"}
-    fit = {"shortest_s": 0.1}
-    config = config_of(tmp_path, direct(server.base_url), source=source, instrumentals="instrumentals@v1", tracks=fit)
+    fit = [0.1, 7200.0]
+    config = config_of(tmp_path, direct(server.base_url), source=source, instrumentals="instrumentals@v1", length_s=fit)
     version = build_captions(config, store)
     assert {row["reason"] for row in rows_of(version, "rejects")} == {"audio_silent"}
 
@@ -85,7 +85,7 @@ def separated_with(folder: Path, url: str, keep: str, column: str, value: Any) -
     path.chmod(0o644)
     pq.write_table(pa.Table.from_pylist([{**row, column: value}], pq.read_schema(path)), path)
     source = {"name": "own", "format": "table", "tracks": "tracks.jsonl"}
-    values = {"source": source, "instrumentals": "instrumentals@v1", "tracks": {"shortest_s": 0.1}}
+    values = {"source": source, "instrumentals": "instrumentals@v1", "length_s": [0.1, 7200.0]}
     return config_of(folder, direct(url), **values), store
 
 

@@ -24,7 +24,7 @@ def test_each_role_is_probed_and_nothing_is_kept(tmp_path: Path) -> None:
             for name in ("hears", "judges")
         }
         pipeline = {"name": "judged", "listen": {"model": "hears"}, "judge": {"model": "judges"}}
-        (tmp_path / "c.toml").write_text(captions([pipeline], tracks={"shortest_s": 0.5}, models=models))
+        (tmp_path / "c.toml").write_text(captions([pipeline], length_s=[0.5, 7200.0], models=models))
         words = ["doctor", "--config", str(tmp_path / "c.toml"), "--store", str(tmp_path / "store"), "--json"]
         told = CliRunner().invoke(app, words)
     found = {one["what"]: one for one in json.loads(told.stdout)}

@@ -88,19 +88,6 @@ def test_votes_of_the_papers_shape(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_balance_is_what_the_config_names(tmp_path: Path) -> None:
-    raw = simulated()
-    split = {"test": 300, "balance": ["confidence"]}
-    version = build_votes(config_of(tmp_path, cmi(tmp_path, raw), split=split), tmp_path / "store")
-    means: dict[str, list[float]] = {}  # of a pair's votes, by hand: the prompt's text is the pair's
-    for row in raw:
-        means.setdefault(row["prompt"], []).append(float(row["confidence_preference-musicality"]))
-    votes = [sum(means[row["prompt"]]) / len(means[row["prompt"]]) for row in votes_of_test(version, raw)]
-    bands = Counter("<3" if one < 3 else ">3" if one > 3 else "3" for one in votes)
-    assert bands == dict.fromkeys(("<3", "3", ">3"), 100)
-
-
-@pytest.mark.slow
 def test_a_comparison_can_be_the_sample(tmp_path: Path) -> None:
     rows = [vote(0, "ann"), vote(0, "bob"), vote(0, "cy", **{"preference-musicality": "model_b"}), vote(1, "ann")]
     by_vote = build_votes(config_of(tmp_path, cmi(tmp_path, rows, split="test")), tmp_path / "store")

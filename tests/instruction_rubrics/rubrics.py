@@ -59,13 +59,15 @@ def config_of(folder: Path, *sources: Mapping[str, Any], base_url: str = "http:/
     held = {
         "most_rejected": None,
         "sources": list(sources),
-        "clips": {"shortest_s": 0.1},
-        "disjoint": {"fingerprint": 0},
+        "length_s": [0.1, 600.0],
+        "fingerprint": 0,
         "bench_share": 0.5,
         "judge": {**QUICK, "annotator": "openai:hears", "base_url": base_url},
         "writer": {**QUICK, "annotator": "openai:writes", "base_url": base_url},
         **values,
     }
+    if held["fingerprint"] is None:  # left unset
+        del held["fingerprint"]
     return config_from(InstructionRubrics, held, folder / "build.toml")
 
 

@@ -21,8 +21,10 @@ import time
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 from earmark.schemas.questions import Audio
 from earmark.tasks.annotation.request import Answer, Outcome, Request
@@ -256,10 +258,15 @@ def build(world: World, faults: Faults, **values: Any) -> dict[tuple[str, str], 
         "labeller": {"annotator": "openai:labels", "most_failed": 1.0},
     }
     config = config_of(
-        world.folder, *world.sources, disjoint={"fingerprint": 0, "captions": 1.0},
+        world.folder, *world.sources,
         **{"bench_share": 0.0, "languages": ["en"], **models, **values},
     )  # fmt: skip
-    with tempfile.TemporaryDirectory() as store, scripted(lambda request: world.answer(faults, request)):
+    near = ("choosing", "pairs", "leakage")  # texts of one vocabulary are no near-duplicates here
+    with ExitStack() as stack:
+        for module in near:
+            stack.enter_context(patch(f"earmark.tasks.instruction_rubrics.{module}.NEAR_CAPTIONS", 1.0))
+        store = stack.enter_context(tempfile.TemporaryDirectory())
+        stack.enter_context(scripted(lambda request: world.answer(faults, request)))
         return measured(build_rubrics(config, Path(store)), world, faults)
 
 

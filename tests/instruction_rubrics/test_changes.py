@@ -146,7 +146,7 @@ def test_a_sound_that_is_left_out_makes_a_negative_that_no_item_gives_away(tmp_p
         server.answer, server.keep_bodies = answer, True
         source = write_captions(tmp_path, "sounds", SOUNDS, verify={"positives": "none", "changes": "audio"})
         config = config_of(tmp_path, {**source, "domain": "sound"}, base_url=server.base_url, bench_share=0.0,
-                           languages=["en"], negatives={"swap": 0})  # fmt: skip
+                           languages=["en"], negatives=["perturb", "judged"])  # fmt: skip
         version = build_rubrics(config, tmp_path / "store")
         asked = Counter(asked_for(body) for body in server.bodies)
     samples, labels, items = (rows_of(version, name) for name in ("samples", "labels", "items"))

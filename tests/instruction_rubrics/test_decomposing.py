@@ -66,7 +66,7 @@ def test_a_minute_of_film_has_as_many_items_as_it_has_constraints(tmp_path: Path
     source = write_captions(tmp_path, "films", map(scene, range(4))) | {"domain": "mixed"}
     config = config_of(
         tmp_path, source, base_url=server.base_url, bench_share=0.0,
-        negatives={"swap": 1, "perturb": 0},
+        negatives=["swap", "judged"],
     )  # fmt: skip
     version = build_rubrics(config, tmp_path / "store")
     samples = [row for row in rows_of(version, "samples") if row["language"] == "en"]
@@ -93,7 +93,7 @@ def test_items_that_a_second_model_denies_are_flagged_and_two_draws_are_compared
 ) -> None:
     source = write_captions(tmp_path, "real", map(caption, range(8)))
     config = config_of(
-        tmp_path, source, base_url=server.base_url, bench_share=0.0, negatives={"swap": 1, "perturb": 0},
+        tmp_path, source, base_url=server.base_url, bench_share=0.0, negatives=["swap", "judged"],
         reader={**QUICK, "annotator": "openai:reads", "base_url": server.base_url},
         decomposition={"stability": 1.0},
     )  # fmt: skip
@@ -178,8 +178,8 @@ def test_a_set_of_prompts_is_asked_by_its_builds_and_their_evaluations(tmp_path:
         verify = {"positives": "audio", "swaps": "none", "changes": "none"}
         source = write_captions(tmp_path, "real", map(caption, range(2)), verify=verify)
         config = config_of(
-            tmp_path, source, base_url=server.base_url, bench_share=0.0, negatives={"swap": 0}, languages=["en"],
-            asks={"prompts": "paper-structure", "rubric-perturb-music": 3},
+            tmp_path, source, base_url=server.base_url, bench_share=0.0, negatives=["perturb", "judged"],
+            languages=["en"], asks={"prompts": "paper-structure", "rubric-perturb-music": 3},
         )  # fmt: skip
         version = build_rubrics(config, tmp_path / "store")
         (words,) = {

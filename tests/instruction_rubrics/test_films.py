@@ -46,14 +46,14 @@ def test_every_second_of_a_film_is_in_a_segment_or_a_reject(server: OpenAIServer
     config = films_config(tmp_path, server.base_url)
     facts = forecast(CORPUS, captions_flow.build.story, config, Store(tmp_path / "dry"))  # type: ignore[attr-defined]
     assert facts is not None
-    assert facts["requests"] == FILMS * 4, "fourteen seconds are planned as four segments; nothing is cut for that"
+    assert facts["requests"] == FILMS * 6, "twenty seconds are planned as six segments; nothing is cut for that"
     assert not (tmp_path / "dry/segments").exists()
     version = build_captions(config, tmp_path / "store")
     verify(version)
     for film, spans in seconds(version).items():
         ends = sorted(spans)
         assert [end for _, end in ends[:-1]] == [start for start, _ in ends[1:]], film
-        assert (ends[0][0], ends[-1][1]) == (0, 14)
+        assert (ends[0][0], ends[-1][1]) == (0, 20)
     reasons = Counter(row["reason"] for row in rows_of(version, "rejects"))
     assert reasons == {"segment_silent": 2 * FILMS, "segment_too_short": FILMS, "audio_silent": 1}
     films = {row["recording"]: row["recording_sha256"] for row in rows_of(version, "segments")}
@@ -62,7 +62,7 @@ def test_every_second_of_a_film_is_in_a_segment_or_a_reject(server: OpenAIServer
             assert {"kind": "clip", "id": films[row["item"]]} in row["made_from"], "leaves with its film"
     rows = rows_of(version, "segments")
     assert all(2 <= row["duration_s"] <= 4 for row in rows)
-    assert {round(row["end_s"], 1) for row in rows} >= {6.1}, "cut in the middle of the pause"
+    assert {round(row["end_s"], 1) for row in rows} >= {9.1}, "cut in the middle of the pause"
     for row in rows:
         samples, rate = soundfile.read(version.folder / row["file"])
         whole, _ = soundfile.read(tmp_path / f"{row['recording']}.wav")
@@ -87,8 +87,7 @@ def test_one_rebuild_makes_rubrics_of_mixed_audio_from_films(server: OpenAIServe
         for name in ("judge", "writer")
     }
     source = {"name": "films", "subset": "mix", "domain": "mixed", "version": "captions", "set": "test"}
-    apart = {"fingerprint": 0, "captions": 1.0}
-    rubrics = rubrics_config(tmp_path, source, corpus="instruction-rubrics", languages=["en"], disjoint=apart, **models)
+    rubrics = rubrics_config(tmp_path, source, corpus="instruction-rubrics", languages=["en"], **models)
     closed = {"films": {"licence": "proprietary", "redistribute": "none"}}
     as_toml(tmp_path, "captions-films.toml", films_config(tmp_path, server.base_url, licences=closed))
     as_toml(tmp_path, "instruction-rubrics-bench.toml", rubrics)
@@ -131,10 +130,10 @@ def test_a_source_is_a_list_or_a_version_of_segments(server: OpenAIServer, tmp_p
     ):
         with pytest.raises(ConfigError, match=message):
             source(**values)
-    with pytest.raises(ConfigError, match=r"at least segments\.most_s"):
-        films_config(tmp_path, "http://x/v1", segments={"most_s": 90})
+    with pytest.raises(ConfigError, match=r"at least the longest of segments"):
+        films_config(tmp_path, "http://x/v1", segments=[45, 90])
     write_tracks(tmp_path, 2)
-    plain = {"source": {"name": "t", "format": "table", "tracks": "tracks.csv"}, "tracks": {"shortest_s": 0.1}}
+    plain = {"source": {"name": "t", "format": "table", "tracks": "tracks.csv"}, "length_s": [0.1, 7200.0]}
     build_captions(films_config(tmp_path, server.base_url, segments=None, **plain), tmp_path / "store")
-    with pytest.raises(StoreError, match=r"expected segments, found none; build captions with \[segments\]"):
+    with pytest.raises(StoreError, match=r"expected segments, found none; build captions with segments"):
         build_rubrics(source(version="captions"), tmp_path / "store")

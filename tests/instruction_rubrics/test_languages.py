@@ -83,7 +83,7 @@ def test_rows_stay_in_the_language_of_their_captions_where_none_is_named(tmp_pat
     models = {"judge": {"annotator": "builtin:rubric-judge-1"}, "writer": {"annotator": "builtin:rubric-writer-1"}}
     verify = {"verify": {"positives": "none", "swaps": "none"}}
     sources = [{**one, **verify} for one in (english, source)]
-    config = config_of(tmp_path, *sources, bench_share=0.0, languages=[], negatives={"perturb": 0}, **models)
+    config = config_of(tmp_path, *sources, bench_share=0.0, languages=[], negatives=["swap", "judged"], **models)
     version = build_rubrics(config, tmp_path / "store")
     own = {"english": "en", "chinese": "zh"}
     for table in ("samples", "instructions", "items", "labels"):

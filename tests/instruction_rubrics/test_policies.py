@@ -128,13 +128,13 @@ def test_what_a_kind_lost_is_said(tmp_path: Path, server: OpenAIServer) -> None:
         return rubric_answer(body, content)
 
     server.answer = answer
-    version = built(tmp_path, server, {}, negatives={"perturb": 0}, trains="lab/other")
+    version = built(tmp_path, server, {}, negatives=["swap", "judged"], trains="lab/other")
     card = (version.folder / "README.md").read_text("utf-8")
     assert "real pos_gemini: 1 of 6 lost to verification (17%)" in card
     assert "real neg_swap: 0 of 5 lost to verification (0%)" in card
     assert "the judge: it would learn from itself" not in card  # another provider's name for it is not the model's
     (tmp_path / "own").mkdir()
-    trained = built(tmp_path / "own", server, {}, negatives={"perturb": 0}, trains="lab/Hears")
+    trained = built(tmp_path / "own", server, {}, negatives=["swap", "judged"], trains="lab/Hears")
     assert "**It was also the judge: it would learn from itself.**" in (trained.folder / "README.md").read_text("utf-8")
 
 
@@ -152,7 +152,7 @@ def test_an_item_that_nobody_can_tell_is_not_taught(tmp_path: Path, server: Open
         return json.dumps({"items": [{"id": n, "answer": one, "rationale": f"By {ask}."} for n, one in said]})
 
     server.answer = answer
-    version = built(tmp_path, server, {"describes": "partly"}, negatives={"perturb": 0})
+    version = built(tmp_path, server, {"describes": "partly"}, negatives=["swap", "judged"])
     labels, samples = rows_of(version, "labels"), {row["sample_id"]: row for row in rows_of(version, "samples")}
     negative = [row for row in labels if not samples[row["sample_id"]]["follows"]]
     told = Counter((row["item"], row["answer"], row["labelled_by"]) for row in negative)
@@ -170,7 +170,7 @@ def test_what_a_judge_says_of_a_failed_clip_is_no_full_description(tmp_path: Pat
         return json.dumps({"answer": "no", "evidence": "No bells."}) if failed else rubric_answer(body, content)
 
     server.answer = answer
-    built(tmp_path, server, {"generated": True}, negatives={"judged": 5.0})
+    built(tmp_path, server, {"generated": True}, negatives=["perturb", "judged"])
     (body,) = [body for body in server.bodies if asked_for(body) == "labels-partly"]
     assert fences(body)[0] == ("truth", "No bells.")
 

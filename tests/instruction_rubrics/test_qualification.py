@@ -9,8 +9,9 @@ import pytest
 
 from earmark.flows.instruction_rubrics import build
 from earmark.schemas.errors import ConfigError, Faults
-from earmark.schemas.instruction_rubrics import CORPUS
+from earmark.schemas.instruction_rubrics import CORPUS, InstructionRubrics
 from earmark.schemas.questions import Audio, Text
+from earmark.schemas.toml import parse_config
 from earmark.tasks.annotation.request import Answer, Outcome, Request
 from earmark.tasks.evaluation.qualification import qualify_alone
 from earmark.tasks.store.versions import open_store
@@ -55,8 +56,10 @@ def test_own_captions_fit_and_those_of_others_do_not(tmp_path: Path) -> None:
             build_rubrics(config, tmp_path / "store")
 
 
-def test_gold_that_the_corpus_cannot_read_is_refused(tmp_path: Path) -> None:
+def test_gold_and_controls_are_no_options_where_the_build_makes_its_own(tmp_path: Path) -> None:
     source = write_captions(tmp_path, "one", [caption(0)])
     for qualify in ({"gold": "votes.csv"}, {"controls": ["noise"]}):
-        with pytest.raises(ConfigError, match=r"judge\.qualify: expected the control 'prompt' and no gold"):
-            config_of(tmp_path, source, judge={"annotator": "openai:hears", "qualify": qualify})
+        judge = {"model": "openai:m", "qualify": qualify}
+        values = {"sources": [source], "judge": judge, "writer": {"model": "openai:m"}}
+        with pytest.raises(ConfigError, match=r"is no option any more: the build asks about its own captions"):
+            parse_config(InstructionRubrics, values, tmp_path / "c.toml")

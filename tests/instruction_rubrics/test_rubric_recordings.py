@@ -41,15 +41,15 @@ def test_without_chromaprint_a_default_config_builds_and_says_what_was_not_compa
 ) -> None:
     source = write_captions(tmp_path, "real", map(caption, range(8)))
     monkeypatch.setitem(sys.modules, "chromaprint", None)
-    without = config_of(tmp_path, source, base_url=server.base_url, disjoint={})
+    without = config_of(tmp_path, source, base_url=server.base_url, fingerprint=None)
     version = build_rubrics(without, tmp_path / "store")
     assert version.manifest.config["disjoint"]["fingerprint"] == 0
     card, report = ((version.folder / name).read_text("utf-8") for name in ("README.md", "report.html"))
     assert "recordings were not compared by sound" in card
     assert "recordings were not compared by sound" in report
     monkeypatch.setitem(sys.modules, "chromaprint", ModuleType("chromaprint"))
-    with_it = config_of(tmp_path, source, base_url=server.base_url, disjoint={})
-    assert with_it.disjoint.fingerprint == 0.9
+    with_it = config_of(tmp_path, source, base_url=server.base_url, fingerprint=None)
+    assert with_it.fingerprint == 0.9
     store = Store(tmp_path / "store")
     assert plan_build(with_it, store).build_key != plan_build(without, store).build_key == version.manifest.build_key
 
@@ -57,8 +57,8 @@ def test_without_chromaprint_a_default_config_builds_and_says_what_was_not_compa
 def test_fingerprints_that_are_asked_for_need_chromaprint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "chromaprint", None)
     source = write_captions(tmp_path, "real", map(caption, range(2)))
-    config = config_of(tmp_path, source, disjoint={"fingerprint": 0.9})
-    with pytest.raises(ConfigError, match=r"install libchromaprint1\), or set disjoint\.fingerprint = 0") as caught:
+    config = config_of(tmp_path, source, fingerprint=0.9)
+    with pytest.raises(ConfigError, match=r"install libchromaprint1\), or set fingerprint = 0") as caught:
         plan_build(config, Store(tmp_path / "store"))
     assert "\n" not in str(caught.value)
 
@@ -67,14 +67,14 @@ def test_fingerprints_that_are_asked_for_need_chromaprint(tmp_path: Path, monkey
 @pytest.mark.system
 @pytest.mark.skipif(not has_chromaprint(), reason="Chromaprint is not installed")
 def test_with_chromaprint_other_encodings_and_excerpts_stay_together(server: OpenAIServer, tmp_path: Path) -> None:
-    clips = {"clips": {"shortest_s": 0.1, "longest_s": 60.0}}
-    compared = config_of(tmp_path, songs(tmp_path), base_url=server.base_url, disjoint={}, **clips)
+    clips = {"length_s": [0.1, 60.0]}
+    compared = config_of(tmp_path, songs(tmp_path), base_url=server.base_url, fingerprint=None, **clips)
     version = build_rubrics(compared, tmp_path / "store")
     assert "recordings were not compared" not in (version.folder / "README.md").read_text("utf-8")
     split_of = {Path(row["file"]).name: row["split"] for row in rows_of(version, "clips")}
     together = [(split_of[f"{n}.flac"], split_of[f"{n}.ogg"]) for n in range(6) if f"{n}.ogg" in split_of]
     assert together
     assert all(one == other for one, other in together)
-    apart = config_of(tmp_path, songs(tmp_path), base_url=server.base_url, disjoint={"fingerprint": 0}, **clips)
+    apart = config_of(tmp_path, songs(tmp_path), base_url=server.base_url, **clips)
     other = {Path(row["file"]).name: row["split"] for row in rows_of(build_rubrics(apart, tmp_path / "other"), "clips")}
     assert any(other.get(f"{n}.flac") != other.get(f"{n}.ogg") for n in range(6))

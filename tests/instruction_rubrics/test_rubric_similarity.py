@@ -51,7 +51,7 @@ def config_in(folder: Path, **similarity: Any) -> InstructionRubrics:
         "judge": {"model": "builtin:rubric-judge-1"},
         "writer": {"model": "builtin:rubric-writer-1"},
         "negatives": {"perturb": 0, "judged": 0},
-        "disjoint": {"fingerprint": 0},
+        "fingerprint": 0,
         "similarity": {"model": "clap", **similarity},
     }
     return parse_config(InstructionRubrics, values, folder / "build.toml")

@@ -387,11 +387,11 @@ def test_one_caption_more_asks_about_one_more(tmp_path: Path, server: OpenAIServ
 
 @pytest.mark.slow
 def test_counts_are_filled_and_a_lack_is_told(tmp_path: Path, server: OpenAIServer) -> None:
-    config = real_config(tmp_path, server, 12, counts={"train": {"real": 6}}, spare=1.0)
+    config = real_config(tmp_path, server, 12, counts={"train": {"real": 6}})
     version = build_rubrics(config, tmp_path / "store")
     hold(version)
     assert len(rows_of(version, "samples")) == 12
-    assert asked(server)["verify"] == 6
+    assert asked(server)["verify"] == 5
     config = real_config(tmp_path, server, 12, counts={"train": {"real": 60}})
     notes = " ".join(build_rubrics(config, tmp_path / "other").manifest.notes())
     assert "train real: 24 of 60 samples" in notes

@@ -32,9 +32,8 @@ build_separated = partial(run_flow, build)
 def values_of(**values: Any) -> dict[str, Any]:
     """What a config file holds: a table of tracks beside it; `None` leaves a key of `source` out."""
     source = {"name": "own", "format": "table", "tracks": "tracks.jsonl", **values.pop("source", {})}
-    tracks = {"shortest_s": 0.2, **values.pop("tracks", {})}
     held = {name: value for name, value in source.items() if value is not None}
-    return {"corpus": "instrumentals", **values, "tracks": tracks, "source": held}
+    return {"corpus": "instrumentals", "length_s": [0.2, 7200.0], **values, "source": held}
 
 
 def config_of(folder: Path, **values: Any) -> Instrumentals:

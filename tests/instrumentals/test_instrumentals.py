@@ -380,7 +380,7 @@ def test_bad_audio_of_every_kind_stops_nothing(tmp_path: Path) -> None:
     names = ["void.mp3", "words.flac", "cut.wav", "twin.flac", "nan.wav", "still.wav", "blink.wav", "long.wav",
              "mono.wav", "six.wav", "mislabelled.wav", "gone.wav"]  # fmt: skip
     write_rows(tmp_path / "tracks.jsonl", [*rows, *({"track_id": name, "audio": f"audio/{name}"} for name in names)])
-    version = build_separated(config_of(tmp_path, tracks={"longest_s": 5}), tmp_path / "store")
+    version = build_separated(config_of(tmp_path, length_s=[0.2, 5.0]), tmp_path / "store")
     assert {row["track_id"] for row in rows_of(version, "tracks")} == {"t0000", "t0001", "six.wav", "mislabelled.wav"}
     assert {row["item"]: row["reason"] for row in rows_of(version, "rejects")} == {
         "void.mp3": "file_empty", "words.flac": "file_unreadable", "cut.wav": "file_truncated",
@@ -455,7 +455,7 @@ def test_a_trial_takes_the_first_tracks(tmp_path: Path) -> None:
         ({"output": {"crop_s": 0}}, "output.crop_s"),
         ({"source": {"format": "spotify"}}, "source.format"),
         ({"shares": {"train": 0.5}}, "shares that add up to 1"),
-        ({"tracks": {"shortest_s": 9, "longest_s": 3}}, "shortest_s"),
+        ({"length_s": [9, 3]}, "length_s: expected the shortest length before"),
         ({"seperator": {}}, "did you mean 'separator'"),
     ],
 )

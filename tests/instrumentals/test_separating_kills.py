@@ -37,8 +37,9 @@ def write_config(folder: Path, keep: str) -> Path:
     """A config over the folder's tracks."""
     path = folder / "build.toml"
     path.write_text(
-        'corpus = "instrumentals"\n[source]\nname = "own"\nformat = "table"\ntracks = "tracks.jsonl"\n'
-        f"[output]\nkeep = {json.dumps(keep)}\n[tracks]\nshortest_s = 0.2\n"
+        'corpus = "instrumentals"\nlength_s = [0.2, 7200.0]\n'
+        '[source]\nname = "own"\nformat = "table"\ntracks = "tracks.jsonl"\n'
+        f"[output]\nkeep = {json.dumps(keep)}\n"
     )
     return path
 

@@ -215,25 +215,6 @@ def test_enough_draws_are_all_pairs(table: Table, min_gap: float) -> None:
 
 @pytest.mark.slow
 @examples(5, phases=AS_FOUND)
-@given(table=tables(), least=st.sampled_from([0.6, 0.9, 0.99]))
-def test_a_least_chance_leaves_the_pairs_whose_order_is_as_sure(table: Table, least: float) -> None:
-    pairs = {"per_clip": None, "draws": 64}
-    _, found = built(config_of(Path("/"), *map(source, DATASETS), pairs={**pairs, "min_probability": least}), table)
-    clips = {row["sample_id"]: row for row in found["ratings"]}
-
-    def sure(pair: frozenset[str]) -> bool:
-        one, other = (clips[clip] for clip in pair)
-        if one["mos_se"] is None or other["mos_se"] is None or one["mos_se"] == other["mos_se"] == 0:
-            return False
-        spread = math.hypot(one["mos_se"], other["mos_se"])
-        return statistics.NormalDist().cdf(abs(one["mos"] - other["mos"]) / spread) >= least
-
-    drawn = {frozenset((pair["chosen_id"], pair["rejected_id"])) for pair in found["pairs"]}
-    assert drawn == set(filter(sure, possible_pairs(found["ratings"], 0.0)))
-
-
-@pytest.mark.slow
-@examples(5, phases=AS_FOUND)
 @given(config=configs(), table=tables(), seed=st.integers(0, 99))
 def test_order_of_lines_does_not_matter(config: MosPreferences, table: Table, seed: int) -> None:
     order = random.Random(seed).sample(range(len(table[0])), len(table[0]))

@@ -161,7 +161,7 @@ def test_genres_take_turns(lists: Path, tmp_path: Path) -> None:
 
 
 def test_a_prompt_names_its_tags_and_its_examples_are_kept(lists: Path, tmp_path: Path) -> None:
-    version = build_prompts(captioned(lists, synthesis={"annotator": "builtin:music-prompt-1", "shots": 3}), tmp_path)
+    version = build_prompts(captioned(lists, synthesis={"annotator": "builtin:music-prompt-1"}), tmp_path)
     triplets = {row["triplet_id"]: row for row in rows_of(version, "triplets")}
     shots = rows_of(version, "shots")
     for row in rows_of(version, "prompts"):
@@ -169,8 +169,8 @@ def test_a_prompt_names_its_tags_and_its_examples_are_kept(lists: Path, tmp_path
         assert all(row[name].lower() in row["text"].lower() for name in TAGS_OF)
         assert (1 <= len(row["added_instruments"]) <= 3) == (row["style"] == "improvised")
         shown = [shot for shot in shots if shot["prompt_id"] == row["prompt_id"]]
-        assert Counter(shot["pipeline"] for shot in shown) == {"direct": 3, "refined": 3}
-        assert len({shot["text"] for shot in shown}) == 6
+        assert Counter(shot["pipeline"] for shot in shown) == {"direct": 5, "refined": 5}
+        assert len({shot["text"] for shot in shown}) == 10
 
 
 @pytest.mark.slow
@@ -291,7 +291,7 @@ def test_what_misses_its_checks_is_asked_again_and_then_replaced(
         return writing_answer(body, content)
 
     server.answer = answer
-    synthesis = {**QUICK, "base_url": server.base_url, "tries": 6}
+    synthesis = {**QUICK, "base_url": server.base_url}
     version = build_prompts(captioned(lists, synthesis=synthesis), tmp_path / "store")
     prompts = rows_of(version, "prompts")
     assert Counter(f"{row['style']}_{row['distribution']}" for row in prompts) == SMALL
@@ -308,11 +308,11 @@ def test_what_misses_its_checks_is_asked_again_and_then_replaced(
 
 def test_a_writer_that_never_fits_leaves_a_note(lists: Path, tmp_path: Path, server: OpenAIServer) -> None:
     server.answer = lambda body, content: json.dumps({"prompt": "Music."})
-    synthesis = {**QUICK, "base_url": server.base_url, "tries": 2}
+    synthesis = {**QUICK, "base_url": server.base_url}
     version = build_prompts(captioned(lists, synthesis=synthesis), tmp_path / "store")
     assert rows_of(version, "prompts") == []
     assert "strict_ood: 4 prompts are missing: too many prompts missed their checks" in version.manifest.notes()
-    assert sum(server.faults.asked.values()) == 2 * 2 * sum(SMALL.values())  # tries, and as many spare triplets
+    assert sum(server.faults.asked.values()) == 4 * 2 * sum(SMALL.values())  # tries, and as many spare triplets
 
 
 @pytest.mark.slow

@@ -54,7 +54,7 @@ def test_what_is_missing_is_one_clear_line(lists: Path, tmp_path: Path, values: 
         ({"captions": [{"name": "a", "file": "x"}, {"name": "a", "file": "y"}]}, "different names"),
         ({"captions": [{"name": "a", "file": "x", "pipeline": "p"}]}, "a file is one pipeline's"),
         ({"recalls": "r.csv", "verification": {"annotator": "builtin:x", "audio": "a"}}, "found both"),
-        ({"verification": {"annotator": "builtin:x", "audio": "a", "file": "{name}"}}, "expected {path} or {stem}"),
+        ({"verification": {"annotator": "builtin:x", "audio": "a/{name}"}}, "expected {path} or {stem}"),
         ({"pool": {"popularity": 0}}, "pool.popularity"),
     ],
 )
@@ -172,5 +172,5 @@ def test_the_identity_holds_what_decides(tmp_path: Path) -> None:
     here = config_of(tmp_path, synthesis={**QUICK, "base_url": "http://a/v1"}).identity()
     there = config_of(tmp_path, synthesis={**QUICK, "base_url": "http://b/v1", "max_concurrency": 1}).identity()
     assert here == there
-    assert config_of(tmp_path, synthesis={**QUICK, "shots": 1}).identity() != here
+    assert config_of(tmp_path, synthesis={**QUICK, "max_tokens": 99}).identity() != here
     assert config_from(MusicPrompts, {"tracks": "x", "synthesis": QUICK}, tmp_path / "b.toml").identity() != here

@@ -39,7 +39,7 @@ def write_config(folder: Path, base_url: str) -> Path:
         "captions": [{"name": "made", "file": "captions.json"}],
         "pool": {"popularity": 1, "mentions": 0, "recall": 0.0},
         "prompts": {"strict_id": 12, "improvised_id": 12, "strict_ood": 8},
-        "verification": {**asked, "audio": "audio", "file": "{path}.flac", "tracks": 4},
+        "verification": {**asked, "audio": "audio/{path}.flac", "tracks": 4},
         "synthesis": asked,
     }
     return write_toml(MusicPrompts, values, folder / "build.toml")

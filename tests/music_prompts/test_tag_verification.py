@@ -39,8 +39,7 @@ def audible(lists: Path) -> Path:
 def hearing(server: OpenAIServer, **values: Any) -> dict[str, Any]:
     """A judge of tags behind a local server."""
     heard = {
-        "audio": "audio",
-        "file": "{stem}.flac",
+        "audio": "audio/{stem}.flac",
         "tracks": 5,
         "untagged": 7,
     }

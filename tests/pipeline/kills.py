@@ -81,8 +81,8 @@ def _rubrics(folder: Path, base_url: str) -> Path:
     values = {
         "bench_share": 0.5,
         "sources": [{"name": "real", "subset": "real", "domain": "music", "captions": "real.csv"}],
-        "clips": {"shortest_s": 0.1},
-        "disjoint": {"fingerprint": 0},
+        "length_s": [0.1, 600.0],
+        "fingerprint": 0,
         "judge": {"annotator": "openai:hears", **asked},
         "writer": {"annotator": "openai:writes", **asked},
     }

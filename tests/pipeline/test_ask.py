@@ -390,27 +390,6 @@ def test_a_dry_run_that_counts_in_parts_counts_the_same(tmp_path: Path, monkeypa
     assert facts() == whole
 
 
-def test_a_further_draw_that_explains_has_a_key_of_its_own_and_the_first_keeps_its(tmp_path: Path) -> None:
-    def draws(**options: Any) -> list[Request]:
-        config = Trial(writer=AnnotatorConfig(annotator="openai:tiny", **options))
-        asked: list[Request] = []
-
-        async def put(ask: Ask[Any], role: str, row: Row, request: Request) -> Outcome:
-            asked.append(request)
-            return Answer(request.key, f"short {len(asked)}")
-
-        reply = asyncio.run(Asker(config, 0, pa.schema([]), put).reply(DRAFT, {"name": "a"}))
-        assert reply.failure is not None
-        return asked
-
-    plain, explain = draws(), draws(repair="explain")
-    assert (plain[0].key, plain[1].messages) == (explain[0].key, plain[0].messages)
-    assert len({request.key for request in plain + explain}) == 5
-    texts = [request.messages[-1].parts[-1].text for request in explain[1:]]
-    assert ["short 1" in texts[0], "short 2" in texts[1], "short 1" in texts[1]] == [True, True, False]
-    assert all("found 'short" in text for text in texts)
-
-
 # -- the engine's stream ------------------------------------------------------------------------------------------
 
 

@@ -56,7 +56,7 @@ CANNOT = {
         **dict.fromkeys(("read_timeout_s", "total_timeout_s"), "patience"),
         "most_failed": "whether a build stops, never what it says",
     },
-    "Qualify": dict.fromkeys(("least", "most_lean"), "whether a build stops, never what it says"),
+    "Passing": dict.fromkeys(("least", "most_lean"), "whether a build stops, never what it says"),
     "Separation": {"compile": "pace"},
 }
 # Fields that name a place or a version: of these, what lies there stands in the key.
@@ -65,7 +65,7 @@ PLACES = {
     "VoteSource": {"root", "audio_root"},
     "TrackSource": {"audio_root"},
     "Instrumentals": {"known_leads"},
-    "Separation": {"model", "config", "sha256", "precision"},  # `describe_separator` has the digest of them all
+    "Separation": {"model", "config", "precision"},  # `describe_separator` has the digest of them all
     "Captions": {"instrumentals"},
     "CaptionSource": {"audio_root", "version"},
     "MusicPrompts": {"keep"},
@@ -73,15 +73,13 @@ PLACES = {
     "PseudoPreferences": {"validation", "reference_captions"},
     "Released": {"root"},
     "Verification": {"audio"},
-    "Images": {"folder"},
-    "Examples": {"examples"},
-    "ScoreQuestions": {"transcripts"},
+    "ScoreQuestions": {"transcripts", "images", "taxonomy", "difficulty"},
     "Decontaminate": {"against", "audio_roots"},
     "BuildConfig": {"asks"},  # tests/pipeline/test_own_prompts.py
 }
 # What a demo's config leaves out, so that each field of a config is there to be changed.
 MORE: dict[str, dict[str, Any]] = {
-    "captions": {"pipelines": "judged", "instrumentals": "instrumentals@v1", "segments": {"least_s": 1.5, "most_s": 2}},
+    "captions": {"pipelines": "judged", "instrumentals": "instrumentals@v1", "segments": [1.5, 2]},
     "music-prompts": {
         "verification": {"model": "openai:m", "audio": "tracks/audio"},
         "keep": "music-prompts@v1",
@@ -100,7 +98,7 @@ MORE: dict[str, dict[str, Any]] = {
         "reader": {"model": "openai:m"},
     },
 }
-NEVER_IN_A_KEY = ("Prices", "Serving")
+NEVER_IN_A_KEY = ("Prices",)
 
 
 def demo_values(name: str) -> dict[str, Any]:
@@ -150,8 +148,10 @@ def other(value: Any, annotation: Any) -> Any:
         return {**value, "x": "x"}
     if isinstance(value, tuple) and ">=" in str(value):
         return tuple(f"{one}1" for one in value)  # another number
+    if isinstance(value, tuple) and value and isinstance(value[0], float):
+        return (value[0] + 1, *value[1:])
     if isinstance(value, tuple):
-        return (*value, value[0] if value else "x")
+        return value[1:] or ("x", "y")
     assert value is None
     wanted = [one for one in typing.get_args(annotation) if one is not type(None)]
     return 1 if set(wanted) & {int, float} else ("x",) if "tuple" in str(annotation) else "x"

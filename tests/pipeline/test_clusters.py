@@ -85,8 +85,8 @@ def test_a_separating_process_is_killed(tmp_path: Path) -> None:
     calm = separating.build_separated(separating.config_of(folder), tmp_path / "calm")
     config = folder / "build.toml"
     config.write_text(
-        'corpus = "instrumentals"\n[source]\nname = "own"\nformat = "table"\ntracks = "tracks.jsonl"\n'
-        "[tracks]\nshortest_s = 0.2\n"
+        'corpus = "instrumentals"\nlength_s = [0.2, 7200.0]\n'
+        '[source]\nname = "own"\nformat = "table"\ntracks = "tracks.jsonl"\n'
     )
     build = Build("instrumentals", config, store, None, engine=ENGINE)
     build.until(lambda: len(list(store.glob("separated/*/*/*.json"))) >= 20)

@@ -155,7 +155,7 @@ def test_a_linked_image_is_a_reject(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     demo = read_toml(DEMO / "score-questions.toml")
     for links, wanted in (("refuse", BadRow), ("follow", Path)):
         monkeypatch.setenv("EARMARK_LINKS", links)
-        values = {**demo, "images": {"folder": "images"}}
+        values = {**demo, "images": "images"}
         (named,) = _from_folder(parse_config(ScoreQuestions, values, tmp_path / "x.toml"), [{"id": "s1"}])
         assert isinstance(named.where, wanted)
 

@@ -123,10 +123,10 @@ BAD: dict[str, tuple[str, str, list[str]]] = {
     "a dump the wrong way round": ("score-questions", FORUM.format("RC.ndjson", "RS.ndjson") + EXAM,
                                    ["RC.ndjson, line 1: expected submissions with 'title'",
                                     "RS.ndjson, line 1: expected comments with 'body'"]),
-    "a dump without lines": ("score-questions", FORUM.format("none.ndjson", "broken.zst")
-                             + '[images]\nfolder = "pictures"\n[review]\nfiles = ["good.csv"]\n' + EXAM,
+    "a dump without lines": ("score-questions", 'review = ["good.csv"]\nimages = "pictures"\n'
+                             + FORUM.format("none.ndjson", "broken.zst") + EXAM,
                              ["none.ndjson: expected rows, found none", "broken.zst: cannot be read",
-                              "images.folder: expected a folder", "good.csv: expected the column 'question_id'"]),
+                              "images: expected a folder", "good.csv: expected the column 'question_id'"]),
 }  # fmt: skip
 
 

@@ -251,8 +251,7 @@ def _chain(tmp_path_factory: pytest.TempPathFactory) -> Store:
     build_separated(config("instrumentals"), root)
     build_captions(config("captions", instrumentals="instrumentals"), root)
     own = [{"name": "ours", "version": "captions"}, {"name": "direct", "file": "tags/direct.json"}]
-    synthesis = {"model": "builtin:music-prompt-1", "shots": 1}
-    build_prompts(config("music-prompts", captions=own, pool={"popularity": 8}, synthesis=synthesis), root)
+    build_prompts(config("music-prompts", captions=own, pool={"popularity": 8}), root)
     build_judged(config("pseudo-preferences"), root)
     return Store(root)
 

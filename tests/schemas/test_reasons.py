@@ -140,7 +140,7 @@ def test_options_are_named_as_the_corpus_names_them() -> None:
     mos, captions = find_corpus("mos-preferences").config, find_corpus("captions").config
     assert [key for key, _ in options_of("score_out_of_scale", mos)] == ["sources.scale", "sources.not_a_rating"]
     assert options_of("score_out_of_scale", mos)[0][1].startswith("Lowest and highest possible rating")
-    assert [key for key, _ in options_of("audio_too_short", captions)] == ["tracks.shortest_s"]
+    assert [key for key, _ in options_of("audio_too_short", captions)] == ["length_s"]
     assert options_of("score_out_of_scale", captions) == []
     assert options_of("bad_encoding", captions) == []
 

@@ -30,7 +30,7 @@ def with_examples(folder: Path, **lines: str) -> ScoreQuestions:
     """A config whose examples are these texts."""
     for label, text in lines.items():
         (folder / f"{label}.jsonl").write_text(text, "utf-8")
-    return config_of(folder, **{label: {"examples": f"{label}.jsonl"} for label in lines})
+    return config_of(folder, **{label: f"{label}.jsonl" for label in lines})
 
 
 def asked(config: ScoreQuestions, label: str) -> Request:
@@ -44,7 +44,7 @@ def words(request: Request) -> str:
 @pytest.mark.parametrize("label", LABELLED)
 def test_ours_are_read_and_each_is_shown(tmp_path: Path, label: str) -> None:
     shutil.copy(OURS[label], tmp_path / "mine.jsonl")
-    config = config_of(tmp_path, **{label: {"examples": "mine.jsonl"}})
+    config = config_of(tmp_path, **{label: "mine.jsonl"})
     rows = [json.loads(line) for line in OURS[label].read_text("utf-8").splitlines()]
     text = words(asked(config, label))
     assert all(row["question"] in text for row in rows)
@@ -72,7 +72,7 @@ def test_the_files_content_is_an_input_and_its_place_is_not(tmp_path: Path, monk
     assert "difficulty.examples" in digests
     assert "difficulty.examples" not in digest_inputs(CORPUS, config_of(tmp_path), store)
     (tmp_path / "elsewhere.jsonl").write_text(line, "utf-8")
-    moved = config_of(tmp_path, difficulty={"examples": "elsewhere.jsonl"})
+    moved = config_of(tmp_path, difficulty="elsewhere.jsonl")
     assert (digest_inputs(CORPUS, moved, store), moved.identity()) == (digests, one.identity())
     assert digest_inputs(CORPUS, with_examples(tmp_path, difficulty=line.replace("hard", "easy")), store) != digests
 
@@ -112,7 +112,7 @@ def test_a_line_ends_where_json_lines_do(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there_or_no_text_is_refused(tmp_path: Path) -> None:
-    missing: Any = config_of(tmp_path, difficulty={"examples": "none.jsonl"})
+    missing: Any = config_of(tmp_path, difficulty="none.jsonl")
     with pytest.raises(InputError, match=r"none.jsonl"):
         examples_of(missing, "difficulty")
     config = with_examples(tmp_path, difficulty="")

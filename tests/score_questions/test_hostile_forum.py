@@ -58,7 +58,7 @@ def write_images(folder: Path) -> None:
 
 def config_values() -> dict[str, Any]:
     """What a config of these dumps says beside its files."""
-    return {"most_rejected": None, "images": {"folder": "images"}, **BUILTIN}
+    return {"most_rejected": None, "images": "images", **BUILTIN}
 
 
 def built(folder: Path, wild: bool) -> Version:

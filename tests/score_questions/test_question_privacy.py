@@ -151,7 +151,7 @@ def test_a_persons_own_page_is_no_forum(tmp_path: Path, monkeypatch: pytest.Monk
     write_dump(tmp_path / "RS.ndjson", [submission(n, subreddit=name) for n, name in enumerate(forums)])
     write_dump(tmp_path / "RC.ndjson", [comment(100 * n + place, n) for n in range(2) for place in range(3)])
     source = {"submissions": ["RS.ndjson"], "comments": ["RC.ndjson"]}
-    values = {"source": source, "images": {"folder": "images"}, **BUILTIN}
+    values = {"source": source, "images": "images", **BUILTIN}
     found = build_dump(forum_config(tmp_path, **values), tmp_path / "store")
     assert sorted(row["forum"] for row in rows_of(found, "sources")) == ["[user]", "musictheory"]
     assert "some_one" not in told((found.folder / "report.html").read_text("utf-8")).lower()

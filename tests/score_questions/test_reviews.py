@@ -127,7 +127,7 @@ def test_round_trip_through_a_spreadsheet_and_label_studio(version: Version, tmp
     assert all_.alpha == pytest.approx(1 - 11 * 2 / (2 * 3 * 9))  # 3 of 12 reviews flag, one question parts them
 
     write_verdicts(tmp_path / "reviews.csv", verdicts)
-    again = built(tmp_path, review={"files": ["reviews.csv"]})
+    again = built(tmp_path, review=["reviews.csv"])
     assert {row["question_id"] for row in rows_of(again, "questions")} == set(NAMES[2:])
     assert {row["question_id"] for row in rows_of(again, "sources")} == set(NAMES[2:])
     rejects = rows_of(again, "rejects")
@@ -159,7 +159,7 @@ def test_options_that_reviewers_delete_leave_and_the_rest_stays_a_question(versi
     assert [(one.item, one.reason) for one in refused] == [(name, "bad_value") for name in NAMES[3:]]
     write_verdicts(tmp_path / "reviews.csv", verdicts)
 
-    again = built(tmp_path, review={"files": ["reviews.csv"]})
+    again = built(tmp_path, review=["reviews.csv"])
     after = {row["question_id"]: row for row in rows_of(again, "questions")}
     assert after.keys() == before.keys() - {NAMES[2]}
     for name, row in after.items():
@@ -180,7 +180,7 @@ def test_options_that_reviewers_delete_leave_and_the_rest_stays_a_question(versi
     for who in ("bob", "alice"):
         later = f"{who} later.csv"
         filled(tmp_path / "next" / SHEET, who, lambda name: BAD if name == NAMES[0] else GOOD).rename(tmp_path / later)
-        third = built(tmp_path, review={"files": ["reviews.csv", later]})
+        third = built(tmp_path, review=["reviews.csv", later])
         assert {row["question_id"] for row in rows_of(third, "questions")} == set(NAMES) - {NAMES[0], NAMES[2]}
         assert len(rows_of(third, "options")) == 3 + 4 * 3
         given = {(row["question_id"], row["reviewer"], row["flagged"]) for row in rows_of(third, "reviews")}
@@ -192,7 +192,7 @@ def test_options_that_reviewers_delete_leave_and_the_rest_stays_a_question(versi
     assert json.loads(done.stdout)["refused"] == []
     with (tmp_path / "both.csv").open(encoding="utf-8", newline="") as file:
         assert len(list(csv.DictReader(file))) == 3 + 5
-    fourth = built(tmp_path, review={"files": ["both.csv"]})
+    fourth = built(tmp_path, review=["both.csv"])
     assert rows_of(fourth, "options") == rows_of(third, "options")
 
 
@@ -202,7 +202,7 @@ def test_a_reviewer_who_is_withdrawn_is_named_nowhere(version: Version, tmp_path
     for number, (who, bad) in enumerate((("alice", NAMES[:1]), ("bob", NAMES[1:2]), ("alice", NAMES[:1]))):
         sheet = filled(tmp_path / "out" / SHEET, who, lambda name, bad=bad: BAD if name in bad else GOOD)  # type: ignore[misc]
         sheet.rename(tmp_path / f"{number}.csv")
-    again = built(tmp_path, review={"files": ["0.csv", "1.csv", "2.csv"]})
+    again = built(tmp_path, review=["0.csv", "1.csv", "2.csv"])
     assert {row["reason"] for row in rows_of(again, "rejects")} == {"flagged", "duplicate_id"}
     store, known = Store(tmp_path / "store"), {CORPUS.name: CORPUS}
     withdraw(store, known, search(store, known, "annotator", "alice"), "asked for")
@@ -240,22 +240,13 @@ def test_the_command_shows_how_far_reviewers_agree(version: Version, tmp_path: P
 
 
 @pytest.mark.slow
-def test_majority_keeps_what_one_of_two_flags(version: Version, tmp_path: Path) -> None:
-    write_review(version, tmp_path / "out")
-    filled(tmp_path / "out" / SHEET, "alice", lambda name: BAD).rename(tmp_path / "alice.csv")
-    filled(tmp_path / "out" / SHEET, "bob", lambda name: GOOD).rename(tmp_path / "bob.csv")
-    again = built(tmp_path, review={"files": ["alice.csv", "bob.csv"], "flagged_by": "majority"})
-    assert len(rows_of(again, "questions")) == 6
-
-
-@pytest.mark.slow
 def test_reviews_of_another_wording_do_not_count(version: Version, tmp_path: Path) -> None:
     write_review(version, tmp_path / "out")
     sheet = filled(tmp_path / "out" / SHEET, "alice", lambda name: BAD)
     text = sheet.read_text("utf-8-sig")
     stale = contents_of(version)[NAMES[0]]
     (tmp_path / "alice.csv").write_text(text.replace(stale, "0" * 64), "utf-8")
-    again = built(tmp_path, review={"files": ["alice.csv"]})
+    again = built(tmp_path, review=["alice.csv"])
     assert {row["question_id"] for row in rows_of(again, "questions")} == {NAMES[0]}
     assert [row["question_id"] for row in rows_of(again, "reviews") if not row["applies"]] == [NAMES[0]]
     (step,) = [step for step in again.manifest.steps if step.name == "review-files"]

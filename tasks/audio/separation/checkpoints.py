@@ -48,9 +48,7 @@ class Checkpoint:
         return self.path.name
 
 
-def find_checkpoint(
-    name: str, settings: Path | None = None, sha256: str | None = None, models: Path | None = None
-) -> Checkpoint:
+def find_checkpoint(name: str, settings: Path | None = None, models: Path | None = None) -> Checkpoint:
     """Return a checkpoint by path, with its YAML, or by its file name in audio-separator's registry.
 
     Args:
@@ -64,15 +62,14 @@ def find_checkpoint(
         for file, what in ((path, "a checkpoint"), (settings, "its YAML")):
             if not file.is_file():
                 raise ConfigError(f"separator: expected {what} at {file}, found nothing")
-        wanted = sha256
+        wanted = None
     else:
         path, settings = _from_registry(name, models)
-        wanted = sha256 or KNOWN_SHA256.get(name) or _noted(path)
+        wanted = KNOWN_SHA256.get(name) or _noted(path)
     digest = _sha256(path)
-    if wanted is not None and digest != wanted.lower():
+    if wanted is not None and digest != wanted:
         raise ConfigError(
-            f"separator '{path.name}': expected SHA-256 {wanted[:12]}…, found {digest[:12]}…; "
-            "remove the file if it was downloaded, or correct the hash"
+            f"separator '{path.name}': expected SHA-256 {wanted[:12]}…, found {digest[:12]}…; remove the file"
         )
     return Checkpoint(path, digest, _read_settings(settings))
 

@@ -301,7 +301,6 @@ def describe_separator(
     name: str = CENTRE_REMOVAL,
     *,
     settings: Path | None = None,
-    sha256: str | None = None,
     models: Path | None = None,
     precision: Precision = "float32",
 ) -> Described:
@@ -312,7 +311,7 @@ def describe_separator(
     if name == CENTRE_REMOVAL:
         made = CentreRemoval()
         return Described(made.name, made.digest, None)
-    checkpoint = find_checkpoint(name, settings, sha256, models)
+    checkpoint = find_checkpoint(name, settings, models)
     return Described(checkpoint.name, digest(checkpoint, precision), checkpoint.sha256)
 
 
@@ -320,7 +319,6 @@ def make_separator(
     name: str = CENTRE_REMOVAL,
     *,
     settings: Path | None = None,
-    sha256: str | None = None,
     models: Path | None = None,
     device: str = "auto",
     precision: Precision = "float32",
@@ -341,5 +339,5 @@ def make_separator(
     """
     if name == CENTRE_REMOVAL:
         return CentreRemoval()
-    checkpoint = find_checkpoint(name, settings, sha256, models)
+    checkpoint = find_checkpoint(name, settings, models)
     return Roformer(checkpoint, device=device, precision=precision, compiled=compiled, batch_size=batch_size)

@@ -79,7 +79,7 @@ def find_scores(
     pictured = _pictured(stage, config, threads, candidates)
     if stage.forecast is not None:
         return Done(_keep(stage, [_imagined(thread["thread_key"]) for thread in pictured]))
-    named = _from_folder(config, pictured) if config.images.folder else _from_web(stage, config, pictured, gate)
+    named = _from_folder(config, pictured) if config.images else _from_web(stage, config, pictured, gate)
     rows, refused = _look_at(stage, config, named)
     kept_out, missing = _kept_out(stage, config)
     rows, near = _without_near(rows, NEAR_BITS, image_folder(stage), kept_out)
@@ -91,7 +91,7 @@ def find_scores(
             kept=len(rows),
             rejects=[*refused, *near],
             # a failed download may succeed in another build: it is no fault of the config's files
-            sources={config.images.folder: len(named)} if config.images.folder else None,
+            sources={config.images: len(named)} if config.images else None,
             notes=[
                 f"{scores:,} of {len(rows):,} images are scores by {without_place(config.detector.model)}"
                 f"{_kinds(rows)}",
@@ -144,10 +144,10 @@ def _pictured(stage: Stage, config: ScoreQuestions, threads: Path, candidates: P
 
 
 def _from_folder(config: ScoreQuestions, threads: Sequence[PicturedThread]) -> list[ThreadImage]:
-    assert config.images.folder is not None
-    folder = config.path(config.images.folder)
+    assert config.images is not None
+    folder = config.path(config.images)
     if not folder.is_dir():
-        raise InputError(f"images.folder: expected a folder, found none at {config.images.folder}")
+        raise InputError(f"images: expected a folder, found none at {config.images}")
     files = images_in(folder, [thread["id"] for thread in threads])
     missing = BadRow("file_missing", "expected a file named by the submission in the folder of images, found none")
     root = source_root(folder)
@@ -333,7 +333,7 @@ def _account(threads: Sequence[PicturedThread], rows: Sequence[ForumImage], name
         elif key in named:
             reason, why = "no_image", "found no image that can be used"
         elif thread["image_from"] in ("page", "text"):
-            reason, why = "no_image", "found a page or album whose files no rule tells; images.folder takes them"
+            reason, why = "no_image", "found a page or album whose files no rule tells; images takes them"
         else:
             reason, why = "no_image", "found no image"
         rejects.append((THREADS_ENTER, Reject(key, reason, f"expected a score, {why}", thread["file"], thread["line"])))

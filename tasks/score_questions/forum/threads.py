@@ -37,8 +37,8 @@ SUBMISSION_DETAILS = {
     "adult": "expected a submission for everyone, found over_18",
     "missing_title": "expected a title, found none",
     "too_many_words": "expected at most {longest_words} words or {longest_letters:,} letters in all, found more",
-    "other_language": "expected one of filter.languages, found another language",
-    "no_image": "expected an image by link, gallery, page, preview, in the text or in images.folder, found none",
+    "other_language": "expected one of languages, found another language",
+    "no_image": "expected an image by link, gallery, page, preview, in the text or in images, found none",
     "duplicate": "expected each id once, found it on an earlier line too",
 }
 COMMENT_DETAILS = {
@@ -70,7 +70,7 @@ def read_submissions(stage: Stage, config: ScoreQuestions) -> Done[Path]:
     Raises:
         InputError: a file is missing, or nothing of it can be read.
     """
-    source, languages = config.source, config.filter.languages
+    source, languages = config.source, config.languages
     with connect(stage.work / "spill") as connection:
         values = {
             "subreddits": [name.lower().removeprefix("r/") for name in source.subreddits],
@@ -79,7 +79,7 @@ def read_submissions(stage: Stage, config: ScoreQuestions) -> Done[Path]:
             "longest_words": LONGEST_WORDS,
             "longest_letters": LETTERS_A_WORD * LONGEST_WORDS,
         }
-        folder = config.path(config.images.folder) if config.images.folder else None
+        folder = config.path(config.images) if config.images else None
         ids = sorted(ids_in(folder)) if folder and folder.is_dir() else []
         connection.register("pictured", pa.table({"id": pa.array(ids, pa.string())}))
         set_variables(connection, {**values, "bits": hash_bits(len(ids))})
