@@ -50,7 +50,7 @@ def config_in(folder: Path, **similarity: Any) -> InstructionRubrics:
         "sources": [{"name": "list", "subset": "music", "domain": "music", "captions": "list.csv", "set": "train"}],
         "judge": {"model": "builtin:rubric-judge-1"},
         "writer": {"model": "builtin:rubric-writer-1"},
-        "negatives": {"perturb": 0, "judged": 0},
+        "negatives": ["swap"],
         "fingerprint": 0,
         "similarity": {"model": "clap", **similarity},
     }

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from earmark.flows.instruction_rubrics import build
 from earmark.schemas.errors import ConfigError, EarmarkError
-from earmark.schemas.instruction_rubrics import CORPUS, InstructionRubrics
+from earmark.schemas.instruction_rubrics import CORPUS, KINDS, InstructionRubrics
 from earmark.schemas.toml import parse_config
 from earmark.tasks.instruction_rubrics.checks import items_fault, usable_items
 from earmark.tasks.release.withdrawal import search, withdraw
@@ -127,7 +127,7 @@ def test_generated_audio_is_judged_twice(tmp_path: Path, server: OpenAIServer) -
 
     server.answer = answer
     source = write_captions(tmp_path, "made", map(caption, range(24)), generated=True)
-    config = config_of(tmp_path, source, base_url=server.base_url, bench_share=0.0, negatives={"judged": 4.0})
+    config = config_of(tmp_path, source, base_url=server.base_url, bench_share=0.0, negatives=["perturb", "judged"])
     version = build_rubrics(config, tmp_path / "store")
     hold(version)
     assert asked(server)["verify"] == 48
@@ -200,7 +200,7 @@ def test_another_instruction_is_tried_where_one_fits_too(tmp_path: Path, server:
         return rubric_answer(body, content)
 
     server.answer = answer
-    config = real_config(tmp_path, server, negatives={"perturb": 0.0})
+    config = real_config(tmp_path, server, negatives=["swap", "judged"])
     version = build_rubrics(config, tmp_path / "store")
     hold(version)
     assert asked(server)["mismatch"] == 9
@@ -216,7 +216,7 @@ def test_a_change_of_more_than_one_span_is_asked_again_then_rejected(tmp_path: P
         return said
 
     server.answer = answer
-    config = real_config(tmp_path, server, negatives={"swap": 0.0})
+    config = real_config(tmp_path, server, negatives=["perturb", "judged"])
     version = build_rubrics(config, tmp_path / "store")
     assert rows_of(version, "samples") == []
     assert rejects_of(version) == {"wrong_change": 8}
@@ -243,7 +243,7 @@ def test_a_reject_quotes_no_words_of_the_bench(tmp_path: Path, server: OpenAISer
     other = write_captions(tmp_path, "other", ["Ann plays number Ann in hall nowhere now"], first=10)
     sources = [{**own, "set": "train"}, {**other, "set": "test"}]
     version = build_rubrics(
-        config_of(tmp_path, *sources, base_url=server.base_url, negatives={"swap": 0.0, "perturb": 1.0}),
+        config_of(tmp_path, *sources, base_url=server.base_url, negatives=["perturb"]),
         tmp_path / "store",
     )
     (reject,) = [row for row in rows_of(version, "rejects") if row["reason"] == "near_bench"]
@@ -261,7 +261,7 @@ def test_sources_that_share_a_caption_share_no_row(tmp_path: Path, server: OpenA
     sources = [{**one, "subset": "music"} for one in (shut, own)]
     licences = {"shut": {"redistribute": "none"}, "own": {"redistribute": "rows"}}
     config = config_of(
-        tmp_path, *sources, base_url=server.base_url, bench_share=0.0, negatives={"swap": 3.0, "perturb": 1.0},
+        tmp_path, *sources, base_url=server.base_url, bench_share=0.0, negatives=["swap", "perturb"],
         licences=licences, languages=["en"],
     )  # fmt: skip
     store = Store(tmp_path / "store")
@@ -312,7 +312,7 @@ def test_clips_of_one_video_are_in_one_split_whatever_set_names_them(tmp_path: P
         (tmp_path / f"{layout}.{'json' if layout == 'musicbench' else 'csv'}").write_text("\n".join(lines))
         source = {"name": layout, "subset": layout, "domain": "music", "format": layout, "audio_root": "."}
         sources.append({**source, "captions": f"{layout}.{'json' if layout == 'musicbench' else 'csv'}"})
-    config = config_of(tmp_path, *sources, base_url=server.base_url, negatives={"swap": 0, "perturb": 1})
+    config = config_of(tmp_path, *sources, base_url=server.base_url, negatives=["perturb"])
     clips = rows_of(build_rubrics(config, tmp_path / "store"), "clips")
     assert len(clips) == len(files)
     splits: dict[str, set[tuple[str, str]]] = defaultdict(set)
@@ -431,7 +431,7 @@ def test_a_forecast_explains_its_requests_and_asks_nothing(tmp_path: Path, serve
         ({"counts": {"test": {"nowhere": 2}}}, "expected a subset of real"),
         ({"counts": {"test": {"real": 3}}}, "expected even numbers"),
         ({"languages": ["zh"]}, "among 'languages'"),
-        ({"negatives": {"swap": 0, "perturb": 0}}, "weight above 0"),
+        ({"negatives": ["judged"]}, "expected 'swap', 'perturb', or both"),
     ],
 )
 def test_a_config_that_cannot_be_is_one_line(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
@@ -455,13 +455,13 @@ def sets() -> Iterator[Path]:
 
 
 @pytest.mark.slow
-@given(seed=st.integers(0, 2**32), share=st.sampled_from([0.0, 0.3, 0.5]), swap=st.sampled_from([0.0, 1.0, 3.0]))
+@given(seed=st.integers(0, 2**32), share=st.sampled_from([0.0, 0.3, 0.5]), kinds=st.sampled_from([KINDS, KINDS[1:]]))
 @settings(max_examples=6, phases=[Phase.explicit, Phase.reuse, Phase.generate])
-def test_whatever_models_answer_the_version_holds(sets: Path, seed: int, share: float, swap: float) -> None:
+def test_whatever_models_answer_the_version_holds(sets: Path, seed: int, share: float, kinds: Any) -> None:
     real = {"name": "real", "subset": "real", "domain": "music", "captions": "real.csv"}
     made = {"name": "made", "subset": "made", "domain": "music", "captions": "made.csv", "generated": True}
     config = config_of(
-        sets, real, made, seed=seed, bench_share=share, negatives={"swap": swap, "perturb": 1.0, "judged": 2.0},
+        sets, real, made, seed=seed, bench_share=share, negatives=list(kinds),
         judge={"annotator": "openai:x", "most_failed": 1.0}, writer={"annotator": "openai:y", "most_failed": 1.0},
         counts={"train": {"real": 8}},
     )  # fmt: skip

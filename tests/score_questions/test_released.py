@@ -142,7 +142,7 @@ def test_pictures_of_a_released_set_are_kept_out(tmp_path: Path, monkeypatch: py
     write_dump(tmp_path / "RC.ndjson", [comment(4 * n + m, n) for n in range(4) for m in range(3)])
     for against, lost in (([], 0), (["wildscore:set"], 1), (["wildscore:set", f"score-questions@{version.name}"], 2)):
         more = {"decontaminate": {"against": against}} if against else {}
-        config = forum_config(tmp_path, images={"folder": "images"}, **more)
+        config = forum_config(tmp_path, images="images", **more)
         with staging(open_store(str(tmp_path / "store")), "score-questions", f"{lost}" * 64, say=print) as stage:
             candidates, texts = read_threads(stage, config)
             images = pq.read_table(find_scores(stage, config, texts.threads, candidates)).num_rows
@@ -150,7 +150,7 @@ def test_pictures_of_a_released_set_are_kept_out(tmp_path: Path, monkeypatch: py
         assert (images, step.rejected.get("decontaminated", 0)) == (4 - lost, lost)
         assert any("1 released questions have no picture" in note for note in step.notes) == bool(lost)
     (tmp_path / "set/images/p0.jpg").unlink()
-    config = forum_config(tmp_path, images={"folder": "images"}, decontaminate={"against": ["wildscore:set"]})
+    config = forum_config(tmp_path, images="images", decontaminate={"against": ["wildscore:set"]})
     with staging(open_store(str(tmp_path / "store")), "score-questions", "9" * 64, say=print) as stage:
         candidates, texts = read_threads(stage, config)
         with pytest.raises(InputError, match="found none that can be read for 2 questions"):

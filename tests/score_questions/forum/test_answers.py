@@ -195,7 +195,7 @@ def test_a_file_in_the_folder_of_images_is_an_image_whatever_the_link_says(tmp_p
     asked = [submission(n, url="https://example.org/an-article") for n in (1, 2)]
     write_dump(tmp_path / "RS.ndjson", asked)
     write_dump(tmp_path / "RC.ndjson", answers(1, 2))
-    steps, threads, *_ = read(tmp_path, images={"folder": "images"})
+    steps, threads, *_ = read(tmp_path, images="images")
     assert [row["image_from"] for row in threads] == ["folder"]
     assert steps["submissions"].rejected == {"no_image": 1}
 
@@ -214,7 +214,7 @@ def test_only_threads_in_the_languages_that_the_config_names_are_kept(tmp_path: 
     rows = [submission(n, title=title, selftext="") for n, title in enumerate(titles, 1)]
     write_dump(tmp_path / "RS.ndjson", rows)
     write_dump(tmp_path / "RC.ndjson", answers(1, 2, 3))
-    steps, threads, *_ = read(tmp_path, filter={"languages": ["en"]})
+    steps, threads, *_ = read(tmp_path, languages=["en"])
     assert sorted(row["title"] for row in threads) == sorted([titles[0], titles[2]])
     assert steps["submissions"].rejected == {"other_language": 1}
     assert [language_of(title) for title in titles] == ["en", "de", None]

@@ -91,7 +91,7 @@ def demo() -> ScoreQuestions:
         "comments": ["RC_2014.ndjson", "RC_2020.ndjson.zst"],
         "subreddits": ["musictheory"],
     }
-    return forum_config(DEMO, source=source, images={"folder": "images"})
+    return forum_config(DEMO, source=source, images="images")
 
 
 @pytest.fixture(scope="module")
@@ -136,8 +136,8 @@ def test_the_same_dump_gives_the_same_tables(tmp_path: Path, built: Built) -> No
 def test_a_missing_folder_of_images_is_one_line(tmp_path: Path) -> None:
     write_dump(tmp_path / "RS.ndjson", [submission(1)])
     write_dump(tmp_path / "RC.ndjson", [comment(number, 1) for number in range(3)])
-    with pytest.raises(InputError, match=r"images\.folder: expected a folder, found none at nowhere"):
-        build(tmp_path, forum_config(tmp_path, images={"folder": "nowhere"}))
+    with pytest.raises(InputError, match=r"images: expected a folder, found none at nowhere"):
+        build(tmp_path, forum_config(tmp_path, images="nowhere"))
 
 
 def test_finds_files_by_submission(tmp_path: Path) -> None:
