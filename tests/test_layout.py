@@ -78,8 +78,9 @@ def imports(path: Path, *, typed: bool = True) -> tuple[str, ...]:
         typed: with the imports for type checkers alone.
     """
     found: list[str] = []
-    tree = ast.parse((ROOT / path).read_bytes())
-    if not typed:
+    source = (ROOT / path).read_bytes()
+    tree = ast.parse(source)
+    if not typed and b"TYPE_CHECKING" in source:
         tree = Running().visit(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
