@@ -408,6 +408,12 @@ def show_export(record: ExportRecord, folder: Path, use: str) -> None:
         tell(f"use it there: {use}")
 
 
+_UNCHANGED = (
+    "not changed by a withdrawal: the versions above, the ledger, stored audio and your inputs; delete the data there "
+    "yourself if it must go"
+)
+
+
 def show_withdrawal(search: Search, made: Sequence[Parent], sent: Sequence[Receipt], dry_run: bool) -> None:
     """Print the versions with withdrawn data, their publications, and the new versions without it."""
     rows = [
@@ -423,14 +429,12 @@ def show_withdrawal(search: Search, made: Sequence[Parent], sent: Sequence[Recei
             "dry run, nothing changed: each newest version would get a successor without these rows, "
             "and the versions above could no longer be published"
         )
+        tell(_UNCHANGED)
         return
     for one in made:
         tell(" is the successor without it", head=f"{one.corpus} {one.version}")
     tell(f"recorded as withdrawal {search.name}; the versions above can no longer be published")
-    tell(
-        "not changed: the versions above, the ledger, stored audio and your inputs; "
-        "delete the data there yourself if it must go"
-    )
+    tell(_UNCHANGED)
 
 
 def _show_rows(versions: Sequence[Version]) -> None:

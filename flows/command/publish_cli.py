@@ -120,7 +120,9 @@ def _forecast(
 
 def withdraw(
     reason: Annotated[str, option("TEXT", "The reason, kept unpublished in the store; name nobody.")],
-    annotator: Annotated[str | None, option("ID", "The id in the tables, or SOURCE/ID in a vote export.")] = None,
+    annotator: Annotated[
+        str | None, option("ID", "A person's id: as in the tables, or SOURCE/ID as in a vote export.")
+    ] = None,
     clip: Annotated[str | None, option("SHA256", "The SHA-256 of a clip or image.")] = None,
     prompt: Annotated[str | None, option("ID", "The prompt's id.")] = None,
     corpus: Annotated[str | None, option("NAME", "Search this corpus alone.")] = None,
@@ -130,7 +132,9 @@ def withdraw(
 ) -> None:
     """Withdraw an annotator, a clip or a prompt: make new versions without it and all that was made from it.
 
-    The versions that hold it can no longer be published, and no later build brings it back.
+    Of each corpus that has it, the newest version gets a successor without its rows. The versions that hold it can no
+    longer be published, and no later build brings it back. Those versions, copies published before, the ledger, stored
+    audio and your inputs stay as they are: delete it there yourself. `--dry-run` counts the rows of each version.
 
     **Examples:**
 

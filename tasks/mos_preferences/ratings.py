@@ -72,6 +72,7 @@ def merge_ratings(stage: Stage, config: MosPreferences, lists: list[Path]) -> Do
         average(connection, config)
         notes = [*_averages(connection), *_write_split_rules(connection, config)]
         connection.execute(query("mos_preferences/place_in_splits"), {"seed": config.seed})
+        notes += _empty_splits(connection, config)
         path = stage.work / "placed.parquet"
         with replacing(path) as temporary:
             connection.execute(
@@ -122,6 +123,21 @@ def _write_split_rules(connection: duckdb.DuckDBPyConnection, config: MosPrefere
         rows.append((source.name, rule, *split_ends(source.shares).values()))
     columns = "train_upto float64, validation_upto float64, test_upto float64"
     create_table(connection, "split_rules", f"dataset string, rule string, {columns}", rows)
+    return notes
+
+
+def _empty_splits(connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> list[str]:
+    """Return a note for each source with shares of splits that no clip fell into."""
+    shares, notes = {source.name: source.shares for source in config.sources}, []
+    found = """SELECT dataset, rule, count(*), list(DISTINCT split) FROM placed JOIN split_rules USING (dataset)
+        WHERE rule LIKE 'by-%' GROUP BY dataset, rule ORDER BY dataset"""
+    for dataset, rule, clips, there in connection.execute(found).fetchall():
+        empty = [f"{split} ({share:g})" for split, share in shares[dataset].items() if share and split not in there]
+        if empty:
+            notes.append(
+                f"{dataset}: no rows of {', '.join(empty)}, for which `shares` asks: {rule} goes by a hash, and none "
+                f"of its {clips:,} clips fell there; give it more clips or a larger share"
+            )
     return notes
 
 

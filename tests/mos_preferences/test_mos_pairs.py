@@ -328,6 +328,21 @@ def test_quota_of_a_split_without_clips_is_told() -> None:
     assert any(note.startswith("two ood: 0 of 7 pairs; ") for note in notes)
 
 
+@pytest.mark.parametrize("count", [3, 60])
+def test_a_split_with_a_share_and_without_a_clip_is_named(count: int) -> None:
+    """Against the splits of the table itself."""
+    shares = {"train": 0.8, "validation": 0.1, "test": 0.1, "ood": 0.0}
+    version, found = built(
+        config_of(Path("/"), source("one", split="by-content", shares=shares)), (many(count), ["one"] * count)
+    )
+    there = {row["split"] for row in found["ratings"]}
+    assert (there == {"train", "validation", "test"}) == (count == 60)
+    (note, *others) = [note for note in version.manifest.notes() if "`shares` asks" in note] or [""]
+    assert not others
+    for split, share in shares.items():
+        assert (f"{split} ({share:g})" in note) == (share > 0 and split not in there)
+
+
 def test_triplets_that_fall_short_are_told() -> None:
     config = config_of(Path("/"), source("one"), source("two"), triplets={"count": 5})
     rows = [Rating(f"{n}.wav", float(1 + n % 2), "list", n + 1, "test") for n in range(10)]
