@@ -16,7 +16,7 @@ import yaml
 
 from earmark.schemas.config import Licence
 from earmark.schemas.errors import ConfigError, HubError
-from earmark.schemas.tables import REJECTS, Table
+from earmark.schemas.tables import Table
 from earmark.tasks.store.card import with_licences
 from earmark.tasks.store.files import place, sha256_file, write_text
 from earmark.tasks.store.hub import PublishedFile
@@ -213,7 +213,7 @@ def _copy(version: Version, redaction: Redaction, lost: Mapping[str, TableLoss],
             files += entries
             if entries:
                 rows.setdefault(name, {})[split] = sum(entry.rows or 0 for entry in entries)
-    if not any(any(splits.values()) for name, splits in rows.items() if name != REJECTS.name):
+    if not any(any(splits.values()) for splits in rows.values()):
         raise HubError(f"{version.corpus} {version.name}: the licences hold every row back; nothing is left to publish")
     files += [file for file in _loose(version) if file.path in redaction.files]
     card = (version.folder / CARD).read_text("utf-8")
