@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pytest
 
 from earmark.schemas.errors import EarmarkError
 from earmark.tasks.pseudo_preferences.labels import measure, people_section
+from earmark.tasks.store.sql import query
 from tests.annotation.conftest import LocalServer
 from tests.builds import rows_of
 from tests.human_preferences import votes
@@ -92,6 +94,38 @@ def test_each_number_is_what_a_hand_counts() -> None:
     }
     assert shares(rows, "calibration") == {"0.50": (2, 0.5), "0.75": (1, 1.0), "1.00": (3, pytest.approx(2 / 3))}
     assert shares(rows, "calibration error")["all"] == (6, pytest.approx((0.25 * 1 + 3 * (1 / 3)) / 6))
+
+
+def test_a_pair_under_two_names_in_the_votes_is_heard_once() -> None:
+    """The recordings y and z stand under two names each; weights are the clips', whatever side they stand on."""
+    connection = duckdb.connect()
+
+    def table(name: str, columns: str, *rows: str) -> None:
+        connection.execute(f"CREATE TABLE {name} AS SELECT * FROM (VALUES {', '.join(rows)}) AS _({columns})")
+
+    table("people_clips", "clip_id, clip_sha256", "('1', 'y')", "('2', 'z')", "('3', 'z')", "('4', 'y')", "('5', 'x')")
+    table(
+        "people_comparisons", "comparison_id, clip_a, clip_b", "('k', '1', '2')", "('l', '3', '4')", "('m', '2', '5')"
+    )
+    table(
+        "people_preferences", "comparison_id, dimension, preference, confidence, votes, weight_a, weight_b, weight_tie",
+        # of y and z: 4 + 1 for y, 3 for z
+        "('k', 'musicality', 'a', 4.0, 1, 4.0, 0.0, 0.0)", "('l', 'musicality', 'a', 2.0, 2, 3.0, 1.0, 0.0)",
+        # 2 for y, 5 for z, 5 for a tie
+        "('k', 'alignment', 'tie', 3.5, 2, 2.0, 0.0, 5.0)", "('l', 'alignment', 'a', NULL, 1, 5.0, 0.0, 0.0)",
+        "('m', 'musicality', 'b', 1.0, 1, 0.0, 1.0, 0.0)",
+    )  # fmt: skip
+    table("clips", "generation_id, clip_sha256", "('gx', 'x')", "('gy', 'y')", "('gz', 'z')")
+    table(
+        "pairs", "pair_id, prompt_id, generation_a, generation_b", "('zy', 'p', 'gz', 'gy')", "('zx', 'p', 'gz', 'gx')"
+    )
+    asked = [f"('{pair}', '{of}', 'j', 'a', 'a', 'a')" for pair in ("zy", "zx") for of in ("musicality", "alignment")]
+    table("passes", "pair_id, dimension, judge, forward_choice, reverse_choice, agreed", *asked)
+    table("combined", "item, dimension, choice", "('zy', 'musicality', 'a')")
+    found = connection.sql(query("pseudo_preferences/heard_by_people")).to_arrow_table().to_pylist()
+    assert [(one["pair_id"], one["dimension"], one["people"], one["band"]) for one in found] == [
+        ("zy", "alignment", "tie", ">3"), ("zx", "musicality", "b", "<3"), ("zy", "musicality", "b", "<3"),
+    ]  # fmt: skip
 
 
 @pytest.mark.slow
