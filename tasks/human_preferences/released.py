@@ -50,20 +50,28 @@ def read(path: Path, _: Path) -> dict[str, list[Row]]:
     """Read the lines of a file as rows of `benchmark`, `clips` and the tables joined by the evaluations.
 
     Raises:
-        InputError: the file cannot be read, or a line has another layout.
+        InputError: the file cannot be read, a line has another layout, or two lines have one id.
     """
     file, root = table_file(path, path.name), str(path.parent.absolute())
-    tables = BenchmarkTables([], [], [], [], {})
+    tables, lines = BenchmarkTables([], [], [], [], {}), dict[tuple[str, str], int]()
     for line, row in named_rows(file, WANTED, {**VOTED, **RATED}):
         if isinstance(row, Note):
             continue
         try:
             if isinstance(row, Reject):
                 raise BadRow(row.reason, row.detail)
-            task = _task(row["source"])
+            task, samples, votes = _task(row["source"]), len(tables.benchmark), len(tables.comparisons)
             (_add_ratings if task in ("pam", "musiceval") else _add_vote)(tables, task, row, file, line, root)
         except BadRow as bad:
             raise InputError(f"{path}, line {line}: {bad.detail}") from None
+        added = [("vote", one["comparison_id"]) for one in tables.comparisons[votes:]]
+        added += [("sample", one["sample_id"]) for one in tables.benchmark[samples:]]
+        if first := next((lines[one] for one in added if lines.setdefault(one, line) != line), None):
+            name = shown(row["vote_id"] or f"{task}-{line}")
+            raise InputError(
+                f"{path}, lines {first} and {line}: expected an id of its own for each line, found '{name}' in both; "
+                f"write the set before it, such as '{task}/{name}', or leave out `id`"
+            )
     return {**tables._asdict(), "clips": [{"clip_id": name, "file": file} for name, file in tables.clips.items()]}
 
 

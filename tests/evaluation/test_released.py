@@ -19,6 +19,7 @@ from earmark.flows.command.cli import app
 from earmark.schemas.errors import EarmarkError
 from earmark.tasks.evaluation.released import released
 from earmark.tasks.evaluation.samples import SamplePart, find_evaluation, select_samples
+from earmark.tasks.human_preferences.released import read as read_votes
 from earmark.tasks.instruction_rubrics.released import read as read_bench
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.versions import Store, Version
@@ -315,6 +316,21 @@ def test_samples_of_one_clip_depend_on_each_other_without_the_clips_too(tmp_path
     assert found[0] == pytest.approx(found[1])
     assert found[0]["value"] == 0.75
     assert found[0]["high"] - found[0]["low"] > 0.7  # four clips, not forty samples
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("cmi-arena-annotation", "PAM"), ("Music Arena", "cmi-arena-annotation")]
+)
+def test_ids_that_restart_in_a_set_are_named_with_their_lines(tmp_path: Path, first: str, second: str) -> None:
+    """Of an arena and CMI-Pref no sample is there twice, but each vote would stand for both pairs."""
+    about = {"preference": "a", "musicality": 3.0}
+    sets = (first, first, second, second)
+    rows = [vote(at, id=name, source=sets[at], **about) for at, name in enumerate((7, 8, 9, 8))]
+    write_jsonl(path := tmp_path / "all_test.jsonl", rows)
+    with pytest.raises(EarmarkError, match=r"lines 2 and 4: .* found '8' in both; write the set before it, such as"):
+        read_votes(path, tmp_path)
+    write_jsonl(path, [{**row, "id": None} for row in rows])
+    assert len({row["sample_id"] for row in read_votes(path, tmp_path)["benchmark"]}) > len(rows)
 
 
 def faulty() -> Iterator[tuple[str, Row, str]]:
