@@ -32,7 +32,8 @@ def read(path: Path, _: Path) -> dict[str, list[Row]]:
     """Read a folder with `data.csv`, or a table with the same columns, as rows of `questions`.
 
     `image` names a file beside the table or in its `images/`, with or without that folder, or embeds one. A missing or
-    unreadable picture is null: such a question is asked by its words alone. Its id is the picture's name.
+    unreadable picture is null: such a question is asked by its words alone, and its `source` is the picture's name, so
+    that questions about one picture still depend on each other. A question's id is its picture's name.
 
     Raises:
         InputError: the table cannot be read, or a row has another layout.
@@ -54,6 +55,8 @@ def read(path: Path, _: Path) -> dict[str, list[Row]]:
         about = {column: row[column] or None for column in OURS}
         rows.append({**named, "question": row["question"], "options": options, "truth_letter": truth, **about})
         rows[-1] |= picture_columns(content)
+        if rows[-1]["image"] is None and (called := _called(row["image"])) is not None:
+            rows[-1]["source"] = str(called.relative_to(IMAGES) if called.is_relative_to(IMAGES) else called)
     return {"questions": rows}
 
 
@@ -78,11 +81,16 @@ def _options(row: Row) -> tuple[list[str], str]:
 def _picture(cell: Any, root: Root) -> tuple[str, bytes | None]:
     """Return the name of a row's picture without its ending, and its bytes if it is there."""
     embedded = cell if isinstance(cell, dict) else {}
-    name = PurePosixPath(str(embedded.get("path") or "image" if embedded else cell or "image"))
+    name = _called(cell) or PurePosixPath("image")
     if embedded.get("bytes") is not None or name.is_absolute() or ".." in name.parts:
         return name.stem, embedded.get("bytes")
     places = [root.folder / IMAGES / name, root.folder / name]
     return name.stem, next((one.read_bytes() for one in places if one.is_file() and not root.leads_out(one)), None)
+
+
+def _called(cell: Any) -> PurePosixPath | None:
+    name = cell.get("path") if isinstance(cell, dict) else cell
+    return PurePosixPath(str(name)) if name else None
 
 
 def picture_columns(content: bytes | None) -> Row:

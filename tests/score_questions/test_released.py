@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from earmark.schemas.evaluations import Examinee
 from earmark.schemas.score_questions import CORPUS
 from earmark.tasks.evaluation import judging
 from earmark.tasks.evaluation.released import released
-from earmark.tasks.evaluation.samples import MeasurementOptions
+from earmark.tasks.evaluation.samples import MeasurementOptions, SamplePart, find_evaluation, select_samples
 from earmark.tasks.exports.choosing import ExportOptions
 from earmark.tasks.exports.export import export
 from earmark.tasks.score_questions.forum.images import find_scores
@@ -101,6 +102,23 @@ def test_pictures_outside_the_set_are_not_read(tmp_path: Path) -> None:
     (folder / "images/p2.png").unlink()
     (folder / "images/p2.png").symlink_to(tmp_path / "secret.png")
     assert [row["image"] for row in read(folder, tmp_path)["questions"]] == [None] * 4
+
+
+def test_questions_about_one_picture_depend_on_each_other_without_the_pictures_too(tmp_path: Path) -> None:
+    """Ten questions on each of four pictures, as with the pictures at hand; a row without a name stands alone."""
+    rows = [line(at // 10, image=f"{'images/' if at % 2 else ''}p{at // 10}.png") for at in range(40)]
+    beside = write_set(tmp_path / "with", [*rows, line(0, image="")])
+    shutil.copytree(beside, tmp_path / "without", ignore=shutil.ignore_patterns("*.png"))
+    drawn = []
+    for folder in (beside, tmp_path / "without"):
+        with released(folder, "wildscore", Store(tmp_path / "store"), ()) as (version, corpus):
+            asked = select_samples(version, corpus, find_evaluation(corpus, "questions"), SamplePart())
+            with asked as samples:
+                rows_of_units = samples.connection.execute("SELECT cluster, id FROM judged.samples").fetchall()
+        drawn.append({unit: {name for of, name in rows_of_units if of == unit} for unit, _ in rows_of_units})
+    assert [len(names) for names in drawn[1].values()] == [10, 10, 10, 10, 1]
+    assert None in drawn[1]
+    assert sorted(map(sorted, drawn[0].values())) == sorted(map(sorted, drawn[1].values()))
 
 
 @pytest.mark.slow
