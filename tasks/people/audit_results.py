@@ -26,8 +26,8 @@ class Verdict(NamedTuple):
     label: str  # its label in the version
     stratum: str  # its value in the stratifying column
     answers: Mapping[str, str]  # by reviewer, in the version's words
-    # of the answers other than unsure: `confirmed` if the most frequent is the label, `refuted` if it is another,
-    # `disputed` if two are most frequent; `unsure` without any
+    # of the answers other than unsure: `confirmed` if more than half are the label, `refuted` if more than half are
+    # another one, else `disputed`; `unsure` without any
     verdict: str
     instead: str  # the other answer of a refuted row
     why: str  # remarks beside their answers, by reviewer; may be empty
@@ -73,8 +73,8 @@ def _verdict(label: str, answers: Mapping[str, str]) -> tuple[str, str]:
     counts = Counter(value for value in answers.values() if value != UNSURE)
     if not counts:
         return "unsure", ""
-    (first, most), *others = counts.most_common()
-    if others and others[0][1] == most:
+    ((first, most),) = counts.most_common(1)
+    if 2 * most <= counts.total():
         return "disputed", ""
     return ("confirmed", "") if first == label else ("refuted", first)
 

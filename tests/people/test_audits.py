@@ -44,11 +44,15 @@ CORPORA = {
 
 
 def plan_of(
-    labels: dict[str, str], strata: dict[str, str], totals: dict[str, int], swapped: Collection[str] = ()
+    labels: dict[str, str],
+    strata: dict[str, str],
+    totals: dict[str, int],
+    swapped: Collection[str] = (),
+    pages: int = 3,
 ) -> StudyPlan:
-    """Three pages that each hold all rows; `swapped` rows show the second side first on the second page."""
-    pages = []
-    for number in (1, 2, 3):
+    """Pages that each hold all rows; `swapped` rows show the second side first on the second page."""
+    made = []
+    for number in range(1, pages + 1):
         trials = []
         for row, label in labels.items():
             turned = row in swapped and number == 2
@@ -56,14 +60,14 @@ def plan_of(
             trials.append(
                 Trial(id=f"{number}-{row}", kind="row", prompt_id=row, expected={"label": shown}, swapped=turned)
             )
-        pages.append(AnnotatorPage(name=f"p{number}", key="0" * 32, trials=tuple(trials)))
+        made.append(AnnotatorPage(name=f"p{number}", key="0" * 32, trials=tuple(trials)))
     audited = Audited(
         corpus="c", version="v1", manifest_sha256="0", evaluation="e", stratify="s", sides=("a", "b"),
         strata=strata, totals=totals,
     )  # fmt: skip
     return StudyPlan(
         study="c-v1-e", kind="audit", questions=("label",), choices=("a", "b", "tie", "unsure"), most_failed=1.0,
-        prompts={}, generations={}, pages=tuple(pages), audited=audited,
+        prompts={}, generations={}, pages=tuple(made), audited=audited,
     )  # fmt: skip
 
 
@@ -118,6 +122,24 @@ def test_verdicts_and_precision(stratum: str) -> None:
     assert whole["precision"] == pytest.approx(0.75 * (1 + 1 / 3 + 0) / 3 + 0.25 * (2 / 3 + 1 / 3) / 2)
     ends = [(4 / 9 - wilson(4 / 3, 3)[0], 0.75), (0.5 - wilson(1, 2)[0], 0.25)]
     assert whole["low"] == pytest.approx(whole["precision"] - math.hypot(*(weight * end for end, weight in ends)))
+
+
+@pytest.mark.parametrize(
+    ("given", "verdict", "instead"),
+    [
+        (("a", "a", "b", "tie"), "disputed", ""),
+        (("a", "a", "unsure", "b"), "confirmed", ""),
+        (("b", "b", "a", "tie", "unsure"), "disputed", ""),
+        (("b", "b", "b", "tie", "a"), "refuted", "b"),
+        (("a", "a", "a", "tie", "b", "b"), "disputed", ""),
+    ],
+)
+def test_more_than_half_of_those_with_an_opinion_decide(given: tuple[str, ...], verdict: str, instead: str) -> None:
+    """The label is a. Two of four are the largest group, and no majority."""
+    plan = plan_of({"r": "a"}, {"r": "x"}, {"a\tx": 9}, pages=len(given))
+    said = [answered(f"p{page}", {f"{page}-r": value}) for page, value in enumerate(given, 1)]
+    (row,) = verdicts(plan, said)
+    assert (row.verdict, row.instead) == (verdict, instead)
 
 
 def test_without_strata_the_whole_is_said_once() -> None:
