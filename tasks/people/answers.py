@@ -322,23 +322,28 @@ def mean_opinions(plan: StudyPlan, returned: Sequence[Returned]) -> list[SystemO
 
 
 def _opinion(rows: Iterable[Row], question: str) -> Opinion:
-    """Return the mean, the ratings' standard deviation, and a 95 % interval over annotators' means (Student's t)."""
+    """Return the mean of the ratings, their standard deviation, and the mean's 95 % interval (Student's t).
+
+    Ratings of one annotator depend on each other: the interval is that of a ratio of sums over annotators. With as many
+    ratings from each, it is that of the annotators' means.
+    """
     from scipy.stats import t  # imported here: loading takes longer than most commands
 
     by_annotator: dict[str, list[int]] = defaultdict(list)
     for row in rows:
         by_annotator[row["annotator"]].append(row[question])
-    means = [statistics.fmean(values) for values in by_annotator.values()]
     scores = [value for values in by_annotator.values() for value in values]
-    half = None
-    if len(means) > 1:
-        half = float(t.ppf(0.975, len(means) - 1)) * statistics.stdev(means) / len(means) ** 0.5
+    mos, people, half = statistics.fmean(scores), len(by_annotator), None
+    if people > 1:
+        apart = [sum(value - mos for value in values) / len(scores) for values in by_annotator.values()]
+        error = (sum(one * one for one in apart) * people / (people - 1)) ** 0.5
+        half = float(t.ppf(0.975, people - 1)) * error
     return {
-        "mos": statistics.fmean(scores),
+        "mos": mos,
         "sd": statistics.stdev(scores) if len(scores) > 1 else None,
         "half_width": half,
         "ratings": len(scores),
-        "annotators": len(means),
+        "annotators": people,
     }
 
 

@@ -16,7 +16,7 @@ from scipy.stats import t
 from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
-from earmark.tasks.people.answers import read_plan
+from earmark.tasks.people.answers import _opinion, read_plan
 from earmark.tasks.store.versions import Version
 from tests.music_prompts.prompt_builds import build_prompts, config_of, made_tracks, write_tracks
 from tests.people.test_answers import returned
@@ -119,6 +119,26 @@ def test_the_board_shows_what_people_said(version: Version, tmp_path: Path) -> N
     earmark(*said)  # again: the record is replaced
     again = json.loads(earmark("eval", "rank", "music-prompts@v1", "all", "--store", store, "--json"))
     assert again["listening"] == board["listening"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strict", [0.0, 1.4])
+def test_the_interval_is_of_the_mean_beside_it_also_with_pages_of_unequal_length(strict: float) -> None:
+    """Long pages have more weight in the mean of ratings, and their annotators may be stricter: the half-width is what
+    the mean varies by when the test is held again with other people."""
+    source, held, people = np.random.default_rng(3), [], 24
+    for _ in range(800):
+        long = source.random(people) < (0.5 if strict else 0.25)
+        means = source.normal(3.0 + strict * (0.5 - long), 0.6)
+        rows = [
+            {"annotator": who, "quality": int(said)}
+            for who in range(people)
+            for said in np.clip(np.rint(source.normal(means[who], 0.7, 20 if long[who] else 4)), 1, 5)
+        ]
+        held.append(_opinion(rows, "quality"))
+    spread = np.std([one["mos"] for one in held])
+    told = np.mean([one["half_width"] or 0.0 for one in held]) / t.ppf(0.975, people - 1)
+    assert told / spread == pytest.approx(0.96, abs=0.06)
 
 
 @pytest.mark.slow
