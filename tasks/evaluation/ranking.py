@@ -28,6 +28,7 @@ from earmark.tasks.store.versions import Store, Version
 
 RECORD = "ranking.json"
 LEAST_VOTES = 30
+SHOWN = 8  # systems of a group that a note names
 CENTRE, SCALE = 1000.0, 400 / np.log(10)  # Elo's scale: 400 points more mean ten wins per loss
 
 
@@ -203,8 +204,28 @@ def notes(facts: RankingFacts) -> list[str]:
         "on Music Arena's leaderboard; in brackets, intervals of 95 %; votes that share a prompt count as dependent",
         f"without rank: systems of fewer than {LEAST_VOTES} votes",
     ]
-    if {one["win_share"] for board in facts["boards"] for one in board["systems"]} & {0.0, 1.0}:
+    held = {one["win_share"] for board in facts["boards"] for one in board["systems"]}
+    if held & {0.0, 1.0}:
         lines.append("without interval: systems that won or lost every vote, whose strength has no bound")
-    if torn := [f"{one['board']}, {one['modality'] or 'all'}" for one in facts["boards"] if one["parts"] > 1]:
-        lines.append(f"groups of systems that no vote joins cannot be compared with each other: {'; '.join(torn)}")
+    if any(0.8 < abs(2 * share - 1) < 1 for share in held):
+        lines.append(
+            "the penalty draws systems that won over 90 % or under 10 % of their votes to the middle, and their "
+            "intervals with them"
+        )
+    if torn := [
+        f"{one['board']}, {one['modality'] or 'all'}: {_groups(one)}" for one in facts["boards"] if one["parts"] > 1
+    ]:
+        lines.append(f"groups of systems that no vote joins cannot be compared, nor their ranks: {'; '.join(torn)}")
     return lines
+
+
+def _groups(board: NamedBoard) -> str:
+    """Name the groups of systems without votes between them, each from its best on."""
+    names, wins = [one["system"] for one in board["systems"]], np.array(board["wins"])
+    labels = connected_components(wins + wins.T > 0, directed=False)[1].tolist()
+    groups = [
+        [name for name, label in zip(names, labels, strict=True) if label == one] for one in dict.fromkeys(labels)
+    ]
+    return " | ".join(
+        ", ".join(one[:SHOWN]) + (f" and {len(one) - SHOWN} more" if one[SHOWN:] else "") for one in groups
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,20 @@ def test_a_system_that_always_wins_has_no_interval() -> None:
     facts: Any = {"corpus": "human-preferences", "version": "v1", "boards": [{"board": "b", "modality": None, **board}]}
     said_of = ranking_page(facts).files()["README.md"]
     assert "without interval: systems that won or lost every vote" in said_of
+    assert re.search(r"b, all: ant, bee \| (cat, dog|dog, cat)$", said_of, re.MULTILINE)
+
+
+def test_lopsided_systems_are_said_to_be_drawn_to_the_middle() -> None:
+    """The penalized score, with its interval, lies below the odds that bore the votes: 29 to 1 of 30."""
+    for won, drawn in ((29, True), (26, False)):
+        said = ["a"] * won + ["b"] * (30 - won)
+        board = board_of([{"system_a": "ant", "system_b": "bee", "preference": one, "cluster": at}
+                          for at, one in enumerate(said)])  # fmt: skip
+        found = by_system(board)
+        true = SCALE * np.log(won / (30 - won))
+        assert (found["ant"]["value"] - found["bee"]["value"] < 0.8 * true) == drawn
+        facts: Any = {"corpus": "c", "version": "v1", "boards": [{"board": "b", "modality": None, **board}]}
+        assert ("draws systems that won over 90 %" in ranking_page(facts).files()["README.md"]) == drawn
 
 
 def test_known_strengths_are_met() -> None:
