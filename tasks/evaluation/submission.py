@@ -217,7 +217,7 @@ def prompts_of(version: Version, generation: Generation) -> list[dict[str, Any]]
     """Read a version's prompts with their ids, groups and concepts, by id."""
     shown = [column for mode in generation.concepts for column in mode.columns if column != "audio"]
     columns = list(dict.fromkeys([generation.key, generation.text, *generation.groups, *shown]))
-    files = [version.path(entry) for entry in version.manifest.entries(generation.table)]
+    files = [version.whole(entry) for entry in version.manifest.entries(generation.table)]
     rows = [row for file in files for row in pq.read_table(file, columns=columns).to_pylist()]
     return sorted(rows, key=lambda row: str(row[generation.key]))
 
@@ -308,7 +308,7 @@ def _reference_clips(name: str, store: Store, spill: Path, roots: Sequence[Path]
         version = store.find(spec)
         tables = [table for table in find_corpus(version.corpus).tables if "clip_sha256" in table.schema.names]
         entries = [one for table in tables for one in version.manifest.entries(table.name, split or None)]
-        files = [version.path(entry) for entry in entries]
+        files = [version.whole(entry) for entry in entries]
         wanted = {one for file in files for one in pq.read_table(file)["clip_sha256"].to_pylist() if one is not None}
         paths = {sha256: clip.path for sha256, clip in clip_files(wanted, version, store, spill, roots).items()}
     if len(paths) < 2:

@@ -138,7 +138,7 @@ def _from_tables(clips: ClipFolder, wanted: set[str], version: Version, work: Wo
     for entry in version.manifest.files:
         if not entry.path.endswith(".parquet") or wanted <= clips.suffixes.keys():
             continue
-        file = pq.ParquetFile(version.path(entry))
+        file = pq.ParquetFile(version.whole(entry))
         for column in (field.name for field in file.schema_arrow if field.type == AUDIO):  # images are stored alike
             for group in range(file.num_row_groups):
                 named = file.read_row_group(group, [f"{column}.path"])[column].combine_chunks().field("path")

@@ -247,7 +247,7 @@ def opened(version: Version, corpus: Corpus, spill: Path | None = None) -> Itera
     """Yield DuckDB with each table of a version as a view of its name, spilling to `spill` or a folder of its own."""
     with TemporaryDirectory(prefix="earmark-") as own, connect(spill or Path(own)) as connection:
         for table in corpus.tables:
-            files = [version.path(entry) for entry in version.manifest.entries(table.name)]
+            files = [version.whole(entry) for entry in version.manifest.entries(table.name)]
             name = quoted(table.name) if files else table.name  # an absent optional table is empty
             view_parquet(connection, name, files, table.schema)
         yield connection

@@ -126,9 +126,8 @@ def _holds(version: Version, pattern: str) -> bool:
 
 def _tables(connection: duckdb.DuckDBPyConnection, version: Version) -> Iterator[str]:
     """Yield the tables with local files, each as a view; skip rejects, which are no rows of a version."""
-    for table, splits in version.table_files().items():
-        files = [file for files in splits.values() for file in files if file.is_file()]
-        if files and table != "rejects":
+    for table in version.manifest.rows:
+        if table != "rejects" and (files := version.files_there(table)):
             view_parquet(connection, table, files)
             yield table
 

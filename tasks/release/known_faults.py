@@ -61,9 +61,8 @@ def _sound_cut(version: Version) -> bool:
     if clips is not None and not clips:
         return False
     with duckdb.connect() as connection:
-        for table, splits in version.table_files().items():
-            files = [file for files in splits.values() for file in files if file.is_file()]
-            if not files:
+        for table in version.manifest.rows:
+            if not (files := version.files_there(table)):
                 continue
             view_parquet(connection, table, files)
             for column, *_ in connection.execute(f'DESCRIBE "{table}"').fetchall():
@@ -79,8 +78,7 @@ def _sound_cut(version: Version) -> bool:
 
 def _any_row(version: Version, table: str, holds: str) -> bool:
     """Return whether a condition in SQL holds for a row of a table, or may, where the table's files are not here."""
-    files = [file for part in version.table_files().get(table, {}).values() for file in part if file.is_file()]
-    if not files:
+    if not (files := version.files_there(table)):
         return bool(version.manifest.rows.get(table))
     with duckdb.connect() as connection:
         view_parquet(connection, table, files)

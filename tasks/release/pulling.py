@@ -149,14 +149,10 @@ def _require_whole(store: Store, version: Version) -> None:
     if store.remote is not None:
         return
     for entry in version.manifest.files:
-        path = version.path(entry)
-        found = path.stat().st_size if path.is_file() else None
-        if found != entry.bytes:
-            raise StoreError(
-                f"{path}: expected {entry.bytes:,} bytes, as the manifest says, found "
-                f"{'no file' if found is None else f'{found:,}'}; see: earmark inspect verify {version.corpus}@"
-                f"{version.name}; move the folder of the damaged version away, and pull again"
-            )
+        try:
+            version.whole(entry)
+        except StoreError as error:
+            raise StoreError(f"{error}; move the folder of the damaged version away, and pull again") from None
 
 
 def _holds(store: Store, parent: Parent) -> bool:

@@ -52,13 +52,13 @@ class Version:
         """Return the Parquet files of a table or of a split of it, in reading order.
 
         Raises:
-            StoreError: the table or split does not exist in the version.
+            StoreError: the table or split does not exist in the version, or a file is missing or of another size.
         """
         entries = self.manifest.entries(table, split)
         if not entries:
             known = ", ".join(sorted(self.manifest.rows))
             raise StoreError(f"{self.corpus} {self.name} has no table '{table}' with split '{split}'; tables: {known}")
-        return [self.path(entry) for entry in entries]
+        return [self.whole(entry) for entry in entries]
 
     def path(self, entry: FileEntry) -> Path:
         """Return the path of a file of the version.
@@ -68,10 +68,29 @@ class Version:
         """
         return no_link(self.folder, entry.path)
 
+    def whole(self, entry: FileEntry) -> Path:
+        """Return the path of a file of the version, to be read.
+
+        Raises:
+            StoreError: it is missing, or of another size than in the manifest.
+        """
+        path = self.path(entry)
+        found = path.stat().st_size if path.is_file() else None
+        if found != entry.bytes:
+            raise StoreError(
+                f"{path}: expected {entry.bytes:,} bytes, as the manifest says, found "
+                f"{'no file' if found is None else f'{found:,}'}; see: earmark inspect verify {self.corpus}@{self.name}"
+            )
+        return path
+
     def table_files(self) -> dict[str, dict[str, list[Path]]]:
-        """Return the Parquet files of all tables by split, in reading order."""
+        """Return the Parquet files of all tables by split, in reading order; raises as `files`."""
         rows = self.manifest.rows
         return {table: {split: self.files(table, split) for split in splits} for table, splits in rows.items()}
+
+    def files_there(self, table: str) -> list[Path]:
+        """Return the Parquet files of a table on this machine, whatever their state."""
+        return [path for entry in self.manifest.entries(table) if (path := self.path(entry)).is_file()]
 
 
 @dataclass(frozen=True)

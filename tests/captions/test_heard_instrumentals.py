@@ -17,7 +17,7 @@ from earmark.tasks.exports.export import export
 from earmark.tasks.store.licences import licences_of
 from earmark.tasks.store.versions import Store, Version
 from tests.annotation.conftest import model_server
-from tests.builds import rows_of
+from tests.builds import restate, rows_of
 from tests.captions.captions import (
     build_captions,
     caption_answer,
@@ -78,12 +78,14 @@ def separated_with(folder: Path, url: str, keep: str, column: str, value: Any) -
     """A version of `instrumentals` as a stranger might have made it, and a config that hears it."""
     store = folder / "store"
     make_tracks(folder, 1)
-    (path,) = build_separated(separating_config(folder, output={"keep": keep}), store).files("tracks")
+    version = build_separated(separating_config(folder, output={"keep": keep}), store)
+    (path,) = version.files("tracks")
     (row,) = pq.read_table(path).to_pylist()
     if column == "audio":
         value = {**row["audio"], **value}
     path.chmod(0o644)
     pq.write_table(pa.Table.from_pylist([{**row, column: value}], pq.read_schema(path)), path)
+    restate(version)
     source = {"name": "own", "format": "table", "tracks": "tracks.jsonl"}
     values = {"source": source, "instrumentals": "instrumentals@v1", "length_s": [0.1, 7200.0]}
     return config_of(folder, direct(url), **values), store

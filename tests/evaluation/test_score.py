@@ -53,6 +53,7 @@ from earmark.tasks.store.folder import named_word
 from earmark.tasks.store.versions import Store, Version
 from earmark.tasks.text.tag_words import written
 from tests.annotation.conftest import LocalServer
+from tests.builds import restate
 from tests.conftest import ROOT
 from tests.music_prompts.prompt_builds import build_prompts, config_of, made_tracks, write_tracks
 from tests.pages import data_of
@@ -367,6 +368,7 @@ def test_a_strangers_words_for_a_concept_reach_the_judge_in_a_fence(store: Store
     path.chmod(0o644)
     for rows in ([{**first, "genre": hostile}, *others], [{**first, "genre": hostile}, *others, first]):
         pq.write_table(pa.Table.from_pylist(rows, pq.read_schema(path)), path)
+        restate(version)
         made = [PromptClip(row, tmp_path / "x.wav", PROBE) for row in prompts_of(version)]
         with _questions(version, made, CORPUS.generation, Examinee(annotator="openai:m")) as found:
             texts = [texts_of(one.request) for _, group, _ in found for one in group]

@@ -11,7 +11,7 @@ import pytest
 from earmark.tasks.evaluation.ranking import rank_systems
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.versions import Store, Version
-from tests.builds import rows_of
+from tests.builds import restate, rows_of
 from tests.human_preferences.votes import SALT, build_votes, config_of
 
 Row = dict[str, Any]
@@ -68,6 +68,7 @@ def test_a_version_without_names_of_votes_goes_by_its_comparisons(voted: Version
     before = wins(voted, tmp_path / "out")
     for file in (voted.folder / "votes").glob("*.parquet"):
         pq.write_table(pq.read_table(file).drop_columns(["model_a", "model_b"]), file)
+    restate(voted)
     after = wins(voted, tmp_path / "again")
     assert after == {("mg N=3", "mg N=1"): 2, ("mg N=10", "mg N=3"): 1, ("mg N=1", "mg N=3"): 1}
     assert after != before

@@ -12,7 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
+from earmark.tasks.store.versions import Version
 from tests.browser import chromium
+from tests.builds import restate
 from tests.people.test_audits import content_of
 
 HOSTILE = "</script></h2><script>window.bad = 1</script><img src=x onerror='window.bad = 2'> {{ 7 * 7 }} \u202e$&"
@@ -28,6 +30,7 @@ def spoil(folder: Path, columns: tuple[str, ...]) -> None:
         table = table.set_column(table.column_names.index(name), name, pa.array(spoiled, table[name].type))
     path.unlink()  # it is a hard link
     pq.write_table(table, path)
+    restate(Version(folder.parent.parent.name, folder.parent))
     assert pc.all(pc.match_substring(table[columns[0]], HOSTILE)).as_py()
 
 

@@ -35,7 +35,7 @@ from earmark.tasks.store.versions import Store, Version, verify
 from earmark.tasks.store.withdrawals import Kind
 from tests.before import compare
 from tests.before.fixture import LEDGER, before, older, paid, seed, unpack
-from tests.builds import rows_of, traces
+from tests.builds import restate, rows_of, traces
 from tests.release.publications import Publications
 from tests.runner import run_flow
 from tests.servers.hub import HubServer
@@ -44,9 +44,10 @@ State = Callable[[Path, Iterable[str]], Store]
 
 
 def change(version: Version, table: str, split: str, other: Callable[[pa.Table], pa.Table]) -> None:
-    """Write other rows into a table's only file of a split, whatever the manifest says of it."""
+    """Write other rows into a table's only file of a split; of them the manifest says the size alone."""
     (path,) = [version.folder / e.path for e in version.manifest.files if (e.table, e.split) == (table, split)]
     pq.write_table(other(pq.ParquetFile(path).read()), path)
+    restate(version)
 
 
 def with_first(table: pa.Table, **values: object) -> pa.Table:

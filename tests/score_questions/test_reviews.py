@@ -36,7 +36,7 @@ from earmark.tasks.score_questions.reviews import (
     read_reviews,
 )
 from earmark.tasks.store.versions import Store, Version
-from tests.builds import traces
+from tests.builds import restate, traces
 from tests.score_questions.questions import build_questions, config_of, rows_of, thread
 
 GOOD = {"musically_correct": "yes", "options_relevant": "yes", "offensive": "no", "ambiguous": "no"}
@@ -303,6 +303,7 @@ def test_a_strangers_images_are_written_by_their_hash_alone(
             row["image"] |= {name: str(tmp_path / one) if name == "path" else one for name, one in changed.items()}
         path.chmod(0o644)
         pq.write_table(pa.Table.from_pylist(rows, pq.read_schema(path)), path)
+    restate(version)
     if "bytes" in changed:
         with pytest.raises(StoreError, match="expected an embedded file of SHA-256"):
             write_review(version, tmp_path / "out")

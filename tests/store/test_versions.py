@@ -6,6 +6,7 @@ import dataclasses
 import json
 import multiprocessing
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,12 @@ import pytest
 from earmark.schemas.errors import InputError, StoreError
 from earmark.schemas.mos_preferences import CORPUS, RATINGS, MosPreferences
 from earmark.schemas.tables import REJECTS, Table
+from earmark.tasks.exports.rows import view_columns
 from earmark.tasks.mos_preferences.sources import plan_build
 from earmark.tasks.pipeline.inputs import build_key
+from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.commit import check_accounts, check_rejects, check_table
+from earmark.tasks.store.explain import explain
 from earmark.tasks.store.files import link_over, replacing
 from earmark.tasks.store.manifest import Manifest, Step, read_manifest, schema_digest
 from earmark.tasks.store.staging import STAGING, staging, sweep
@@ -435,3 +439,26 @@ def test_an_input_that_changes_during_the_build_commits_nothing(tmp_path: Path) 
     with plan.stage() as stage, pytest.raises(InputError, match=r"one/t\.csv changed during the build"):
         plan.commit(stage)
     assert open_store(str(tmp_path / "store")).versions(config.corpus) == []
+
+
+@pytest.mark.slow
+def test_a_reader_names_a_shard_that_is_cut_or_gone(copy: Version) -> None:
+    path, *others = copy.files("pairs")
+    content = path.read_bytes()
+    corpus, view = find_corpus(NAME), find_corpus(NAME).views[0]
+    path.unlink()  # it may be a link
+    for left, found in ((None, "no file"), (content[:-100], f"{len(content) - 100:,}")):
+        if left is not None:
+            path.write_bytes(left)
+        said = (
+            f"{path}: expected {len(content):,} bytes, as the manifest says, found {found}; see: earmark inspect verify"
+        )
+        for read in (
+            lambda: copy.files("pairs"),
+            copy.table_files,
+            lambda: view_columns(copy, corpus, view),
+            lambda: explain(copy, corpus.tables, "x"),
+        ):
+            with pytest.raises(StoreError, match=re.escape(said)):
+                read()
+    assert copy.files_there("pairs") == [path, *others]
