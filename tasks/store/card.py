@@ -25,6 +25,9 @@ PERSONAL = (
 )
 MAY = {"all": "rows and audio", "rows": "rows, not audio", "none": "nothing"}
 _LICENCES = re.compile(r"^## Licences\n.*?(?=^## )", re.MULTILINE | re.DOTALL)
+_HEADINGS = re.compile(r"^(?=## )", re.MULTILINE)
+# sections before the tables that are no corpus's own: how a version was made, and what publications add
+_ACCOUNTS = ("## How it was made\n", "## Models and prompts\n", "## Held back\n", "## Evaluations\n", "## Views\n")
 SIZES = (
     (10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"),
     (10**8, "10M<n<100M"), (10**9, "100M<n<1B"), (10**10, "1B<n<10B"), (10**11, "10B<n<100B"), (10**12, "100B<n<1T"),
@@ -192,6 +195,13 @@ def with_licences(card: str, stated: Mapping[str, Licence], sources: Set[str], m
         head = yaml.safe_dump(licensed, sort_keys=False, allow_unicode=True).rstrip("\n")
     section = f"## Licences\n\n{_licences_section(stated)}\n\n"
     return f"---\n{head}\n---\n{_LICENCES.sub(lambda _: section, body, count=1)}"
+
+
+def without_sections(body: str) -> str:
+    """Return a card's body without the corpus's own sections, which stand before its tables."""
+    before, mark, after = body.partition("\n## Tables\n")
+    kept = [part for part in _HEADINGS.split(before) if not part.startswith("## ") or part.startswith(_ACCOUNTS)]
+    return f"{''.join(kept)}{mark}{after}" if mark else body
 
 
 def _licences_section(stated: Mapping[str, Licence]) -> str:

@@ -311,6 +311,11 @@ class Redaction:
             self._gone = rows.without({("source", name) for name in terms.closed})
             if terms.closed and REJECTS.name in self.tables:  # a reject of an unknown source may be of any source
                 self._gone.rows[REJECTS.name] |= rows.not_of(REJECTS.name, known - terms.closed)
+            # whether a closed source went into figures: their rows name no source of what was counted
+            self.figures_held = bool(known & terms.closed)
+            for name, table in self.tables.items() if self.figures_held else ():
+                if table.counted and not table.splits:
+                    self._gone.rows[name][:] = True
             self._silent = {name: rows.not_of(name, terms.audible) for name in self.tables}
         files = {name: [path for paths in self._files[name].values() for path in paths] for name in self.tables}
         self._audible, self._held = terms.audible, set(terms.unheard)

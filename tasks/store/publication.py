@@ -17,7 +17,7 @@ import yaml
 from earmark.schemas.config import Licence
 from earmark.schemas.errors import ConfigError, HubError
 from earmark.schemas.tables import Table
-from earmark.tasks.store.card import with_licences
+from earmark.tasks.store.card import with_licences, without_sections
 from earmark.tasks.store.files import place, sha256_file, write_text
 from earmark.tasks.store.hub import PublishedFile
 from earmark.tasks.store.licences import (
@@ -217,15 +217,23 @@ def _copy(version: Version, redaction: Redaction, lost: Mapping[str, TableLoss],
         raise HubError(f"{version.corpus} {version.name}: the licences hold every row back; nothing is left to publish")
     files += [file for file in _loose(version) if file.path in redaction.files]
     card = (version.folder / CARD).read_text("utf-8")
-    write_text(folder / CARD, _card_of_part(card, version, lost, rows))
+    write_text(folder / CARD, _card_of_part(card, version, lost, rows, redaction.figures_held))
     files.append(file_entry(folder / CARD, folder))
     return version.manifest.model_copy(update={"rows": rows, "files": tuple(files)})
 
 
 def _card_of_part(
-    card: str, version: Version, lost: Mapping[str, TableLoss], rows: Mapping[str, Mapping[str, int]]
+    card: str,
+    version: Version,
+    lost: Mapping[str, TableLoss],
+    rows: Mapping[str, Mapping[str, int]],
+    figures_held: bool,
 ) -> str:
-    """Return the card of a part: its YAML lists only published files, its first section the losses."""
+    """Return the card of a part: its YAML lists only published files, its first section the losses.
+
+    Args:
+        figures_held: whether to leave out the corpus's sections, for their figures are also of a closed source.
+    """
     facts, body = card_parts(card)
     facts.pop("dataset_info", None)
     facts.pop("size_categories", None)  # it was the whole version's
@@ -245,6 +253,9 @@ def _card_of_part(
         f"This is a part of {version.corpus} {version.name}: licences, or the choice to publish no audio, keep the "
         "rest back. The figures in the other sections are those of the whole version."
     )
+    if figures_held:
+        says += " Tables and sections of figures are left out: rows that are held back went into them."
+        body = without_sections(body)
     before, mark, after = body.partition("\n## ")
     held_back = f"## Held back\n\n{ResultTable('Held back', columns, losses, says).markdown()}"
     return card_of(facts, f"{before}\n{held_back}\n{mark}{after}")

@@ -18,8 +18,9 @@ from earmark.flows.command.cli import app
 from earmark.schemas.errors import EarmarkError
 from earmark.schemas.human_preferences import CORPUS, HumanPreferences
 from earmark.schemas.toml import parse_config, read_toml
+from earmark.tasks.store.publication import bundled
 from earmark.tasks.store.sql import connect, query, view_parquet
-from earmark.tasks.store.versions import Version, verify
+from earmark.tasks.store.versions import Store, Version, verify
 from tests.builds import contents_of, rows_of
 from tests.conftest import ROOT
 from tests.human_preferences.votes import SALT, Row, build_votes, cmi, config_of, vote, write_jsonl
@@ -145,6 +146,35 @@ def test_pairs_without_a_prompt_are_counted_as_no_prompts(tmp_path: Path) -> Non
     done = CliRunner().invoke(app, [*command, "--store", str(tmp_path / "store")], catch_exceptions=False)
     counts = {name: cell for name, *_, cell in json.loads(done.stdout)["rows"]}  # CMI-Pref's column is the last
     assert counts["#Unique prompts"] == "3"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("may", ["none", "rows"])
+def test_figures_that_a_closed_source_went_into_stay_here(tmp_path: Path, may: str) -> None:
+    """Figures of a closed source alone leave with no table and no section of the card, nor those over all sources."""
+    people = ("ann", "bob")
+    sources = [cmi(tmp_path, [vote(n + at, who) for n in range(3) for who in people], name=name)
+               for at, name in ((0, "free"), (10, "vault"))]  # fmt: skip
+    version = built(tmp_path, *sources, licences={"free": {"redistribute": "rows"}, "vault": {"redistribute": may}})
+    assert {"vault", "free", "all"} <= {row["value"] for row in rows_of(version, "agreement")}
+    assert {"vault", "free", "all"} == {row["source"] for row in rows_of(version, "dimensions")}
+    with bundled(version, CORPUS.tables, Store(tmp_path / "store"), audio=True, say=print) as bundle:
+        card = next(entry.source.read_text("utf-8") for entry in bundle.entries if entry.path == "README.md")
+        tables = {path.parts[0] for entry in bundle.entries if (path := Path(entry.path)).suffix == ".parquet"}
+        held = bundle.held_rows
+    figures = {"agreement", "dimensions"}
+    if may == "rows":
+        assert (held, figures - tables) == ({}, set())
+        assert "\n## Votes\n" in card
+        return
+    assert not tables & figures
+    assert {"votes", "comparisons", "preferences"} <= tables
+    assert {name: held[name] for name in figures} == {name: len(rows_of(version, name)) for name in figures}
+    headings = [line for line in card.splitlines() if line.startswith("## ")]
+    assert headings[:3] == ["## Held back", "## How it was made", "## Tables"]
+    assert [line for line in card.split("## Tables\n")[1].splitlines() if "vault" in line] == [
+        "| vault | not stated | nothing |"
+    ]
 
 
 @pytest.mark.slow
