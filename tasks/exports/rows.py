@@ -15,7 +15,8 @@ import pyarrow as pa
 from earmark.schemas.config import ChosenPrompts
 from earmark.schemas.corpus import ANSWERS, FORBIDDEN, REQUIRED, Corpus, View, names_file
 from earmark.schemas.errors import StoreError
-from earmark.schemas.tables import UNSPLIT, embeds
+from earmark.schemas.tables import UNSPLIT, Table, embeds
+from earmark.tasks.pipeline.progress import say
 from earmark.tasks.pipeline.rows import WORDING, word, words_of
 from earmark.tasks.store.card import split_order
 from earmark.tasks.store.explain import links_of
@@ -159,7 +160,8 @@ def select_view(
 def select_table(
     version: Version, corpus: Corpus, name: str, spill: Path, split: str | None, limit: int | None
 ) -> Iterator[Selection]:
-    """Yield the selected rows of a published table unchanged, in their own order; embedded audio as its name.
+    """Yield the selected rows of a published table unchanged, in their own order; embedded audio as its name, and where
+    the table holds none, as the SHA-256 of the measured clip.
 
     A column naming a row of another table with a clip in a file is followed by this file's name.
     """
@@ -168,7 +170,8 @@ def select_table(
         raise StoreError(f"{version.corpus} {version.name} has no table '{name}'; tables: {', '.join(tables)}")
     table = tables[name]
     with opened(version, corpus, spill) as connection:
-        names = [f'"{c}".path AS "{c}{"" if names_file(c) else "_audio"}"' for c in table.embedded]
+        heard = {name: f"{quoted(name)}.path" for name in table.embedded} | _measured(connection, table)
+        names = [f'{value} AS "{name}{"" if names_file(name) else "_audio"}"' for name, value in heard.items()]
         selected = ", ".join([f'"{field.name}"' for field in table.schema if not embeds(field)] + names)
         split_column = "" if "split" in table.schema.names else f", '{UNSPLIT}' AS split"
         connection.execute(f"CREATE VIEW everything AS SELECT {selected}{split_column} FROM {quoted(name)}")
@@ -181,6 +184,20 @@ def select_table(
         numbered = "SELECT *, row_number() OVER () AS _order FROM everything"
         numbered = f"SELECT e.*{''.join(files)} FROM ({numbered}) e{''.join(joins)}"
         yield _choose(connection, name, numbered, split, limit)
+
+
+def _measured(connection: duckdb.DuckDBPyConnection, table: Table) -> dict[str, str]:
+    """Return the column with the measured clip's SHA-256 by a table's column of audio, if that is empty."""
+    clips = [ref.column for ref in table.refs if (ref.kind, ref.role) == ("clip", "is")]
+    columns = [field.name for field in table.schema if embeds(field) == "Audio"]
+    found = {}
+    for column in columns:
+        held = connection.execute(f"SELECT count({quoted(column)}) FROM {quoted(table.name)}").fetchall()[0][0]
+        if not held and len(clips) == len(columns) == 1:
+            found[column] = quoted(clips[0])
+        elif not held:
+            say(f"table {table.name}: the version holds no clips in {column}; export a view, or build it with audio")
+    return found
 
 
 @contextmanager

@@ -28,14 +28,17 @@ from typer.testing import CliRunner
 from earmark.flows.command.cli import app
 from earmark.schemas.corpus import View, Writer
 from earmark.schemas.errors import ConfigError, InputError, StoreError
-from earmark.tasks.exports import shapes
+from earmark.tasks.exports import rows, shapes
 from earmark.tasks.exports.choosing import ExportOptions, choose, offers
 from earmark.tasks.exports.export import export
 from earmark.tasks.exports.formats import FORMATS
+from earmark.tasks.exports.rows import select_table
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.versions import Store
 from tests.builds import contents_of, rows_of
 from tests.conftest import ROOT
+from tests.human_preferences.votes import SALT, build_votes, cmi, config_of, vote
+from tests.pseudo_preferences.music import write_clip
 
 MUSIC = "pseudo-preferences"
 
@@ -178,6 +181,52 @@ def test_webdataset_samples_hold_their_clips(demo_store: Store, tmp_path: Path) 
         assert Path(row["chosen_audio"]).suffix == ".wav"
         assert members[f"{number:09d}.chosen.wav"] != members[f"{number:09d}.rejected.wav"]
     assert sorted(path.name for path in folder.iterdir()) == ["README.md", "export.json", "train-000000.tar"]
+
+
+@pytest.mark.slow
+def test_a_table_without_embedded_clips_goes_out_with_the_measured_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each sample has the bytes of the file that its row names; without the files the export is refused."""
+    monkeypatch.setenv("EARMARK_SALT", SALT)
+    heard = tmp_path / "heard"
+    for number in range(3):
+        for side in "ab":
+            write_clip(heard / f"{number}-{side}.wav", 2 * number + (side == "b"))
+    source = cmi(tmp_path, [vote(number) for number in range(3)], audio_root="heard")
+    version = build_votes(config_of(tmp_path, source, audio="index"), tmp_path / "store")
+    store = Store(tmp_path / "store")
+    folder = exported(store, tmp_path / "out", version.corpus, "webdataset", table="clips")
+    found = {}
+    for shard in folder.glob("*.tar"):
+        with tarfile.open(shard) as archive:
+            members = {member.name: archive.extractfile(member).read() for member in archive}  # type: ignore[union-attr]
+        for name in members.keys() & {f"{name.partition('.')[0]}.json" for name in members}:
+            row = json.loads(members[name])
+            found[Path(row["file"]).name] = members[name.replace(".json", ".audio.wav")]
+    assert found == {path.name: path.read_bytes() for path in heard.iterdir()}
+    for path in heard.iterdir():
+        path.unlink()
+    with pytest.raises(InputError, match="name their folder with --audio-root"):
+        exported(store, tmp_path / "other", version.corpus, "webdataset", table="clips")
+
+
+@pytest.mark.slow
+def test_a_column_of_clips_that_stays_empty_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clip and its instrumental stand in one row: which of the two is to be heard is not known."""
+    monkeypatch.setenv("EARMARK_SALT", SALT)
+    version = build_votes(config_of(tmp_path, cmi(tmp_path, [vote()])), tmp_path / "store")
+    clips = next(table for table in find_corpus(version.corpus).tables if table.name == "clips")
+    names = pa.field(
+        "file", pa.string(), metadata={**clips.schema.field("file").metadata, b"names": b"clip", b"role": b"is"}
+    )
+    two = replace(clips, schema=clips.schema.set(clips.schema.get_field_index("file"), names))
+    told: list[str] = []
+    monkeypatch.setattr(rows, "say", told.append)
+    corpus = replace(find_corpus(version.corpus), tables=(two,))
+    with select_table(version, corpus, "clips", tmp_path, None, None) as selection:
+        assert list(selection.clips()) == []
+    assert told == ["table clips: the version holds no clips in audio; export a view, or build it with audio"]
 
 
 def test_a_table_goes_out_as_it_is(demo_store: Store, tmp_path: Path) -> None:
