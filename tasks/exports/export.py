@@ -20,10 +20,11 @@ from earmark.tasks.exports.rows import BATCH, Selection, rollouts_of, select_cli
 from earmark.tasks.exports.shapes import plain
 from earmark.tasks.exports.sinks import Batch, write_lines, write_parquet, write_tars
 from earmark.tasks.pipeline.media import similarity_of
-from earmark.tasks.pipeline.progress import working
+from earmark.tasks.pipeline.progress import say, working
 from earmark.tasks.store.files import sha256_file
 from earmark.tasks.store.folder import RECORD, building, version_facts, write_facts
 from earmark.tasks.store.versions import Store, Version
+from earmark.tasks.store.withdrawals import withdrawal_against
 
 SPILL, PACKED = ".spill", ".packed"
 
@@ -31,7 +32,7 @@ SPILL, PACKED = ".spill", ".packed"
 def export(version: Version, corpus: Corpus, store: Store, folder: Path, wish: ExportOptions) -> ExportRecord:
     """Write a version's rows and their clips in a trainer's format; return the content of `export.json`.
 
-    The folder appears whole or not at all.
+    The folder appears whole or not at all. Of a version with withdrawn rows one line is said.
 
     Raises:
         StoreError: format, view and split do not go together, the view's rows are unfit, or the folder is not free.
@@ -40,6 +41,10 @@ def export(version: Version, corpus: Corpus, store: Store, folder: Path, wish: E
     home = store.folder(version.corpus).resolve()
     if folder.resolve().is_relative_to(home):
         raise StoreError(f"--out: expected a folder outside the versions in {home}, found {folder}")
+    if withdrawal := withdrawal_against(store.root, version.manifest):
+        holds = "contains" if withdrawal.holds(version.manifest) else "was not searched for"
+        said = f"{version.corpus} {version.name} {holds} data withdrawn on {withdrawal.withdrawn:%Y-%m-%d}"
+        say(f"{said} ({withdrawal.reason}): do not pass the export on; take a later version where there is one")
     try:
         target = choose(version, corpus, wish)
         with building(folder.absolute(), force=wish.force) as place:

@@ -18,6 +18,8 @@ from earmark.flows.command.cli import app
 from earmark.schemas.errors import EarmarkError, StoreError
 from earmark.schemas.human_preferences import CORPUS, HumanPreferences
 from earmark.schemas.toml import parse_config, read_toml
+from earmark.tasks.exports import export as exporting
+from earmark.tasks.exports.choosing import ExportOptions
 from earmark.tasks.pipeline.registry import corpora, find_corpus
 from earmark.tasks.release import withdrawal
 from earmark.tasks.store.commit import Made, recompute
@@ -53,6 +55,27 @@ def withdraw(store: Store, kind: Kind, value: str, corpus: str = "human-preferen
 
 def keys(rows: Iterable[Row], name: str) -> set[str]:
     return {row[name] for row in rows}
+
+
+@pytest.mark.slow
+def test_an_export_of_withdrawn_rows_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = config_of(tmp_path, cmi(tmp_path, [vote(n, who) for n in range(3) for who in ("ann", "bob")]))
+    store = Store(build_votes(config, tmp_path / "store").folder.parents[1])
+    told: list[str] = []
+    monkeypatch.setattr(exporting, "say", told.append)
+
+    def exported(name: str) -> list[str]:
+        told.clear()
+        wish = ExportOptions("jsonl", table="votes", force=True)
+        exporting.export(store.find(f"{CORPUS.name}@{name}"), CORPUS, store, tmp_path / name, wish)
+        return told
+
+    assert exported("v1") == []
+    assert withdraw(store, "annotator", rows_of(store.find(CORPUS.name), "votes")[0]["annotator"]).name == "v2"
+    (line,) = exported("v1")
+    assert line.startswith("human-preferences v1 contains data withdrawn on ")
+    assert "(asked for)" in line
+    assert exported("v2") == []
 
 
 def changes(old: Version, new: Version) -> dict[tuple[str, str], set[str]]:
