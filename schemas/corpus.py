@@ -41,7 +41,7 @@ class Writer:
     # paths relative to `path`'s folder by then, where it is to write one file.
     function: str
     suffix: str  # the file's ending, such as `.json`; the file is `<split><suffix>`
-    says: str  # what reads it, one sentence
+    says: str  # what reads it, in a few words without a full stop: "Read by …", as the export's README says
     audio: bool = False  # whether clips and images are written beside it as files. Otherwise they stay SHA-256s.
     whole: str = ""  # the name of the one file that holds all splits, where the format has no files by split
     # folders of these names hold its files; where these are `<config>/<split><suffix>`, each is a config of `datasets`

@@ -308,7 +308,7 @@ VIEWS = (
                 "cmi-pref",
                 "earmark.tasks.importers.cmi_pref:write",
                 ".jsonl",
-                "Whatever reads CMI-Pref-Pseudo's release.",
+                "what reads CMI-Pref-Pseudo's release",
                 audio=True,
             ),
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -29,11 +30,12 @@ from earmark.flows.command.cli import app
 from earmark.schemas.corpus import View, Writer
 from earmark.schemas.errors import ConfigError, InputError, StoreError
 from earmark.tasks.exports import rows, shapes
-from earmark.tasks.exports.choosing import ExportOptions, choose, offers
+from earmark.tasks.exports.choosing import ExportOptions, Target, choose, offers
 from earmark.tasks.exports.export import export
-from earmark.tasks.exports.formats import FORMATS
+from earmark.tasks.exports.formats import FORMATS, Format
+from earmark.tasks.exports.readme import render_readme
 from earmark.tasks.exports.rows import select_table
-from earmark.tasks.pipeline.registry import find_corpus
+from earmark.tasks.pipeline.registry import corpora, find_corpus
 from earmark.tasks.store.versions import Store
 from tests.builds import contents_of, rows_of
 from tests.conftest import ROOT
@@ -181,6 +183,21 @@ def test_webdataset_samples_hold_their_clips(demo_store: Store, tmp_path: Path) 
         assert Path(row["chosen_audio"]).suffix == ".wav"
         assert members[f"{number:09d}.chosen.wav"] != members[f"{number:09d}.rejected.wav"]
     assert sorted(path.name for path in folder.iterdir()) == ["README.md", "export.json", "train-000000.tar"]
+
+
+@pytest.mark.parametrize("corpus", corpora())
+def test_the_readme_of_an_export_says_in_one_sentence_what_reads_it(corpus: str) -> None:
+    targets = [
+        Target(Format(writer.format, writer.says, {}, "own", True, {}), shapes.plain, clips=True, view=view)
+        for view in find_corpus(corpus).views
+        for writer in view.writers
+    ]
+    for target in [*targets, *(Target(format_, shapes.plain, clips=True) for format_ in FORMATS.all()[0].values())]:
+        record: Any = {"corpus": corpus, "version": "v1", "manifest_sha256": "0", "table": "t", "rows": {"train": 1},
+                       "clips": 0, "files": {}}  # fmt: skip
+        (line,) = re.findall(r"^Read by .*$", render_readme(record, target), re.MULTILINE)
+        assert re.fullmatch(r"Read by [^.](.*[^.])?\.", line)
+        assert line.split()[2] not in ("The", "What", "Whatever", "A", "An", "It"), line
 
 
 @pytest.mark.slow
