@@ -346,7 +346,7 @@ def show_accounts(version: Version, accounts: Sequence[RowFacts]) -> None:
             tell(f" {linked.name}", head=f"  {column}")
             tell(*(f"    {sentence}" for sentence in linked.says))
         for table, count in account.used_in.items():
-            tell(f"  used in {count:,} rows of {table}")
+            tell(f"  used in {count:,} row{'' if count == 1 else 's'} of {table}")
         for step in account.through:
             gone = {**step.rejected, **step.dropped}
             lost = "; ".join(f"{reason}: {count:,}" for reason, count in gone.items() if count)

@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 from earmark.flows.command import console
 from earmark.flows.command.cli import app
 from earmark.schemas.music_prompts import TABLES
-from earmark.tasks.store.explain import explain
+from earmark.tasks.store.explain import RowFacts, explain
+from earmark.tasks.store.versions import Version
 from tests.human_preferences.votes import build_votes, cmi, vote
 from tests.human_preferences.votes import config_of as votes_config
 from tests.music_prompts.prompt_builds import build_prompts, config_of, made_tracks, write_tracks
@@ -37,3 +38,11 @@ def test_ids_that_count_lines_are_noted_where_rows_changed(named: bool, tmp_path
     told = CliRunner().invoke(app, ["inspect", "diff", "human-preferences@v1", "human-preferences@v2", *where])
     assert told.exit_code == 0, told.output
     assert ("ids such as FILE:LINE#1 count lines" in told.output) is not named
+
+
+@pytest.mark.parametrize(("count", "told"), [(1, "used in 1 row of pairs"), (2, "used in 2 rows of pairs")])
+def test_one_row_is_no_rows(count: int, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    console.show_accounts(
+        Version("music-prompts", tmp_path), [RowFacts("clips", "c", {}, (), used_in={"pairs": count})]
+    )
+    assert told in capsys.readouterr().out
