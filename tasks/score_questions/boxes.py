@@ -23,7 +23,7 @@ from earmark.tasks.score_questions.forum.links import SUFFIXES
 from earmark.tasks.score_questions.forum.pictures import read_picture
 from earmark.tasks.score_questions.review_files import CONFIG, TASKS, address_of, questions_of, template
 from earmark.tasks.score_questions.reviews import json_annotations, several
-from earmark.tasks.store.folder import RECORD, building, write_facts
+from earmark.tasks.store.folder import PREPARED, building, write_facts
 from earmark.tasks.store.versions import Version
 
 BOXES_CONFIG = "label-studio-boxes.xml"
@@ -64,7 +64,7 @@ def write_boxes(
         StoreError: the folder is taken, or there is no image.
     """
     look, refused, tasks = open_detector(detector, base), [], []
-    with building(folder.absolute(), force=force) as place, working("look at images") as work:
+    with building(folder.absolute(), force=force, record=PREPARED) as place, working("look at images") as work:
         (place / "images").mkdir()
         for name, content in images:
             work.advance()
@@ -82,7 +82,7 @@ def write_boxes(
         if not tasks:
             raise StoreError("expected images to draw boxes in, found none that can be read")
         pages = {TASKS: json.dumps(tasks, ensure_ascii=False, indent=1) + "\n", CONFIG: template(BOXES_CONFIG)}
-        write_facts(place, RECORD, {"images": len(tasks), "detector": detector.model}, pages)
+        write_facts(place, PREPARED, {"images": len(tasks), "detector": detector.model}, pages)
     return len(tasks), refused
 
 
@@ -132,7 +132,7 @@ def write_training_data(exported: Path, returned: Path, folder: Path, *, force: 
     kinds = {kind: number for number, kind in enumerate(sorted(counts))}
     images: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
-    with building(folder.absolute(), force=force) as place:
+    with building(folder.absolute(), force=force, record=PREPARED) as place:
         for file, (size, boxes) in sorted(labelled.items()):
             split = "val" if _spot(file) < VALIDATION else "train"
             for kind in ("images", "labels"):
@@ -149,7 +149,7 @@ def write_training_data(exported: Path, returned: Path, folder: Path, *, force: 
         categories = [{"id": number, "name": kind} for kind, number in kinds.items()]
         coco = {"images": images, "annotations": annotations, "categories": categories}
         pages = {"coco.json": json.dumps(coco, indent=1) + "\n", "data.yaml": data}
-        write_facts(place, RECORD, {"images": len(labelled), "boxes": counts}, pages)
+        write_facts(place, PREPARED, {"images": len(labelled), "boxes": counts}, pages)
     return {"images": len(labelled), **dict(counts.most_common())}
 
 

@@ -14,7 +14,7 @@ from earmark.schemas.study import FACTS
 from earmark.tasks.score_questions.made_music import Fact, facts_of
 from earmark.tasks.score_questions.probe import rows_of_facts
 from earmark.tasks.score_questions.released import IMAGES, TABLE, picture_columns, write
-from earmark.tasks.store.folder import RECORD, building, write_facts
+from earmark.tasks.store.folder import PREPARED, building, write_facts
 
 SEED = 17  # of wrong options and letters
 
@@ -77,11 +77,11 @@ def write_typed_probe(
         raise InputError("no fact is typed, or people agree on none: name the files that they sent back")
     files = {file for file, _ in facts}
     counts = {"images": len(files), "perception": len(facts), "both": both, "agree": agree, "disputed": disputed}
-    with building(folder.absolute(), force=force) as place:
+    with building(folder.absolute(), force=force, record=PREPARED) as place:
         (place / IMAGES).mkdir()
         for file in files:
             shutil.copyfile(images / file, place / IMAGES / file)
         rows = [*rows_of_facts(facts, "Perception", SEED)]
         write(iter([pa.RecordBatch.from_pylist(rows)]), place / TABLE)
-        write_facts(place, RECORD, counts)
+        write_facts(place, PREPARED, counts)
     return counts

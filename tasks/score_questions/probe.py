@@ -28,7 +28,7 @@ from earmark.tasks.score_questions.abc_notation import (
 from earmark.tasks.score_questions.made_music import Fact, as_abc, compose, engrave, perceived, reasoned
 from earmark.tasks.score_questions.option_order import LETTERS, in_order, right_places
 from earmark.tasks.score_questions.released import IMAGES, OURS, TABLE, WANTED, write
-from earmark.tasks.store.folder import RECORD, building, write_facts, write_record
+from earmark.tasks.store.folder import PREPARED, building, write_facts, write_record
 from earmark.tasks.store.parquet import tuples_of
 from earmark.tasks.store.result_table import ResultColumn, ResultPage, ResultTable, percent, wilson
 from earmark.tasks.store.versions import Store
@@ -108,7 +108,7 @@ def write_probe(folder: Path, images: int, seed: int, *, force: bool = False) ->
         StoreError: the folder is taken.
     """
     facts: dict[str, list[tuple[str, Fact]]] = {TABLE: [], REASONING: []}
-    with building(folder.absolute(), force=force) as place:
+    with building(folder.absolute(), force=force, record=PREPARED) as place:
         for name in (IMAGES, ABC):
             (place / name).mkdir()
         for number in range(images):
@@ -121,7 +121,7 @@ def write_probe(folder: Path, images: int, seed: int, *, force: bool = False) ->
             rows = [*rows_of_facts(facts[table], kind, seed)]
             write(iter([pa.RecordBatch.from_pylist(rows)]), place / table)
         counts = {"images": images, "perception": len(facts[TABLE]), "reasoning": len(facts[REASONING])}
-        write_facts(place, RECORD, {**counts, "seed": seed})
+        write_facts(place, PREPARED, {**counts, "seed": seed})
     return counts
 
 

@@ -16,7 +16,7 @@ from earmark.schemas.score_questions import QUESTIONS, ScoreQuestion
 from earmark.tasks.score_questions.option_order import LETTERS
 from earmark.tasks.score_questions.reviews import COLUMNS, CRITERIA, DELETES, ReviewerVerdict
 from earmark.tasks.store.files import replacing, write_embedded
-from earmark.tasks.store.folder import RECORD, building, version_facts, write_facts
+from earmark.tasks.store.folder import PREPARED, building, version_facts, write_facts
 from earmark.tasks.store.result_table import FORMULA
 from earmark.tasks.store.versions import Version
 
@@ -34,7 +34,7 @@ def write_review(version: Version, folder: Path, *, images_at: str | None = None
         StoreError: the folder is taken, the version has no questions, or an image is not that of its row.
     """
     count = 0
-    with building(folder.absolute(), force=force) as place:
+    with building(folder.absolute(), force=force, record=PREPARED) as place:
         (place / "images").mkdir()
         with (
             (place / SHEET).open("w", encoding="utf-8-sig", newline="") as sheet,
@@ -54,7 +54,7 @@ def write_review(version: Version, folder: Path, *, images_at: str | None = None
         if not count:
             raise StoreError(f"{version.corpus} {version.name} has no questions to review")
         pages = {CONFIG: template(CONFIG), "README.md": template("review.md")}
-        write_facts(place, RECORD, {**version_facts(version), "questions": count}, pages)
+        write_facts(place, PREPARED, {**version_facts(version), "questions": count}, pages)
     return count
 
 

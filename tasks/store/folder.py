@@ -19,6 +19,8 @@ from earmark.tasks.store.parquet import write_rows
 from earmark.tasks.store.versions import Store, Version
 
 RECORD = "export.json"  # marks a folder as an export
+# marks a folder of sheets, images or questions for people or detectors; earlier releases marked it by `export.json`
+PREPARED = "prepared.json"
 _CLIP = re.compile(r"(audio/[0-9a-f]{2}|images)/[0-9a-f]{64}\.[a-z0-9]{1,5}")  # as an export names clips
 KeptRows = tuple[pa.Schema, Sequence[tuple[Any, ...]]]
 
@@ -96,7 +98,8 @@ def _check_free(folder: Path, force: bool | None, record: str) -> None:
         raise StoreError(f"--out: expected a folder, found a file: {folder}")
     if not folder.is_dir() or not any(folder.iterdir()):
         return
-    if not (folder / record).is_file():
+    older = record == PREPARED and (folder / RECORD).is_file() and _listed(folder) is None
+    if not (folder / record).is_file() and not older:
         raise StoreError(f"--out: expected an empty folder or an earlier export, found other files in {folder}")
     if force is None:
         raise StoreError(f"--out: {folder} holds one already, with what people answered; choose another folder")
@@ -111,15 +114,21 @@ def _check_free(folder: Path, force: bool | None, record: str) -> None:
 
 def _of_others(folder: Path) -> list[str]:
     """Return the files of a folder that its export did not write, such as a training's checkpoints."""
-    try:
-        listed = json.loads((folder / RECORD).read_bytes()).get("files")
-    except (ValueError, AttributeError):
-        raise StoreError(f"--out: {folder / RECORD} is not the record of an export; choose another folder") from None
-    if not isinstance(listed, dict):
-        return []  # sheets and images for people have a record without a list
+    listed = _listed(folder)
+    if listed is None:
+        raise StoreError(f"--out: {folder / RECORD} is not the record of an export; choose another folder")
     ours = {RECORD, "README.md", ".DS_Store", *listed}
     found = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
     return [name for name in found if name not in ours and not _CLIP.fullmatch(name)]
+
+
+def _listed(folder: Path) -> dict[str, Any] | None:
+    """Return the files listed in an export's record; None if the record is none of an export."""
+    try:
+        listed = json.loads((folder / RECORD).read_bytes()).get("files")
+    except (ValueError, AttributeError):
+        return None
+    return listed if isinstance(listed, dict) else None
 
 
 @contextmanager

@@ -24,6 +24,8 @@ from earmark.flows.command.cli import app
 from earmark.schemas.errors import InputError, StoreError
 from earmark.schemas.reasons import Reject
 from earmark.schemas.score_questions import CORPUS
+from earmark.tasks.exports.choosing import ExportOptions
+from earmark.tasks.exports.export import export
 from earmark.tasks.release.withdrawal import search, withdraw
 from earmark.tasks.score_questions.review_agreement import agreements, alphas, cohen_kappa
 from earmark.tasks.score_questions.review_files import CONFIG, SHEET, TASKS, contents_of, write_review, write_verdicts
@@ -451,3 +453,21 @@ def test_review_folder_is_not_overwritten(version: Version, tmp_path: Path) -> N
     write_review(version, tmp_path / "out")
     with pytest.raises(StoreError, match="--force"):
         write_review(version, tmp_path / "out")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("older", [False, True])
+def test_no_export_replaces_filled_in_sheets(tmp_path: Path, older: bool) -> None:
+    """An earlier release marked the folder as an export is marked; `people review export` still knows it."""
+    version = built(tmp_path)
+    out = tmp_path / "out"
+    write_review(version, out)
+    if older:
+        (mark,) = out.glob("prepared.json")
+        mark.rename(out / "export.json")
+    (out / SHEET).write_text("filled in", "utf-8")
+    with pytest.raises(StoreError, match=r"^--out: [^\n]*$"):
+        export(version, CORPUS, Store(tmp_path / "store"), out, ExportOptions("jsonl", table="questions", force=True))
+    assert (out / SHEET).read_text("utf-8") == "filled in"
+    write_review(version, out, force=True)
+    assert (out / SHEET).read_text("utf-8") != "filled in"
