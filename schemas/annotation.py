@@ -5,10 +5,18 @@ from collections.abc import Mapping
 from functools import cache
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 from urllib.parse import urlsplit
 
-from pydantic import Field, GetJsonSchemaHandler, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    Field,
+    GetJsonSchemaHandler,
+    SerializationInfo,
+    ValidationInfo,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import CoreSchema
 
 from earmark.schemas.config import declarations
@@ -185,6 +193,15 @@ class ModelService(Model):
         "`tensor_parallel_size`, `data_parallel_size`, `gpu_memory_utilization`, `max_model_len`, `max_num_seqs`. They "
         "have no effect on an answer, and are not part of any key.",
     )
+
+    @field_validator("serve")
+    @classmethod
+    def _set_ones(cls, value: dict[Served, int | float | None]) -> dict[Served, int | float | None]:
+        return {name: one for name, one in value.items() if one is not None}  # recorded configs hold each, as null
+
+    @field_serializer("serve")
+    def _each_recorded(self, value: dict[str, Any], info: SerializationInfo) -> dict[str, Any]:
+        return {**dict.fromkeys(get_args(Served)), **value} if (info.context or {}).get("recorded") else value
 
     @field_validator("base_url")
     @classmethod

@@ -44,11 +44,11 @@ _SWAPPED = re.compile(rf"[(\[][^()\[\]\n]*?{_SECOND_FIRST}|\(\s*2\W+1\s*\)", re.
 _SWAPPED_AFTER = re.compile(rf"[\s.]*\([^()\n]*?{_SECOND_FIRST}\s*\)", re.IGNORECASE | re.ASCII)
 _CLIP_2 = r"(?:(?:audio|clip|sample)\s*(?:2|two)|(?:the\s+)?second\s+(?:audio|clip|sample))\b"
 _TURNED = re.compile(  # a sentence that gives the numbers another order
-    rf"\bfirst\s+(?:number|score|value|one|figure)(?:\s+(?:is|are|was|refers|belongs|stands|corresponds|given|for|of|to|"
+    rf"\bfirst\s+(?:number|score|value)(?:\s+(?:is|are|was|refers|belongs|stands|corresponds|given|for|of|to|"
     rf"the|score|that|rates|means))*\W+{_CLIP_2}|[\[(]\s*(?:audio|clip|sample)\s*2\s*[,;]\s*(?:audio|clip|sample)\s*1\s*"
-    rf"[\])]|\b{_CLIP_2}(?:'s)?(?:\s+score)?\s+(?:comes\s+|is\s+|stands\s+)?first\s*(?:[,;.)\]]|and\b|then\b|$)"
+    rf"[\])]|\b{_CLIP_2}(?:'s)?\s+(?:score|number)\s+(?:comes|is|stands)\s+first\b"
     r"|[(\[]\s*b\s*[,;/]\s*a\s*[)\]]|第[一1]个(?:分数|数字|得分)[^,。\n]{0,4}(?:片段|音频)\s*[2二]"
-    r"|(?:片段|音频)\s*[2二]\s*在前|顺序[^。\n]{0,4}(?:片段|音频)\s*[2二]"
+    r"|(?:片段|音频)\s*[2二]\s*在前(?=\s*(?:[,.;)。]|$))|顺序[^。\n]{0,4}(?:片段|音频)\s*[2二]"
     r"|\b(?:scores?|numbers?)\b[^.\n]{0,60}\b(?:reverse|reversed|swapped|opposite|inverted)\s+order\b",
     re.IGNORECASE | re.ASCII | re.MULTILINE,
 )
@@ -58,9 +58,9 @@ _STATED = re.compile(  # a clip's score in the text: "Clip 1: 3/10", "I give cli
     re.IGNORECASE | re.ASCII | re.MULTILINE,
 )
 _OTHER_SCALE = re.compile(
-    r"\bout\s+of\s+(?:five|[4-79]|100)\b(?!\s+(?!stars|points|each|for|and)[a-z])"
-    r"|\b(?:scale|range)\s+(?:of|from|is)?\s*[01]\s*(?:-|–|—|to)\s*([4-79]|100)\b"
-    r"|\(\s*[01]\s*(?:-|–|—|to)\s*([4-79]|100)\s*\)|满分\s*(?:为|是)?\s*(?:[五百45]|100)|[五5]分制",
+    r"\bout\s+of\s+(five|[4-79])\b(?!\s+(?!stars|points|each|for|and)[a-z])"
+    r"|\b(?:scale|range)\s+(?:of|from|is)?\s*[01]\s*(?:-|–|—|to)\s*([4-79])\b(?!\s*(?:k?hz|db|m?s|sec\w*)\b)"
+    r"|\(\s*[01]\s*(?:-|–|—|to)\s*([4-79])\s*\)(?!\s*(?:k?hz|db|m?s|sec\w*)\b)|满分\s*(?:为|是)?\s*([五45])|([五5])分制",
     re.IGNORECASE | re.ASCII,
 )
 _ATTEMPT = re.compile(r"[\[(\s]*[-+]?[\d.]", re.ASCII)
@@ -170,7 +170,9 @@ def _find(text: str) -> tuple[Scores, int | None] | None:
 
 def _is_doubted(plain: str, scores: Scores) -> bool:
     """Return whether a text turns its scores round, or gives them on another scale than 1 to 10."""
-    if _TURNED.search(plain) or _OTHER_SCALE.search(plain):
+    tops = ["".join(found).lower() for found in _OTHER_SCALE.findall(plain)]
+    # scores beyond a scale are not of it: the text speaks of something else
+    if _TURNED.search(plain) or any(max(scores) <= int({"five": 5, "五": 5}.get(top, top)) for top in tops):
         return True
     stated = {(clip, int(score), most) for clip, score, most in _STATED.findall(plain)}
     of_clips = [{score for clip, score, _ in stated if clip == side} for side in "12"]

@@ -204,9 +204,9 @@ def database_fault(path: Path, error: Exception, variable: str) -> str:
         said = f"{os.strerror(errno.ENOSPC)}; make room"
     elif code not in (0, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
         return said
-    elif path.is_dir():
+    elif os.path.isdir(path):  # noqa: PTH112  # no error in a folder that may not be entered
         said = "expected a file, found a folder; move it away"
-    elif not folder.is_dir():
+    elif not os.path.isdir(folder):  # noqa: PTH112
         said = f"expected a folder: {folder}; make it"
     elif not (os.access(folder, os.W_OK) and os.access(path if path.exists() else folder, os.W_OK)):
         said = "the file or its folder is read-only; make both writable"

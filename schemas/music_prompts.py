@@ -83,7 +83,7 @@ class Verification(Asked):
 
     def _as_recorded(self, values: dict[str, Any]) -> dict[str, Any]:
         folder, file = audio_place(str(values.get("audio", "")))
-        return {**values, "audio": folder, "file": file}
+        return {**values, "audio": folder.rstrip("/") or folder, "file": file}
 
 
 class Counts(Model):

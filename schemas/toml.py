@@ -96,9 +96,11 @@ class Model(BaseModel):
             values = cls.respelled(values)
         if isinstance(values, dict) and not recorded:
             for key, table in cls.flattened(values):
-                value = cls.were_tables[key].take(table)
-                new = "leave it out" if value is None else f"write {cls.were_tables[key].key} = {json.dumps(value)}"
-                raise moved(f"table '{key}' is one value now: {new}")
+                value, lost = cls.were_tables[key].take(table), cls.not_held(key, table)
+                written = json.dumps(value, ensure_ascii=False)
+                new = "leave it out" if value is None else f"write {cls.were_tables[key].key} = {written}"
+                left = f"; {', '.join(lost)} has no place in it" if lost else ""
+                raise moved(f"table '{key}' is one value now: {new}{left}")
         if not isinstance(values, dict) or (names.keys() | dropped.keys()).isdisjoint(values):
             return values
         if recorded:
@@ -120,6 +122,14 @@ class Model(BaseModel):
     def flattened(cls, values: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
         """Return the tables of before that are one value now, by their keys."""
         return [(key, values[key]) for key in cls.were_tables if isinstance(values.get(key), dict)]
+
+    @classmethod
+    def not_held(cls, key: str, table: Mapping[str, Any]) -> list[str]:
+        """Return the keys of a table of before whose values its one value does not stand for."""
+        one = cls.were_tables[key]
+        usual = cls.model_fields[one.key].get_default(call_default_factory=True)
+        now = one.give(usual if (value := one.take(dict(table))) is None else value) or {}
+        return [name for name in table if name not in now or now[name] != table[name]]
 
     @classmethod
     def respelled(cls, values: dict[str, Any]) -> dict[str, Any]:

@@ -128,10 +128,10 @@ Lengths = Annotated[
 
 
 def of_lengths(shortest_s: float, longest_s: float) -> Flat:
-    """Return the table of before for `length_s`, with these defaults."""
+    """Return the table of before for `length_s`, whose default are these; a key that it lacked was 2 or 7200 s."""
 
     def take(table: dict[str, Any]) -> list[float] | None:
-        found = [table.get("shortest_s", shortest_s), table.get("longest_s", longest_s)]
+        found = [table.get("shortest_s", 2.0), table.get("longest_s", 7200.0)]
         return None if found == [shortest_s, longest_s] else found
 
     def give(lengths: Sequence[float]) -> dict[str, float]:

@@ -6,6 +6,7 @@ import gc
 import hashlib
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -111,8 +112,10 @@ def made_once(tmp_path_factory: pytest.TempPathFactory, name: str, make: Callabl
     shared = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / name
     with FileLock(f"{shared}.lock"):
         if not shared.exists():
-            make(Path(f"{shared}.part"))
-            Path(f"{shared}.part").rename(shared)
+            part = Path(f"{shared}.part")
+            shutil.rmtree(part, ignore_errors=True)  # of a maker that failed
+            make(part)
+            part.rename(shared)
     return shared
 
 

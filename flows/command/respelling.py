@@ -67,11 +67,8 @@ def left_out(model: type[Model], values: dict[str, Any]) -> list[str]:
 
 def _of_flat_tables(cls: type[Model], values: dict[str, Any]) -> Iterator[str]:
     for key, table in cls.flattened(values):
-        one = cls.were_tables[key]
-        usual = cls.model_fields[one.key].get_default(call_default_factory=True)
-        now = one.give(usual if (value := one.take(table)) is None else value) or {}
-        for name in (name for name in table if not _is_constant(table[name], now.get(name))):
-            yield f"{key}.{name} = {toml(table[name])} is left out: {one.key} stands for this table"
+        for name in cls.not_held(key, table):
+            yield f"{key}.{name} = {toml(table[name])} is left out: {cls.were_tables[key].key} stands for this table"
 
 
 def _is_constant(value: Any, constant: Any) -> bool:

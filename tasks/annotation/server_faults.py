@@ -106,7 +106,7 @@ def said_in(status: int, text: str) -> ErrorBody:
     if isinstance(held, list) and held:
         held = held[0]
     error = held.get("error", held.get("detail", held)) if isinstance(held, dict) else held
-    quotas = "\n".join(("", *QUOTA.findall(text))) if status in (429, 430) else ""
+    quotas = "\n".join(("", *QUOTA.findall(text))) if status in (429, 430) or status >= 500 else ""
     if isinstance(error, str) and isinstance(held, dict):
         return ErrorBody(status, _words(held) + quotas, one_line(error))
     if not isinstance(error, dict):

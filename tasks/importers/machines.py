@@ -9,13 +9,14 @@ from earmark.schemas.reasons import shown
 from earmark.tasks.importers.cells import BadRow
 
 _NAME = re.compile(  # of a judge; people may be called Claude and Nova, observers O1
-    r"(?:[\w.-]+[/:])*(?:(?:(?:chat)?gpt|[ml]*llm|vlm|lalm|gemini|gemma|deepseek|mi[sx]tral|qwen|audio-?flamingo|utmos|"
-    r"dnsmos)(?![a-z])|(?:claude|llama|phi|grok|nova|kimi|glm)[-_ ]?(?:v?\d|sonnet|opus|haiku|audio|instruct|pro|lite)|"
+    r"(?:[\w.-]+[/:])*(?:(?:(?:chat)?gpt|[ml]*llm|vlm|lalm|gemini|deepseek|mi[sx]tral|qwen|audio-?flamingo|utmos|"
+    r"dnsmos)(?![a-z])|(?:claude|gemma|llama|phi|grok|nova|kimi|glm)[-_ ]?"
+    r"(?:v?\d(?!\d)|(?:sonnet|opus|haiku|audio|instruct|pro|lite)(?![a-z]))|"
     r"o[134]-(?:mini|pro|preview)|models?$|machine$).*",
     re.IGNORECASE,
 )
 _MACHINE = re.compile("m?llms?|ai|models?|machine|automat(?:ic|ed)|auto|bot|algorithm|synthetic|program")
-_PERSON = re.compile("humans?|person|people|crowd|experts?")
+_PERSON = re.compile("humans?|person|people|crowd|experts?|students?|researchers?|engineers?|developers?")
 KINDS = (  # columns that a build reads unasked: each tells the kind of a row's annotator
     *("annotator_type", "annotator_kind", "rater_type", "listener_type", "judge_type", "voter_type", "labeler_type"),
     *("evaluator_type", "annotation_source", "label_source", "vote_source", "rating_source"),
@@ -47,4 +48,6 @@ def require_person(annotator: Any, kinds: Mapping[str, Any], way: str) -> None:
     """
     for column, cell in (*kinds.items(), ("the annotator", annotator)):
         if cell and (is_model(cell) if column in kinds else names_model(cell)):
-            raise BadRow("automatic", f"expected a person's answer, found {column} = '{shown(cell)}'{way}")
+            # a person so called would stand in the table of rejects by name
+            found = f"{column} = '{shown(cell)}'" if column in kinds else "an annotator with the name of a model"
+            raise BadRow("automatic", f"expected a person's answer, found {found}{way}")

@@ -146,8 +146,14 @@ def beside_numbers(cells: Sequence[str]) -> list[str]:
     return odd if len(odd) < len(words) and {word.lower() for word in odd} <= {*UNSAID} else []
 
 
-def asks_models(cells: Mapping[str, Sequence[str]], among: Container[str], way: str) -> dict[str, str]:
-    """Return a person's decision for each column, of those among, that tells which rows are of models."""
+def asks_models(
+    cells: Mapping[str, Sequence[str]], among: Container[str], way: str, way_of_marks: str | None = None
+) -> dict[str, str]:
+    """Return a person's decision for each column, of those among, that tells which rows are of models.
+
+    Args:
+        way_of_marks: the way for a column of yes and no, by default the same.
+    """
     systems = [cells[name] for name in cells if read_name(name).holds("system")]
     doubts = {}
     for name, held in cells.items():
@@ -156,7 +162,8 @@ def asks_models(cells: Mapping[str, Sequence[str]], among: Container[str], way: 
         if name not in among or words & OF_CLIPS:
             continue
         if words & KIND_OF and {cell.lower() for cell in counts} <= YES_NO and len(counts) > 1:
-            doubts[name] = f"{name} tells answers of people from others ({shown(', '.join(sorted(counts)))}): {way}"
+            marks = shown(", ".join(sorted(counts)))
+            doubts[name] = f"{name} tells answers of people from others ({marks}): {way_of_marks or way}"
         if not words & WHOSE:
             continue
         found = {cell: count for cell, count in sorted(counts.items()) if is_model(cell)}

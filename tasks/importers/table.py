@@ -226,14 +226,15 @@ def _parser(
     pattern = columns.file if isinstance(columns.file, str) and columns.file not in at else None
     first = len({*columns.named(), *source.where})  # behind the columns of the config
     kinds = {kind: place for kind, place in at.items() if place >= first}
-    told = columns.listener in source.where
+    told = columns.listener in source.where or not source.where.keys().isdisjoint(KINDS)
     one_scale = None if isinstance(source.scale, dict) else scale_of(source)
 
     def parse(one: Cells, line: int) -> Rating:
         cell, value, column, listener, cells = one
         row: dict[str, Any] = {"split": file.part}
         asked = {kind: cells[place] for kind, place in kinds.items()} if kinds and any(cells[first:]) else {}
-        require_person(None if told else listener, asked, "; where keeps rows by a column's words")
+        judge = asked.pop("judge", None)  # a name, as of a listener
+        require_person(None if told else listener or judge, asked, "; where keeps rows by a column's words")
         name = clip(cell if pattern is None else _filled(pattern, column, at, cells, root), root)
         mos = score(value, one_scale) if one_scale else math.nan
         if pattern is None and isinstance(cell, str) and cell.strip() == name != cell:

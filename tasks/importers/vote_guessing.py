@@ -8,6 +8,7 @@ from earmark.schemas.errors import InputError
 from earmark.schemas.reasons import shown
 from earmark.tasks.importers.cells import number
 from earmark.tasks.importers.guessing import MARKS_ROWS, MOST_MARKS
+from earmark.tasks.importers.machines import is_model
 from earmark.tasks.importers.rating_scales import FEW
 from earmark.tasks.importers.row_kinds import asks_models, leaves_out
 from earmark.tasks.importers.sniffing import (
@@ -123,9 +124,10 @@ def guess_votes(path: Path) -> GuessedVotes | None:
     elif people:
         doubts.append(f"several columns may name who chose ({shown(', '.join(people))}): columns.annotator chooses one")
     may_tell = {*cells} - {*columns.values()} | {*people}
-    whose = asks_models(cells, may_tell, "a build rejects them, by the column that columns.annotator_type names")
+    way = "a build rejects them, by the column that columns.annotator_type names"
+    whose = asks_models(cells, may_tell, way, "remove the rows of models, which a build would count")
     doubts += whose.values()
-    if kinds := [name for name in whose if name not in people]:
+    if kinds := [name for name in whose if name not in people and any(map(is_model, cells[name]))]:
         columns["annotator_type"] = kinds[0]
     signed = any(_is_signed(cells[name]) for name in by_dimension.values())
     counted = [name for name in by_dimension.values() if signed and _counts(cells[name])]

@@ -35,7 +35,7 @@ SELECT
                 -- dumps from 2023-11 on keep the text of what was gone when it was read again, a day and a half later
                 'gone':
                     coalesce(TRY(json_extract_string(_meta, '$.was_deleted_later')) = 'true', false)
-                    OR coalesce(nullif(removal_reason, ''), nullif(removed_by_category, ''), nullif(banned_by, ''))
+                    OR coalesce(nullif(removal_reason, ''), nullif(removed_by_category, ''), nullif(nullif(banned_by, ''), 'false'))
                         IS NOT NULL,
                 -- votes that nobody could see yet, or that were counted within a day, decide nothing; the second
                 -- reading counts anew

@@ -68,7 +68,7 @@ judged AS (
             WHEN NOT regexp_full_match(id, '[A-Za-z0-9_]{1,32}') THEN 'bad_id'
             WHEN created_s IS NULL OR NOT created_s BETWEEN 0 AND 4102444800 THEN 'bad_time'
             -- dumps from 2023-11 on keep the text of what was gone when it was read again, a day and a half later
-            WHEN coalesce(removed_by_category, nullif(removal_reason, ''), nullif(removed_by, ''), nullif(banned_by, '')) IS NOT NULL
+            WHEN coalesce(removed_by_category, nullif(removal_reason, ''), nullif(removed_by, ''), nullif(nullif(banned_by, ''), 'false')) IS NOT NULL
                 OR coalesce(TRY(json_extract_string(_meta, '$.was_deleted_later')) = 'true', false)
                 OR regexp_matches(text, '(?i)^\s*\[\s*(removed|deleted)\s*(by\b[^\]]*)?\]?\s*$')
                 OR regexp_matches(title, '(?i)^\s*\[\s*(removed|deleted)\b') THEN 'removed'

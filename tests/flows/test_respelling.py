@@ -321,13 +321,13 @@ def test_tables_that_are_one_value_now_stand_before_the_first_table(tmp_path: Pa
     text = new_text(InstructionRubrics, FLAT)
     new = tomllib.loads(text)
     assert {key: new.get(key) for key in ("negatives", "length_s", "clips", "fingerprint", "disjoint")} == {
-        "negatives": ["swap", "judged"], "length_s": [0.5, 9], "clips": None, "fingerprint": None, "disjoint": None,
+        "negatives": ["swap", "judged"], "length_s": [2, 9], "clips": None, "fingerprint": None, "disjoint": None,
     }  # fmt: skip
     assert new["models"] == {"m": {"annotator": "openai:m", "pace": {"max_concurrency": 2}}}
     assert {"# which", "# Kinds.", "# even", "# none", "# short", "# few"} <= {f"# {one}" for one in comments(text)}
     config = parse_config(InstructionRubrics, new, tmp_path / "c.toml")
     recorded = config.recorded()
-    assert recorded["clips"] == {"shortest_s": 0.5, "longest_s": 9.0, "silence_dbfs": -60.0}
+    assert recorded["clips"] == {"shortest_s": 2.0, "longest_s": 9.0, "silence_dbfs": -60.0}
     assert recorded["negatives"] == {"swap": 1.0, "perturb": 0.0, "judged": 1.0, "tries": 4, "undecided": "hear"}
     assert InstructionRubrics.model_validate(recorded, context={"recorded": True}).recorded() == recorded
     assert left_out(InstructionRubrics, tomllib.loads(FLAT)) == [
@@ -336,14 +336,14 @@ def test_tables_that_are_one_value_now_stand_before_the_first_table(tmp_path: Pa
     ]
     with pytest.raises(ConfigError) as caught:
         parse_config(InstructionRubrics, tomllib.loads(FLAT), tmp_path / "c.toml")
-    said = 'table \'negatives\' is one value now: write negatives = ["swap", "judged"]'
+    said = 'table \'negatives\' is one value now: write negatives = ["swap", "judged"]; swap has no place in it'
     assert str(caught.value).endswith(f"{said}; new spelling of a file: earmark doctor --config FILE")
     assert "\n" not in str(caught.value)
 
 
 def test_a_judges_files_below_its_folder_are_one_pattern(tmp_path: Path) -> None:
     old = {"corpus": "music-prompts", "tracks": "t", "synthesis": {"model": "openai:m"},
-           "verification": {"model": "openai:m", "audio": "a/", "file": "{stem}.flac"}}  # fmt: skip
+           "verification": {"model": "openai:m", "audio": "a", "file": "{stem}.flac"}}  # fmt: skip
     with pytest.raises(ConfigError, match=r"key 'file' stands in audio: write audio = 'a/\{stem\}\.flac'"):
         parse_config(MusicPrompts, old, tmp_path / "c.toml")
     now = parse_config(MusicPrompts, new_values(MusicPrompts, old), tmp_path / "c.toml")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle, islice
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,7 @@ def test_a_config_by_hand_counts_no_vote_of_a_model(name: str, tmp_path: Path) -
     text = rows(name, "x/{n}.wav,y/{n}.wav,a,{cells}", "audio_a,audio_b,overall,{columns}")
     got = list(table_votes(file_of(tmp_path, text.encode(), "t.csv", "csv"), {}, str(tmp_path)))
     counted = [row.line for row in got if not isinstance(row, Reject)]
+    assert not any("gpt-4o'" in row.detail for row in got if isinstance(row, Reject)), "names leave no build"
     if name != "address":  # by hand, nothing says that `rater` is the annotator
         assert counted == [n + 2 for n in range(24) if n % 3]
         assert {row.reason for row in got if isinstance(row, Reject)} == {"automatic"}
@@ -85,13 +87,32 @@ def test_ratings_of_models_are_asked_about(name: str, tmp_path: Path) -> None:
 
 
 def test_people_with_names_of_models_and_sources_of_clips_are_not_asked_about(tmp_path: Path) -> None:
-    people = ["Claude", "Nova", "Phil", "O1", "Gptolemy", "o3x", "Modell"]
+    people = ["Claude", "Nova", "Phil", "O1", "Gemma Smith", "Claude Proulx", "Gptolemy", "o3x", "Modell"]
     text = "file,score,listener,system,source\n" + "".join(
-        f"{n}.wav,{1 + n % 5},{people[n % 6]},{'tts' if n % 2 else 'natural'},{'model' if n % 2 else 'human'}\n"
-        for n in range(24)
+        f"{n}.wav,{1 + n % 5},{person},{'tts' if n % 2 else 'natural'},{'model' if n % 2 else 'human'}\n"
+        for n, person in enumerate(islice(cycle(people), 24))
     )
     (tmp_path / "t.csv").write_text(text)
     test_guessing.init(tmp_path / "t.csv", tmp_path / "my.toml")
     config = tmp_path / "my.toml"
     build = parse_config(MosPreferences, read_toml(config), config)
     assert sum(isinstance(row, Rating) for row in read_source(build.sources[0], build.path)) == 24
+
+
+def test_where_on_the_kind_of_a_rater_keeps_one_with_the_name_of_a_model(tmp_path: Path) -> None:
+    text = "".join(f"{n}.wav,4,{'gpt-4o,model' if n % 3 else 'anna,human'}\n" for n in range(12))
+    (tmp_path / "t.csv").write_text("file,score,rater,annotator_type\n" + text)
+    columns = {"file": "file", "mos": "score", "listener": "rater"}
+    source = {"name": "s", "format": "table", "files": {"train": "t.csv"}, "columns": columns}
+    for where, kept in (({}, 4), ({"where": {"annotator_type": ["human", "model"]}}, 12)):
+        config = {"corpus": "mos-preferences", "sources": [source | where]}
+        build = parse_config(MosPreferences, config, tmp_path / "my.toml")
+        assert sum(isinstance(row, Rating) for row in read_source(build.sources[0], build.path)) == kept
+
+
+def test_marks_of_yes_and_no_are_asked_about_and_reject_no_vote(tmp_path: Path) -> None:
+    text = "".join(f"x/{n}.wav,y/{n}.wav,a,l{n % 4},{'false' if n % 3 == 0 else 'true'}\n" for n in range(24))
+    (tmp_path / "t.csv").write_text("audio_a,audio_b,winner,listener,is_human\n" + text)
+    said = test_vote_guessing.init(tmp_path / "t.csv", tmp_path / "my.toml", code=1)
+    assert "remove the rows of models, which a build would count" in said
+    assert "annotator_type" not in (tmp_path / "my.toml").read_text()

@@ -77,6 +77,16 @@ def test_a_recorded_config_holds_roles_without_declarations(tmp_path: Path) -> N
     assert "models" not in config.recorded()
 
 
+def test_a_record_that_lists_each_option_of_a_server_is_read_and_kept(tmp_path: Path) -> None:
+    """As versions record them: without a server, each option is null."""
+    recorded = read(tmp_path, models={"omni": OMNI}, judge={"model": "omni"}).recorded()
+    assert {*recorded["judge"]["serve"].values()} == {None}
+    assert len(recorded["judge"]["serve"]) == 5
+    again = PseudoPreferences.model_validate(recorded, context={"recorded": True})
+    assert again.judge.serve == {}
+    assert again.recorded() == recorded
+
+
 def test_the_nearest_declaration_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shared = tmp_path / "shared/all.toml"
     shared.parent.mkdir()

@@ -53,6 +53,10 @@ WRITTEN = [
     "Noise: clip 1: 5, clip 2: 7\nDistortion: clip 1: 9, clip 2: 4\nFinal Scores: [[7, 5]]",
     "3 out of 5 words are lost in clip 2, which first drops out early; clip 1 is 5 dB louder.\nFinal Scores: [[7, 5]]",
     "The first score is higher than that of clip 2: both out of 10.\nFinal Scores: [[7, 5]]",
+    "Unlike the first one, clip 2 has constant hiss.\nFinal Scores: [[7, 5]]",
+    "There is hum in the range of 0-4 kHz, and a burst (0-5) seconds in.\nFinal Scores: [[7, 5]]",
+    "音频2在前半段有噪声。\nFinal Scores: [[7, 5]]",
+    "After hearing clip 2 first, then clip 1, both have drop-outs, in 3 out of 4.\nFinal Scores: [[7, 5]]",
 ]
 UNCERTAIN = [
     "",

@@ -85,6 +85,7 @@ ANSWERS: list[Row] = [
     {"body": "Talbot says so.", "author": "talbot"},
     {"body": "It is a robotic rhythm, I am about sure.", "distinguished": None, "stickied": False},
     {"body": "It is V7.", "author": "[deleted]", "is_submitter": False},
+    {"body": "It is V7.", "banned_by": False},
     {"_meta": {"was_initially_deleted": True, "removal_type": "deleted"}},  # and restored since
     {"_meta": [True]},
 ]
