@@ -1,7 +1,7 @@
 """Config and tables of `captions`: what audio-language models write about tagged tracks (ATTM, AnyAudio-Judge)."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict, get_args
+from typing import Annotated, Any, Literal, Self, TypedDict, get_args
 
 from pydantic import Field, model_validator
 
@@ -67,7 +67,7 @@ class Listening(Drawn):
         description="Spans of a longer track, spread evenly; more than 1 needs `refine`. `all`: equal segments of at "
         "most `hears_s`, each with a caption.",
     )
-    tries: ClassVar[int] = 3  # draws of one text until one passes the checks, as everywhere
+    tries: int = Field(default=3, ge=1, le=100, description="Draws of one text, at most, until one passes the checks.")
     max_tokens: int = Field(default=400, ge=1)
 
     @classmethod
@@ -87,7 +87,7 @@ class Listening(Drawn):
 class Refining(Drawn):
     """The writer of a track's caption from its spans. It reads text only."""
 
-    tries: ClassVar[int] = 3  # draws of one text until one passes the checks, as everywhere
+    tries: int = Field(default=3, ge=1, le=100, description="Draws of one text, at most, until one passes the checks.")
     max_tokens: int = Field(default=300, ge=1)
 
 

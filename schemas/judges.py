@@ -82,17 +82,8 @@ def _gold_identity(qualify: dict[str, Any] | None) -> Any:
     return changed(kept, "gold", without_places)
 
 
-class Jury(Model):
-    """The rule to join several judges."""
-
-    combine: Literal["unanimity", "majority", "weighted"] = Field(
-        default="majority",
-        description="All judges agree; more than half of all; or the highest sum of the log-odds of each judge's "
-        "accuracy on gold (`judge.qualify`). A judge whose passes differ does not vote.",
-    )
-    margin: float = Field(
-        default=0.0, ge=0, description="`weighted`: log-odds by which the first choice must lead the second."
-    )
+Jury = Literal["unanimity", "majority", "weighted"]
+"""The rule to join several judges."""
 
 
 class Qualified(BuildConfig):
@@ -141,12 +132,10 @@ class Judged(Qualified):
         for label, count in Counter(one.label for one in self.jurors()).most_common(1):
             if count > 1:
                 raise ValueError(f"judges: expected each judge once, found {label} {count} times; give each a name")
-        if self.jury != Jury() and len(self.judges) < 2:
+        if self.jury != "majority" and len(self.judges) < 2:
             raise ValueError("jury: expected two or more [[judges]]")
-        if self.jury.combine == "weighted" and not all(one.qualify for one in self.judges):
-            raise ValueError("jury.combine = 'weighted' needs [judge.qualify], which measures what each vote weighs")
-        if self.jury.margin and self.jury.combine != "weighted":
-            raise ValueError("jury.margin belongs to combine = 'weighted'")
+        if self.jury == "weighted" and not all(one.qualify for one in self.judges):
+            raise ValueError("jury = 'weighted' needs [judge.qualify], which measures what each vote weighs")
         return self
 
     def jurors(self) -> tuple[Any, ...]:
@@ -157,7 +146,9 @@ class Judged(Qualified):
         """Return the config that asks each judge alone, by the judge's label."""
         if len(self.judges) < 2:
             return super().by_judge()
-        return {one.label: self.model_copy(update={"judge": one, "judges": (), "jury": Jury()}) for one in self.judges}
+        return {
+            one.label: self.model_copy(update={"judge": one, "judges": (), "jury": "majority"}) for one in self.judges
+        }
 
     def judges_identity(self, values: dict[str, Any], decides: tuple[str, ...]) -> dict[str, Any]:
         """Return `recorded()`, of each judge with the settings that decide a question or a label."""

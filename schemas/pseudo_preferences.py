@@ -150,7 +150,8 @@ class PseudoPreferences(ClipsConfig, Judged):
 
     renamed = {"validate": "validation"}  # noqa: RUF012
     were_tables = {  # noqa: RUF012
-        "validation": Flat("validation", lambda old: old.get("against"), lambda name: name and {"against": name})
+        "validation": Flat("validation", lambda old: old.get("against"), lambda name: name and {"against": name}),
+        "jury": Flat("jury", lambda old: old.get("combine"), lambda rule: {"combine": rule, "margin": 0.0}),
     }
     corpus: Literal["pseudo-preferences"] = "pseudo-preferences"
     prompts: str = Field(
@@ -186,7 +187,11 @@ class PseudoPreferences(ClipsConfig, Judged):
     judges: tuple[PairJudge, ...] = Field(
         default=(), description="Several judges of the same pairs, each with what `[judge]` does not say for all."
     )
-    jury: Jury = Jury()
+    jury: Jury = Field(
+        default="majority",
+        description="Rule to join several judges: all agree; more than half of all; or the highest sum of the log-odds "
+        "of each judge's accuracy on gold (`judge.qualify`). A judge whose passes differ does not vote.",
+    )
     shares: Shares = Field(
         default={"train": 0.9, "validation": 0.05, "test": 0.05}, description="Shares of prompts by split."
     )

@@ -36,6 +36,6 @@ SELECT
     CASE $combine
         WHEN 'unanimity' THEN CASE WHEN most_votes = $judges THEN by_votes END
         WHEN 'majority' THEN CASE WHEN 2 * most_votes > $judges THEN by_votes END
-        ELSE CASE WHEN lead > $margin THEN by_weight END
+        ELSE CASE WHEN lead > 0 THEN by_weight END
     END AS choice
 FROM led

@@ -42,7 +42,7 @@ def combine_votes(connection: duckdb.DuckDBPyConnection, jury: Jury, judges: int
     """
     weights = [row for row in qualification if row["domain"] == row["control"] == "all"]
     connection.register("weights", pa.Table.from_pylist(weights, WEIGHTS))
-    given: Mapping[str, Any] = {"combine": jury.combine, "margin": jury.margin, "judges": judges}
+    given: Mapping[str, Any] = {"combine": jury, "judges": judges}
     connection.execute(query("evaluation/combined"), given)
 
 

@@ -99,11 +99,11 @@ def test_a_failed_check_is_drawn_again_then_rejected(tmp_path: Path, server: Ope
     draws = [(row["clip_id"], row["sample"], row["reason"]) for row in rows_of(version, "raw")]
     assert draws == [(f"t{at}", *draw) for at in range(3) for draw in ((0, "mentions_vocals"), (1, None))]
     assert len({row["request_key"] for row in rows_of(version, "raw")}) == 6
-    server.answer = lambda body, content: "This is a calm song with a female singer and a piano in the background."
-    with_rejects = build_captions(config_of(tmp_path, direct(server.base_url)), tmp_path / "other")
+    once = config_of(tmp_path, direct(server.base_url, tries=1))
+    with_rejects = build_captions(once, tmp_path / "store")
     assert rows_of(with_rejects, "captions") == []
     assert rejects_of(with_rejects) == {"mentions_vocals": 3}
-    assert [row["reason"] for row in rows_of(with_rejects, "raw")] == ["mentions_vocals"] * 9
+    assert {row["reason"] for row in rows_of(with_rejects, "raw")} == {"mentions_vocals"}
 
 
 def test_a_fault_can_be_a_flag(tmp_path: Path, server: OpenAIServer) -> None:

@@ -90,7 +90,7 @@ def test_each_layout_keeps_its_values_and_comments() -> None:
     assert tomllib.loads(text) == new_values(Captions, tomllib.loads(TYPED))
     pipeline = tomllib.loads(text)["pipelines"][0]
     assert pipeline["listen"] == {"model": "a", "hears_s": 2.0}
-    assert pipeline["refine"] == {"model": "a-2"}
+    assert pipeline["refine"] == {"model": "a-2", "tries": 4}
     assert pipeline["judge"] == {"model": "b"}
     assert tomllib.loads(text)["models"] == {
         "a": {"annotator": "openai:a", "patience": {"retries": 1}},

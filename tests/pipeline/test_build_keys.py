@@ -88,7 +88,7 @@ MORE: dict[str, dict[str, Any]] = {
     "pseudo-preferences": {
         "judge": {"qualify": {"gold": "votes.csv"}},
         "judges": [{"model": "openai:m"}, {"model": "openai:n"}],
-        "jury": {"combine": "weighted"},
+        "jury": "weighted",
         "pairs": {"count": 60, "near": "org/clap"},
     },
     "instruction-rubrics": {

@@ -152,5 +152,5 @@ def test_twelve_kills_of_a_jury_that_is_qualified(server: Server, builds: Builds
         requests=len(names) * (gold + 2 * 3 * prompts),
         judge={"qualify": {"each": each, "least": 0.0}, "require": ["musicality"]},
         judges=[{"annotator": f"openai:{name}"} for name in names],
-        jury={"combine": "majority"},
+        jury="majority",
     )

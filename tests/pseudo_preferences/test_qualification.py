@@ -302,7 +302,7 @@ def test_a_jury_asks_each_judge_what_it_would_be_asked_alone(pool: Path, tmp_pat
     with scripted(crowd):
         alone = build_judged(config_of(pool, URL, judge={"annotator": "openai:two"}), tmp_path / "alone")
         asked, judges = len(crowd.asked), [{"annotator": f"openai:{name}"} for name in ("one", "two", "three")]
-        jury = config_of(pool, URL, judges=judges, jury={"combine": "unanimity"})
+        jury = config_of(pool, URL, judges=judges, jury="unanimity")
         version = build_judged(jury, tmp_path / "store")
     assert (asked, len(crowd.asked)) == (2 * PAIRS, 2 * PAIRS + 3 * 2 * PAIRS)
     judgments = rows_of(version, "judgments")

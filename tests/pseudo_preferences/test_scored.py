@@ -102,7 +102,7 @@ def test_the_clip_with_the_higher_number_is_preferred(calls: Path, tmp_path: Pat
 def test_a_scorer_sits_on_a_jury(calls: Path, tmp_path: Path) -> None:
     """A label of unanimity is where both judges agree; the scorer votes on every pair."""
     judges = [{"model": "builtin:music-pair-2"}, {"model": f"scorer:{tmp_path}/level.toml"}]
-    config = config_with(tmp_path, judge=ONE, judges=judges, jury={"combine": "unanimity"})
+    config = config_with(tmp_path, judge=ONE, judges=judges, jury="unanimity")
     version = run_flow(build, config, tmp_path / "store")
 
     def votes(held: Version) -> dict[str, list[str]]:

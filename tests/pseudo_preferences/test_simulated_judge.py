@@ -219,7 +219,7 @@ def test_a_jury_is_as_right_as_the_closed_form_says(
             "qualify": {"gold": "gold.jsonl", "controls": [], "least": 0.0},
         },
         judges=[{"annotator": name} for name in NAMES],
-        jury={"combine": combine},
+        jury=combine,
     )
     with scripted(lambda request: by_name[request.model].answer(request, request.model)):
         version = build_judged(config, tmp_path / "store")

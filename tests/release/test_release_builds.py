@@ -16,13 +16,12 @@ import pytest
 from datasets import load_dataset
 
 from earmark.flows.captions import build as build_captions
-from earmark.flows.command.respelling import new_values
 from earmark.flows.mos_preferences import build as build_pairs
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.captions import CORPUS as CAPTIONS_CORPUS
-from earmark.schemas.captions import Captions, Listening
+from earmark.schemas.captions import Captions
 from earmark.schemas.mos_preferences import MosPreferences
-from earmark.schemas.toml import parse_config, read_toml
+from earmark.schemas.toml import read_toml
 from earmark.tasks.annotation.backend import Media
 from earmark.tasks.annotation.session import Session
 from earmark.tasks.audio.encode import Encoder
@@ -120,15 +119,11 @@ def test_answers_of_models_in_the_process_are_found_under_their_keys(tmp_path: P
     assert paid(folder) == was
 
 
-def test_a_dry_run_of_a_build_that_asked_models_asks_what_is_refused_now_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dry_run_of_a_build_that_asked_models_asks_what_is_refused_now_alone(tmp_path: Path) -> None:
     """Its answers hold thoughts and broken ends: these are counted, and nothing else would be asked."""
     made = release(tmp_path, "models")
     asked, path = paid(made.store("models").root), made.config("models", "captions")
-    monkeypatch.setattr(Listening, "tries", 1)  # an option then, and 1 where models of this process were asked
-    config = parse_config(Captions, new_values(Captions, read_toml(path)), path)
-    facts = forecast(CAPTIONS_CORPUS, build_captions.story, config,
+    facts = forecast(CAPTIONS_CORPUS, build_captions.story, config_from(Captions, read_toml(path), path),
                      made.store("models"))  # fmt: skip
     assert facts is not None
     parts = [facts, *(part for part in facts.values() if isinstance(part, dict) and "to_ask" in part)]
