@@ -21,7 +21,7 @@ from earmark.tasks.pipeline.progress import working
 from earmark.tasks.score_questions.forum.detection import open_detector
 from earmark.tasks.score_questions.forum.links import SUFFIXES
 from earmark.tasks.score_questions.forum.pictures import read_picture
-from earmark.tasks.score_questions.review_files import CONFIG, TASKS, address_of, questions_of, template
+from earmark.tasks.score_questions.review_files import CONFIG, TASKS, address_of, questions_of, refuse_answers, template
 from earmark.tasks.score_questions.reviews import json_annotations, several
 from earmark.tasks.store.folder import PREPARED, building, write_facts
 from earmark.tasks.store.versions import Version
@@ -61,10 +61,11 @@ def write_boxes(
         The number of images, and a line for each unreadable one.
 
     Raises:
-        StoreError: the folder is taken, or there is no image.
+        StoreError: the folder is taken or holds answers, or there is no image.
     """
     look, refused, tasks = open_detector(detector, base), [], []
     with building(folder.absolute(), force=force, record=PREPARED) as place, working("look at images") as work:
+        refuse_answers(folder)
         (place / "images").mkdir()
         for name, content in images:
             work.advance()

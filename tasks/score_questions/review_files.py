@@ -11,17 +11,19 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from earmark.schemas.errors import StoreError
+from earmark.schemas.errors import InputError, StoreError
 from earmark.schemas.score_questions import QUESTIONS, ScoreQuestion
 from earmark.tasks.score_questions.option_order import LETTERS
-from earmark.tasks.score_questions.reviews import COLUMNS, CRITERIA, DELETES, ReviewerVerdict
+from earmark.tasks.score_questions.reviews import COLUMNS, CRITERIA, DELETES, ReviewerVerdict, count_answered
 from earmark.tasks.store.files import replacing, write_embedded
-from earmark.tasks.store.folder import PREPARED, building, version_facts, write_facts
+from earmark.tasks.store.folder import PREPARED, RECORD, building, version_facts, write_facts
 from earmark.tasks.store.result_table import FORMULA
 from earmark.tasks.store.versions import Version
 
 SHEET, TASKS, CONFIG = "reviews.csv", "label-studio-tasks.json", "label-studio.xml"
 _SHOWN = ("image", "question", "options", "right", "category", "subcategory", "difficulty")
+_OURS = frozenset((SHEET, TASKS, CONFIG, "README.md", PREPARED, RECORD, ".DS_Store"))
+_ELSEWHERE = "move it away, or choose another folder"
 _AT_ONCE = 16
 
 
@@ -31,10 +33,11 @@ def write_review(version: Version, folder: Path, *, images_at: str | None = None
     Returns their number. `images_at` is as in `address_of`.
 
     Raises:
-        StoreError: the folder is taken, the version has no questions, or an image is not that of its row.
+        StoreError: the folder is taken or holds answers, the version has no questions, or an image is not its row's.
     """
     count = 0
     with building(folder.absolute(), force=force, record=PREPARED) as place:
+        refuse_answers(folder)
         (place / "images").mkdir()
         with (
             (place / SHEET).open("w", encoding="utf-8-sig", newline="") as sheet,
@@ -56,6 +59,27 @@ def write_review(version: Version, folder: Path, *, images_at: str | None = None
         pages = {CONFIG: template(CONFIG), "README.md": template("review.md")}
         write_facts(place, PREPARED, {**version_facts(version), "questions": count}, pages)
     return count
+
+
+def refuse_answers(folder: Path) -> None:
+    """Refuse to replace a project for people that holds their answers, in its sheet or in files beside it.
+
+    Raises:
+        StoreError: it does.
+    """
+    if not folder.is_dir():
+        return
+    if others := sorted(path.name for path in folder.iterdir() if path.is_file() and path.name not in _OURS):
+        found = f"holds {others[0]} too{f' and {len(others) - 1:,} more' if others[1:] else ''}"
+        raise StoreError(f"--out: --force replaces what was written for people, and {folder} {found}; {_ELSEWHERE}")
+    sheet = folder / SHEET
+    try:
+        answered = count_answered(sheet, SHEET) if sheet.is_file() else 0
+    except InputError as error:
+        raise StoreError(f"--out: --force replaces an empty sheet, and {sheet} was changed: {error}") from None
+    if answered:
+        rows = "1 row" if answered == 1 else f"{answered:,} rows"
+        raise StoreError(f"--out: --force replaces an empty sheet, and {sheet} has answers in {rows}; {_ELSEWHERE}")
 
 
 def template(name: str) -> str:

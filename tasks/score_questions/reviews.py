@@ -79,6 +79,13 @@ def read_reviews(path: Path, name: str) -> Iterator[ReviewerVerdict | Reject]:
             yield one
 
 
+def count_answered(path: Path, name: str) -> int:
+    """Count the rows of a sheet that a reviewer has written in, also one that no build would take."""
+    said = (*CRITERIA, DELETES, "note")
+    rows = (row for _, row in _csv_rows(path, name))
+    return sum(isinstance(row, Reject) or any(str(row.get(column) or "").strip() for column in said) for row in rows)
+
+
 def _csv_rows(path: Path, name: str) -> Iterator[tuple[int, dict[str, Any] | Reject]]:
     _, first = next(read_rows(path, name), (0, []))
     only = "" if isinstance(first, Reject) or len(first) != 1 else first[0]

@@ -469,5 +469,40 @@ def test_no_export_replaces_filled_in_sheets(tmp_path: Path, older: bool) -> Non
     with pytest.raises(StoreError, match=r"^--out: [^\n]*$"):
         export(version, CORPUS, Store(tmp_path / "store"), out, ExportOptions("jsonl", table="questions", force=True))
     assert (out / SHEET).read_text("utf-8") == "filled in"
+    with pytest.raises(StoreError, match=r"reviews\.csv was changed: .*'question_id', found 'filled in'$"):
+        write_review(version, out, force=True)
+    (out / SHEET).unlink()
     write_review(version, out, force=True)
-    assert (out / SHEET).read_text("utf-8") != "filled in"
+    assert len((out / SHEET).read_text("utf-8").splitlines()) > len(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("said", "rows"),
+    [
+        ({NAMES[0]: GOOD, NAMES[3]: {"offensive": "no"}}, "2 rows"),  # a half row is work too
+        ({NAMES[1]: {"note": "Which bar?"}}, "1 row"),
+        ({NAMES[1]: {DELETES: "A"}}, "1 row"),
+    ],
+)
+@pytest.mark.parametrize("purpose", ["questions", "detection"])
+def test_force_replaces_no_sheet_with_answers(
+    version: Version, tmp_path: Path, said: dict[str, dict[str, str]], rows: str, purpose: str
+) -> None:
+    out = tmp_path / "out"
+    write_review(version, out)
+    sheet = filled(out / SHEET, "alice", lambda name: said.get(name, {}))
+    words = ["people", "review", "export", "score-questions", "--for", purpose, "--out", str(out)]
+    words += ["--force", "--store", str(tmp_path / "store")]
+    beside = CliRunner().invoke(app, words)  # under a name of its own beside the sheet
+    assert isinstance(beside.exception, StoreError)
+    assert "holds alice.csv too" in str(beside.exception)
+    assert sheet.is_file()
+    kept = sheet.replace(out / SHEET).read_bytes()
+    done = CliRunner().invoke(app, words)
+    assert isinstance(done.exception, StoreError)
+    assert f"{out / SHEET} has answers in {rows}; move it away" in str(done.exception)
+    assert (out / SHEET).read_bytes() == kept
+    assert [path.name for path in tmp_path.glob("*out*")] == ["out"]
+    filled(out / SHEET, "bob", lambda name: dict.fromkeys((*CRITERIA, DELETES, "note"), "")).replace(out / SHEET)
+    words[words.index(purpose)] = "questions"
+    assert CliRunner().invoke(app, words).exit_code == 0  # names alone are no answers
