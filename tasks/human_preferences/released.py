@@ -138,9 +138,11 @@ def _add_vote(tables: BenchmarkTables, task: str, row: Row, file: ListFile, line
 
 
 def _add_ratings(tables: BenchmarkTables, task: str, row: Row, _: ListFile, line: int, root: str) -> None:
-    name, text = clip(row["audio_a"], root), words(row["text"])
-    system = row["model_a"] or next(iter(_SYSTEM.findall(name)), None) or (name.split("/")[-2] if "/" in name else None)
-    tables.clips[name] = name
+    file, text = clip(row["audio_a"], root) if given(row["audio_a"]) else None, words(row["text"])
+    name = file or f"{row['vote_id'] or f'{task}-{line}'}/a"  # a clip that is not at hand, as of votes
+    parent = file.split("/")[-2] if file and "/" in file else None
+    system = row["model_a"] or next(iter(_SYSTEM.findall(name)), None) or parent
+    tables.clips[name] = file
     scores = {dimension: row[f"rated_{dimension}"] for dimension in ("musicality", "alignment")}
     if not any(map(given, scores.values())):
         raise BadRow("no_score", "expected a number as musicality or text-music alignment, found none")

@@ -136,6 +136,34 @@ def test_a_model_is_measured_on_the_file_as_on_the_version(votes: Version, tmp_p
 
 
 @pytest.mark.slow
+def test_ratings_of_clips_that_are_not_at_hand_are_written_and_read_as_samples(votes: Version, tmp_path: Path) -> None:
+    """An export leaves the path of such a clip empty; a model is asked about the others, and the rest is counted."""
+    scores = [f"{n}-a.wav,{1.5 + n / 4},{4.5 - n / 8},a tune with {n} drums,sys{n % 2}" for n in range(4)]
+    (tmp_path / "pam.csv").write_text("\n".join(["file,OVL,REL,text,system", *scores]))
+    pam = {"name": "pam", "format": "pam", "files": ["pam.csv"], "columns": {"system": "system"}}
+    version = build_votes(config_of(tmp_path, pam, audio="none"), tmp_path / "store")
+    out, told = tmp_path / "out", ("--layout", "cmi-rewardbench", "-e", "pam-musicality", "-a", "builtin:music-clip-1")
+    export = ("export", "human-preferences", "--for", "cmi-rewardbench", "--view", "benchmark", "--out")
+    earmark(tmp_path / "store", *export, out)
+    file, corpus = out / "all_test.jsonl", find_corpus("human-preferences")
+    assert {json.loads(line)["audio-path"] for line in file.read_text().splitlines()} == {""}
+    with released(file, "cmi-rewardbench", Store(tmp_path / "fresh"), ()) as (read, known):
+        for name in ("pam-musicality", "pam-alignment"):
+            assert samples_of(read, known, name) == samples_of(version, corpus, name)
+            assert len(samples_of(read, known, name)) == 4
+    assert "no sample has an answer; most for 'no_media'" in str(
+        earmark(tmp_path / "fresh", "eval", "run", file, *told, code=1)
+    )
+    heard = tmp_path / "heard"
+    earmark(votes.folder.parent.parent, *export, heard)
+    lines = [json.loads(line) for line in (heard / "all_test.jsonl").read_text().splitlines()]
+    next(line for line in lines if line["source"] == "PAM")["audio-path"] = ""
+    write_jsonl(heard / "all_test.jsonl", lines)
+    facts = earmark(tmp_path / "fresh", "eval", "run", heard / "all_test.jsonl", *told)
+    assert (facts["samples"], facts["answered"], facts["left_out"]) == (3, 3, {"no_media": 1})
+
+
+@pytest.mark.slow
 def test_a_bench_of_rubrics_is_measured_as_it_was_exported(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
