@@ -160,10 +160,11 @@ def guess_table(path: Path, encoding: str = "") -> Guess:
         by_test = scale_by_test(table.cells[test], ratings, missing)
     if not named:
         tests = [one.strip() for one in table.cells[test]] if by_test and isinstance(test, str) else []
-        parts = [[cell for cell, one in zip(ratings, tests, strict=True) if one == name] for name in by_test] or [
-            ratings
-        ]
-        doubts = (*doubts, *(doubt for part in parts for doubt in apart(mos, part, missing)))
+        clips = cells[file] if isinstance(file, str) and file in cells and isinstance(mos, str) else [""] * len(ratings)
+        for name in by_test or [""]:
+            held = [at for at in range(len(ratings)) if not by_test or tests[at] == name]
+            part, rated_clips = [ratings[at] for at in held], [clips[at] for at in held]
+            doubts = (*doubts, *apart(mos, part, missing, rated_clips))
     if headless:  # name columns by their content
         renamed = {column: what for what, column in columns.items() if isinstance(column, str)}
         cells = {renamed.get(name, name): values for name, values in cells.items()}

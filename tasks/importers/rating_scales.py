@@ -100,10 +100,15 @@ def ambiguous(
         )
 
 
-def apart(mos: str | tuple[str, ...] | None, cells: Sequence[str], missing: Container[str | float]) -> Iterator[str]:
+def apart(
+    mos: str | tuple[str, ...] | None, cells: Sequence[str], missing: Container[str | float], rows: Sequence[str] = ()
+) -> Iterator[str]:
     """Yield a person's decision about the least or the greatest ratings, if they lie beside the scale of all others.
 
-    They do so by more than a step; or there are few of them, and many at the end of that scale.
+    They do so by more than a step; or there are few of them, and many at the end of that scale, or all are means.
+
+    Args:
+        rows: a name for the row of each cell, to find the first of them.
     """
     values = Counter(value for cell in cells for value in numbers_of(cell) if value == value and value not in missing)
     given = sorted(values)
@@ -114,14 +119,17 @@ def apart(mos: str | tuple[str, ...] | None, cells: Sequence[str], missing: Cont
             continue
         count, gaps = sum(values[end] for end in ends), [abs(end - value) for end in ends for value in rest]
         last = min(rest, key=lambda value: abs(ends[0] - value))
-        if (len(ends) == 1 and min(gaps) > 1) or (
-            FEWEST * count <= values.total() and FEWER * count <= values[last] and last in scale
-        ):
+        ten = scale == (1, 9) and given[0] >= 0 and given[-1] <= 10  # a scale of 0 to 10, seldom used to its ends
+        means = not ten and 2 * sum(value % 1 > 0 for value in rest) > len(rest)  # of which few are at an end
+        many = FEWER * count <= values[last] and last in scale
+        if (len(ends) == 1 and min(gaps) > 1) or (FEWEST * count <= values.total() and (many or means)):
             often = f" ({count:,} times)" if count > 1 else ""
-            listed = ", ".join(f"{end:g}" for end in ends)
+            listed = ", ".join(repr(end).removesuffix(".0") for end in ends)  # in full: not_a_rating is compared
+            first = next((name for name, cell in zip(rows, cells, strict=False) if {*ends} & {*numbers_of(cell)}), "")
             yield (
                 f"{mos if isinstance(mos, str) else 'the list'} holds {listed}{often}, all others within {scale[0]:g} "
                 f"to {scale[1]:g}: a rating, or not_a_rating = [{listed}] with scale = [{scale[0]:g}, {scale[1]:g}]?"
+                + (f" The first is of '{shown(first)}'" if first else "")
             )
             if ends != given[:1]:
                 return

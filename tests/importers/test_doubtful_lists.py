@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pandas as pd
@@ -151,6 +152,51 @@ def test_a_rare_end_of_a_scale_is_asked_about_only_beyond_a_common_one(tmp_path:
         text = table("clip,rater,rating", "{clip},{who},{score}") + table("", "e{clip},{who},{score}").lstrip() * 9
         (tmp_path / "t.csv").write_text(text + "".join(f"f{n}.wav,l0,6\n" for n in range(count)))
         init(tmp_path / "t.csv", tmp_path / f"{count}.toml", code=code)
+
+
+def means_and(*others: float, low: float, high: float) -> str:
+    """A list of 300 means from `low` to `high`, most in its middle, and others far down."""
+    inner = [low + (high - low) * (0.5 + 0.5 * math.sin(n) ** 3) for n in range(300)]
+    given = [*inner[:200], *others, *inner[200:]]
+    return "\n".join(["clip,mos", *(f"m{n}.wav,{mean}" for n, mean in enumerate(given))]) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("others", "low", "high", "says"),
+    [
+        ([5.6], 1.2, 4.7, "mos holds 5.6, all others within 1 to 5: a rating, or not_a_rating = [5.6] with scale = "),
+        ([5.1, 5.6, 5.1], 1.2, 4.7, "mos holds 5.1, 5.6 (3 times), all others within 1 to 5: a rating"),
+        ([5.612345678], 1.2, 4.7, "or not_a_rating = [5.612345678] with"),
+        ([0.4], 1.2, 4.7, "mos holds 0.4, all others within 1 to 5"),
+        ([1.2], 0.11, 0.97, "mos holds 1.2, all others within 0 to 1"),
+        ([10.6], 1.7, 8.7, "mos holds 10.6, all others within 1 to 9"),
+        ([10.3], 1.7, 9.7, "mos holds 10.3, all others within 0 to 10"),
+        ([100.4], 12, 99.8, "mos holds 100.4, all others within 0 to 100"),
+    ],
+)
+def test_means_beside_the_scale_of_hundreds_are_asked_about(
+    others: list[float], low: float, high: float, says: str, tmp_path: Path
+) -> None:
+    (tmp_path / "t.csv").write_text(means_and(*others, low=low, high=high))
+    said = init(tmp_path / "t.csv", tmp_path / "my.toml", code=1)
+    assert says in said
+    assert "The first is of 'm200.wav'" in said
+
+
+@pytest.mark.parametrize(
+    ("others", "low", "high"),
+    [
+        ([5.6] * 7, 1.2, 4.7),  # more than one in fifty
+        ([9.6], 1.2, 8.8),  # of 0 to 10, seldom used to its ends
+        ([0.4], 1.2, 9.8),
+        ([], 1.2, 6.7),
+    ],
+)
+def test_means_all_over_a_scale_are_not_asked_about(
+    others: list[float], low: float, high: float, tmp_path: Path
+) -> None:
+    (tmp_path / "t.csv").write_text(means_and(*others, low=low, high=high))
+    init(tmp_path / "t.csv", tmp_path / "my.toml")
 
 
 @pytest.mark.parametrize(("header", "top"), [("rating", 9), ("rating", 100), ("rating (1-9)", 5)])
