@@ -221,8 +221,9 @@ def resume(
     **Examples:** `earmark resume` · `earmark resume 20260102-030405-ab12`
     """
     from earmark.flows.command import console
+    from earmark.flows.command.ending import command
     from earmark.flows.command.running import resume_run
-    from earmark.tasks.store.runs import find_run
+    from earmark.tasks.store.runs import find_run, open_runs
 
     place = open_store(store)
     unfinished = find_run(place, run)
@@ -230,6 +231,9 @@ def resume(
         raise StoreError(f"run {unfinished.run} is still running (process {unfinished.pid} on {unfinished.host})")
     built = resume_run(unfinished, place, allow_rejects=allow_rejects)
     print_json(console.version_facts(built.version) | {"new": built.new}) if as_json else console.show_built(built)
+    for left in (one for one in open_runs(place) if one.current_state() != "running"):
+        again = command(place, "resume", left.run)
+        console.tell(f"run {left.run} of {left.corpus} is unfinished too; go on with: {again}", place=console.errors)
 
 
 app.add_typer(prompts_app, name="prompts", rich_help_panel=_BUILD)

@@ -19,8 +19,9 @@ class _AddByDefault(TyperGroup):
     """Take a file in a command's place for the file to schedule."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Put `add` before arguments that begin with no command."""
-        named = args and args[0] in self.commands
+        """Put `add` before arguments that begin with no command; a misspelt one is none of a file and times."""
+        timed = any(one.partition("=")[0] == "--cron" for one in args)
+        named = args and (args[0] in self.commands or not (timed or Path(args[0]).suffix))
         return super().resolve_command(ctx, args if named else ["add", *args])
 
 

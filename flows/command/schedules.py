@@ -83,8 +83,8 @@ def add(
     """Register a schedule, or replace that of the same config and store; return its full name and its next time.
 
     Raises:
-        ConfigError: no cron expression, one whose times never come, or no time zone; or the name is that of a schedule
-            of other configs or of another store.
+        ConfigError: no cron expression of five fields, one whose times never come, or no time zone; or the name is that
+            of a schedule of other configs or of another store.
         DiskError: Prefect's server does not answer or start.
     """
     start_prefect()
@@ -103,6 +103,8 @@ def add(
         raise ConfigError(
             f'--cron, --timezone: {said}; for example --cron "0 3 * * *" --timezone Europe/Berlin'
         ) from None
+    if len(cron.split()) != 5 and not cron.startswith("@"):  # Prefect takes a sixth for seconds, and stands it last
+        raise ConfigError(f"--cron: expected minute, hour, day, month, weekday, found {len(cron.split())} in '{cron}'")
     if first is None:
         raise ConfigError(f"--cron: expected times that come, found '{cron}', whose times never do")
     deployment = RunnerDeployment.from_flow(

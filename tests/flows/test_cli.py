@@ -364,6 +364,26 @@ def test_a_build_settles_the_interrupted_runs_of_its_config(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
+def test_resume_takes_the_newest_unfinished_run_and_names_those_that_are_left(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    build_version(read_config(DEMO), store.root)
+    one = start_run(Store(tmp_path / "other"), CORPUS, DEMO)
+    for run, config, state in (
+        ("20260101-000000-aaaa", "older.toml", "failed"),
+        ("20260102-000000-bbbb", str(DEMO), "interrupted"),
+        ("20260103-000000-cccc", "under-way.toml", "running"),  # by the process of this test
+    ):
+        save_run(store, one.model_copy(update={"run": run, "config": config, "state": state}))
+    ended = earmark(store.root, "resume")
+    assert "already up to date: v1" in ended.stdout
+    (line,) = (one for one in ended.stderr.splitlines() if "unfinished" in one)
+    assert line.startswith(f"run 20260101-000000-aaaa of {CORPUS} is unfinished too; go on with: earmark resume 2026")
+    assert {run.run[-4:]: run.state for run in list_runs(store)} == {
+        "aaaa": "failed", "bbbb": "completed", "cccc": "running"
+    }  # fmt: skip
+
+
+@pytest.mark.slow
 def test_verify_tells_of_damage(tmp_path: Path) -> None:
     version = build_version(read_config(DEMO), tmp_path / "store")
     pairs, ratings = version.files("pairs")[0], version.files("ratings")[0]

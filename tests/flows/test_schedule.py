@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from earmark.flows.command.cli import app
 from earmark.flows.command.schedules import add, name_of, rebuild_of, schedules, secrets_of
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.rebuild import Publication
@@ -72,10 +74,34 @@ def test_a_config_that_cannot_be_built_is_refused_before_it_is_scheduled(config:
         rebuild_of(other, Publication(repo="lab/mos"), Store(config.parent / "store"))
 
 
-def test_times_that_never_come_are_refused_before_the_server_is_asked(config: Path) -> None:
+@pytest.mark.parametrize(
+    ("cron", "says"),
+    [
+        ("0 0 30 2 *", "--cron: expected times that come, found '0 0 30 2 *'"),
+        ("0 0 3 * * *", "--cron: expected minute, hour, day, month, weekday, found 6 in '0 0 3 * * *'"),  # as Quartz
+        ("0 3 * * * * *", "--cron: expected minute, hour, day, month, weekday, found 7"),
+        ("0 3 * *", '--cron, --timezone: Invalid cron string: "0 3 * *"'),
+    ],
+)
+def test_times_that_never_come_are_refused_before_the_server_is_asked(config: Path, cron: str, says: str) -> None:
     store = Store(config.parent / "store")
-    with pytest.raises(ConfigError, match=r"^--cron: expected times that come, found '0 0 30 2 \*'"):
-        add(rebuild_of(config, None, store), "never", "0 0 30 2 *", "UTC", store, {})
+    with pytest.raises(ConfigError, match=f"^{re.escape(says)}"):
+        add(rebuild_of(config, None, store), "never", cron, "UTC", store, {})
+
+
+@pytest.mark.parametrize("words", [["lst"], ["resum", "nightly"]])
+def test_a_misspelt_command_is_no_file_to_schedule(words: list[str]) -> None:
+    done = CliRunner().invoke(app, ["schedule", *words])
+    assert done.exit_code == 2
+    assert f"No such command '{words[0]}'" in done.stderr
+
+
+@pytest.mark.parametrize("words", [["my.toml"], ["my", "--cron", "0 3 * * *"], ["add", "my", "--cron=0 3 * * *"]])
+def test_other_words_are_a_file_to_schedule(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["schedule", *words])
+    said = "config not found: my" if words[1:] else "Missing option '--cron'"
+    assert said in f"{done.stderr} {done.exception}"
 
 
 @pytest.mark.slow
