@@ -217,8 +217,7 @@ def test_segments_of_an_instrumental_that_is_held_back_are_held_back(tmp_path: P
 
     store = Store(tmp_path / "store")
     build_separated(config("instrumentals", True), store.root)
-    segments = {"least_s": 1.5, "most_s": 2}
-    version = build_captions(config("captions", own, instrumentals="instrumentals", segments=segments), store.root)
+    version = build_captions(config("captions", own, instrumentals="instrumentals", segments=[1.5, 2]), store.root)
     cut = pq.read_table(version.files("segments")).to_pylist()
     by_track = {row["track_id"]: row["track_licence"] for row in rows_of(store.find("instrumentals"), "tracks")}
     held = {row["file"] for row in cut if by_track.get(row["recording"]) == "CC-BY-ND-3.0"}

@@ -17,7 +17,7 @@ from earmark.tasks.release import withdrawal
 from earmark.tasks.release.publishing import gathered
 from earmark.tasks.store.publication import bundled
 from earmark.tasks.store.versions import Store, open_store
-from tests.builds import config_from, rows_of
+from tests.builds import config_from, restate, rows_of
 from tests.captions.captions import build_captions
 from tests.captions.captions import read_config as read_captions_config
 from tests.conftest import ROOT
@@ -149,6 +149,7 @@ def test_a_version_in_which_a_withdrawal_cannot_look_is_not_published(
     shots = version.files("shots")[0]
     seen = rows_of(version, "shots")[0]
     pq.write_table(pq.read_table(shots).drop_columns(["clip_id"]), shots)
+    restate(version)
     with gathered(version, CORPUS, store, True) as bundle:
         assert bundle.manifest.rows == version.manifest.rows  # its card says the licences of the captions, too
     clip = next(row["heard_sha256"] for row in rows_of(written, "captions") if row["text"] == seen["text"])
