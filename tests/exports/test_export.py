@@ -37,7 +37,7 @@ from earmark.tasks.exports.readme import render_readme
 from earmark.tasks.exports.rows import select_table
 from earmark.tasks.pipeline.registry import corpora, find_corpus
 from earmark.tasks.store.versions import Store
-from tests.builds import contents_of, rows_of
+from tests.builds import contents_of, restate, rows_of
 from tests.conftest import ROOT
 from tests.human_preferences.votes import SALT, build_votes, cmi, config_of, vote
 from tests.pseudo_preferences.music import write_clip
@@ -425,6 +425,7 @@ def test_load_dataset_reads_a_column_that_is_empty_in_one_split(demo_store: Stor
             filled = pa.array([None if split == "train" else value] * rows.num_rows, pa.string())
             rows = rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), filled)
         pq.write_table(rows, file)
+        restate(store.find(MUSIC))
     out = tmp_path / "out"
     export(store.find(MUSIC), find_corpus(MUSIC), store, out, ExportOptions("jsonl", table="pairs"))
     loaded = load_dataset(str(out), cache_dir=str(tmp_path / "cache"))

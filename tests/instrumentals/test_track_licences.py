@@ -140,7 +140,7 @@ def test_what_is_held_back_is_held_back_of_what_was_made_from_it(tmp_path: Path)
             heard = [row["sha"][1:] for row in pq.read_table(path).to_pylist() if row["audio"]]
             assert heard == ["2", "3", "5", "6"]
     origin_version.files("clips")[0].unlink()
-    lost = pytest.raises(StoreError, match=r"clips.* is not there, .*licences of its tracks are not known")
+    lost = pytest.raises(StoreError, match=r"clips.*: expected .* bytes, .* found no file; see: .*verify origin@v1")
     with lost, bundled(child, (cuts,), store, audio=True, say=print):
         pass
 
