@@ -136,7 +136,7 @@ class TestRegistry:
             ".lock", self.NAME, f"{self.NAME}.sha256", "vocals_mel_band_roformer.yaml",
         }  # fmt: skip
         (folder / self.NAME).write_bytes(b"other weights")
-        with pytest.raises(ConfigError, match="remove the file if it was downloaded"):
+        with pytest.raises(ConfigError, match="remove the file, and it is downloaded again"):
             find_checkpoint(self.NAME)
 
     def test_an_unknown_name_and_a_failing_download_are_one_line(
