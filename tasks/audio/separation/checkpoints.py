@@ -69,7 +69,8 @@ def find_checkpoint(name: str, settings: Path | None = None, models: Path | None
     digest = _sha256(path)
     if wanted is not None and digest != wanted:
         raise ConfigError(
-            f"separator '{path.name}': expected SHA-256 {wanted[:12]}…, found {digest[:12]}…; remove the file, and it is downloaded again"
+            f"separator '{path.name}': expected SHA-256 {wanted[:12]}…, found {digest[:12]}…; "
+            "remove the file, and it is downloaded again"
         )
     return Checkpoint(path, digest, _read_settings(settings))
 
