@@ -128,7 +128,7 @@ Lengths = Annotated[
 
 
 def of_lengths(shortest_s: float, longest_s: float) -> Flat:
-    """Return the table of before for `length_s`, whose default are these; a key that it lacked was 2 or 7200 s."""
+    """Return the table of before for `length_s`, which has these defaults; a key that it lacked was 2 or 7200 s."""
 
     def take(table: dict[str, Any]) -> list[float] | None:
         found = [table.get("shortest_s", 2.0), table.get("longest_s", 7200.0)]

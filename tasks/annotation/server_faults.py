@@ -71,9 +71,8 @@ class FaultRow(TypedDict):
 
     fault: str  # a class of `errors.py`
     patterns: str  # a line each
-    statuses: NotRequired[
-        tuple[int, int]
-    ]  # of forms: from, and before; without it 400 to 499, to 599 if they stop a run
+    # of forms: from, and before; without it 400 to 499, to 599 if they stop a run
+    statuses: NotRequired[tuple[int, int]]
     says: NotRequired[str]  # of ends: the cause, with advice
 
 

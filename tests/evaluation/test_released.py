@@ -350,7 +350,7 @@ def test_samples_of_one_clip_depend_on_each_other_without_the_clips_too(tmp_path
     ("first", "second"), [("cmi-arena-annotation", "PAM"), ("Music Arena", "cmi-arena-annotation")]
 )
 def test_ids_that_restart_in_a_set_are_named_with_their_lines(tmp_path: Path, first: str, second: str) -> None:
-    """Of an arena and CMI-Pref no sample is there twice, but each vote would stand for both pairs."""
+    """No sample would be there twice, but each vote would stand for a pair of the arena and one of CMI-Pref."""
     about = {"preference": "a", "musicality": 3.0}
     sets = (first, first, second, second)
     rows = [vote(at, id=name, source=sets[at], **about) for at, name in enumerate((7, 8, 9, 8))]

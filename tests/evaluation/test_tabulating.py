@@ -341,7 +341,7 @@ def test_rules_of_ties_and_of_missing_answers_are_chosen_by_name(bench: Path, tm
 
 
 def test_an_interval_is_of_the_samples_that_the_model_answered(bench: Path, tmp_path: Path) -> None:
-    """Of 48 votes, each on a prompt of its own, one model answers two: Wilson's interval, with Student's t, of two."""
+    """A model answers two of 48 votes, each on a prompt of its own: Wilson's interval, with Student's t, is of two."""
     for name, count in (("few", 2), ("whole", 48)):
         said = [{"id": f"v{at}-musicality", "choice": "a" if at < count else ""} for at in range(48)]
         write_jsonl(tmp_path / f"{name}.jsonl", said)

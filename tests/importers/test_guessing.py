@@ -35,7 +35,7 @@ LISTS = {  # format, rows, of these rejects, and the mean of the others, counted
 
 
 def told(table: Path, out: Path, *more: str, code: int = 0) -> str:
-    """What `earmark init` prints, with a preview of the build; or the reason for which it ends with 1."""
+    """Return what `earmark init` prints, with a preview of the build; or the reason for which it ends with 1."""
     words = ["init", "mos-preferences", "--from", str(table), "--out", str(out), *more]
     run = CliRunner().invoke(app, words)
     assert run.exit_code == code, run.output

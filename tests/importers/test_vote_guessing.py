@@ -21,7 +21,7 @@ EXPECTED = Counter({"a": 3, "b": 2, "tie": 1})
 
 
 def told(table: Path, out: Path, *more: str, code: int = 0) -> str:
-    """What `earmark init` prints, with a preview of the build; or the reason for which it ends with 1."""
+    """Return what `earmark init` prints, with a preview of the build; or the reason for which it ends with 1."""
     run = CliRunner().invoke(app, ["init", "human-preferences", "--from", str(table), "--out", str(out), *more])
     assert run.exit_code == code, (run.output, run.exception)
     return str(run.exception) if code else run.stdout

@@ -74,7 +74,7 @@ def test_roles_of_a_model_spend_one_budget(tmp_path: Path, elsewhere: Any, in_pr
     assert 0.015 < spent <= 0.03
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of glibc's heap")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has malloc_trim")
 def test_forgotten_clips_leave_the_memory_of_the_process(tmp_path: Path) -> None:
     """Small things between the clips' bytes keep glibc from giving them back by itself."""
     path, between = tmp_path / "clip.wav", list[bytes]()
