@@ -77,7 +77,7 @@ class Root:
     def __init__(self, folder: Path, *, follows: bool = False) -> None:
         self.folder = folder
         self.follows = follows
-        self._holds: dict[Path, bool] = {}
+        self._holds: dict[str, bool] = {}
 
     @cached_property
     def _real(self) -> Path:
@@ -87,7 +87,8 @@ class Root:
         """Return whether a path below the folder is, or goes through, a link out of it; costs a look a file."""
         if self.follows:
             return False
-        for place in (path.parent, *([path] if os.path.islink(path) else ())):  # noqa: PTH114  # no name is too long for it
+        # by os.path: no name is too long for it, and a path's own `parent` and hash take longer than the look
+        for place in (os.path.dirname(path), *([str(path)] if os.path.islink(path) else ())):  # noqa: PTH114, PTH120
             if place not in self._holds:
                 self._holds[place] = Path(os.path.realpath(place)).is_relative_to(self._real)
             if not self._holds[place]:

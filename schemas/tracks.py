@@ -54,6 +54,8 @@ class Track(NamedTuple):
 
 def file_of(pattern: str, path: str) -> str:
     """Return a track's file by a pattern: {path} is the path in the list, {stem} the same without its ending."""
+    if pattern == "{path}":  # the most common pattern, of every track of a list
+        return path
     return pattern.format(path=path, stem=PurePosixPath(path).with_suffix(""))
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from earmark.schemas.files import connected, write_ahead
-from earmark.schemas.machine import processors
+from earmark.schemas.machine import processors, uncollected
 from earmark.schemas.reasons import AudioFault
 from earmark.tasks.audio.decode import average
 from earmark.tasks.audio.encode import decode
@@ -112,17 +112,18 @@ class MediaIndex:
         """
         results: list[Probe | AudioFault | None] = []
         stamps: list[Stamp | None] = []
-        for start in range(0, len(paths), ASKED_AT_ONCE):
-            batch = paths[start : start + ASKED_AT_ONCE]
-            stamps += [file_stamp(path) for path in batch]
-            known: list[Probe | AudioFault | None] = [*self._known(batch, stamps[start:])]
-            for place, path in enumerate(batch):
-                if isinstance(path, AudioFault):
-                    known[place] = path
-                elif stamps[start + place] is None:  # a missing file: no work for a thread
-                    known[place] = probe(path, longest_s)
-            results += known
-            seen(sum(found is not None for found in known))
+        with uncollected():
+            for start in range(0, len(paths), ASKED_AT_ONCE):
+                batch = paths[start : start + ASKED_AT_ONCE]
+                stamps += [file_stamp(path) for path in batch]
+                known: list[Probe | AudioFault | None] = [*self._known(batch, stamps[start:])]
+                for place, path in enumerate(batch):
+                    if isinstance(path, AudioFault):
+                        known[place] = path
+                    elif stamps[start + place] is None:  # a missing file: no work for a thread
+                        known[place] = probe(path, longest_s)
+                results += known
+                seen(sum(found is not None for found in known))
         new = [place for place, found in enumerate(results) if found is None]
         files = [(path, stamps[i]) for i in new if isinstance(path := paths[i], Path)]
         measured = self._measure(files, threads or processors() + 2, longest_s)

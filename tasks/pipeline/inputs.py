@@ -23,6 +23,7 @@ from earmark.schemas.config import BuildConfig
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import InputError
 from earmark.schemas.files import Root
+from earmark.schemas.machine import uncollected
 from earmark.schemas.places import url_of
 from earmark.schemas.reasons import AudioFault, Note, Reject
 from earmark.schemas.registry import load
@@ -279,6 +280,7 @@ class Input:
             audio = self.audio(store) if self.audio else self.named_audio()
             yield f"{self.key}audio", audio_digest(store, f"hash audio of {self.name}", audio, self.longest_s)
 
+    @uncollected()
     def named_audio(self) -> dict[str, Path | AudioFault]:
         """Return the place of each clip in the rows, by its name."""
         assert self.read is not None

@@ -16,6 +16,7 @@ import pyarrow as pa
 from earmark.schemas.config import BuildConfig
 from earmark.schemas.errors import InputError
 from earmark.schemas.files import FOLLOW, Root, connected, open_to_read, read_regular
+from earmark.schemas.machine import uncollected
 from earmark.schemas.places import url_of
 from earmark.schemas.reasons import AudioFault
 from earmark.schemas.tables import AUDIO
@@ -288,12 +289,9 @@ def audio_digest(store: Store, label: str, files: Mapping[str, Path | AudioFault
         probes = media_index(store).look([files[name] for name in names], seen=work.advance, longest_s=longest_s)
     if any(isinstance(probe, Probe) and probe.codec == ASSUMED for probe in probes):
         return ""
-    return digest_of(
-        [
-            [name, probe.clip_sha256 if isinstance(probe, Probe) else probe.reason]
-            for name, probe in zip(names, probes, strict=True)
-        ]
-    )
+    with uncollected():
+        results = [probe.clip_sha256 if isinstance(probe, Probe) else probe.reason for probe in probes]
+        return digest_of([*zip(names, results, strict=True)])
 
 
 def with_audio(rows: pa.Table, files: Sequence[Path] | None) -> Iterator[pa.Table]:

@@ -55,6 +55,8 @@ def language_of(text: str) -> Language:
 
 def is_other_language(text: str, language: str) -> bool:
     """Return whether a text is plainly in the other language; names and genres of up to two words fit both."""
+    if language == "en" and not HAN.search(text):  # almost all English texts: to find their quotes takes longer
+        return False
     own = without_speech(text)
     if language == "en":
         return language_of(own) == "zh"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from pathlib import Path
 
@@ -9,7 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from earmark.tasks.pipeline.inputs import named_digests, names_in
+from earmark.schemas.files import source_root
+from earmark.schemas.machine import uncollected
+from earmark.tasks.pipeline.inputs import Input, named_digests, names_in
+from earmark.tasks.pipeline.media import audio_digest
 from earmark.tasks.store.versions import Store
 from tests.before.builds import coded, tone
 
@@ -67,3 +71,38 @@ def test_a_list_that_names_nothing_adds_nothing(tmp_path: Path) -> None:
     path = tmp_path / "notes.csv"
     path.write_text("id,text,bpm\n1,see fig.1 and so on.,60.5\n")
     assert named_digests(Store(tmp_path / "store"), tmp_path, [("notes", path)]) == {}
+
+
+def test_to_name_and_digest_many_clips_searches_for_no_garbage(tmp_path: Path) -> None:
+    names = [f"{number}.wav" for number in range(20_000)]  # none is there, so that nothing is decoded
+    rows = Input(name="rows", read=lambda: names, root=source_root(tmp_path), clips=lambda row: [row])
+    searches: list[int] = []
+
+    def count(phase: str, about: dict[str, int]) -> None:
+        searches.append(about["generation"])
+
+    gc.collect()
+    gc.callbacks.append(count)
+    try:
+        audio_digest(Store(tmp_path / "store"), "hash audio", rows.named_audio())
+    finally:
+        gc.callbacks.remove(count)
+    assert len(searches) <= 20  # each counts when it begins and when it ends; with the search on there are over 200
+    assert gc.isenabled()
+
+
+def test_the_search_for_garbage_goes_on_after_an_error_and_stays_off_where_it_was_off() -> None:
+    def fail() -> None:
+        assert not gc.isenabled()
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        uncollected()(fail)()
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with uncollected():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from earmark.tasks.instruction_rubrics.checks import lost, perturbation_fault, translation_fault, usable_items
-from earmark.tasks.text.bilingual import Language, is_other_language, language_of, negates
+from earmark.tasks.text.bilingual import Language, is_other_language, language_of, negates, without_speech
 from earmark.tasks.text.numbers import differing
 
 CHINESE_YES = (
@@ -179,3 +179,8 @@ def test_a_caption_in_the_other_language(text: str, language: str, other: bool) 
 
 def test_a_text_that_is_a_quote_alone_has_its_language() -> None:
     assert language_of("“你好”") == "zh"
+
+
+@given(st.text(alphabet="ab 鼓琴的'\"“”‘’「」『』", max_size=40))
+def test_an_english_text_is_the_other_language_by_its_own_words_alone(text: str) -> None:
+    assert is_other_language(text, "en") == (language_of(without_speech(text)) == "zh")
