@@ -1,9 +1,6 @@
 """Group items that share something, and divide a quota among categories. Pure functions."""
 
-from array import array
 from collections.abc import Hashable, Iterable, Mapping
-
-import numpy as np
 
 
 def group(ties: Iterable[Iterable[Hashable]]) -> list[int]:
@@ -12,23 +9,20 @@ def group(ties: Iterable[Iterable[Hashable]]) -> list[int]:
     Args:
         ties: for each item, its links to others, such as its prompt and its clips.
     """
-    from scipy.sparse import coo_array  # half a second to import, which an up-to-date build should not spend
-    from scipy.sparse.csgraph import connected_components
+    parents, first = list[int](), dict[Hashable, int]()  # an item of the same group before it; the first of each tie
 
-    places: dict[Hashable, int] = {}
-    rows, columns, items = array("q"), array("q"), 0
-    for own in ties:
+    def root(item: int) -> int:
+        while (parent := parents[item]) != item:
+            parents[item] = item = parents[parent]  # paths are halved, so that they stay short
+        return item
+
+    for item, own in enumerate(ties):
+        parents.append(item)
         for tie in own:
-            rows.append(items)
-            columns.append(places.setdefault(tie, len(places)))
-        items += 1
-    size = items + len(places)
-    if not size:
-        return []
-    ends = (np.frombuffer(rows, np.int64), np.frombuffer(columns, np.int64) + items)
-    graph = coo_array((np.ones(len(rows), np.int8), ends), shape=(size, size))
-    _, labels = connected_components(graph, directed=False)
-    return [int(label) for label in labels[:items]]
+            one, other = root(item), root(first.setdefault(tie, item))
+            parents[max(one, other)] = min(one, other)
+    numbers: dict[int, int] = {}
+    return [numbers.setdefault(root(item), len(numbers)) for item in range(len(parents))]
 
 
 def share_out(quota: int, available: Mapping[str, int], weights: Mapping[str, float]) -> dict[str, int]:
