@@ -55,11 +55,9 @@ def language_of(text: str) -> Language:
 
 def is_other_language(text: str, language: str) -> bool:
     """Return whether a text is plainly in the other language; names and genres of up to two words fit both."""
-    if language == "en" and not HAN.search(text):  # almost all English texts: to find their quotes takes longer
-        return False
+    if language == "en":  # almost no English text has a Chinese character, and to look for quotes takes longer
+        return bool(HAN.search(text)) and language_of(without_speech(text)) == "zh"
     own = without_speech(text)
-    if language == "en":
-        return language_of(own) == "zh"
     return not HAN.search(own) and len(re.findall(r"[A-Za-z]+", own)) > 2
 
 
