@@ -1,7 +1,7 @@
 """Every corpus at its paper's size, or a share of it, from nothing to a committed version, against servers of ours.
 
     .venv/bin/python -m tests.benchmarks.rehearse [--corpus NAME ...] [--share 0.02] [--latency-ms 75] [--slots 64]
-        [--kills 10] [--append] [--rebuild]
+        [--kills 10] [--append] [--jobs 2]
 
 Clips are 3 s of noise, each its own; texts are made up. A server in a process of its own answers as a model would, as
 the schema wants it, after `--latency-ms` (a tenth of the answers take four times as long), and 1 % of exchanges go
@@ -12,9 +12,10 @@ in line, so it sends no 429), and of each model the table says which share of it
 to any model on: until the last, and while more of its requests were still to come than it has slots. With `--kills`,
 the corpus is built once more, killed (SIGKILL) at so many random moments: no more requests may be sent again than were
 in flight then at most, and the version is the same. With `--append`, inputs then grow by a hundredth, and the table
-says what the next version took. With `--rebuild`, all corpora share a store and stay until the end, where one `earmark
-rebuild` finds all of them up to date. Full size takes about an hour and a half and 40 GB (with `--rebuild` some 60 GB);
-it is never part of CI.
+says what the next version took. With `--jobs`, so many corpora are built side by side, the largest first, once the
+inputs of all are there. The last lines say how long all first builds took together, and what one `earmark rebuild`
+takes that finds all corpora up to date: they share a store, whose ledger is not counted in the column of its size. Full
+size takes about an hour and a half and 60 GB; it is never part of CI.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.request import urlopen
@@ -250,6 +252,13 @@ CORPORA: Mapping[str, Callable[[Path, float, str], dict[str, Any]]] = {
 }
 
 
+# By their time at full size: side by side, a long one that begins last would end alone.
+LARGEST_FIRST = (
+    "instruction-rubrics", "pseudo-preferences", "captions", "instrumentals", "mos-preferences", "score-questions",
+    "music-prompts", "human-preferences",
+)  # fmt: skip
+
+
 def serve(corpus: str, latency_s: float, slots: int | None) -> None:
     """Answer as the model of a corpus would, until the process is ended; prints the port."""
     import asyncio
@@ -293,8 +302,8 @@ def server_of(corpus: str, latency_ms: float, slots: int | None) -> Iterator[str
             process.terminate()
 
 
-def measured(command: list[str], store: Path) -> Size:
-    """Run a command to its end, which must be a good one."""
+def measured(command: list[str], folder: Path) -> Size:
+    """Run a command to its end, which must be a good one; a corpus's folder of the store tells its steps."""
     steps: dict[str, float] = {}
     ended = threading.Event()
     start = time.perf_counter()
@@ -303,7 +312,7 @@ def measured(command: list[str], store: Path) -> Size:
         last = start
         while not ended.wait(0.05):
             try:
-                done = sorted(store.glob("*/.staging/*/steps/*.output"))
+                done = sorted(folder.glob(".staging/*/steps/*.output"))
             except FileNotFoundError:  # the commit has taken a folder away meanwhile
                 continue
             for path in done:
@@ -335,7 +344,7 @@ def killed(command: list[str], address: str, requests: int, kills: int) -> int:
         kills: how many.
     """
     dice, lost = random.Random(17), 0
-    for after in sorted(dice.sample(range(1, requests), min(kills, requests - 1))):
+    for after in sorted(dice.sample(range(1, requests), max(0, min(kills, requests - 1)))):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         while counts_of(address)["distinct"] < after:
             if process.poll() is not None:
@@ -384,76 +393,105 @@ def taken(spans: Sequence[tuple[float, float]], start: float, end: float, slots:
     return sum(max(0.0, min(end, ends) - max(start, starts)) for starts, ends in spans) / max(end - start, 1e-9) / slots
 
 
-def rehearse(
-    corpus: str, share: float, latency_ms: float, slots: int | None, kills: int, append: bool, folder: Path, store: Path
-) -> str:
-    """A line of the table."""
-    inputs, others = folder / "inputs", bytes_below(store)
-    inputs.mkdir(parents=True)
-    command = [sys.executable, "-m", "earmark", "build", corpus, "-c", str(inputs / "build.toml")]
-    build = [*command, "--store", str(store), "--json"]
-    with server_of(corpus, latency_ms, slots) as address:
-        values = {"corpus": corpus, **CORPORA[corpus](inputs, share, f"{address}/v1")}
-        write_toml(find_corpus(corpus).config, values, inputs / "build.toml")
-        first = measured(build, store)
-        counts, work = counts_of(address), counts_of(address, "work") if slots else {}
-        again, forced = measured(build, store), measured([*build, "--force"], store)
-        more = counts_of(address)["asked"] - counts["asked"]
-    if more:
+class Rehearsal(NamedTuple):
+    """A corpus to build: its inputs and config lie in a folder, without a server's address yet."""
+
+    corpus: str
+    options: argparse.Namespace
+    folder: Path
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "inputs/build.toml"
+
+    def prepare(self, share: float) -> None:
+        """Write inputs, those that are not there yet, and the config."""
+        self.config.parent.mkdir(parents=True, exist_ok=True)
+        values = {"corpus": self.corpus, **CORPORA[self.corpus](self.config.parent, share, "http://127.0.0.1:0/v1")}
+        write_toml(find_corpus(self.corpus).config, values, self.config)
+
+    @contextmanager
+    def served(self) -> Iterator[str]:
+        """Give the address of a new server, which the config names from now on."""
+        with server_of(self.corpus, self.options.latency_ms, self.options.slots) as address:
+            self.config.write_text(re.sub(r"http://127\.0\.0\.1:\d+", address, self.config.read_text()))
+            yield address
+
+    @property
+    def versions(self) -> Path:
+        return self.folder.parent / "store" / self.corpus
+
+    def command(self, store: Path | None = None) -> list[str]:
+        words = [sys.executable, "-m", "earmark", "build", self.corpus, "-c", str(self.config), "--json"]
+        return [*words, "--store", str(store or self.versions.parent)]
+
+
+class FirstBuild(NamedTuple):
+    """What the first build took, what its server was asked for it, and when each model worked."""
+
+    size: Size
+    counts: dict[str, Any]
+    work: dict[str, Any]
+
+
+def build_first(one: Rehearsal, address: str) -> FirstBuild:
+    """Build a corpus from nothing."""
+    size = measured(one.command(), one.versions)
+    first = FirstBuild(size, counts_of(address), counts_of(address, "work") if one.options.slots else {})
+    print(f"{one.corpus}: {size.wall_s:.0f} s", file=sys.stderr, flush=True)
+    return first
+
+
+def rehearse(one: Rehearsal, first: FirstBuild, address: str) -> str:
+    """Build a corpus as the options say, after its first build; return a line of the table."""
+    corpus, options, counts = one.corpus, one.options, first.counts
+    again, forced = measured(one.command(), one.versions), measured([*one.command(), "--force"], one.versions)
+    if more := counts_of(address)["asked"] - counts["asked"]:
         raise SystemExit(f"{corpus}: {more} requests were sent again")
     twice = "–"
-    if kills:
-        other = folder / "killed"
-        with server_of(corpus, latency_ms, slots) as address:
-            config = (inputs / "build.toml").read_text()
-            (inputs / "build.toml").write_text(re.sub(r"http://127\.0\.0\.1:\d+", address, config))
-            lost = killed([*command, "--store", str(other)], address, counts["distinct"], kills)
+    if options.kills:
+        other = one.folder / "killed"
+        with one.served() as address:
+            lost = killed(one.command(other), address, counts["distinct"], options.kills)
             after = counts_of(address)
         again_sent = (after["repeats"] - after["faults"]) - (counts["repeats"] - counts["faults"])  # draws repeat too
         twice = f"{max(0, again_sent)} of {lost}"
         if again_sent > lost:
             raise SystemExit(f"{corpus}: {again_sent} requests were sent again, at most {lost} were in flight")
-        if tables_of(store / corpus / "v1") != tables_of(other / corpus / "v1"):
+        if tables_of(one.versions / "v1") != tables_of(other / corpus / "v1"):
             raise SystemExit(f"{corpus}: another version than without kills")
     more_rows = "–"
-    if append:
-        with server_of(corpus, latency_ms, slots) as address:
-            values = {"corpus": corpus, **CORPORA[corpus](inputs, share * 1.01, f"{address}/v1")}
-            write_toml(find_corpus(corpus).config, values, inputs / "build.toml")
-            grown = measured(build, store)
+    if options.append:
+        one.prepare(options.share * 1.01)
+        with one.served() as address:
+            grown = measured(one.command(), one.versions)
             more_rows = f"{counts_of(address)['asked']:,}; {grown.wall_s:.0f}; {grown.processor_s:.0f}"
-    manifest = json.loads((store / corpus / "v1/manifest.json").read_text())
+    manifest = json.loads((one.versions / "v1/manifest.json").read_text())
     rows = sum(sum(splits.values()) for name, splits in manifest["rows"].items() if name != "rejects")
-    each = f"{1000 * first.processor_s / counts['asked']:.2f}" if counts["asked"] else "–"
-    disk = bytes_below(store) - others
-    longest = max(first.steps, key=lambda name: first.steps[name], default="–")
+    size = first.size
+    each = f"{1000 * size.processor_s / counts['asked']:.2f}" if counts["asked"] else "–"
+    disk = sum(path.stat().st_size for path in one.versions.rglob("*") if path.is_file())
+    longest = max(size.steps, key=lambda name: size.steps[name], default="–")
     cells = (
-        corpus, f"{rows:,}", f"{first.wall_s:.0f}", f"{counts['asked']:,}", f"{counts['faults']:,}",
-        f"{first.processor_s:.0f}", each, first.clips, f"{first.peak_mb:,.0f}", f"{disk / 1e6:,.0f}",
-        f"{longest} {first.steps.get(longest, 0):.0f}", f"{again.wall_s:.1f}", f"{forced.wall_s:.0f}",
-        busy(work, slots), twice, more_rows,
+        corpus, f"{rows:,}", f"{size.wall_s:.0f}", f"{counts['asked']:,}", f"{counts['faults']:,}",
+        f"{size.processor_s:.0f}", each, size.clips, f"{size.peak_mb:,.0f}", f"{disk / 1e6:,.0f}",
+        f"{longest} {size.steps.get(longest, 0):.0f}", f"{again.wall_s:.1f}", f"{forced.wall_s:.0f}",
+        busy(first.work, options.slots), twice, more_rows,
     )  # fmt: skip
     return f"| {' | '.join(cells)} |"
 
 
-def bytes_below(folder: Path) -> int:
-    """The size of all files of a folder."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-
-
-def nothing_to_do(folder: Path, corpora: Sequence[str]) -> str:
+def nothing_to_do(folder: Path, corpora: Sequence[str]) -> Size:
     """What one process takes to find the corpora of a folder up to date."""
     builds = [f'[[builds]]\ncorpus = "{corpus}"\nconfig = "{corpus}/inputs/build.toml"\n' for corpus in corpora]
     (folder / "rebuild.toml").write_text("\n".join(builds))
     store = folder / "store"
-    command = [sys.executable, "-m", "earmark", "rebuild", "-c", str(folder / "rebuild.toml"), "--store", str(store)]
     before = sorted(store.glob("*/v*"))
+    command = [sys.executable, "-m", "earmark", "rebuild", "-c", str(folder / "rebuild.toml"), "--store", str(store)]
     took = measured(command, store)
     if sorted(store.glob("*/v*")) != before:
         raise SystemExit("rebuild: built a version, though all were up to date")
-    return (
-        f"earmark rebuild, nothing to do: {took.processor_s:.1f} s of processor time, {took.wall_s:.1f} s by the clock"
-    )
+    return took
 
 
 COLUMNS = (
@@ -474,7 +512,7 @@ def main() -> None:
     parser.add_argument("--slots", type=int, help="requests of a model that its server works on at once")
     parser.add_argument("--kills", type=int, default=0)
     parser.add_argument("--append", action="store_true", help="build once more with a hundredth more rows")
-    parser.add_argument("--rebuild", action="store_true", help="keep all, and at the end rebuild with nothing to do")
+    parser.add_argument("--jobs", type=int, default=1, help="how many corpora are built at once")
     parser.add_argument("--folder", type=Path, help="where inputs and stores go; default: a temporary one")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -482,16 +520,23 @@ def main() -> None:
         serve(options.serve, options.latency_ms / 1000, options.slots)
         return
     os.environ["EARMARK_SALT"] = "of all stores of a rehearsal"  # else each has ids of its own
-    corpora = options.corpus or [*CORPORA]
     print(HEAD, flush=True)
-    with tempfile.TemporaryDirectory(dir=options.folder) as together:
-        for corpus in corpora:
-            with tempfile.TemporaryDirectory(dir=options.folder) as alone:
-                folder = Path(together if options.rebuild else alone)
-                sizes = (options.share, options.latency_ms, options.slots, options.kills, options.append)
-                print(rehearse(corpus, *sizes, folder / corpus, folder / "store"), flush=True)
-        if options.rebuild:
-            print(nothing_to_do(Path(together), corpora), flush=True)
+    corpora = [corpus for corpus in LARGEST_FIRST if corpus in (options.corpus or CORPORA)]
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder, ExitStack() as servers:
+        rehearsals = [Rehearsal(corpus, options, Path(folder) / corpus) for corpus in corpora]
+        for one in rehearsals:
+            one.prepare(options.share)
+        addresses = [servers.enter_context(one.served()) for one in rehearsals]
+        start = time.perf_counter()
+        with ThreadPoolExecutor(options.jobs) as builds:
+            firsts = list(builds.map(build_first, rehearsals, addresses))
+        together_s = time.perf_counter() - start
+        for row in map(rehearse, rehearsals, firsts, addresses):
+            print(row, flush=True)
+        none = nothing_to_do(Path(folder), corpora)
+    requests = sum(first.counts["asked"] for first in firsts)
+    print(f"{requests:,} requests; all first builds, {options.jobs} at once: {together_s:,.0f} s")
+    print(f"earmark rebuild, nothing to do: {none.processor_s:.1f} s of processor time, {none.wall_s:.1f} s by the clock")
 
 
 if __name__ == "__main__":
