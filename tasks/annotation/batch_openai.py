@@ -11,10 +11,11 @@ from earmark.tasks.annotation.errors import MalformedResponse, ServerError, one_
 from earmark.tasks.annotation.http import Http, json_bytes
 from earmark.tasks.annotation.request import Request
 from earmark.tasks.annotation.sdk import NO_KEY, Result, client_over, first_with, read_lines, result_of
-from earmark.tasks.annotation.server_faults import fault_of
+from earmark.tasks.annotation.server_faults import fault_of, status_within
 
 INTENT = "earmark_intent"
 ENDED = ("completed", "failed", "expired", "cancelled")
+RUNNING = ("validating", "in_progress", "finalizing", "cancelling")
 
 
 class OpenAIBatches:
@@ -41,12 +42,12 @@ class OpenAIBatches:
         file = await result_of(self._client.files.create(file=content, purpose="batch"), "a file")
         await held()
         create = self._client.batches.create(
-            input_file_id=_text(file.id, "id"),
+            input_file_id=_text(file, "id"),
             endpoint="/v1/chat/completions",
             completion_window="24h",
             metadata={INTENT: intent},
         )
-        return _text((await result_of(create, "a batch")).id, "id")
+        return _text(await result_of(create, "a batch"), "id")
 
     async def find(self, intent: str) -> str | None:
         """Return the newest batch with the intent."""
@@ -60,13 +61,15 @@ class OpenAIBatches:
     async def state(self, provider_id: str) -> BatchState:
         """Return the state of a batch."""
         batch = await result_of(self._client.batches.retrieve(provider_id), "a batch")
-        word = _text(batch.status, "status")
-        files = tuple(filter(None, [batch.output_file_id, batch.error_file_id]))
-        faults = (batch.errors.data or []) if batch.errors else []
-        detail = one_line("; ".join(str(fault.message or fault.code) for fault in faults), 300)
-        full = any(fault.code == "token_limit_exceeded" for fault in faults)
+        word = _text(batch, "status").lower()
+        with shaped("a batch with its state"):
+            files = tuple(filter(None, [batch.output_file_id, batch.error_file_id]))
+            faults = (batch.errors.data or []) if batch.errors else []
+            detail = one_line("; ".join(str(fault.message or fault.code) for fault in faults), 300)
+            full = any(fault.code == "token_limit_exceeded" for fault in faults)
+        ended = word in ENDED or (word not in RUNNING and bool(files))  # other servers have words of their own
         late = word == "completed" and not files
-        return BatchState(provider_id, word in ENDED, word, files, detail, full, late)
+        return BatchState(provider_id, ended, word, files, detail, full, late)
 
     async def results(self, state: BatchState) -> list[Result]:
         """Return key, raw response and fault of each line of the result files."""
@@ -81,15 +84,19 @@ def _result(line: str) -> Result:
     with shaped("a line with custom_id and response"):
         record = json.loads(line)
         key, response, error = str(record["custom_id"]), record.get("response") or {}, record.get("error")
-        status, body = response.get("status_code"), response.get("body")
-        if error is None and status == 200:
-            return key, json.dumps(response["body"]), None
-        if error is None and isinstance(status, int) and 400 <= status < 600:
-            return key, None, fault_of(status, json.dumps(body), {}, where="a line of a batch", advice="check the key")
-        return key, None, ServerError(f"in a batch: {one_line(str(error or body or status), 300)}")
+        body = response.get("body")
+        body = body if isinstance(body, str) else json.dumps(body)  # some servers send it as text
+        status = int(response.get("status_code") or 0)
+        status = status_within(body) or status if status == 200 else status
+        if not error and status == 200 and body != "null":
+            return key, body, None
+        if not error and 400 <= status < 600:
+            return key, None, fault_of(status, body, {}, where="a line of a batch", advice="check the key")
+        return key, None, ServerError(f"in a batch: {one_line(str(error or response), 300)}")
 
 
-def _text(value: object, name: str) -> str:
+def _text(record: object, name: str) -> str:
+    value = getattr(record, name, None)
     if not isinstance(value, str) or not value:
         raise MalformedResponse(f"expected '{name}' in a record of the batch API, found none")
     return value

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 from earmark.schemas.errors import ConfigError
 from earmark.tasks.annotation.backend import Batching, BatchProvider, BatchState, ClaimsEnded
 from earmark.tasks.annotation.errors import (
+    AllAlike,
     AskError,
     BatchFailed,
     BatchUnreachable,
@@ -30,6 +31,7 @@ from earmark.tasks.annotation.errors import (
 )
 from earmark.tasks.annotation.ledger_rows import Attempt, Driver, Held, record
 from earmark.tasks.annotation.pace import backoff
+from earmark.tasks.annotation.patience import FIRST
 
 if TYPE_CHECKING:
     from earmark.tasks.annotation.job import Job
@@ -294,15 +296,20 @@ class Batches:
         await self._close(batch, "done", said)
         faults = {key: fault for key, _, fault in results if fault is not None}
         run.meter.exchanges += len(answered)
+        unread: list[Job] = []
         for key, job in self._members_of(batch, jobs, numbers):
             if key in answered:
-                run.take_raw(job, numbers[key], answered[key], queue=False)
+                failures = job.failures
+                if not run.take_raw(job, numbers[key], answered[key], queue=False) and job.failures > failures:
+                    unread.append(job)
             elif results and state.word != "cancelled":  # a person stopped that one: a further run asks again
                 run.fail(job, faults.get(key) or ServerError("in a batch: no line came back"))
             else:
                 run.fail(job, BatchFailed(f"the batch ended without its answer, as '{said}'"))
         if stop := next((fault for fault in faults.values() if isinstance(fault, StopRun)), None):
             raise stop
+        if len(unread) == len(answered) >= FIRST:  # another batch would be paid for the same
+            raise AllAlike(f"all {len(unread)} answers of batch {batch.provider_id} end alike: {unread[0].refused}")
         return ""
 
     def _members_of(self, batch: Open, jobs: dict[str, Job], numbers: dict[str, int]) -> Iterator[tuple[str, Job]]:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 import httpx2
 from yarl import URL
 
-from earmark.tasks.annotation.errors import AskError, MalformedResponse, shaped
+from earmark.tasks.annotation.errors import AskError, MalformedResponse, one_line, shaped
 from earmark.tasks.annotation.http import Http
 
 MOST_RESULT_BYTES = 1 << 31
@@ -41,7 +41,9 @@ class Connections(httpx2.AsyncBaseTransport):
         reply, text = await self._http.exchange(
             request.method, url, body or None, headers, any_type=True, most_bytes=most
         )
-        kept = {name: value for name, value in reply.items() if name.lower().startswith(("content-type", "x-goog-"))}
+        kept = {name: value for name, value in reply.items() if name.lower().startswith("x-goog-")}
+        if most is None:  # whatever the server calls it: a client would take a page for its result
+            kept["content-type"] = "application/json"
         return httpx2.Response(200, headers=kept, content=text.encode(), request=request)
 
 
@@ -85,11 +87,18 @@ async def first_with(intent: str, batches: AsyncIterable[tuple[Any, Any]]) -> st
 
 
 def read_lines(text: str, read: Callable[[str], Result]) -> list[Result]:
-    """Read each line. Lines end at a line feed alone, as JSON may hold other separators; drop unreadable lines."""
-    results = []
+    """Read each line. Lines end at a line feed alone, as JSON may hold other separators; drop unreadable lines.
+
+    Raises:
+        MalformedResponse: no line can be read: this is a gateway's page, and the results are still at the provider.
+    """
+    results, bad = [], None
     for line in filter(str.strip, text.split("\n")):
         try:
             results.append(read(line))
         except MalformedResponse as error:
             LOG.warning("a line of a batch's results: %s", error)
+            bad = bad or MalformedResponse(f"a batch's results: {error}: {one_line(line)}")
+    if bad and not results:
+        raise bad
     return results

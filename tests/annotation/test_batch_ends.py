@@ -19,7 +19,14 @@ from earmark.schemas.errors import EarmarkError
 from earmark.schemas.questions import FreeText, Message
 from earmark.tasks.annotation.backend import question
 from earmark.tasks.annotation.engine import Annotator
-from earmark.tasks.annotation.errors import BatchUnreachable, BudgetExhausted, LedgerError, QuotaExhausted
+from earmark.tasks.annotation.errors import (
+    AllAlike,
+    AuthFailed,
+    BatchUnreachable,
+    BudgetExhausted,
+    LedgerError,
+    QuotaExhausted,
+)
 from earmark.tasks.annotation.ledger import connect, open_ledger
 from earmark.tasks.annotation.ledger_reports import batches, free_batch
 from earmark.tasks.annotation.request import Unanswered
@@ -34,7 +41,7 @@ class Provider(OpenAIServer):
     """A batch API with one trouble at a time."""
 
     trouble = ""
-    looks = 0
+    looks = pages = 0
     list_fault, list_faulty_s = 0, 0.0  # status of the list of batches, for so long after it is first asked for
     listed_at = 0.0
 
@@ -53,6 +60,19 @@ class Provider(OpenAIServer):
             texts = [json.dumps(line) for line in lines[: len(lines) // 2]]
             unasked = {"response": None, "error": {"code": "batch_cancelled", "message": "This batch was cancelled."}}
             batch["error_file_id"] = self._keep([lines[-1] | unasked])
+        elif self.trouble == "words":
+            for line in lines:
+                answer = line["response"]
+                line |= {"response": {"status_code": "200", "body": json.dumps(answer["body"])}, "error": {}}
+            texts = [json.dumps(line) for line in lines]
+        elif self.trouble == "other protocol":
+            for line in lines:
+                line["response"]["body"] = {"output": line["response"]["body"]}
+            texts = [json.dumps(line) for line in lines]
+        elif self.trouble == "key":
+            for line in lines[len(lines) // 2 :]:
+                line["response"]["body"] = {"error": {"message": "API key expired", "code": "invalid_api_key"}}
+            texts = [json.dumps(line) for line in lines]
         else:
             texts = [json.dumps(line, ensure_ascii=False) for line in lines]  # separators stand as they are
         self.files[batch["output_file_id"]] = ("\n".join(texts) + "\n").encode()
@@ -60,6 +80,8 @@ class Provider(OpenAIServer):
     def _shown(self, batch: dict[str, Any]) -> dict[str, Any]:
         shown = super()._shown(batch)
         self.looks += 1
+        if self.trouble == "own state":
+            return shown | {"status": {"completed": "DONE", "in_progress": "IN_QUEUE"}[shown["status"]]}
         if self.trouble == "late" and shown["status"] == "completed" and self.looks < 12:
             return shown | {"output_file_id": None, "error_file_id": None}
         if self.trouble == "cancelled" and shown["status"] == "completed":
@@ -85,7 +107,17 @@ class Provider(OpenAIServer):
         """One batch; of the first, nobody knows anything if that is the trouble."""
         if self.trouble == "gone" and request.match_info["id"] == next(iter(self.batches)):
             return web.json_response({"error": {"message": "No batch found with id"}}, status=404)
+        if self.trouble == "page for a state" and self.pages < 2:
+            self.pages += 1
+            return web.Response(text="<html><title>Bad gateway</title></html>", content_type="text/html")
         return await super().get_batch(request)
+
+    async def download(self, request: web.Request) -> web.Response:
+        """A file; twice a gateway's page in its place if that is the trouble."""
+        if self.trouble == "page for results" and self.pages < 2:
+            self.pages += 1
+            return web.Response(text="<html>\n<title>Sign in</title>\n</html>", content_type="text/html")
+        return await super().download(request)
 
     async def list_batches(self, request: web.Request) -> web.Response:
         self.listed_at = self.listed_at or time.monotonic()
@@ -94,7 +126,9 @@ class Provider(OpenAIServer):
         return await super().list_batches(request)
 
 
-@pytest.mark.parametrize("trouble", ["", "bad line", "late", "full"])
+@pytest.mark.parametrize(
+    "trouble", ["", "bad line", "late", "full", "words", "own state", "page for a state", "page for results"]
+)
 def test_every_batch_ends_and_every_request_has_its_answer(
     tmp_path: Path, run: Any, trouble: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -320,6 +354,35 @@ def test_a_quota_within_a_batch_stops_the_run_and_keeps_what_was_answered(tmp_pa
         report = await bench.ask(config, requests_for(config, 20))
         assert (report.answered, report.from_ledger) == (20, 10)
         assert server.faults.numbers()["asked"] == 30
+        await server.stop()
+
+    run(story)
+
+
+def test_a_key_that_expires_within_a_batch_stops_the_run_though_its_lines_say_success(tmp_path: Path, run: Any) -> None:
+    async def story() -> None:
+        server = Provider()
+        server.trouble = "key"
+        await server.start()
+        bench, config = Bench(tmp_path / "l.sqlite", server), config_for(server, **BATCH)
+        with pytest.raises(AuthFailed, match="API key expired"):
+            await bench.ask(config, requests_for(config, 20))
+        await server.stop()
+
+    run(story)
+
+
+def test_a_batch_of_answers_in_another_protocol_is_bought_once(tmp_path: Path, run: Any) -> None:
+    async def story() -> None:
+        server = Provider()
+        server.trouble = "other protocol"
+        await server.start()
+        bench, config = Bench(tmp_path / "l.sqlite", server), config_for(server, **BATCH)
+        with pytest.raises(
+            AllAlike, match=r"all 20 answers of batch batch_\w+ end alike: malformed_response: .*output"
+        ):
+            await bench.ask(config, requests_for(config, 20))
+        assert server.faults.numbers()["asked"] == 20
         await server.stop()
 
     run(story)
