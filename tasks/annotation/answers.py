@@ -14,8 +14,18 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from earmark.schemas.questions import Ask, Choice, FreeText, Json, ScaleRating, YesNo, YesNoValue
-from earmark.tasks.annotation.errors import BadAnswer, BrokenOff, Empty, LowShare, Refused, Truncated, one_line
+from earmark.tasks.annotation.errors import (
+    BadAnswer,
+    BrokenOff,
+    Empty,
+    LowShare,
+    Refused,
+    ServerError,
+    Truncated,
+    one_line,
+)
 from earmark.tasks.annotation.json_answers import json_value, unfit
+from earmark.tasks.annotation.server_faults import ends_runs
 
 _NOTES = "reasoning|analysis|reflection|scratchpad"  # before an answer or after it
 _NOTE = re.compile(f"<(?:{_NOTES})>", re.IGNORECASE)
@@ -69,7 +79,9 @@ def spoken(text: str) -> str:
     return text.strip()
 
 
-PARSER = 9
+PARSER = 10
+DAMAGED = "\ufffd"  # the place of a sign whose bytes were lost on the way
+LONGEST_SENTENCES = 300  # greatest length of a gateway's message in the place of an answer
 MOST_TOKENS = 10_000_000  # more tokens than any model takes or gives: a larger count is invalid
 NO_USAGE = "expected token counts, found none"
 ZERO_USAGE = "expected token counts above 0, found 0"
@@ -189,12 +201,14 @@ def answer_value(ask: Ask, reply: Reply, least_share: float = 0.0, fences: Itera
         raise Empty("the answer has no text")
     if leaked := next((tag for tag in fences if tag in text), None):
         raise BadAnswer(f"expected an answer, found the prompt's own fence '-{leaked}' in it")
+    if not reply.embedded and len(text) <= LONGEST_SENTENCES and not text.startswith(("{", "[")) and ends_runs(text):
+        raise ServerError(f"expected an answer, found a server's message in its place: {one_line(text)}")
     if isinstance(ask, Json):
         return json_value(ask, text, cut=reply.cut)
     if reply.cut:
         raise Truncated(f"the answer ran into the token cap (max_tokens) after {reply.output_tokens} tokens")
     if isinstance(ask, FreeText):
-        if fault := unfit(text):
+        if fault := unfit(text) or (DAMAGED in text and "U+FFFD, the sign of damaged bytes"):
             raise BadAnswer(f"expected text, found {fault}")
         return text
     return _choice(ask, text)
@@ -258,6 +272,8 @@ def _masses(reply: Reply, words: Sequence[str], wanted: str) -> list[float]:
         if not logprob <= MOST_LOGPROB:  # also rejects NaN
             raise BadAnswer(f"expected the logarithm of a probability, found {logprob:g} of {one_line(token)!r}")
     masses = [_mass(reply.first_token, word) for word in words]
+    if (together := math.fsum(masses)) > MOST_TOGETHER:
+        raise BadAnswer(f"expected probabilities of at most 1 together, found {together:.2f}: no log-probabilities")
     if not any(masses):
         raise BadAnswer(f"expected {wanted} as the first token, found '{likeliest(reply)}' likelier")
     return masses

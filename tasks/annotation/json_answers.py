@@ -26,9 +26,10 @@ _ALMOST = re.compile(
       (?P<string> "(?:[^"\\\n]|\\.)*" )                                       # JSON already, but for raw tabs
     | (?<=[{\[,:｛［，：]) (?P<gap>\s*) (?P<lines> "(?:[^"\\]|\\.)*" ) (?=\s*[,:}\]｝］，：])  # over several lines
     | [“„«] (?P<typographic> [^“”„«»"\\]* ) [”“»]
-    | (?<=[{\[,:｛［，：]) (?P<space>\s*) '(?P<single> [^'"\\]* )' (?=\s*[,:}\]｝］，：])
+    | (?<=[{\[,:｛［，：]) (?P<space>\s*) '(?P<single> (?:[^'"\\]|\\['"])* )' (?=\s*[,:}\]｝］，：])
+    | (?P<comment> (?<![:\w])(?://|\#)[^\n]*(?=\n) | /\*.*?\*/ )
     | (?P<mark> \*\*|` )                                                      # around a key, or a fence
-    | (?P<comma> [,，](?=\s*[}\]｝］]) )
+    | (?P<comma> [,，](?=(?:\s|//[^\n]*\n)*[}\]｝］]) )
     | (?P<wide> [｛｝［］：，] )                                                # full-width signs
     | \b(?P<word> True|False|None )\b                                         # as Python writes them
     """,
@@ -42,8 +43,8 @@ _NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?")
 
 
 def as_json(text: str) -> str:
-    """Turn almost-JSON into JSON: typographic and single quotes, commas before a closing bracket, Markdown marks,
-    full-width signs and Python's words outside strings, line breaks and tabs in strings.
+    """Turn almost-JSON into JSON: typographic and single quotes, comments, commas before a closing bracket, Markdown
+    marks, full-width signs and Python's words outside strings, line breaks and tabs in strings.
 
     Nothing is completed or guessed. Names and words of the schema match in any case, a number in quotes is a number,
     and a too long explanation is cut (`fitted`). Records numbered from 0 are numbered from 1 where the schema is, and
@@ -57,7 +58,8 @@ def _plain(part: re.Match[str]) -> str:
         case "string" | "lines":
             return (part["gap"] or "") + part[part.lastgroup].translate(_ESCAPED)
         case "typographic" | "single":
-            return (part["space"] or "") + json.dumps(part[part.lastgroup], ensure_ascii=False)
+            said = part[part.lastgroup].replace("\\'", "'").replace('\\"', '"')
+            return (part["space"] or "") + json.dumps(said, ensure_ascii=False)
         case "word":
             return _WORDS[part.group()]
         case "wide":

@@ -173,7 +173,7 @@ LEAST_LISTED = 5  # smallest number of alternatives to ask for instead
 ENDS = frozenset({"stop", "eos", "eos_token", "stop_sequence", "end_turn", "STOP"})
 """Servers' words for the end of a complete answer."""
 CUT = frozenset({"length", "max_tokens", "MAX_TOKENS", "model_length"})
-FILTERED = frozenset({"content_filter", "refusal", "SAFETY"})
+FILTERED = frozenset({"content_filter", "refusal", "SAFETY", "sensitive"})
 THOUGHTS = frozenset({"thinking", "reasoning", "redacted_thinking"})  # message parts outside the answer
 TOO_MANY = re.compile(r"logprobs\D{0,80}?(\d{1,3})\b|(\d{1,3})\D{0,40}logprobs", re.IGNORECASE)
 
@@ -310,7 +310,7 @@ def read_chat_completion(raw: str) -> Reply:
             text=text,
             refusal=None if refusal is None else str(refusal),
             cut=finish in CUT,
-            broken=None if finish in ENDS | CUT | FILTERED else _broken(ended, choice),
+            broken=None if finish in ENDS | CUT | FILTERED and not choice.get("error") else _broken(ended, choice),
             unreadable=unreadable,
             model=model_name(body.get("model")),
             **_usage(body.get("usage"), text),

@@ -14,7 +14,9 @@ from earmark.tasks.annotation.errors import (
     AskError,
     BadMedia,
     BatchFailed,
+    BrokenOff,
     ConnectionFailed,
+    MalformedResponse,
     OverLimit,
     RateLimited,
     Retriable,
@@ -23,6 +25,7 @@ from earmark.tasks.annotation.errors import (
     ServerGone,
     TimedOut,
     Unavailable,
+    WrongContentType,
 )
 from earmark.tasks.annotation.request import Request
 
@@ -263,7 +266,8 @@ class Vanguard:
         kind = _kind_of(job.request)
         if kind in self._open:
             return None
-        if not isinstance(error, ServerError) or isinstance(error, Unavailable):
+        alike = isinstance(error, ServerError | MalformedResponse | WrongContentType | BrokenOff)
+        if not alike or isinstance(error, Unavailable):
             self._let_go(kind)  # a fault of the server's state, not of the kind
             return None
         errors = self._errors[kind]
@@ -272,7 +276,8 @@ class Vanguard:
             return None
         if (questions := sum(count >= TRIES for count in errors.values())) >= FIRST:
             return AllAlike(
-                f"{errors.total()} requests for the first {questions} questions all fail: {error}{_mend(kind)}"
+                f"{errors.total()} requests for the first {questions} questions all fail: {error}"
+                f"{_mend(kind) if isinstance(error, ServerError) else '; check base_url'}"
             )
         self._next(kind)
         return None

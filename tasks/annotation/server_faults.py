@@ -40,6 +40,11 @@ ECHO = re.compile(r"input_value|'input':|\"input\":|Failed to parse", re.IGNOREC
 QUOTA = re.compile(r"quotaId\W{1,12}([\w-]{1,120})")  # Google's, also in a gateway's quote with escaped quotation marks
 DELAY = re.compile(r"retryDelay\W{1,12}([0-9.]+)s")
 ANSWERS = ('"choices"', '"candidates"')
+OF_ACCOUNT = re.compile(  # beside a form's words, which alone may stand in a caption: "a daily walk to the limit"
+    r"\b(?:account|api|balance|billing|credits|exceeded|expired|insufficient|plan|quota|reached|requests|subscription)\b|"
+    r"余额|额度|令牌|上限",
+    re.IGNORECASE,
+)
 TITLE = re.compile(r"<title[^>]*>(.*?)</title>|<h1[^>]*>(.*?)</h1>", re.IGNORECASE | re.DOTALL)
 
 
@@ -104,6 +109,7 @@ def said_in(status: int, text: str) -> ErrorBody:
         return ErrorBody(status, "", one_line((title[1] or title[2]) if title else text))
     if isinstance(held, list) and held:
         held = held[0]
+    held = _renamed(held) if isinstance(held, dict) else held
     error = held.get("error", held.get("detail", held)) if isinstance(held, dict) else held
     quotas = "\n".join(("", *QUOTA.findall(text))) if status in (429, 430) or status >= 500 else ""
     if isinstance(error, str) and isinstance(held, dict):
@@ -112,6 +118,14 @@ def said_in(status: int, text: str) -> ErrorBody:
         return ErrorBody(status, "", one_line(str(error)))
     message = next(filter(None, map(error.get, ("message", "msg", "detail"))), held.get("message") or "")
     return ErrorBody(status, _words(error) + quotas, one_line(str(message), LOOKED_AT))
+
+
+def _renamed(held: dict[str, Any]) -> dict[str, Any]:
+    """Return the error body of MiniMax or Baidu by the common names; any other body as it is."""
+    inner = held.get("base_resp")
+    code, message = (inner.get("status_code"), inner.get("status_msg")) if isinstance(inner, dict) else (None, None)
+    code, message = code or held.get("error_code"), message or held.get("error_msg")
+    return {"code": code, "message": message} if code and isinstance(message, str) else held
 
 
 def _words(error: Mapping[str, Any]) -> str:
@@ -132,6 +146,11 @@ def form_of(said: ErrorBody) -> type[AskError] | None:
     """Return the fault of the first matching form."""
     text = f"{said.words}\n{ECHO.split(said.message, maxsplit=1)[0]}"
     return next((form.fault for form in FORMS if said.status in form.statuses and form.pattern.search(text)), None)
+
+
+def ends_runs(text: str) -> bool:
+    """Return whether a text in the place of an answer tells of a spent quota or a refused key."""
+    return bool(OF_ACCOUNT.search(text)) and form_of(ErrorBody(429, "", text)) in (QuotaExhausted, AuthFailed)
 
 
 def fault_of(status: int, text: str, headers: Mapping[str, str], *, where: str, advice: str = "") -> AskError:
@@ -163,7 +182,7 @@ def status_within(text: str) -> int | None:
     Of a body that may be something else than an error, such as a scorer's, only the words for a run's end count.
     """
     answers = any(name in text for name in ANSWERS) and not text.lstrip()[:12].replace(" ", "").startswith('{"error"')
-    if answers and '"error"' not in text:
+    if answers and '"error"' not in text and '"base_resp"' not in text:
         return None  # an answer, which is parsed once
     try:
         held = json.loads(text)
@@ -171,6 +190,7 @@ def status_within(text: str) -> int | None:
         return None
     if not isinstance(held, dict) or (answers and (held.get("choices") or held.get("candidates"))):
         return None
+    held = _renamed(held)
     error, doubtful = held.get("error"), answers
     if not error or type(error) in (int, float):  # a scorer's figures have any names
         code, says = held.get("code"), held.get("message") or held.get("msg")

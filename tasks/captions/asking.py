@@ -89,6 +89,7 @@ _DURATION = re.compile(  # "10s" to "40s" before a clip's name are seconds, "80s
 _OPENING = re.compile(
     r"^\W*(?:(?:sure|certainly|of course|absolutely|okay|ok)\b[,!.]|here(?:'s|’s| is| are)\b|"
     r"(?:the )?(?:refined |final |revised |concise |short(?:er)? )?(?:caption|description|answer|output)\s*(?:is\s*)?:|"
+    r"(?:assistant|thinking|reasoning|thoughts?)\s*:|"
     r"i(?:'m|’m| am) sorry\b|i can(?:no|')t\b|note:)",
     re.IGNORECASE,
 )
@@ -101,6 +102,7 @@ _SILENT = re.compile(  # sound of a critique, yet no caption
 )
 _ASIDE = re.compile(
     r"\bas an ai\b|\blanguage model\b|let me know if|```|<\||\n[^\w\n]{0,8}(?:user|assistant|human)[^\w\n]{0,8}:|"
+    r"\n[ \t]*#{2,}[ \t]*(?:instruction|input|response|user|human|assistant)\b|"
     r"(?:^|[.!?\n])[ \t]{0,4}(?:would you like me to|do you want me to|feel free to ask)\b|"
     r"^\W*(?:option|version|caption) (?:1|one|a)\W*[:.]",
     re.IGNORECASE,

@@ -278,6 +278,10 @@ WITHIN = (
     Recorded("gateway", 500, '{"error":{"message":"API key expired","code":500}}', AuthFailed),
     Recorded("gateway", 503, '{"error":{"message":"Insufficient credits","code":503}}', QuotaExhausted),
     Recorded("openrouter", 402, '{"id":"g","choices":[],"error":{"code":402,"message":"Add more."}}', QuotaExhausted),
+    Recorded("minimax", 402, '{"choices":null,"base_resp":{"status_code":1008,"status_msg":"insufficient balance"}}',
+             QuotaExhausted),
+    Recorded("minimax", 500, '{"base_resp":{"status_code":1002,"status_msg":"rate limit"}}', ServerError),
+    Recorded("baidu", 402, '{"error_code":17,"error_msg":"Open api daily request limit reached"}', QuotaExhausted),
     Recorded("openrouter", 401, '{"id":"g","choices":null,"error":{"message":"API key expired"}}', AuthFailed),
 )  # fmt: skip
 """Errors as gateways send them with status 200, and the status that each is."""

@@ -17,7 +17,17 @@ from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.questions import Ask, Choice, FreeText, Json, Message, ScaleRating, YesNo, says_yes
 from earmark.tasks.annotation.answers import Reply, answer_value, rating, spoken, yes_no
 from earmark.tasks.annotation.backend import question
-from earmark.tasks.annotation.errors import AllAlike, BadAnswer, BrokenOff, Empty, LowShare, Truncated, Unsupported
+from earmark.tasks.annotation.errors import (
+    AllAlike,
+    BadAnswer,
+    BrokenOff,
+    Empty,
+    LowShare,
+    Refused,
+    ServerError,
+    Truncated,
+    Unsupported,
+)
 from earmark.tasks.annotation.gemini import read_generate_content
 from earmark.tasks.annotation.openai_compatible import read_chat_completion
 from earmark.tasks.annotation.request import Answer, Request, Unanswered
@@ -45,6 +55,52 @@ def test_any_other_end_is_none(finish: Any) -> None:
     for ask in (FreeText(), Choice((HALF, "B")), Json.of({}), YesNo()):
         with pytest.raises(BrokenOff, match="expected an answer with a known end"):
             answer_value(ask, read_chat_completion(completion(HALF, finish)))
+
+
+@pytest.mark.parametrize("ask", [FreeText(), Choice((HALF, "B"))])
+def test_a_fault_beside_a_normal_end_breaks_the_answer_off(ask: Ask) -> None:
+    said = json.loads(completion(HALF))
+    said["choices"][0]["error"] = {"code": 502, "message": "Provider disconnected"}
+    with pytest.raises(BrokenOff, match="Provider disconnected"):
+        answer_value(ask, read_chat_completion(json.dumps(said)))
+
+
+def test_an_answer_that_a_filter_ended_is_refused_in_other_words_too() -> None:
+    with pytest.raises(Refused):
+        answer_value(FreeText(), read_chat_completion(completion(HALF, "sensitive")))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "You have reached your daily limit. Please upgrade your plan to continue.",
+        "Error: invalid API key. Please check your API key and try again later.",
+        "Your credit balance is too low to access the API.",
+        "您的账户余额不足，请充值。",
+    ],
+)
+@pytest.mark.parametrize("ask", [FreeText(), Choice(("A", "B")), Json.of({"type": "object"})])
+def test_a_servers_message_in_the_place_of_an_answer_is_asked_again_and_never_kept(ask: Ask, text: str) -> None:
+    with pytest.raises(ServerError, match="a server's message in its place"):
+        answer_value(ask, read_chat_completion(completion(text)))
+    assert answer_value(FreeText(), Reply(text, embedded=True)) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A daily walk through strings that are driven to their limit, at 120 beats per minute.",
+        "Music for end credits: a piano that was once out of tune, and a choir of synthesizers.",
+        "Clip 1 has a rate of noise per second that exceeded my limit; clip 2 has none.",
+    ],
+)
+def test_words_of_limits_in_a_caption_are_no_servers_message(text: str) -> None:
+    assert answer_value(FreeText(), read_chat_completion(completion(text))) == text
+
+
+def test_a_text_with_damaged_bytes_is_no_answer() -> None:
+    with pytest.raises(BadAnswer, match=r"U\+FFFD"):
+        answer_value(FreeText(), read_chat_completion(completion("A slow piano m\ufffd\ufffdlody over strings.")))
 
 
 @pytest.mark.parametrize("finish", ["OTHER", "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", None, "NEW_WORD"])
@@ -201,6 +257,12 @@ def test_tokens_of_one_spelling_count_together_and_the_chosen_one_once(
         value = yes_no(YesNo(), reply)
         assert value["p_yes"] == pytest.approx(p_yes, abs=5e-4)
         assert not value["bounded"]
+
+
+def test_probabilities_of_more_than_1_together_are_none() -> None:
+    for reply in replies(("Yes", 0.99), ("No", 0.98), chosen=("Yes", 0.99)):
+        with pytest.raises(BadAnswer, match=r"at most 1 together, found 1\.97"):
+            yes_no(YesNo(), reply)
 
 
 def test_a_digit_of_two_tokens_does_not_lose_the_likelier_one() -> None:

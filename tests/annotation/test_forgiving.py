@@ -132,6 +132,11 @@ MORE: dict[str, tuple[str, Any]] = {
     "full-width": ("｛“choice”：“A”，“score”：7，｝", {"choice": "A", "score": 7}),
     "full-width in a text": ('{"choice": "A", "reason": "［1］，x：y",}', {"choice": "A", "reason": "［1］，x：y"}),
     "double brackets, decimals": ('{"choice": "A", "pair": [[7.0, 5.0]]}', {"choice": "A", "pair": [7, 5]}),
+    "comments": (
+        '{"choice": "A", // clearer\n "score": 7, /* of 10 */ # so\n "reason": "http://a.b/c // d", // end\n}',
+        {"choice": "A", "score": 7, "reason": "http://a.b/c // d"},
+    ),
+    "escaped apostrophe": (r"""{'choice': 'A', 'reason': 'it\'s \"A\"'}""", {"choice": "A", "reason": 'it\'s "A"'}),
     "True in a text": ('{"choice": "A", "reason": "True, None",}', {"choice": "A", "reason": "True, None"}),
 }
 CHOSEN: dict[str, str | type[Exception]] = {

@@ -66,6 +66,9 @@ def test_good_captions_have_no_fault(text: str) -> None:
         ("Here is the refined caption for the piece: a calm ambient piece led by piano.", "boilerplate"),
         ("Sure! A calm ambient piece led by piano, with soft strings.", "boilerplate"),
         ("**Caption:** a calm ambient piece led by piano, with soft strings.", "boilerplate"),
+        ("Assistant: a calm ambient piece led by piano, with soft strings.", "boilerplate"),
+        ("**Thinking:** a harp? **Answer:** A calm ambient piece led by piano.", "boilerplate"),
+        ("A calm ambient piece led by piano.\n### Instruction:\nWrite more.", "boilerplate"),
         ("As an AI, I hear a calm ambient piece led by piano, with soft strings.", "boilerplate"),
     ],
 )

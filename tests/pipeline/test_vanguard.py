@@ -88,11 +88,19 @@ def test_where_the_run_of_the_first_question_ends_another_goes_ahead() -> None:
     asyncio.run(story())
 
 
-def test_a_server_that_fails_at_every_clip_is_asked_a_few_times_and_stops_the_build(tmp_path: Path) -> None:
-    faults = Faults(rate=1.0, kinds=("500",), most=None)
-    with pytest.raises(
-        EarmarkError, match=r"15 requests for the first 5 questions all fail: .* take audio\? earmark doctor"
-    ):
+@pytest.mark.parametrize(
+    ("kind", "advice"),
+    [
+        ("500", r"take audio\? earmark doctor"),
+        ("truncated_json", "check base_url"),
+        ("wrong_content_type", "check base_url"),
+    ],
+)
+def test_a_server_that_fails_at_every_clip_is_asked_a_few_times_and_stops_the_build(
+    tmp_path: Path, kind: str, advice: str
+) -> None:
+    faults = Faults(rate=1.0, kinds=(kind,), most=None)
+    with pytest.raises(EarmarkError, match=f"15 requests for the first 5 questions all fail: .*{advice}"):
         built(tmp_path, TRACKS, faults)
     assert 15 <= sum(faults.asked.values()) <= 25  # an earlier question may be tried again meanwhile
     assert not (tmp_path / "store/captions/v1").exists()
