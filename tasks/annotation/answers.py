@@ -20,7 +20,7 @@ from earmark.tasks.annotation.errors import (
     Empty,
     LowShare,
     Refused,
-    ServerError,
+    ServerSpoke,
     Truncated,
     one_line,
 )
@@ -202,7 +202,7 @@ def answer_value(ask: Ask, reply: Reply, least_share: float = 0.0, fences: Itera
     if leaked := next((tag for tag in fences if tag in text), None):
         raise BadAnswer(f"expected an answer, found the prompt's own fence '-{leaked}' in it")
     if not reply.embedded and len(text) <= LONGEST_SENTENCES and not text.startswith(("{", "[")) and ends_runs(text):
-        raise ServerError(f"expected an answer, found a server's message in its place: {one_line(text)}")
+        raise ServerSpoke(f"expected an answer, found a server's message in its place: {one_line(text)}")
     if isinstance(ask, Json):
         return json_value(ask, text, cut=reply.cut)
     if reply.cut:

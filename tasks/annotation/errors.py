@@ -74,6 +74,12 @@ class Unavailable(ServerError):
     """HTTP 502, 503 or 529: the server or its upstream is busy, loading or away."""
 
 
+class ServerSpoke(ServerError):
+    """Server's message in the place of an answer, with every mark of a success."""
+
+    most_tries = 2
+
+
 class Redirected(Retriable):
     """HTTP 3xx. Redirects are not followed: the key belongs to the requested host."""
 

@@ -24,7 +24,7 @@ from earmark.tasks.annotation.errors import (
     Empty,
     LowShare,
     Refused,
-    ServerError,
+    ServerSpoke,
     Truncated,
     Unsupported,
 )
@@ -81,7 +81,7 @@ def test_an_answer_that_a_filter_ended_is_refused_in_other_words_too() -> None:
 )
 @pytest.mark.parametrize("ask", [FreeText(), Choice(("A", "B")), Json.of({"type": "object"})])
 def test_a_servers_message_in_the_place_of_an_answer_is_asked_again_and_never_kept(ask: Ask, text: str) -> None:
-    with pytest.raises(ServerError, match="a server's message in its place"):
+    with pytest.raises(ServerSpoke, match="a server's message in its place"):
         answer_value(ask, read_chat_completion(completion(text)))
     assert answer_value(FreeText(), Reply(text, embedded=True)) == text
 
