@@ -137,7 +137,7 @@ def _usage(usage: Any, text: str) -> dict[str, Any]:
     parts = [part for part in details if isinstance(part, dict)] if isinstance(details, list) else []
     audio = [part.get("tokenCount", 0) for part in parts if part.get("modality") == "AUDIO"]
     out = [usage.get(name, 0) for name in ("candidatesTokenCount", "thoughtsTokenCount")]
-    return token_counts(usage.get("promptTokenCount"), audio, out, text=text)
+    return token_counts(usage.get("promptTokenCount"), audio, out, usage.get("totalTokenCount"), text=text)
 
 
 def _first_token(result: Any) -> tuple[tuple[str, float], ...]:

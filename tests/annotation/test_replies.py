@@ -149,6 +149,13 @@ def test_counts_of_0_are_odd_where_there_were_tokens(
     assert (reply.input_tokens, reply.odd_usage is not None) == (read, odd)
 
 
+@pytest.mark.parametrize(("total", "output"), [(95, 85), (17, 7), (None, 7), (0, 7), ("many", 7)])
+def test_tokens_that_only_googles_total_counts_are_paid_for(total: Any, output: int) -> None:
+    counts = {"promptTokenCount": 10, "candidatesTokenCount": 2, "thoughtsTokenCount": 5, "totalTokenCount": total}
+    reply = read_generate_content(json.dumps({**GOOD, "usageMetadata": counts}))
+    assert (reply.input_tokens, reply.output_tokens, reply.odd_usage) == (10, output, None)
+
+
 @pytest.mark.parametrize("missing", ["promptTokenCount", "candidatesTokenCount"])
 def test_counts_that_google_omits_are_odd_beside_a_text(missing: str) -> None:
     counts = {"promptTokenCount": 9, "candidatesTokenCount": 2, missing: 0}
