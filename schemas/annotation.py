@@ -209,7 +209,7 @@ class ModelService(Model):
         if value is None:
             return None
         url = urlsplit(value)
-        if url.scheme not in ("http", "https") or not url.hostname:
+        if url.scheme not in ("http", "https") or not url.hostname or url.port == 0 or url.fragment:  # or beyond 65535
             raise ValueError("expected http://host/path or https://host/path")
         if url.username or url.password or url.query:
             raise ValueError("expected no user, password or query in the address; keys come from the environment")
