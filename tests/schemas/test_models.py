@@ -137,7 +137,7 @@ def test_the_nearest_declaration_is_taken(tmp_path: Path, monkeypatch: pytest.Mo
             "models.omni.base_url: expected no user, password or query in the address; keys come from the environment, "
             "found 'https://host/v1?…'",
         ),
-        ({"base_url": "http://host:99999/v1"}, {"model": "omni"}, "models.omni.base_url: Port out of range"),
+        ({"base_url": "http://host:99999/v1"}, {"model": "omni"}, "models.omni.base_url: port out of range"),
         ({"base_url": "http://host/v1#x"}, {"model": "omni"}, "models.omni.base_url: expected http://host/path"),
     ],
 )
