@@ -247,8 +247,15 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
             return wait
         if said:
             with suppress(ValueError, OverflowError):
-                return _believable(email.utils.parsedate_to_datetime(said).timestamp() - time.time())
+                return _believable(email.utils.parsedate_to_datetime(said).timestamp() - _now(headers))
     return None
+
+
+def _now(headers: Mapping[str, str]) -> float:
+    """Return the server's time by its own clock, in seconds since 1970; ours without it."""
+    with suppress(ValueError, OverflowError):
+        return email.utils.parsedate_to_datetime(headers.get("date") or "").timestamp()
+    return time.time()
 
 
 def _reset_after(headers: Mapping[str, str]) -> float | None:
@@ -260,12 +267,12 @@ def _reset_after(headers: Mapping[str, str]) -> float | None:
         if "ratelimit" not in name or "reset" not in name:
             continue
         remaining = lowered.get(name.replace("reset", "remaining"), "0")
-        if remaining.strip() in ("", "0") and (wait := _until(value)) is not None:
+        if remaining.strip() in ("", "0") and (wait := _until(value, _now(lowered))) is not None:
             waits.append(wait)
     return max(waits, default=None)
 
 
-def _until(value: str) -> float | None:
+def _until(value: str, now: float) -> float | None:
     parts = re.findall(r"([0-9.]+)(ms|s|m|h|d)", value)
     if parts and "".join(map("".join, parts)) == value.strip():
         unit_s = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -275,9 +282,9 @@ def _until(value: str) -> float | None:
     with suppress(ValueError):
         number = float(value)
         since_1970 = number / 1000 if number > 1e11 else number
-        return _believable(since_1970 - time.time() if since_1970 > 1e9 else number)
+        return _believable(since_1970 - now if since_1970 > 1e9 else number)
     with suppress(ValueError, OverflowError):
-        return _believable(datetime.fromisoformat(value).timestamp() - time.time())
+        return _believable(datetime.fromisoformat(value).timestamp() - now)
     return None
 
 

@@ -33,7 +33,7 @@ from earmark.tasks.annotation.errors import (
 from earmark.tasks.annotation.openai_compatible import read_chat_completion
 from earmark.tasks.annotation.pace import Pace, backoff
 from earmark.tasks.annotation.request import Request, Sampling
-from earmark.tasks.annotation.server_faults import retry_after
+from earmark.tasks.annotation.server_faults import retry_after, wait_s
 from tests.annotation.conftest import SCHEMA
 
 A, B = Audio("a" * 64, "a.wav", duration_s=20), Audio("b" * 64, "b.wav", duration_s=40)
@@ -310,6 +310,14 @@ def test_what_a_model_would_cut_silently_is_refused(model: str, longest_s: float
         request = question(config, [Message.of("user", Audio("b" * 64, "b.wav", duration_s=length), "x")])
         with nullcontext() if fits else pytest.raises(OverLimit, match="the model hears"):
             within(request, limits_of(config), cut=False)
+
+
+def test_a_wait_until_a_date_is_measured_by_the_servers_own_clock() -> None:
+    date = {"date": "Wed, 21 Oct 2015 07:28:00 GMT"}
+    assert retry_after({**date, "retry-after": "Wed, 21 Oct 2015 07:28:12 GMT"}) == 12
+    assert retry_after({"date": "today", "retry-after": "Wed, 21 Oct 2015 07:28:12 GMT"}) == 0
+    for reset in ("2015-10-21T07:28:12Z", "1445412492", "1445412492000"):
+        assert wait_s(429, {**date, "X-RateLimit-Reset-Requests": reset}, "") == 12
 
 
 @pytest.mark.parametrize(("said", "waits"), [("inf", None), ("nan", None), ("1e12", 3600.0), ("-3", 0.0)])
