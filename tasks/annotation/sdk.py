@@ -4,6 +4,7 @@ Their exchanges use Earmark's connections, and so the same rules: a key reaches 
 followed, answers have a size limit, no response holds the key, and every failure has its type.
 """
 
+import json
 import logging
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from yarl import URL
 
 from earmark.tasks.annotation.errors import AskError, MalformedResponse, one_line, shaped
 from earmark.tasks.annotation.http import Http
+from earmark.tasks.annotation.server_faults import fault_of, status_within
 
 MOST_RESULT_BYTES = 1 << 31
 MOST_LISTED = 5_000  # number of listed batches searched
@@ -42,9 +44,18 @@ class Connections(httpx2.AsyncBaseTransport):
             request.method, url, body or None, headers, any_type=True, most_bytes=most
         )
         kept = {name: value for name, value in reply.items() if name.lower().startswith("x-goog-")}
-        if most is None:  # whatever the server calls it: a client would take a page for its result
-            kept["content-type"] = "application/json"
+        if most is None and (text or not kept):  # Google starts an upload in headers alone
+            _believe_record(text, str(url.origin()))
+            kept["content-type"] = "application/json"  # whatever the server calls it: a client would return a text
         return httpx2.Response(200, headers=kept, content=text.encode(), request=request)
+
+
+def _believe_record(text: str, where: str) -> None:
+    """Refuse a page, and an error sent as a success: a client takes both for an empty list, and a batch for lost."""
+    with shaped("a JSON object"):
+        names = json.loads(text).keys()
+    if not names & {"id", "name"} and (status := status_within(text)):
+        raise fault_of(status, text, {}, where=where, advice="check the key")
 
 
 def client_over(http: Http) -> httpx2.AsyncClient:

@@ -44,6 +44,7 @@ class Provider(OpenAIServer):
     looks = pages = 0
     list_fault, list_faulty_s = 0, 0.0  # status of the list of batches, for so long after it is first asked for
     listed_at = 0.0
+    inside = False  # whether that fault is sent as a success
 
     def _work_off(self, batch: dict[str, Any]) -> None:
         super()._work_off(batch)
@@ -122,7 +123,8 @@ class Provider(OpenAIServer):
     async def list_batches(self, request: web.Request) -> web.Response:
         self.listed_at = self.listed_at or time.monotonic()
         if time.monotonic() - self.listed_at < self.list_faulty_s:
-            return web.json_response({"error": {"message": "not now"}}, status=self.list_fault)
+            said = {"error": {"message": "not now", "code": 401 if self.list_fault == 401 else None}}
+            return web.json_response(said, status=200 if self.inside else self.list_fault)
         return await super().list_batches(request)
 
 
@@ -426,9 +428,13 @@ def test_a_lost_batch_is_let_go_by_hand(tmp_path: Path, run: Any, monkeypatch: p
     driver.close()
 
 
-def test_a_submission_is_not_repeated_while_the_list_of_batches_cannot_be_read(tmp_path: Path, run: Any) -> None:
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_submission_is_not_repeated_while_the_list_of_batches_cannot_be_read(
+    tmp_path: Path, run: Any, inside: bool
+) -> None:
     async def story() -> None:
         server = Provider()
+        server.inside = inside
         server.lose_batch_replies, server.list_fault, server.list_faulty_s = 1, 503, 2 * BATCH["batch_settle_s"]
         await server.start()
         config = config_for(server, **BATCH)
@@ -439,11 +445,13 @@ def test_a_submission_is_not_repeated_while_the_list_of_batches_cannot_be_read(t
     run(story)
 
 
-def test_a_submission_of_unknown_fate_is_found_by_a_later_run(tmp_path: Path, run: Any) -> None:
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_submission_of_unknown_fate_is_found_by_a_later_run(tmp_path: Path, run: Any, inside: bool) -> None:
     """The first run's key expires while it looks; the list fails for a while when the second run looks."""
 
     async def story() -> None:
         server = Provider()
+        server.inside = inside
         server.lose_batch_replies, server.list_fault, server.list_faulty_s = 1, 401, 60.0
         await server.start()
         config, bench = config_for(server, **BATCH), Bench(tmp_path / "l.sqlite", server)
