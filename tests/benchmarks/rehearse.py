@@ -536,7 +536,9 @@ def main() -> None:
         none = nothing_to_do(Path(folder), corpora)
     requests = sum(first.counts["asked"] for first in firsts)
     print(f"{requests:,} requests; all first builds, {options.jobs} at once: {together_s:,.0f} s")
-    print(f"earmark rebuild, nothing to do: {none.processor_s:.1f} s of processor time, {none.wall_s:.1f} s by the clock")
+    print(
+        f"earmark rebuild, nothing to do: {none.processor_s:.1f} s of processor time, {none.wall_s:.1f} s by the clock"
+    )
 
 
 if __name__ == "__main__":
