@@ -139,7 +139,10 @@ def canonical(value: Any) -> str:
     Raises:
         ValueError: NaN or infinity, which JSON lacks.
     """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _CANONICAL.encode(value)
+
+
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 class YesNoValue(TypedDict):

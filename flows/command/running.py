@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from earmark.tasks.store.versions import Store, Version
 
 PREFECT_BYTES = 16 << 20  # initial size of the Prefect server's database and log
+SEARCH_AFTER = 20_000, 20  # new objects, and young searches, until Python searches for cycles: a build makes few
 
 
 @dataclass(frozen=True)
@@ -323,7 +324,12 @@ def _start_flow(name: str, config: BuildConfig, store: Store, *, force: bool, in
         flow = load(find_corpus(name).flow)
         if first:
             gc.freeze()
-    version: str = flow(config=config, store=str(store.root.absolute()), force=force, inputs=dict(inputs))
+    before = gc.get_threshold()
+    gc.set_threshold(*SEARCH_AFTER)
+    try:
+        version: str = flow(config=config, store=str(store.root.absolute()), force=force, inputs=dict(inputs))
+    finally:
+        gc.set_threshold(*before)
     return version
 
 

@@ -6,6 +6,7 @@ import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import NamedTuple, Protocol, TypeAlias
 
 from earmark.schemas.questions import Ask, Audio, Image, Json
@@ -187,9 +188,12 @@ def kind_of(request: Request) -> Kind:
 
     The numbers by which a schema is bound to its row make no kind of their own.
     """
-    ask = request.ask
-    ask = replace(ask, schema=_NUMBER.sub("#", ask.schema)) if isinstance(ask, Json) else ask
-    return ask, frozenset(map(type, request.parts()))
+    return _unnumbered(request.ask), frozenset(map(type, request.parts()))
+
+
+@lru_cache(maxsize=1024)
+def _unnumbered(ask: Ask) -> Ask:
+    return replace(ask, schema=_NUMBER.sub("#", ask.schema)) if isinstance(ask, Json) else ask
 
 
 FEW = 8  # number of places in flight too small to hold questions back

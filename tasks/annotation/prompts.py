@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -98,6 +98,14 @@ class Prompt:
         """
         if self.schema is None:
             raise PromptError(f"prompt {self.id}: has no answer schema; say what to ask for")
+        return self._form(values) if self._unbound is None else self._unbound
+
+    @cached_property
+    def _unbound(self) -> Json | None:
+        """Return the ask for any values; None if they bound the schema. To make it anew takes longer than to render."""
+        return None if _bounding(self.schema) else self._form({})
+
+    def _form(self, values: Mapping[str, Any]) -> Json:
         try:
             schema = bound(self.schema, values)
         except KeyError as name:

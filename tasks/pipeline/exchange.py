@@ -53,8 +53,8 @@ class Exchange:
     def _send(self) -> None:
         """Send the collected requests; hold those for a batch API until nothing else is in flight."""
         self._timer = None
-        in_flight = sum(not future.done() for future in self._waiting.values())
-        moving = self._batched and in_flight > sum(map(len, self._unsent.values()))
+        unsent = sum(map(len, self._unsent.values()))
+        moving = self._batched and unsent < sum(not future.done() for future in self._waiting.values())
         for name, requests in list(self._unsent.items()):
             session = next(one for one in self._sessions.values() if id(one) == name)
             if session.in_batches and moving:

@@ -90,7 +90,7 @@ def pairs_a_shard(config: PseudoPreferences) -> int:
 
 def pair_values(config: PseudoPreferences, row: QuestionedPair) -> Values:
     """Show a prompt the text and clips of a pair (a row of `questions.sql`) in an `order`, in some `dimensions`."""
-    generations, prompts = config.clips_folder(), config.path(config.prompts).parent
+    generations = config.clips_folder()
     clips: Row = row
     a, b = (
         Audio(
@@ -104,7 +104,8 @@ def pair_values(config: PseudoPreferences, row: QuestionedPair) -> Values:
     )
     reference = None
     if (sha256 := row["reference_sha256"]) and (file := row["reference_file"]):
-        reference = Audio(sha256, str(prompts / file), duration_s=row["reference_duration_s"])
+        path = config.path(config.prompts).parent / file
+        reference = Audio(sha256, str(path), duration_s=row["reference_duration_s"])
     first, second = (a, b) if row["order"] == "forward" else (b, a)
     shown = {"text": row["text"], "lyrics": row["lyrics"] or "", "reference": reference, "a": first, "b": second}
     return Values(shown, {"text": row["text"], "dimensions": row["dimensions"].split("+")})

@@ -65,6 +65,20 @@ def test_rendering_is_a_function_of_its_values(folder: Path) -> None:
     assert "choice" in prompt.ask().schema
 
 
+def test_a_form_without_bounds_is_written_once_and_a_bound_one_for_each_row(tmp_path: Path) -> None:
+    (tmp_path / "pair.md").write_text(BODY)
+    free = load_prompt(tmp_path, "pair")
+    assert free.ask(text="x") is free.ask(text="y")
+    (tmp_path / "list.md").write_text(
+        BODY.replace("name: pair", "name: list").replace("{enum: [A, B, tie]}", "{type: array, maxItems: $items}")
+    )
+    bound = load_prompt(tmp_path, "list")
+    assert ['"maxItems":2' in bound.ask(items=[1, 2]).schema, '"maxItems":1' in bound.ask(items=[1]).schema] == [
+        True, True
+    ]  # fmt: skip
+    assert bound.ask(items=[1, 2]) == bound.ask(items=[3, 4])
+
+
 @given(st.text())
 def test_untrusted_text_cannot_close_its_fence_or_place_media(text: str) -> None:
     import tempfile
