@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 
 from earmark.schemas.reasons import shown
-from earmark.tasks.importers.cells import rating_number
+from earmark.tasks.importers.cells import NEXT_STEP, rating_number
 from earmark.tasks.importers.table import several
 
 Scale = tuple[float, float]  # lowest and highest rating
@@ -15,6 +15,7 @@ SENTINELS = frozenset((-9999.0, -999.0, -99.0, -9.0, -1.0, 0.0, 88.0, 98.0, 99.0
 ZERO_BESIDE = ((1, 5), (1, 7))  # scales beside which a 0 is no rating
 MOST_SENTINELS = 0.4  # largest share of such cells
 FEWEST, FEWER = 50, 10  # ratings for one beside their scale, and at that end of it
+LISTED = 8  # most values beside a scale that are listed
 FEW = 20  # most different words in a column of questions, and most listening tests
 NO_ANSWER = re.compile(
     r"\b(?:don['’]?t know|do not know|not sure|unsure|can(?:no|['’])?t (?:say|tell|judge)|no (?:answer|opinion|rating)|"
@@ -103,36 +104,44 @@ def ambiguous(
 def apart(
     mos: str | tuple[str, ...] | None, cells: Sequence[str], missing: Container[str | float], rows: Sequence[str] = ()
 ) -> Iterator[str]:
-    """Yield a person's decision about the least or the greatest ratings, if they lie beside the scale of all others.
+    """Yield a person's decision about the least and the greatest ratings, if they lie beside the scale of all others.
 
-    They do so by more than a step; or there are few of them, and many at the end of that scale, or all are means.
+    One value does so by more than a step, several by more than that scale's width; or there are few of them, and many
+    at the end of that scale, or all are means.
 
     Args:
         rows: a name for the row of each cell, to find the first of them.
     """
     values = Counter(value for cell in cells for value in numbers_of(cell) if value == value and value not in missing)
     given = sorted(values)
-    for ends in (given[:1], *(given[-most:] for most in (3, 2, 1))):
-        rest = values.keys() - {*ends}
-        scale = fit_scale(min(rest), max(rest)) if len(rest) > 2 else None
-        if not scale or any(scale[0] <= end <= scale[1] for end in ends):
+    for scale in SCALES:
+        low, high = scale
+        ends, rest = [end for end in given if not low <= end <= high], [one for one in given if low <= one <= high]
+        if not ends or len(rest) < 3 or fit_scale(rest[0], rest[-1]) != scale:
             continue
-        count, gaps = sum(values[end] for end in ends), [abs(end - value) for end in ends for value in rest]
-        last = min(rest, key=lambda value: abs(ends[0] - value))
+        count, gap = (
+            sum(values[end] for end in ends),
+            min(abs(end - one) for end in ends for one in (rest[0], rest[-1])),
+        )
+        last = {rest[0] if end < low else rest[-1] for end in ends}
         ten = scale == (1, 9) and given[0] >= 0 and given[-1] <= 10  # a scale of 0 to 10, seldom used to its ends
         means = not ten and 2 * sum(value % 1 > 0 for value in rest) > len(rest)  # of which few are at an end
-        many = FEWER * count <= values[last] and last in scale
-        if (len(ends) == 1 and min(gaps) > 1) or (FEWEST * count <= values.total() and (many or means)):
+        many = all(one in scale and FEWER * count <= values[one] for one in last)
+        far = gap > high - low and FEWER * count <= values.total()  # wider off than the scale itself
+        if (len(ends) == 1 and gap > 1) or far or (FEWEST * count <= values.total() and (many or means)):
             often = f" ({count:,} times)" if count > 1 else ""
-            listed = ", ".join(repr(end).removesuffix(".0") for end in ends)  # in full: not_a_rating is compared
+            # in full, as not_a_rating is compared; of many those that a build does not reject by itself come first
+            ends.sort(key=lambda end: not low - NEXT_STEP <= end <= high + NEXT_STEP)
+            listed = ", ".join(
+                [*(repr(end).removesuffix(".0") for end in ends[:LISTED]), *["…"] * (len(ends) > LISTED)]
+            )
             first = next((name for name, cell in zip(rows, cells, strict=False) if {*ends} & {*numbers_of(cell)}), "")
             yield (
-                f"{mos if isinstance(mos, str) else 'the list'} holds {listed}{often}, all others within {scale[0]:g} "
-                f"to {scale[1]:g}: a rating, or not_a_rating = [{listed}] with scale = [{scale[0]:g}, {scale[1]:g}]?"
+                f"{mos if isinstance(mos, str) else 'the list'} holds {listed}{often}, all others within {low:g} to "
+                f"{high:g}: a rating, or not_a_rating = [{listed}] with scale = [{low:g}, {high:g}]?"
                 + (f" The first is of '{shown(first)}'" if first else "")
             )
-            if ends != given[:1]:
-                return
+            return
 
 
 def scale_by_test(tests: Sequence[str], cells: Sequence[str], missing: Container[str | float]) -> dict[str, Scale]:

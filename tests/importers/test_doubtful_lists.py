@@ -172,6 +172,15 @@ def means_and(*others: float, low: float, high: float) -> str:
         ([10.6], 1.7, 8.7, "mos holds 10.6, all others within 1 to 9"),
         ([10.3], 1.7, 9.7, "mos holds 10.3, all others within 0 to 10"),
         ([100.4], 12, 99.8, "mos holds 100.4, all others within 0 to 100"),
+        ([46, 37, 23, 31], 1.2, 4.7, "not_a_rating = [23, 31, 37, 46] with scale = [1, 5]"),
+        (
+            [*range(11, 31)],
+            1.2,
+            4.7,
+            "mos holds 11, 12, 13, 14, 15, 16, 17, 18, … (20 times), all others within 1 to 5",
+        ),
+        ([0.1, 0.3], 1.2, 4.7, "mos holds 0.1, 0.3 (2 times), all others within 1 to 5"),
+        ([0.2, 5.5], 1.2, 4.7, "mos holds 0.2, 5.5 (2 times), all others within 1 to 5"),
     ],
 )
 def test_means_beside_the_scale_of_hundreds_are_asked_about(
