@@ -17,6 +17,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property, update_wrapper
 from importlib import import_module
+from operator import itemgetter
 from typing import (
     Any,
     Concatenate,
@@ -31,9 +32,10 @@ from typing import (
 )
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import TypeAdapter
 
-from earmark.schemas.reasons import Reject, current_word
+from earmark.schemas.reasons import CURRENT, Reject, current_word
 from earmark.schemas.tables import REJECTS
 from earmark.tasks.pipeline.progress import Work, working
 from earmark.tasks.pipeline.sessions import forget_clips
@@ -179,6 +181,7 @@ class BuildStep(Generic[Config, Inputs, Output]):
     def entry(self, account: Account, name: str, place: int = 0) -> Step:
         """Return an account as a manifest entry; `place` is the step's place in the funnel."""
         follows = account.follows or (self.follows if account.name is None else ())
+        reasons = self._rejects(account)["reason"].value_counts().to_pylist()
         return Step(
             name=name,
             place=place,
@@ -187,7 +190,7 @@ class BuildStep(Generic[Config, Inputs, Output]):
             follows=(follows,) if isinstance(follows, str) and follows else tuple(follows),
             entered=account.entered,
             kept=account.kept,
-            rejected=dict(sorted(Counter(self._rejects(account)["reason"].to_pylist()).items())),
+            rejected={one["values"]: one["counts"] for one in sorted(reasons, key=itemgetter("values"))},
             dropped={reason: count for reason, count in (account.filtered or {}).items() if count},
             table=account.table or (self.table if account.name is None else None),
             notes=tuple(account.notes),
@@ -197,8 +200,10 @@ class BuildStep(Generic[Config, Inputs, Output]):
         rejects = account.rejects
         if not isinstance(rejects, pa.Table):
             return rejects_table(account.stage or account.name or self.name, rejects)
-        words = [current_word(word) for word in rejects["reason"].to_pylist()]
-        return rejects.set_column(rejects.schema.get_field_index("reason"), "reason", pa.array(words, pa.string()))
+        words = rejects["reason"]
+        for old in CURRENT.keys() & words.unique().to_pylist():
+            words = pc.if_else(pc.equal(words, old), current_word(old), words)
+        return rejects.set_column(rejects.schema.get_field_index("reason"), "reason", words)
 
     @cached_property
     def _outputs(self) -> TypeAdapter[Output]:

@@ -122,7 +122,8 @@ class Stage:
         rows = rows.rename_columns(names[: rows.num_columns])
         if "made_from" not in rows.column_names:
             rows = rows.append_column(REJECTS.schema.field("made_from"), pa.nulls(len(rows), THINGS))
-        things = pc.coalesce(rows["made_from"].cast(THINGS), pa.scalar([], THINGS))
+        things = rows["made_from"].cast(THINGS)  # `coalesce` takes a hundred times as long
+        things = pc.if_else(things.is_null(), pa.scalar([], THINGS), things)
         rows = rows.set_column(len(names) - 1, "made_from", things)
         check_reasons(rows["reason"].unique().to_pylist())
         if entered is not None:
