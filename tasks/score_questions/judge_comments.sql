@@ -5,7 +5,7 @@ SELECT
     CASE
         WHEN submission IS NULL THEN 'missing_parent'
         -- before all else, so that what the scan lets through by a like hash has the fate of other threads' comments
-        WHEN submission NOT IN (SELECT id FROM candidates) THEN 'other_thread'
+        WHEN thread IS NULL THEN 'other_thread'
         WHEN first_level IS NULL THEN 'missing_parent'
         WHEN NOT first_level THEN 'not_first_level'
         WHEN NOT regexp_full_match(id, '[A-Za-z0-9_]{1,32}') THEN 'bad_id'
@@ -25,13 +25,13 @@ SELECT
             THEN 'automatic'
         -- accounts that are gone have one name, and are not one person
         WHEN by_asker
-            OR nullif(author, '[deleted]') = (SELECT any_value(author) FROM candidates WHERE id = submission) THEN 'not_an_answer'
+            OR nullif(author, '[deleted]') = asker THEN 'not_an_answer'
         -- a call of a bot alone
         WHEN regexp_full_match(text, '(?i)[\s\\*_>]*((remind|update)\s?me(bot)?\s*!|!\s*(remind|update)\s?me\b|/?u/remindmebot\b)[^\n]{0,80}\s*')
             THEN 'not_an_answer'
-        -- links and pictures alone: nothing is left without them
+        -- links and pictures alone: nothing is left without them; replacing costs most
         WHEN NOT regexp_matches(
-            regexp_replace(text, '(?i)!?\[(gif|img|image|link|url)[^\]]*\](\([^)]*\))?|!\[[^\]]*\]\([^)]*\)|https?://\S+|\]\([^)]*\)|<image>', ' ', 'g'),
+            CASE WHEN regexp_matches(text, '[\[\]<]|://') THEN regexp_replace(text, '(?i)!?\[(gif|img|image|link|url)[^\]]*\](\([^)]*\))?|!\[[^\]]*\]\([^)]*\)|https?://\S+|\]\([^)]*\)|<image>', ' ', 'g') ELSE text END,
             '[\pL\pN]'
         ) THEN 'not_an_answer'
         WHEN score IS NULL THEN 'bad_score'
@@ -44,3 +44,4 @@ SELECT
     score,
     unripe
 FROM (SELECT rowid + 1 AS line, unnest(kept[1]) FROM scanned WHERE passed IS NULL)
+LEFT JOIN (SELECT id AS thread, author AS asker FROM candidates) ON thread = submission

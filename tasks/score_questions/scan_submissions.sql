@@ -52,10 +52,10 @@ counted AS (
             WHEN passed IS NOT NULL OR image_from IS NULL
                 -- a text of megabytes has more words than memory has room for
                 OR length(title) + length(text) > getvariable('longest_letters') THEN NULL
-            -- scripts without spaces: each of their signs counts as a word
-            WHEN regexp_matches(title || text, '[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]')
+            -- scripts without spaces: each of their signs counts as a word; ASCII has none
+            WHEN strlen(title || text) > length(title || text) AND regexp_matches(title || text, '[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]')
                 THEN len(regexp_extract_all(title || ' ' || text, '[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]|[^\s\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]+'))
-            WHEN regexp_full_match(title || ' ' || text, '\S+( \S+)*') THEN len(string_split(title || ' ' || text, ' '))
+            WHEN NOT regexp_matches(title || ' ' || text, '^ |  |[\t\n\f\r]| $') THEN len(string_split(title || ' ' || text, ' '))
             ELSE len(regexp_extract_all(title || ' ' || text, '\S+'))
         END AS words
     FROM looked_at
