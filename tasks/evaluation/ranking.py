@@ -2,8 +2,9 @@
 
 The rule is that of Music Arena's leaderboard: logistic regression on the compared pairs, with a penalty of half the
 squared strengths; a tie is half a win for each; a system is ranked from 30 votes on; strengths are shown on Elo's scale
-around 1000. Intervals come from influences (`influence.py`); votes on a prompt depend on each other. Music Arena draws
-single votes, and takes 1.96 standard deviations.
+around 1000. The penalty draws a far better system to the middle, so intervals are those of Firth's estimate (1993,
+Biometrika 80), which has almost no bias. They come from influences (`influence.py`); votes on a prompt depend on each
+other. Music Arena draws single votes, and takes 1.96 standard deviations. Systems that no vote joins are ranked apart.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,7 +29,6 @@ from earmark.tasks.store.versions import Store, Version
 
 RECORD = "ranking.json"
 LEAST_VOTES = 30
-SHOWN = 8  # systems of a group that a note names
 CENTRE, SCALE = 1000.0, 400 / np.log(10)  # Elo's scale: 400 points more mean ten wins per loss
 
 
@@ -47,13 +47,14 @@ class RankedSystem(MetricFacts):
     """A system with its strength on Elo's scale; no interval with votes on one prompt, all won or all lost."""
 
     system: str
-    rank: int | None  # None below 30 votes
+    group: int  # of systems joined by votes, from 1, the one with the most votes first
+    rank: int | None  # in its group; None below 30 votes
     votes: int
     win_share: float
 
 
 class VoteBoard(TypedDict):
-    """Systems from the best on."""
+    """Systems by group, each from the best on."""
 
     votes: int
     ties: int
@@ -117,29 +118,34 @@ def board_of(rows: Sequence[SystemVote]) -> VoteBoard:
     wins = np.zeros((size, size))
     np.add.at(wins, (a, b), won)
     np.add.at(wins, (b, a), 1 - won)
-    found, curvature = strengths(wins)
-    surprise, side = won - 1 / (1 + np.exp(found[b] - found[a])), np.eye(size)
-    slopes = surprise[:, None] * (side[a] - side[b]) - found / len(rows)
+    groups, labels = connected_components(wins + wins.T > 0, directed=False)
+    shown, side = strengths(wins)[0], np.eye(size)
+    found, curvature = strengths(wins, firth=True)
+    slopes = (won - 1 / (1 + np.exp(found[b] - found[a])))[:, None] * (side[a] - side[b])
     parts = np.asarray(np.linalg.solve(curvature, slopes.T), float).T
     prompts = Units.of([[(row["cluster"],) for row in rows]])
     variances = SCALE**2 * prompts.variance(parts)
     votes = (wins + wins.T).sum(axis=1)
-    order = sorted(range(size), key=lambda place: (-found[place], systems[place]))
+    largest = np.argsort(-np.bincount(labels, weights=votes), kind="stable").tolist()
+    group = [largest.index(label) + 1 for label in labels]
+    order = sorted(range(size), key=lambda place: (group[place], -shown[place], systems[place]))
     ranked = [place for place in order if votes[place] >= LEAST_VOTES]
-    groups, _ = connected_components(wins + wins.T > 0, directed=False)
     listed: list[RankedSystem] = []
     for place in order:
-        # the penalty alone keeps the strength of a system that always wins finite: its votes tell no upper end
+        # the votes of a system that always wins tell no upper end
         always = wins[place].sum() in (0, votes[place])
         cast = 0.0 if always else prompts.independent((a == place) | (b == place))
-        score = gap(CENTRE + SCALE * float(found[place]), float(variances[place]), cast)
+        value = CENTRE + SCALE * float(shown[place])
+        low, high = gap(CENTRE + SCALE * float(found[place]), float(variances[place]), cast)[1:3]
+        rivals = [one for one in ranked if group[one] == group[place]]
         listed.append(
             {
                 "system": str(systems[place]),
-                "rank": ranked.index(place) + 1 if place in ranked else None,
-                "value": score.value,
-                "low": score.low,
-                "high": score.high,
+                "group": group[place],
+                "rank": rivals.index(place) + 1 if place in rivals else None,
+                "value": value,
+                "low": None if low is None else min(low, value),
+                "high": None if high is None else max(high, value),
                 "votes": int(votes[place]),
                 "win_share": float(wins[place].sum() / votes[place]),
             }
@@ -153,29 +159,41 @@ def board_of(rows: Sequence[SystemVote]) -> VoteBoard:
     }
 
 
-def strengths(wins: Floats) -> tuple[Floats, Floats]:
-    """Fit Bradley and Terry's strengths, with mean 0: i beats j with the probability 1 / (1 + exp(s[j] - s[i])).
+def strengths(wins: Floats, *, firth: bool = False) -> tuple[Floats, Floats]:
+    """Fit Bradley and Terry's strengths: i beats j with the probability 1 / (1 + exp(s[j] - s[i])).
 
-    Maximize the likelihood less half the sum of squares, by Newton's method. Return the strengths, and the negative
-    curvature there.
+    The mean of systems joined by votes is 0. Maximize the likelihood less half the sum of squares, by Newton's method.
+    Return the strengths, and the negative curvature there.
 
     Args:
         wins: wins of the row's system over the column's.
+        firth: whether to add half the logarithm of the information's determinant instead of the penalty.
     """
     size = len(wins)
     met = wins + wins.T
     found = np.zeros(size)
-    # the likelihood is invariant to a shift of all strengths: the matrix of ones holds their mean at 0
-    ground = np.eye(size) + np.ones((size, size)) / size
+    labels = connected_components(met > 0, directed=False)[1]
+    # the likelihood is invariant to a shift of all strengths of a group: these blocks hold their mean at 0
+    ground = (labels[:, None] == labels) / np.bincount(labels)[labels] + (0 if firth else np.eye(size))
     while True:
         expected = 1 / (1 + np.exp(found - found[:, None]))
-        bend = met * expected * (1 - expected)
-        curvature = ground - bend + np.diag(bend.sum(axis=1))
-        step = np.linalg.solve(curvature, (wins - met * expected).sum(axis=1) - found)
+        bend = expected * (1 - expected)
+        curvature, more = ground + _information(met * bend), np.zeros_like(met)
+        if firth:  # as if each pair had more votes by its leverage, half of them wins; so its steps converge as well
+            inverse = np.linalg.inv(curvature)
+            more = met * bend * (np.add.outer(np.diag(inverse), np.diag(inverse)) - 2 * inverse)
+        slope = (wins + more / 2 - (met + more) * expected).sum(axis=1) - (0 if firth else found)
+        step = np.linalg.solve(ground + _information((met + more) * bend), slope)
         longest = np.abs(step).max()
         if longest < 1e-11:
             return found, curvature
         found += step * min(1.0, 2 / longest)
+
+
+def _information(weights: Floats) -> Floats:
+    """Return the information on strengths from the weight of each pair."""
+    found: Floats = np.diag(weights.sum(axis=1)) - weights
+    return found
 
 
 # -- for a reader -------------------------------------------------------------------------------------------------
@@ -186,10 +204,21 @@ def ranking_page(facts: RankingFacts, *, pairs: bool = True) -> ResultPage:
     tables = []
     for board in facts["boards"]:
         title = board["board"] + (f", {board['modality']}" if board["modality"] else "")
+        torn = board["parts"] > 1
         columns = ("rank", "system", ResultColumn("score", decimals=0), "votes", percent("wins, a tie ½"))
-        rows = [(one["rank"], one["system"], interval(one), one["votes"], one["win_share"]) for one in board["systems"]]
+        rows = [
+            (
+                *([one["group"]] if torn else []),
+                *(one["rank"], one["system"], interval(one), one["votes"], one["win_share"]),
+            )
+            for one in board["systems"]
+        ]
         tables.append(
-            ResultTable(f"{title}: {board['votes']:,} votes, {board['ties']:,} of them ties", columns, tuple(rows))
+            ResultTable(
+                f"{title}: {board['votes']:,} votes, {board['ties']:,} of them ties",
+                (*(["group"] if torn else []), *columns),
+                tuple(rows),
+            )
         )
         if pairs:
             names = [one["system"] for one in board["systems"]]
@@ -209,23 +238,12 @@ def notes(facts: RankingFacts) -> list[str]:
         lines.append("without interval: systems that won or lost every vote, whose strength has no bound")
     if any(0.8 < abs(2 * share - 1) < 1 for share in held):
         lines.append(
-            "the penalty draws systems that won over 90 % or under 10 % of their votes to the middle, and their "
-            "intervals with them"
+            "the penalty draws systems that won over 90 % or under 10 % of their votes to the middle; their intervals, "
+            "from Firth's estimate, are not drawn, and so lie to one side of the score"
         )
-    if torn := [
-        f"{one['board']}, {one['modality'] or 'all'}: {_groups(one)}" for one in facts["boards"] if one["parts"] > 1
-    ]:
-        lines.append(f"groups of systems that no vote joins cannot be compared, nor their ranks: {'; '.join(torn)}")
+    if any(one["parts"] > 1 for one in facts["boards"]):
+        lines.append(
+            "systems of different groups cannot be compared, for no vote joins them: each group has its own ranks, and "
+            "its own scores around 1000"
+        )
     return lines
-
-
-def _groups(board: NamedBoard) -> str:
-    """Name the groups of systems without votes between them, each from its best on."""
-    names, wins = [one["system"] for one in board["systems"]], np.array(board["wins"])
-    labels = connected_components(wins + wins.T > 0, directed=False)[1].tolist()
-    groups = [
-        [name for name, label in zip(names, labels, strict=True) if label == one] for one in dict.fromkeys(labels)
-    ]
-    return " | ".join(
-        ", ".join(one[:SHOWN]) + (f" and {len(one) - SHOWN} more" if one[SHOWN:] else "") for one in groups
-    )

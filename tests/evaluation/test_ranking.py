@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import optimize
 from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
@@ -117,11 +119,27 @@ def test_a_system_that_always_wins_has_no_interval() -> None:
     facts: Any = {"corpus": "human-preferences", "version": "v1", "boards": [{"board": "b", "modality": None, **board}]}
     said_of = ranking_page(facts).files()["README.md"]
     assert "without interval: systems that won or lost every vote" in said_of
-    assert re.search(r"b, all: ant, bee \| (cat, dog|dog, cat)$", said_of, re.MULTILINE)
+    assert re.search(r"^\| 1 +\| 1 +\| ant .*\n\| 1 +\| 2 +\| bee .*\n\| 2 +\| 1 +\| cat ", said_of, re.MULTILINE)
+    assert "systems of different groups cannot be compared" in said_of
+
+
+def test_ranks_are_within_systems_that_votes_join() -> None:
+    """Two arenas on one board: the ranks and scores of each are those that it has alone."""
+    large = drawn({"ant": 0.9, "bee": 0.3, "cat": 0.0}, 300, 1)
+    small = [{**row, "cluster": f"other {row['cluster']}"} for row in drawn({"asp": 2.0, "zebu": 0.0}, 200, 2)]
+    both = by_system(board_of([*small, *large]))
+    alone = {**by_system(board_of(large)), **by_system(board_of(small))}
+    assert [(name, row["group"], row["rank"]) for name, row in both.items()] == [
+        ("ant", 1, 1), ("bee", 1, 2), ("cat", 1, 3), ("asp", 2, 1), ("zebu", 2, 2),
+    ]  # fmt: skip
+    for end in ("value", "low", "high"):
+        assert {name: row[end] for name, row in both.items()} == pytest.approx(
+            {name: alone[name][end] for name in both}, abs=1e-6
+        )
 
 
 def test_lopsided_systems_are_said_to_be_drawn_to_the_middle() -> None:
-    """The penalized score, with its interval, lies below the odds that bore the votes: 29 to 1 of 30."""
+    """The penalized score lies below the odds that bore the votes, 29 to 1 of 30; the interval holds them."""
     for won, drawn in ((29, True), (26, False)):
         said = ["a"] * won + ["b"] * (30 - won)
         board = board_of([{"system_a": "ant", "system_b": "bee", "preference": one, "cluster": at}
@@ -129,8 +147,56 @@ def test_lopsided_systems_are_said_to_be_drawn_to_the_middle() -> None:
         found = by_system(board)
         true = SCALE * np.log(won / (30 - won))
         assert (found["ant"]["value"] - found["bee"]["value"] < 0.8 * true) == drawn
+        assert found["ant"]["low"] <= found["ant"]["value"] < CENTRE + true / 2 <= found["ant"]["high"]
         facts: Any = {"corpus": "c", "version": "v1", "boards": [{"board": "b", "modality": None, **board}]}
         assert ("draws systems that won over 90 %" in ranking_page(facts).files()["README.md"]) == drawn
+
+
+@given(st.integers(2, 6), st.integers(0, 10_000))
+@settings(max_examples=30, deadline=None)
+def test_strengths_of_intervals_are_those_of_firth(size: int, seed: int) -> None:
+    """With some systems that win or lose all votes, and votes along a line that alone joins the systems."""
+    source = np.random.default_rng(seed)
+    wins = source.integers(0, 5, (size, size)) * (source.random((size, size)) < 0.5).astype(float)
+    wins += np.eye(size, k=1)
+    np.fill_diagonal(wins, 0)
+    places = list(combinations(range(size), 2))
+    x = np.array([np.eye(size)[a] - np.eye(size)[b] for a, b in places])[:, 1:]
+    won, lost = (np.array([wins[pair[::step]] for pair in places]) for step in (1, -1))
+
+    def missing(free: Any) -> float:
+        p = 1 / (1 + np.exp(-x @ free))
+        information = x.T @ (x * ((won + lost) * p * (1 - p))[:, None])
+        return float(-(won @ np.log(p) + lost @ np.log1p(-p)) - np.linalg.slogdet(information)[1] / 2)
+
+    theirs = np.r_[0, optimize.minimize(missing, np.zeros(size - 1), method="BFGS", options={"gtol": 1e-8}).x]
+    assert strengths(wins, firth=True)[0] == pytest.approx(theirs - theirs.mean(), abs=1e-4)
+
+
+@pytest.mark.parametrize("votes", [100, 150, 400])
+def test_intervals_hold_the_strength_of_a_far_better_system(votes: int) -> None:
+    """Three logits above four equal systems: the penalty draws it to the middle, and its interval is not drawn along.
+
+    Where it loses no vote at all, it has no interval.
+    """
+    true, source = CENTRE + SCALE * np.array([2.4, -0.6, -0.6, -0.6, -0.6]), np.random.default_rng(5)
+    best: list[bool] = []
+    rest: list[bool] = []
+    for _ in range(400):
+        a = source.integers(0, 5, votes)
+        b = (a + source.integers(1, 5, votes)) % 5
+        won = source.random(votes) < 1 / (1 + np.exp((true[b] - true[a]) / SCALE))
+        rows = [
+            {"system_a": f"s{one}", "system_b": f"s{two}", "preference": "a" if first else "b", "cluster": number}
+            for number, (one, two, first) in enumerate(zip(a, b, won, strict=True))
+        ]
+        for row in board_of(rows)["systems"]:
+            if row["low"] is not None and row["high"] is not None:
+                assert row["low"] <= row["value"] <= row["high"]
+                place = int(row["system"][1:])
+                (rest if place else best).append(row["low"] <= true[place] <= row["high"])
+    assert 0.92 <= np.mean(best) <= 0.98
+    assert 0.93 <= np.mean(rest) <= 0.97
 
 
 def test_known_strengths_are_met() -> None:
