@@ -74,7 +74,7 @@ def fad(reference: Gaussian, embeddings: npt.ArrayLike) -> FadFacts:
     count, value, margin = against.count, against.distance(), margin_of(against)
     return {
         "value": value,
-        "low": None if margin is None else value - margin,
+        "low": None if margin is None else max(0.0, value - margin),
         "high": None if margin is None else value + margin,
         "infinity": None if count < 20 else _extrapolated(against),
         "samples": count,

@@ -120,14 +120,15 @@ def share(right: Iterable[Any], shared: Iterable[Hashable] | None = None) -> Est
     return estimates({"share": mean(values)}, units)["share"]
 
 
-def mean_of(values: Sequence[float | None]) -> ClipMean | None:
-    """Return the mean of the known values, with Student's 95 % interval; None without any."""
+def mean_of(values: Sequence[float | None], *, shares: bool = False) -> ClipMean | None:
+    """Return the mean of the known values, with Student's 95 % interval, or Wilson's of shares; None without any."""
     known = np.array([value for value in values if value is not None], float)
     if not len(known):
         return None
     found = mean(known)
-    low, high = gap(found.value, float((found.parts**2).sum()), len(known))[1:3]
-    return {"value": found.value, "low": low, "high": high, "clips": len(known)}
+    value, variance = float(known.mean()), float((found.parts**2).sum())
+    low, high = bounds(value, variance, len(known), "share") if shares else gap(value, variance, len(known))[1:3]
+    return {"value": value, "low": low, "high": high, "clips": len(known)}
 
 
 class Gap(NamedTuple):

@@ -439,7 +439,8 @@ def _groups(rows: Sequence[scorers.ScoredRow], vectors: Any, reference: Referenc
             except ValueError as error:
                 raise InputError(f"--reference: {error}; it is of another model than --clap") from None
             kernel = kad(reference.kernel, vectors[places]) if reference.kernel else None
-        ccs, clap = (mean_of([rows[at][column] for at in places]) for column in MEANS.values())
+        ccs = mean_of([rows[at]["coverage"] for at in places], shares=True)
+        clap = mean_of([rows[at]["clap"] for at in places])
         scores = {
             kind: mean_of([scorers.score_in(rows[at], kind) for at in places]) for kind in scorers.names_of(rows[0])
         }

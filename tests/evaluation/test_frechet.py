@@ -89,6 +89,14 @@ def test_a_set_is_at_no_distance_from_itself_and_a_shift_counts_squared() -> Non
     assert frechet(Gaussian(rows), rows[::-1] * 2 - rows.mean(axis=0)) == pytest.approx(np.trace(np.cov(rows.T)))
 
 
+def test_an_interval_holds_no_distance_below_0() -> None:
+    rows = sampled(4_000, 3)
+    found = [fad(Gaussian(rows), rows[np.random.default_rng(seed).permutation(4_000)[:3_900]]) for seed in range(3)]
+    found.append(fad(Gaussian(rows[:3]), rows[:3] + np.arange(3)[:, None] * 1e-3))
+    assert all(0 <= one["low"] <= one["value"] for one in found if one["low"] is not None)
+    assert 0.0 in [one["low"] for one in found]
+
+
 def test_the_same_embeddings_give_the_same_numbers() -> None:
     reference = Gaussian(sampled(100, 1))
     assert fad(reference, sampled(30, 2)) == fad(reference, sampled(30, 2))

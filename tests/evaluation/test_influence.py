@@ -365,6 +365,19 @@ def test_a_mean_has_students_interval() -> None:
     assert mean_of([None]) is None
 
 
+def test_a_mean_of_shares_keeps_to_0_to_1_and_is_not_sure_where_all_are_equal() -> None:
+    """Wilson's interval, by scipy, of shares that are all 0 or 1; clips that all got 1 tell no more than 14 yes of 14."""
+    for right in ([1.0] * 14, [0.0] * 14, [1.0] * 40 + [0.0] * 9):
+        found = mean_of(right, shares=True)
+        theirs = stats.binomtest(int(sum(right)), len(right)).proportion_ci(method="wilson")
+        assert found is not None
+        assert [found["low"], found["high"]] == pytest.approx([theirs.low, theirs.high], abs=0.06)
+        assert 0 <= (found["low"] or 0) < (found["high"] or 0) <= 1
+    near = mean_of([1.0] * 13 + [2 / 3], shares=True)
+    assert near is not None
+    assert near["low"] < near["value"] < near["high"] <= 1  # type: ignore[operator]
+
+
 @given(st.lists(st.sampled_from([-1.5, 0.0, 0.1, 1e300, np.inf]), min_size=1, max_size=40))
 def test_equal_values_have_the_middle_rank_as_in_scipy(values: list[float]) -> None:
     assert middle_ranks(values).tolist() == stats.rankdata(values).tolist()
