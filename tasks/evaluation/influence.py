@@ -151,7 +151,9 @@ def gap(value: float | None, variance: float, units: float) -> Gap:
     error = float(np.sqrt(variance * units / (units - 1)))
     spread = float(special.stdtrit(units - 1, (1 + COVERS) / 2)) * error
     tail = 2 * float(special.stdtr(units - 1, -abs(value) / error)) if error else float(value == 0)
-    return Gap(value, value - spread, value + spread, min(1.0, max(tail, 2.0 ** (1 - min(units, 50)))))
+    p = min(1.0, max(tail, 2.0 ** (1 - min(units, 50))))
+    alike = variance <= ROUNDING * value**2  # units that all differ by one number do not tell that others would
+    return Gap(value, None if alike else value - spread, None if alike else value + spread, p)
 
 
 def pair_differences(

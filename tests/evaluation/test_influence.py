@@ -346,6 +346,19 @@ def test_equal_models_do_not_differ_by_a_few_units(units: int) -> None:
     assert below <= stats.binom.ppf(0.999, 150, 0.05 if units > 5 else 0.0) + (4 if units > 5 else 0)
 
 
+def test_units_that_all_differ_by_one_number_give_no_interval() -> None:
+    """Three systems in perfect order against their reverse, or one model right where the other is wrong."""
+    truth = np.array([1.0, 2.0, 3.0])
+    order = {"a": measure("srcc", truth, truth), "b": measure("srcc", -truth, truth)}
+    right = {"a": mean(np.ones(9)), "b": mean(np.zeros(9))}
+    same = {"a": mean(np.array([0.1, 0.7, 0.3])), "b": mean(np.array([0.1, 0.7, 0.3]))}
+    for value, p, found in ((2.0, 0.25, order), (1.0, 2.0**-8, right), (0.0, 1.0, same)):
+        (one,) = pair_differences("srcc", found, Units.apart(len(found["a"].parts)))
+        assert (one["value"], one["p"]) == pytest.approx((value, p))
+        assert (one["low"], one["high"]) == (None, None)
+    assert mean_of([0.3] * 7) == {"value": pytest.approx(0.3), "low": None, "high": None, "clips": 7}
+
+
 def test_few_samples_say_so() -> None:
     assert share([]) == Estimate(None, None, None, 0)
     assert share([True]) == Estimate(1.0, None, None, 1)
@@ -366,7 +379,7 @@ def test_a_mean_has_students_interval() -> None:
 
 
 def test_a_mean_of_shares_keeps_to_0_to_1_and_is_not_sure_where_all_are_equal() -> None:
-    """Wilson's interval, by scipy, of shares that are all 0 or 1; clips that all got 1 tell no more than 14 yes of 14."""
+    """Wilson's interval of shares that are all 0 or 1, by scipy; 14 clips that all got 1 are 14 yes of 14."""
     for right in ([1.0] * 14, [0.0] * 14, [1.0] * 40 + [0.0] * 9):
         found = mean_of(right, shares=True)
         theirs = stats.binomtest(int(sum(right)), len(right)).proportion_ci(method="wilson")
