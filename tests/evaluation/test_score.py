@@ -188,6 +188,7 @@ def test_every_figure_of_a_submission_is_the_one_counted_by_hand(
     (whole, *groups) = facts["groups"]
     assert whole["ccs"]["value"] == pytest.approx(sum(p > 0.5 for p in heard.values()) / len(heard))
     assert 0.5 in heard.values()
+    assert all(0 <= one["ccs"]["low"] < one["ccs"]["high"] <= 1 for one in facts["groups"]), "also of two clips"
     assert whole["clap"]["value"] == pytest.approx(cosines.mean(), abs=1e-6)
     assert whole["fad"]["value"] == pytest.approx(frechet(Gaussian(np.array(sorted(beside.tolist()))), vectors))
     assert {one["group"]: one["clips"] for one in groups} == {
