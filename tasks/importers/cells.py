@@ -160,6 +160,17 @@ def deviation(cell: Any) -> float:
     raise BadRow("bad_value", f"expected a standard deviation from 0, found '{shown(cell)}'")
 
 
+# An id of more digits than its writing keeps: `1.23E+11` as Excel shows it, `1.2345678901234568e+18` of a float.
+_ROUNDED = re.compile(r"\s*\d(?:[.,](\d+))?[eE]\+(\d{1,4})\s*")
+MOST_DIGITS = 15  # behind the first, in a float
+
+
+def is_rounded(cell: str) -> bool:
+    """Return whether a cell is a number that lost its last digits in a spreadsheet or as a float."""
+    match = _ROUNDED.fullmatch(cell) if "+" in cell else None
+    return match is not None and int(match[2]) > min(len(match[1] or ""), MOST_DIGITS)
+
+
 def _with_article(word: str) -> str:
     return f"{'an' if word[0] in 'aeio' else 'a'} {word}"
 
@@ -172,9 +183,14 @@ def identifier(cell: Any, word: str) -> str:
         word: the kind of id, for the detail of a reject.
     """
     text: str = cell.strip() if cell.__class__ is str else _as_text(cell, word).strip()
-    if text and len(text) <= LONGEST_ID and text.isprintable():
-        return text
     a_word = _with_article(word)
+    if text and len(text) <= LONGEST_ID and text.isprintable():
+        if is_rounded(text):
+            raise BadRow(
+                "bad_value",
+                f"expected {a_word} in full, found '{text}', which a spreadsheet rounded: export that column as text",
+            )
+        return text
     if not text:
         raise BadRow("missing_value", f"expected {a_word}, found an empty cell")
     if len(text) > LONGEST_ID:
@@ -298,5 +314,5 @@ def _as_text(cell: Any, word: str) -> str:
             f"expected {_with_article(word)}, found {'an array' if isinstance(cell, list) else 'an object'}",
         )
     if isinstance(cell, float) and cell.is_integer():
-        return str(int(cell))
+        return str(int(cell)) if abs(cell) < 2**53 else f"{cell:e}"  # beyond it, a float holds no id
     return str(cell)

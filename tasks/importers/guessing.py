@@ -30,6 +30,7 @@ from earmark.tasks.importers.row_kinds import (
     beside_numbers,
     leaves_out,
     publishers_split,
+    unfinished,
 )
 from earmark.tasks.importers.sniffing import (
     HOLDERS,
@@ -49,6 +50,8 @@ from earmark.tasks.importers.table_doubts import (
     asks_clips,
     asks_means,
     asks_questions,
+    asks_rounded,
+    asks_spellings,
     cells_of,
     holds_kind,
     is_list,
@@ -139,7 +142,13 @@ def guess_table(path: Path, encoding: str = "") -> Guess:
         inside = [cell for cell in missing if isinstance(cell, float) and named[0] <= cell <= named[1]]
         seen = min([*inside, seen[0]]), max([*inside, seen[1]])
         missing = {cell: count for cell, count in missing.items() if cell not in inside}
-    doubts = (*doubts, *ambiguous(mos, ratings, missing, seen))
+    ids = [what for what in columns if what not in ("mos", "votes", "mos_std")]
+    doubts = (
+        *doubts,
+        *asks_rounded(cells, taken_by({what: columns[what] for what in ids})),
+        *asks_spellings(cells, taken_by({what: columns[what] for what in ids if what == "file"})),
+        *ambiguous(mos, ratings, missing, seen),
+    )
     rated = read_name(mos) if isinstance(mos, str) else ColumnName(())
     best = "low" if {*rated.words} & LOW_IS_GOOD else "high"
     if best == "low":
@@ -397,7 +406,7 @@ def _marked(table: GuessedTable, columns: Held) -> list[str]:
     """List a person's decisions about columns that mark rows other than ratings, such as tests of attention."""
     others = {*table.cells} - {*taken_by({kind: one for kind, one in columns.items() if kind != "listener"})}
     whose = asks_models(table.cells, others, "where names it with the words of the rows to keep")
-    doubts = [*whose.values()]
+    doubts = [*whose.values(), *filter(None, (unfinished(name, cells) for name, cells in table.cells.items()))]
     for name, cells in table.cells.items():
         words = Counter(cell.strip() for cell in cells)
         marks = {*table.names[name].words} & MARKS_ROWS and 1 < len(words) <= MOST_MARKS

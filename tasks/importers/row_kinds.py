@@ -13,14 +13,14 @@ from earmark.tasks.importers.table import several
 
 LEFT_OUT = word_set(  # cells
     "reject rejected returned practice training discarded draft preview spam excluded invalid catch pretest pilot "
-    "warmup failed fail skipped removed deleted flagged dummy trap"
+    "warmup failed fail skipped removed deleted flagged dummy trap timedout awaitingreview screenedout incomplete"
 )
 EXCLUDES = word_set("exclude excluded exclusion outlier outliers valid invalid")  # names of columns
 MARKS = word_set(  # names of columns of yes and no, or of what is blank elsewhere
     "skip skipped discard discarded dropped remove removed delete deleted withdrawn flag flagged spam spammer cheater "
     "failed passed reject rejected accept accepted approve approved keep kept include included usable reliable ok "
     "used trustworthy tainted golden warmup dummy finished complete completed istest istrain testquestion qc "
-    "ausgeschlossen gültig exclu 有效"
+    "consent consented einwilligung ausgeschlossen gültig exclu 有效"
 )
 YES_NO = word_set("0 1 0.0 1.0 true false yes no y n x t f ok bad pass fail passed failed ja nein oui non 是 否")
 RESPONSES = word_set("submitted discarded draft pending")  # Argilla's states of a response
@@ -32,6 +32,10 @@ TOTALS = word_set(
 )
 NAMES_TOO = word_set("n min max sd media all grand")  # may begin a clip's name
 PEOPLE_TOO = word_set("n min max sd media")  # may name a person
+ENDED = word_set("submitdate submittedat completedat finishedat datesubmitted")  # names of columns
+TRIES_OUT = re.compile(
+    r"(?:test|tester|testing|dummy|admin|debug)(?:[ _-]?(?:user|account|person))?[ _-]?\d*", re.IGNORECASE
+)
 KIND_OF = word_set("human llm gpt ai machine")  # of columns of yes and no
 ORIGINS = word_set("source origin")
 WHOSE = ORIGINS | word_set(f"{HOLDERS['listener']} voter labeler labeller scorer reviewer vote label annotation by")
@@ -72,7 +76,30 @@ def leaves_out(name: str, cells: Sequence[str], most: int) -> bool:
 
 
 def _last_word(cell: str) -> tuple[str, ...]:
-    return (*cell.replace("-", " ").split()[-1:], cell.replace("-", ""))
+    return (*cell.replace("-", " ").split()[-1:], re.sub(r"[-_\s]+", "", cell))
+
+
+def unfinished(name: str, cells: Sequence[str]) -> str:
+    """Return a person's decision about a column of the time of the end, blank where somebody stopped before it."""
+    blank = sum(not cell.strip() for cell in cells)
+    if "".join(read_name(name).words) not in ENDED or not 0 < blank < len(cells):
+        return ""
+    return (
+        f"{name} is blank in {blank:,} of {len(cells):,} rows, of people who did not finish: delete them from the list"
+    )
+
+
+def asks_trials(name: str, cells: Sequence[str]) -> list[str]:
+    """List a person's decision about a column of people in which some are called as those who try a study out are."""
+    people = {cell.strip() for cell in cells}
+    found = sorted(filter(TRIES_OUT.fullmatch, people))
+    if not 0 < 2 * len(found) < len(people):
+        return []
+    rows = sum(cell.strip() in found for cell in cells)
+    return [
+        f"{name} holds '{shown(found[0])}', as of a trial ({rows:,} of {len(cells):,} rows): delete such rows from the "
+        "list"
+    ]
 
 
 def names_splits(cells: Sequence[str]) -> bool:

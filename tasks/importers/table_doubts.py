@@ -1,13 +1,13 @@
 """List what a person must decide about a table of ratings: questions, sums, blanks and means have two readings."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from earmark.schemas.reasons import shown
-from earmark.tasks.importers.cells import number
+from earmark.tasks.importers.cells import is_rounded, number
 from earmark.tasks.importers.rating_scales import FEW
-from earmark.tasks.importers.row_kinds import is_their_mean, sums_people_up, sums_up
+from earmark.tasks.importers.row_kinds import asks_trials, is_their_mean, sums_people_up, sums_up
 from earmark.tasks.importers.sniffing import QUESTIONS, ColumnName, is_audio, last_keys
 from earmark.tasks.importers.table import several
 
@@ -77,6 +77,7 @@ def asks_clips(table: GuessedTable, columns: Held) -> list[str]:
     if 0 < len(summed) < len(table.cells[str(people)]):
         listed = ", ".join(f"'{shown(one)}'" for one in dict.fromkeys(summed[:3]))
         doubts.append(f"{people} holds rows that sum others up ({listed}): delete them from the list")
+    doubts += asks_trials(people, table.cells[people]) if isinstance(people, str) and people in table.cells else []
     if not isinstance(file, str) or file not in table.cells:
         return doubts
     cells, ratings = table.cells[file], cells_of(table, mos if isinstance(mos, str) else ())
@@ -96,6 +97,40 @@ def asks_clips(table: GuessedTable, columns: Held) -> list[str]:
                     f"or as the clips are called; content = '{file}'"
                 )
                 break
+    return doubts
+
+
+def asks_rounded(cells: Mapping[str, Sequence[str]], among: Iterable[str]) -> list[str]:
+    """List a person's decisions about columns of ids, of those among, that have lost digits."""
+    doubts = []
+    for name in dict.fromkeys(among):
+        if rounded := [cell for cell in cells.get(name, ()) if is_rounded(cell)]:
+            doubts.append(
+                f"{name} holds ids that a spreadsheet rounded ('{shown(rounded[0])}' in {rounded.count(rounded[0]):,} "
+                f"of {len(cells[name]):,} rows): their digits are lost; export the list anew, with {name} as text"
+            )
+    return doubts
+
+
+def asks_spellings(cells: Mapping[str, Sequence[str]], among: Iterable[str]) -> list[str]:
+    """List a person's decisions about names of clips that may be of one, in columns of those among."""
+    clips = sorted({cell.strip() for name in among for cell in cells.get(name, ())} - {""})
+    bare = {one for one in clips if not is_audio(one)}
+    folds: dict[str, Callable[[str], str]] = {
+        "in capitals alone": str.casefold,
+        "behind '?' alone": lambda one: path if is_audio(path := one.partition("?")[0]) else one,
+        "in an ending alone": lambda one: stem if is_audio(one) and (stem := one.rpartition(".")[0]) in bare else one,
+    }
+    doubts = []
+    for where, plain in folds.items():
+        first: dict[str, str] = {}
+        twice = [(first[key], one) for one in clips if first.setdefault(key := plain(one), one) != one]
+        if twice:
+            pair = " and ".join(f"'{shown(one)}'" for one in twice[0])
+            doubts.append(
+                f"{len(twice):,} names of clips differ {where}, such as {pair}: each counts as a clip of its own; "
+                "write a clip's name in one way"
+            )
     return doubts
 
 

@@ -10,7 +10,7 @@ from earmark.tasks.importers.cells import number
 from earmark.tasks.importers.guessing import MARKS_ROWS, MOST_MARKS
 from earmark.tasks.importers.machines import is_model
 from earmark.tasks.importers.rating_scales import FEW
-from earmark.tasks.importers.row_kinds import asks_models, leaves_out
+from earmark.tasks.importers.row_kinds import asks_models, asks_trials, leaves_out, unfinished
 from earmark.tasks.importers.sniffing import (
     QUESTIONS,
     WORDS,
@@ -21,6 +21,7 @@ from earmark.tasks.importers.sniffing import (
     read_sample,
     word_set,
 )
+from earmark.tasks.importers.table_doubts import asks_rounded, asks_spellings
 from earmark.tasks.importers.votes import DIMENSIONS as OWN
 from earmark.tasks.importers.votes import FIELDS, said_choice
 
@@ -119,8 +120,10 @@ def guess_votes(path: Path) -> GuessedVotes | None:
             doubts.append("no column is called a choice: columns.overall names the one that is")
     told = {name: (names[name], *(() if sample.delimiter else last_keys(name))) for name in cells}
     people = [n for n in cells if any(one.holds("listener") for one in told[n]) and n not in columns.values()]
+    doubts += filter(None, (unfinished(name, held) for name, held in cells.items()))
     if len(people) == 1:
         columns["annotator"] = people[0]
+        doubts += asks_trials(people[0], cells[people[0]])
     elif people:
         doubts.append(f"several columns may name who chose ({shown(', '.join(people))}): columns.annotator chooses one")
     may_tell = {*cells} - {*columns.values()} | {*people}
@@ -140,6 +143,8 @@ def guess_votes(path: Path) -> GuessedVotes | None:
     for field, words in (("text", ("text", "prompt")), ("prompt_id", ("prompt id", "item", "trial id"))):
         fit = [name for name in cells if " ".join(names[name].words) in words and name not in columns.values()]
         columns |= {field: fit[0]} if len(fit) == 1 else {}
+    doubts += asks_spellings(cells, [columns["audio_a"], columns["audio_b"]])
+    doubts += asks_rounded(cells, columns.values())
     read = {*columns.values(), *FIELDS}
     unused = tuple(name for name in cells if name not in read)
     said = {cell.strip().lower() for name in by_dimension.values() for cell in cells[name]}

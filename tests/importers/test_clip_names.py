@@ -13,11 +13,13 @@ from earmark.schemas.files import source_root
 from earmark.schemas.human_preferences import HumanPreferences
 from earmark.schemas.toml import parse_config
 from earmark.tasks.human_preferences.sources import read_source
-from earmark.tasks.importers.cells import BadRow, clip
+from earmark.tasks.importers.cells import BadRow, clip, identifier
 from earmark.tasks.importers.votes import Vote
 from earmark.tasks.mos_preferences.clips import find_audio
 from earmark.tasks.pipeline.media import clip_below
+from tests.importers.test_guessing import init
 from tests.importers.test_tables import table
+from tests.importers.test_vote_guessing import init as init_votes
 
 NFC, NFD = (unicodedata.normalize(form, "gr\u00fc\u00dfe/\u1ea5.wav") for form in ("NFC", "NFD"))
 
@@ -72,3 +74,75 @@ def test_audio_is_found_whatever_the_form_of_its_files_name(listed: str, lies: s
 
 def test_a_clip_that_lies_nowhere_is_missed_under_the_name_of_its_list(tmp_path: Path) -> None:
     assert clip_below(source_root(tmp_path), NFD) == tmp_path / NFD == find_audio(tmp_path, NFD, None)
+
+
+ALIKE = {
+    "capitals": (("x/C{n}.WAV", "x/c{n}.wav"), "in capitals alone, such as 'x/C0.WAV' and 'x/c0.wav'"),
+    "tokens": (
+        ("https://h.org/c{n}.wav?t={row}", "https://h.org/c{n}.wav?t={row}"),
+        "behind '?' alone, such as 'https://h.org/c0.wav?t=0' and 'https://h.org/c0.wav?t=1'",
+    ),
+    "endings": (("c{n}", "c{n}.wav"), "in an ending alone, such as 'c0' and 'c0.wav'"),
+}
+APART = {
+    "containers": ("c{n}.wav", "c{n}.mp3"),
+    "versions": ("https://h.org/c{n}.wav?v=1", "https://h.org/c{n}.wav?v=1"),
+    "queries": ("https://h.org/play?id=c{n}", "https://h.org/play?id=d{n}"),
+    "folders": ("a/c{n}.wav", "b/c{n}.wav"),
+}
+
+
+def named(forms: tuple[str, str], *, votes: bool) -> str:
+    """A list whose two listeners name a clip in one form each; or comparisons with another clip."""
+    names = [forms[row % 2].format(n=row // 2, row=row) for row in range(24)]
+    if votes:
+        return "audio_a,audio_b,winner\n" + "".join(f"{name},z.wav,{'ab'[row % 2]}\n" for row, name in enumerate(names))
+    return "file,listener,score\n" + "".join(f"{name},l{row % 2},{1 + row % 5}\n" for row, name in enumerate(names))
+
+
+@pytest.mark.parametrize("votes", [False, True])
+@pytest.mark.parametrize("name", ALIKE)
+def test_names_that_may_be_of_one_clip_are_asked_about(name: str, votes: bool, tmp_path: Path) -> None:
+    forms, says = ALIKE[name]
+    (tmp_path / "t.csv").write_text(named(forms, votes=votes))
+    said = (init_votes if votes else init)(tmp_path / "t.csv", tmp_path / "my.toml", code=1)
+    assert f"12 names of clips differ {says}: each counts as a clip of its own" in said
+
+
+@pytest.mark.parametrize("votes", [False, True])
+@pytest.mark.parametrize("name", APART)
+def test_names_of_different_clips_are_not_asked_about(name: str, votes: bool, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(named(APART[name], votes=votes))
+    (init_votes if votes else init)(tmp_path / "t.csv", tmp_path / "my.toml")
+
+
+ROUNDED = ["1.23E+11", "1,23456E+17", "5E+23", "1.2345678901234568e+18", 1.2345678901234568e18]
+
+
+@pytest.mark.parametrize("cell", ROUNDED)
+def test_an_id_that_lost_digits_names_nothing(cell: object) -> None:
+    with pytest.raises(BadRow, match=r"expected a listener in full, found '.*', which a spreadsheet rounded"):
+        identifier(cell, "listener")
+
+
+@pytest.mark.parametrize("text", ["1.5e+01", "12E03", "a1.23E+11", "1.23E+11.wav", "C+11", "1E+99999", "+49"])
+def test_an_id_that_holds_all_its_digits_stays(text: str) -> None:
+    assert identifier(text, "listener") == text
+
+
+@pytest.mark.parametrize("column", ["file", "listener", "system"])
+def test_a_column_of_ids_that_a_spreadsheet_rounded_is_asked_about(column: str, tmp_path: Path) -> None:
+    other = {"file": "c{n}.wav", "listener": "l{n}", "system": "s{n}"}
+    cells = [
+        [f"1.2{row % 3}E+11" if key == column else one.format(n=row) for key, one in other.items()] for row in range(24)
+    ]
+    rows = [",".join([*cell, str(1 + row % 5)]) for row, cell in enumerate(cells)]
+    (tmp_path / "t.csv").write_text("\n".join(["file,listener,system,score", *rows]) + "\n")
+    said = init(tmp_path / "t.csv", tmp_path / "my.toml", code=1)
+    assert f"{column} holds ids that a spreadsheet rounded ('1.20E+11' in 8 of 24 rows): their digits are lost" in said
+
+
+def test_people_whom_a_spreadsheet_rounded_are_asked_about_in_votes(tmp_path: Path) -> None:
+    rows = "".join(f"a{row}.wav,b{row}.wav,a,5.6E+23\n" for row in range(9))
+    (tmp_path / "t.csv").write_text("audio_a,audio_b,winner,worker\n" + rows)
+    assert "worker holds ids that a spreadsheet rounded" in init_votes(tmp_path / "t.csv", tmp_path / "my.toml", code=1)

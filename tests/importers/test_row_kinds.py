@@ -53,6 +53,11 @@ ASKED = {
             ("passed", "True", "False"),
             ("qc", "ok", "bad"),
             ("isTest", "0", "1"),
+            ("Status", "APPROVED", "TIMED-OUT"),
+            ("Status", "APPROVED", "AWAITING REVIEW"),
+            ("Status", "APPROVED", "Screened out"),
+            ("consent", "Yes", "No"),
+            ("consent_given", "1", "0"),
         ]
     },
     **{
@@ -85,6 +90,17 @@ ASKED = {
             "Total c0.wav",
             "Gesamtergebnis",
         )
+    },
+    **{
+        f"trial-{word}": (LIST + f"c0.wav,{word},5\n", f"listener holds '{word}', as of a trial (1 of 25 rows)")
+        for word in ("test", "Test user", "admin", "test_1")
+    },
+    **{
+        f"unfinished-{name}": (
+            f"{name},How good? [a.wav],How good? [b.wav]\n2024-05-01 10:00:01,1,2\n2024-05-01 11:20:00,3,4\n,5,5\n",
+            f"{name} is blank in 1 of 3 rows, of people who did not finish",
+        )
+        for name in ("submitdate", "submitted_at", "completedAt")
     },
     "wide": (
         "participant,Rate a.wav,Rate b.wav\np1,1,2\np2,3,4\nmean,2,3\n",
@@ -149,6 +165,15 @@ def test_a_rating_that_is_better_higher_is_not_asked_about(name: str, tmp_path: 
     rows = [f"c{n}.wav,{SCORES[n]}" for n in range(24)]
     (tmp_path / "t.csv").write_text("\n".join([f'file,"{name}"', *rows, "d.wav,0"]) + "\n")
     assert "no ratings: 0 (1)" in told(tmp_path / "t.csv", tmp_path / "my.toml")
+
+
+@pytest.mark.parametrize("names", [("test", "demo-lab"), ("test1", "test2"), ("contest", "l0")])
+def test_people_of_whom_most_are_called_like_a_trial_are_not_asked_about(
+    names: tuple[str, str], tmp_path: Path
+) -> None:
+    rows = [f"{clip},{names[n % 2]},{SCORES[n]}" for n, clip in enumerate(CLIPS)]
+    (tmp_path / "t.csv").write_text("\n".join(["file,listener,score", *rows]) + "\n")
+    init(tmp_path / "t.csv", tmp_path / "my.toml")
 
 
 @pytest.mark.parametrize("row", ["All of me.wav,l0,3", "c0.wav,Max,3", "Grand piano.wav,l0,3", "c0.wav,Min,3"])

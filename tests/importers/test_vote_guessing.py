@@ -159,6 +159,10 @@ def test_who_hears_the_reference_is_no_preference(tmp_path: Path) -> None:
         ("mirrored", "0 1", "mirrored holds"),
         ("sequence", "12 21", "sequence holds"),
         ("outlier", "0 1", "outlier holds"),
+        ("worker", "test l1", ""),
+        ("submitdate", "2024-05-01 ", "submitdate is blank in 1 of 2 rows"),
+        ("consent", "no yes", "consent holds"),
+        ("submission", "APPROVED TIMED-OUT", "submission holds"),
         ("part", "training test", ""),
         ("item", "p1 p2", ""),
         ("swapped", "0 0", ""),
@@ -167,7 +171,7 @@ def test_who_hears_the_reference_is_no_preference(tmp_path: Path) -> None:
 def test_a_column_that_may_tell_what_a_choice_means_is_asked_about(
     column: str, cells: str, says: str, tmp_path: Path
 ) -> None:
-    rows = [f"x.wav,y.wav,{choice},{cell}" for choice, cell in zip(("left", "right"), cells.split(), strict=True)]
+    rows = [f"x.wav,y.wav,{choice},{cell}" for choice, cell in zip(("left", "right"), cells.split(" "), strict=True)]
     (tmp_path / "t.csv").write_text("\n".join([f"audio_a,audio_b,choice,{column}", *rows]) + "\n")
     said = init(tmp_path / "t.csv", tmp_path / "my.toml", code=bool(says))
     assert says in said
@@ -192,6 +196,13 @@ def test_what_is_not_sure_is_a_choice_for_a_person(header: str, row: str, says: 
     (tmp_path / "t.csv").write_text(f"{header}\n{row}\n{row}\n")
     assert says in init(tmp_path / "t.csv", tmp_path / "my.toml", code=1)
     assert (tmp_path / "my.toml").exists()
+
+
+def test_who_tried_the_study_out_is_asked_about(tmp_path: Path) -> None:
+    text = "".join(f"a{n}.wav,b{n}.wav,a,{who}\n" for n, who in enumerate(("l1", "l2", "l3", "test")))
+    (tmp_path / "t.csv").write_text(f"audio_a,audio_b,winner,worker\n{text}")
+    says = "worker holds 'test', as of a trial (1 of 4 rows): delete such rows"
+    assert says in init(tmp_path / "t.csv", tmp_path / "my.toml", code=1)
 
 
 def test_the_type_of_a_prompt_is_no_question(tmp_path: Path) -> None:
