@@ -16,7 +16,7 @@ from io import FileIO
 from pathlib import Path
 from urllib.parse import quote
 
-from earmark.schemas.errors import DiskError
+from earmark.schemas.errors import DiskError, InputError
 
 _KINDS = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 LINKS = "EARMARK_LINKS"
@@ -97,7 +97,18 @@ class Root:
 
 
 def source_root(folder: Path) -> Root:
-    """Return the root of a source's files; the machine's owner may let links lead out of it."""
+    """Return the root of a source's files; the machine's owner may let links lead out of it.
+
+    Raises:
+        InputError: a file, such as an archive, stands where a folder was expected.
+    """
+    if not os.path.isdir(folder):  # noqa: PTH112  # a name may be too long
+        file = next((place for place in (folder, *folder.parents) if os.path.isfile(place)), None)  # noqa: PTH113
+        if file is not None:
+            raise InputError(
+                f"{folder}: expected a folder of files, found {file.name}, a file: unpack an archive first (tar -xf, "
+                "unzip), then name its folder in audio_root, root or the option that holds this path"
+            )
     return Root(folder, follows=os.environ.get(LINKS) == "follow")
 
 

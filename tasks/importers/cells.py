@@ -13,6 +13,7 @@ from earmark.schemas.places import place_of
 from earmark.schemas.reasons import Note, Reject, shown
 from earmark.schemas.tables import SPLITS, common_split
 
+AS_FILES = "write them to files, as flows/topics/mos_preferences/lists.md shows, and name these in the table"
 LONGEST_ID = 1024  # characters; a longer id is a misread row
 
 _NO_WIDTH = "\u200b\u2060\ufeff"  # spaces that pages and spreadsheets leave around a copied name

@@ -3,22 +3,26 @@
 A faulty first line is reported, never dropped in silence.
 """
 
+import gzip
 import math
 import re
 import unicodedata
+import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.reasons import Reject, shown
-from earmark.tasks.importers.cells import decimal
+from earmark.tasks.importers.cells import AS_FILES, decimal
 from earmark.tasks.importers.json_arrays import flat_lines, object_lines, read_records
 from earmark.tasks.importers.lines import named_delimiter, read_rows
 from earmark.tasks.importers.lists import UNFILLED, ListFile, fitted
-from earmark.tasks.importers.table import cell_at, leaves_of
+from earmark.tasks.importers.table import cell_at, has_bytes, leaves_of
 
 # letters with marks of languages beyond Latin-1 (ł, č, ğ) as plain ones
 _LATIN = {code: unicodedata.normalize("NFKD", chr(code))[0] for code in range(0x100, 0x180)} | {0x141: "L", 0x142: "l"}
@@ -196,6 +200,12 @@ AS_CSV = (
 )
 
 
+IN_BOOKS = ("xl/", "word/", "[Content_Types].xml", "mimetype", "content.xml")  # what their zip files hold
+PACKED = (b"7z\xbc\xaf", b"Rar!", b"BZh", b"\xfd7zX", b"\x28\xb5\x2f\xfd")  # 7z, RAR, bzip2, xz, Zstandard
+SOUND = re.compile(rb"RIFF|RF64|fLaC|OggS|ID3|\xff[\xe2-\xff]|FORM|caff|....ftyp", re.DOTALL)  # how sound files begin
+FEW_ROWS = 16  # of which bytes are read
+
+
 class Sample(NamedTuple):
     """A table's first rows."""
 
@@ -205,15 +215,55 @@ class Sample(NamedTuple):
 
 
 def require_table(path: Path) -> None:
-    """Refuse a workbook.
+    """Refuse a workbook, an archive, and a Parquet file that holds the clips themselves.
 
     Raises:
-        InputError: the file is a workbook; the message says how to save it.
+        InputError: the file is one of these; the message says how to save it.
     """
     with path.open("rb") as file:
-        start = file.read(4)
+        start = file.read(512)
+    if _is_archive(path, start):
+        raise InputError(
+            f"{path.name}: expected a table, found an archive: unpack it first (tar -xf, unzip), then give --from a "
+            "list in it; audio_root names the folder of its clips"
+        )
+    if start.startswith(b"PAR1") and (held := _sounds_in(path)):
+        raise InputError(
+            f"{path.name}: expected a table that names audio files, found their bytes in {shown(held)}: {AS_FILES}"
+        )
+    start = start[:4]
     if start in BOOKS or path.suffix.lower() in (".xlsx", ".xls", ".ods"):
         raise InputError(f"{path.name}: expected a table as text, found {BOOKS.get(start, 'a workbook')}: {AS_CSV}")
+
+
+def _is_archive(path: Path, start: bytes) -> bool:
+    """Return whether a file is a tar, perhaps packed, a zip other than a workbook, or of another archiver."""
+    with suppress(zipfile.BadZipFile, OSError, EOFError, zlib.error):
+        if start.startswith(b"PK"):
+            with zipfile.ZipFile(path) as packed:
+                return not any(name.startswith(IN_BOOKS) for name in packed.namelist())
+        if start.startswith(b"\x1f\x8b"):
+            with gzip.open(path) as stream:
+                start = stream.read(512)
+    return start[257:262] == b"ustar" or start.startswith(PACKED)
+
+
+def _sounds_in(path: Path) -> str:
+    """Return the first column of a Parquet file that holds sound files, in a struct or by itself; empty without one."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with suppress(OSError, ValueError, pa.ArrowException), pq.ParquetFile(path) as file:
+        for field in file.schema_arrow:
+            inner = has_bytes(file.schema_arrow, field.name)
+            if not inner and "binary" not in str(field.type):
+                continue
+            column = f"{field.name}.bytes" if inner else field.name
+            for batch in islice(file.iter_batches(FEW_ROWS, columns=[column]), 1):
+                cells = [cell["bytes"] if cell and inner else cell for cell in batch.column(0).to_pylist()]
+                if any(isinstance(cell, bytes) and SOUND.match(cell) for cell in cells):
+                    return column
+    return ""
 
 
 def ending(path: Path) -> str:

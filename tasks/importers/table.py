@@ -19,7 +19,18 @@ from earmark.schemas.places import below, without_place
 from earmark.schemas.rating_sources import COLUMN, Columns, Source, fields_in, groups_in
 from earmark.schemas.reasons import Note, Reject, shown
 from earmark.schemas.registry import register
-from earmark.tasks.importers.cells import BadRow, clip, deviation, given, identifier, number, score, split_name, votes
+from earmark.tasks.importers.cells import (
+    AS_FILES,
+    BadRow,
+    clip,
+    deviation,
+    given,
+    identifier,
+    number,
+    score,
+    split_name,
+    votes,
+)
 from earmark.tasks.importers.json_arrays import flat_lines, object_lines, read_records
 from earmark.tasks.importers.lines import most_rows, unreadable
 from earmark.tasks.importers.lists import (
@@ -349,6 +360,13 @@ def _parquet(
             _require_bounded(file, table.metadata)
             present = [name for name in dict.fromkeys((*wanted, *optional)) if name in known]
             line = 1
+            beside = {name: known[name][0] for name in present if known[name][1:] == ("path",)}
+            beside |= {name: name for name in present if not known[name] and name not in (inner or {})}
+            beside = {name: f"{held}.bytes" for name, held in beside.items() if has_bytes(table.schema_arrow, held)}
+            for name, held in beside.items():
+                if not known[name]:
+                    raise InputError(f"{file.name}: expected names in {name}, found bytes in {held}: {AS_FILES}")
+                yield line, Note(f"{file.name}: clips are the files that {name} names; bytes in {held} are not read")
             fields = [(inner or {}).get(name, name) for name in present]
             batches = table.iter_batches(batch_size=most_rows() or BATCH, columns=fields)
             for batch in islice(batches, 1 if most_rows() else None):
@@ -357,6 +375,11 @@ def _parquet(
                     name: [cell_at(cell, known[name][1:]) for cell in column] if known[name][1:] else column
                     for name, column in columns.items()
                 }
+                for name, held in beside.items():
+                    if not any(cells[name]) and any(columns[name]):
+                        raise InputError(
+                            f"{file.name}: expected names in {name}, found bytes alone in {held}: {AS_FILES}"
+                        )
                 absent = [None] * batch.num_rows
                 yield from enumerate(zip(*(cells.get(n, absent) for n in (*wanted, *optional)), strict=True), line)
                 line += batch.num_rows
@@ -376,6 +399,12 @@ def leaves_of(schema: Any, before: tuple[str, ...] = ()) -> dict[str, tuple[str,
         elif not before or "binary" not in str(field.type):
             found[".".join(path)] = path
     return found
+
+
+def has_bytes(schema: Any, column: str) -> bool:
+    """Return whether a column is of structs with bytes, as the Hub's features of audio and pictures are."""
+    kind = schema.field(column).type
+    return bool(kind.num_fields) and str(kind).startswith("struct") and kind.get_field_index("bytes") >= 0
 
 
 def cell_at(row: Any, path: Iterable[str]) -> Any:
