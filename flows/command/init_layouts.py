@@ -21,7 +21,7 @@ from earmark.schemas.reasons import Note, Reject, shown
 from earmark.schemas.registry import load
 from earmark.schemas.toml import parse_config
 from earmark.schemas.unseen import printable
-from earmark.tasks.importers.sniffing import AUDIO, Sample, read_name, read_sample
+from earmark.tasks.importers.sniffing import AUDIO, Sample, ending, read_name, read_sample
 from earmark.tasks.importers.vote_guessing import guess_votes
 from earmark.tasks.pipeline.inputs import rows_of
 from earmark.tasks.pipeline.registry import find_corpus
@@ -33,6 +33,8 @@ LEAST = 0.5  # share of them a reader must accept
 ANY_TABLE = ("table", "votes")  # generic layouts: their faults are a lab's columns to change
 CLIP = re.compile(r"""([^"',;\t\r\n|]+\.(?:wav|flac|mp3|ogg|opus|m4a))\b""", re.IGNORECASE)
 DOMAINS = {"audiocaps": "sound", "clotho": "sound", "instruct-tts": "speech", "wavcaps": "sound"}
+
+ENDINGS = {"wavcaps": "json"}  # of layouts whose columns other tables have too
 
 
 class LayoutFit(NamedTuple):
@@ -83,6 +85,7 @@ def guess_config(corpus: str, file: Path, config: Path, name: str) -> LayoutFit:
         )
     registry = known.start.layouts
     layouts = [*load(registry).entries] if isinstance(registry, str) else [*registry]
+    layouts = [name for name in layouts if ENDINGS.get(name, ending(file)) == ending(file)]
     fits = [_fit(known, known.start, layout, file, config, name) for layout in layouts]
     best = max(fits, key=lambda fit: (fit.share, fit.rows))
     if best.share < LEAST:

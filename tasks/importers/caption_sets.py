@@ -19,7 +19,7 @@ from earmark.schemas.registry import Registry, register, registered
 from earmark.tasks.importers.cells import BadRow, clip, given, identifier
 from earmark.tasks.importers.json_arrays import read_json
 from earmark.tasks.importers.lines import most_rows, read_rows
-from earmark.tasks.importers.lists import Cells, ListFile, parsed, require_once
+from earmark.tasks.importers.lists import Cells, ListFile, by_its_header, names_columns, parsed, require_once
 from earmark.tasks.importers.music import words
 from earmark.tasks.importers.table import kind_of, named_rows
 
@@ -163,7 +163,7 @@ def _read_table(
     wanted = (form.item, *fields, *((form.video,) if form.video else ()), *(() if form.some_texts else texts))
     optional = (*(texts if form.some_texts else ()), form.group, form.model)
     seen: set[str] = set()
-    file = ListFile(path, name, "", form.kind or kind_of(name, written))
+    file = by_its_header(ListFile(path, name, "", form.kind or kind_of(name, written)))
     for line, row in named_rows(file, {n: n for n in wanted}, {n: n for n in optional if n}):
         if isinstance(row, Reject | Note):
             yield row
@@ -196,6 +196,8 @@ def _texts(
             if form.video:
                 group = video_of(str(row[form.video])) or identifier(row[form.video], "group")
             model = identifier(row[form.model], "model") if form.model and given(row.get(form.model)) else None
+            if names_columns(str(row[form.item]), audio):
+                raise BadRow("bad_line", f"expected a caption, found the names of columns ('{shown(item)}', '{audio}')")
             if item in seen:
                 raise BadRow("duplicate_id", f"expected each id once, found '{shown(item)}' again")
         except BadRow as bad:

@@ -58,6 +58,7 @@ HEADER_WORDS = frozenset(
     )
 )
 
+IN_HEADERS = HEADER_WORDS | {"id", "generation_id", "track", "track_id", "name", "audio", "path", "url"}
 
 # Trailing header columns that rows may leave out: of a trailing delimiter, and of MTurk's batches.
 UNFILLED = ("", "approve", "reject")
@@ -196,8 +197,8 @@ def bare_rows(file: ListFile, width: int) -> Iterator[tuple[int, Cells | Reject 
 def by_its_header(file: ListFile) -> ListFile:
     """Return a list of text with the delimiter of its header, if that is not the one of its file name's ending."""
     usual = {"csv": ",", "tsv": "\t"}.get(file.kind, "")
-    top = next(read_rows(file.path, file.name, usual), (0, []))[1] if usual else []
-    if file.mark or isinstance(top, Reject) or len(top) != 1:
+    top = next(read_rows(file.path, file.name, usual, encoding=file.encoding), (0, []))[1] if usual else []
+    if file.mark or file.header or isinstance(top, Reject) or len(top) != 1:
         return file
     return file._replace(mark=next((mark for mark in "\t;|," if mark in top[0]), ""))
 
@@ -246,6 +247,11 @@ def headed_rows(
             yield line, take(cells)
         else:
             yield line, _ragged(file, cells, width, line)
+
+
+def names_columns(*cells: str) -> bool:
+    """Return whether the cells of an id and a file are the names of columns, as in a second header."""
+    return all(cell.lower() in IN_HEADERS for cell in cells)
 
 
 def fitted(cells: list[str], least: int, width: int) -> list[str]:

@@ -14,7 +14,7 @@ from earmark.schemas.errors import ConfigError, InputError
 from earmark.schemas.places import clips_folder, without_place
 from earmark.schemas.reasons import Note, Reject, shown
 from earmark.tasks.importers.cells import BadRow, clip, given, identifier
-from earmark.tasks.importers.lists import Cells, parsed
+from earmark.tasks.importers.lists import Cells, by_its_header, names_columns, parsed
 from earmark.tasks.importers.table import read_table, table_file
 
 LONGEST_TEXT = 20_000
@@ -96,7 +96,10 @@ def read_generations(
         status = str(cells[4] or "").strip().lower()
         if status not in MADE:
             raise BadRow("generation_failed", f"expected a generation that succeeded, found status '{shown(status)}'")
-        return ListedGeneration(generation, prompt, model, clip(cells[3], root), name, line, conditions(cells[5]))
+        audio = clip(cells[3], root)
+        if names_columns(generation, audio):
+            raise BadRow("bad_line", f"expected a generation, found the names of columns ('{generation}', '{audio}')")
+        return ListedGeneration(generation, prompt, model, audio, name, line, conditions(cells[5]))
 
     if "{" in written:
         yield from _files(path, without_place(written))
@@ -202,7 +205,7 @@ def _rows(
     parse: Callable[[Cells, int, str, str], Made],
     columns: Mapping[str, str] | None = None,
 ) -> Iterator[Made | Reject | Note]:
-    file = table_file(path, written)
+    file = by_its_header(table_file(path, written))
     called: Mapping[str, str] = columns or {}
     needed = tuple(called.get(name, name) for name in (*wanted, *(one for one in optional if one in called)))
     others: tuple[str, ...] = tuple(name for name in optional if name not in called)

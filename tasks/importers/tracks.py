@@ -24,7 +24,15 @@ from earmark.schemas.tracks import MARK, NOT_STATED, Tag, Track
 from earmark.tasks.importers.cells import BadRow, clip, given, identifier, normal, number
 from earmark.tasks.importers.json_arrays import read_json
 from earmark.tasks.importers.lines import read_lines, read_rows
-from earmark.tasks.importers.lists import Cells, ListFile, parsed, require_columns, require_once
+from earmark.tasks.importers.lists import (
+    Cells,
+    ListFile,
+    by_its_header,
+    names_columns,
+    parsed,
+    require_columns,
+    require_once,
+)
 from earmark.tasks.importers.table import read_table, table_file
 
 CATEGORIES = ("genre", "instrument", "mood/theme")
@@ -233,7 +241,7 @@ def read_track_table(
     path: Path, written: str, synonyms: TagMap | None = None, audio: Path | None = None
 ) -> Iterator[Track | Reject | Note]:
     """Yield a track or a reject for each row, as `read_tracks` does; `duration_s` is 0: unknown."""
-    file, root, lines = table_file(path, written), str(audio or path.parent), dict[str, int]()
+    file, root, lines = by_its_header(table_file(path, written)), str(audio or path.parent), dict[str, int]()
     mark, licensed = _survey(file)
 
     def parse(cells: Cells, line: int) -> Track:
@@ -267,6 +275,8 @@ def _survey(file: ListFile) -> tuple[str, bool]:
 
 def _track(cells: Cells, name: str, line: int, synonyms: TagMap, root: str, mark: str) -> Track:
     track_id, file = identifier(cells[0], "track"), clip(cells[1], root)
+    if names_columns(track_id, file):
+        raise BadRow("bad_line", f"expected a track, found the names of columns ('{track_id}', '{file}')")
     artist = normal(identifier(cells[2], "artist")) if given(cells[2]) else ""
     album = normal(identifier(cells[3], "album")) if given(cells[3]) else ""
     tags = tuple(dict.fromkeys(_tag(word, synonyms) for word in _words(cells[4], mark)))
@@ -337,7 +347,7 @@ def read_recalls(
     Raises:
         InputError: the file or a column is missing, or the content contradicts the file's ending.
     """
-    file, lines = table_file(path, written), dict[Tag, int]()
+    file, lines = by_its_header(table_file(path, written)), dict[Tag, int]()
 
     def parse(cells: Cells, line: int) -> Recall:
         tag = parse_tag(f"{cells[0]}{MARK}{cells[1] or ''}", synonyms or {})

@@ -174,3 +174,25 @@ def test_a_layout_in_another_encoding_is_named_with_its_line(tmp_path: Path) -> 
     (tmp_path / "val.csv").write_bytes(text.encode("latin-1"))
     said = init("instruction-rubrics", tmp_path / "val.csv", tmp_path / "my.toml", code=1)
     assert "As audiocaps: line 2: expected UTF-8, found byte 0xe9" in said
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl"])
+def test_a_table_with_a_column_of_audio_is_not_taken_for_wavcaps(ending: str, tmp_path: Path) -> None:
+    rows = [{"id": f"{n}", "audio": f"a/{n}.wav", "caption": f"A bell {n}."} for n in range(9)]
+    mark = "\t" if ending == "tsv" else ","
+    plain = [mark.join(rows[0]), *(mark.join(row.values()) for row in rows)]
+    lines = [json.dumps(row) for row in rows] if ending == "jsonl" else plain
+    (tmp_path / f"t.{ending}").write_text("\n".join(lines) + "\n")
+    said = init("instruction-rubrics", tmp_path / f"t.{ending}", tmp_path / "my.toml", code=1)
+    assert "As table" in said
+    assert "expected a column 'text', found none; its columns are 'id', 'audio', 'caption'" in said
+    (tmp_path / f"t.{ending}").write_text("\n".join(lines).replace("caption", "text") + "\n")
+    init("instruction-rubrics", tmp_path / f"t.{ending}", tmp_path / "my.toml")
+    assert tomllib.loads((tmp_path / "my.toml").read_text())["sources"][0]["format"] == "table"
+
+
+def test_wavcaps_is_told_by_its_json(tmp_path: Path) -> None:
+    rows = [{"id": f"{n}", "caption": f"A bell {n}.", "duration": 3.0} for n in range(9)]
+    (tmp_path / "bbc.json").write_text(json.dumps({"num_captions_per_audio": 1, "data": rows}))
+    init("instruction-rubrics", tmp_path / "bbc.json", tmp_path / "my.toml")
+    assert tomllib.loads((tmp_path / "my.toml").read_text())["sources"][0]["format"] == "wavcaps"
