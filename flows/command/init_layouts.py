@@ -21,7 +21,7 @@ from earmark.schemas.reasons import Note, Reject, shown
 from earmark.schemas.registry import load
 from earmark.schemas.toml import parse_config
 from earmark.schemas.unseen import printable
-from earmark.tasks.importers.sniffing import AUDIO, Sample, ending, read_name, read_sample
+from earmark.tasks.importers.sniffing import AUDIO, Sample, ending, read_name, read_sample, require_names
 from earmark.tasks.importers.vote_guessing import guess_votes
 from earmark.tasks.pipeline.inputs import rows_of
 from earmark.tasks.pipeline.registry import find_corpus
@@ -66,10 +66,13 @@ def propose_layout(corpus: str, file: Path, config: Path, name: str) -> Proposal
     try:
         fit = guess_config(corpus, file, config, name)
     except InputError:
+        require_names(file)
         votes = guess_votes(file) if is_table else None
         if votes is None or (file.suffix.lower() == ".json" and any("." in name for name in votes.columns.values())):
             raise  # documents of a tool hold answers that do not count
     else:  # names of our own stand beside others
+        if fit.layout == "votes":  # other layouts read names beside bytes
+            require_names(file)
         votes = guess_votes(file) if is_table and fit.layout == "votes" else None
         if votes is None:
             return fit.proposal

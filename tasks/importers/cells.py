@@ -309,6 +309,8 @@ def _as_text(cell: Any, word: str) -> str:
             return cell.decode()
         except UnicodeDecodeError as error:
             raise BadRow("bad_encoding", f"expected UTF-8 in the {word}, found byte {cell[error.start]:#04x}") from None
+    if isinstance(cell, dict) and "bytes" in cell:
+        raise BadRow("bad_value", f"expected {_with_article(word)}, found its bytes: {AS_FILES}")
     if isinstance(cell, list | dict):
         raise BadRow(
             "bad_value",

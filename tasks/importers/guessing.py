@@ -42,6 +42,7 @@ from earmark.tasks.importers.sniffing import (
     is_audio,
     read_name,
     read_sample,
+    require_names,
 )
 from earmark.tasks.importers.table_doubts import (
     GuessedTable,
@@ -117,6 +118,7 @@ def guess_table(path: Path, encoding: str = "") -> Guess:
     Raises:
         InputError: the table cannot be read, holds fewer than two rows, or compares two clips a row.
     """
+    require_names(path)
     sample = read_sample(path, encoding)
     rows = [row for row in sample.rows if any(row)]
     if len(rows) < 2:

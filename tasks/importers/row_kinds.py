@@ -15,12 +15,14 @@ LEFT_OUT = word_set(  # cells
     "reject rejected returned practice training discarded draft preview spam excluded invalid catch pretest pilot "
     "warmup failed fail skipped removed deleted flagged dummy trap timedout awaitingreview screenedout incomplete"
 )
-EXCLUDES = word_set("exclude excluded exclusion outlier outliers valid invalid")  # names of columns
+EXCLUDES = word_set(
+    "exclude excluded exclusion outlier outliers valid invalid consent consented einwilligung"
+)  # names of columns
 MARKS = word_set(  # names of columns of yes and no, or of what is blank elsewhere
     "skip skipped discard discarded dropped remove removed delete deleted withdrawn flag flagged spam spammer cheater "
     "failed passed reject rejected accept accepted approve approved keep kept include included usable reliable ok "
     "used trustworthy tainted golden warmup dummy finished complete completed istest istrain testquestion qc "
-    "consent consented einwilligung ausgeschlossen gültig exclu 有效"
+    "ausgeschlossen gültig exclu 有效"
 )
 YES_NO = word_set("0 1 0.0 1.0 true false yes no y n x t f ok bad pass fail passed failed ja nein oui non 是 否")
 RESPONSES = word_set("submitted discarded draft pending")  # Argilla's states of a response

@@ -215,7 +215,7 @@ class Sample(NamedTuple):
 
 
 def require_table(path: Path) -> None:
-    """Refuse a workbook, an archive, and a Parquet file that holds the clips themselves.
+    """Refuse a workbook and an archive.
 
     Raises:
         InputError: the file is one of these; the message says how to save it.
@@ -227,13 +227,21 @@ def require_table(path: Path) -> None:
             f"{path.name}: expected a table, found an archive: unpack it first (tar -xf, unzip), then give --from a "
             "list in it; audio_root names the folder of its clips"
         )
-    if start.startswith(b"PAR1") and (held := _sounds_in(path)):
-        raise InputError(
-            f"{path.name}: expected a table that names audio files, found their bytes in {shown(held)}: {AS_FILES}"
-        )
     start = start[:4]
     if start in BOOKS or path.suffix.lower() in (".xlsx", ".xls", ".ods"):
         raise InputError(f"{path.name}: expected a table as text, found {BOOKS.get(start, 'a workbook')}: {AS_CSV}")
+
+
+def require_names(path: Path) -> None:
+    """Refuse a Parquet file that holds the clips themselves.
+
+    Raises:
+        InputError: it does; the message says how to write them to files.
+    """
+    if ending(path) == "parquet" and (held := _sounds_in(path)):
+        raise InputError(
+            f"{path.name}: expected a table that names audio files, found their bytes in {shown(held)}: {AS_FILES}"
+        )
 
 
 def _is_archive(path: Path, start: bytes) -> bool:

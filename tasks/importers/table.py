@@ -355,17 +355,15 @@ def _parquet(
 
     try:
         with pq.ParquetFile(require_regular(file.path)) as table:
-            known = dict.fromkeys(table.schema_arrow.names, ()) | leaves_of(table.schema_arrow)
+            known: dict[str, tuple[str, ...]] = dict.fromkeys(table.schema_arrow.names, ())
+            known |= leaves_of(table.schema_arrow)
             require_columns(file.name, wanted, list(known))
             _require_bounded(file, table.metadata)
             present = [name for name in dict.fromkeys((*wanted, *optional)) if name in known]
             line = 1
             beside = {name: known[name][0] for name in present if known[name][1:] == ("path",)}
-            beside |= {name: name for name in present if not known[name] and name not in (inner or {})}
             beside = {name: f"{held}.bytes" for name, held in beside.items() if has_bytes(table.schema_arrow, held)}
             for name, held in beside.items():
-                if not known[name]:
-                    raise InputError(f"{file.name}: expected names in {name}, found bytes in {held}: {AS_FILES}")
                 yield line, Note(f"{file.name}: clips are the files that {name} names; bytes in {held} are not read")
             fields = [(inner or {}).get(name, name) for name in present]
             batches = table.iter_batches(batch_size=most_rows() or BATCH, columns=fields)

@@ -17,10 +17,11 @@ from typer.testing import CliRunner
 from earmark.flows.command.cli import app
 from earmark.schemas.errors import InputError
 from earmark.schemas.files import source_root
-from earmark.schemas.reasons import Note
+from earmark.schemas.reasons import Note, Reject
 from earmark.schemas.toml import parse_config
 from earmark.tasks.importers.lists import ListFile
 from earmark.tasks.importers.table import read_table
+from earmark.tasks.importers.tracks import read_track_table
 from earmark.tasks.pipeline.inputs import inputs_of
 from earmark.tasks.pipeline.registry import find_corpus
 from tests.conftest import ROOT
@@ -116,21 +117,46 @@ def test_bytes_that_are_no_sounds_are_cells(column: str, tmp_path: Path) -> None
     told(tmp_path / "t.parquet", tmp_path / "my.toml", "--json")
 
 
-def test_a_build_refuses_bytes_where_names_are_wanted_and_says_which_are_not_read(tmp_path: Path) -> None:
+def test_a_build_refuses_bytes_without_names_and_says_which_are_not_read(tmp_path: Path) -> None:
     def rows(form: str, column: str) -> list[Any]:
         sounding(tmp_path / "t.parquet", form)
         return list(read_table(ListFile(tmp_path / "t.parquet", "s/t.parquet", "", "parquet"), (column, "score")))
 
-    with pytest.raises(
-        InputError, match=rf"^s/t.parquet: expected names in audio, found bytes in audio.bytes: .*{SHOWN}"
-    ):
-        rows("struct", "audio")
     with pytest.raises(InputError, match=rf"expected names in audio.path, found bytes alone in audio.bytes: .*{SHOWN}"):
         rows("nameless", "audio.path")
     (_, note), *read = rows("struct", "audio.path")
     assert isinstance(note, Note)
     assert note.text == "s/t.parquet: clips are the files that audio.path names; bytes in audio.bytes are not read"
     assert [(line, *cells) for line, cells in read] == [(n + 1, f"c{n // 2}.wav", 1 + n % 5) for n in range(24)]
+
+
+def test_a_track_of_bytes_is_no_name(tmp_path: Path) -> None:
+    sounding(tmp_path / "t.parquet", "struct", track_id=[*map(str, range(24))])
+    rows = list(read_track_table(tmp_path / "t.parquet", "t.parquet"))
+    details = {row.detail for row in rows if isinstance(row, Reject)}
+    assert len(rows) == 24
+    assert details == {
+        f"expected a file, found its bytes: write them to files, as {SHOWN} shows, and name these in the table"
+    }
+
+
+def test_a_layout_of_its_own_reads_the_name_beside_the_bytes(tmp_path: Path) -> None:
+    sounding(tmp_path / "t.parquet", "struct")
+    rows = read_table(ListFile(tmp_path / "t.parquet", "t.parquet", "", "parquet"), ("score",), ("audio",))
+    assert [cells[1]["path"] for _, cells in rows if isinstance(cells, tuple)] == [f"c{n // 2}.wav" for n in range(24)]
+
+
+def test_a_published_layout_that_reads_names_beside_bytes_is_still_proposed(tmp_path: Path) -> None:
+    rows = {name: [1.0 + n % 5 for n in range(24)] for name in ("overall quality", "textual alignment")}
+    names = [f"audiomos2025-track1-S{n % 4:03}_P{n:03}.wav" for n in range(24)]
+    (tmp_path / "data").mkdir()
+    audio = [{"bytes": WAV, "path": name} for name in names]
+    pq.write_table(pa.table({"audio": audio, **rows}), tmp_path / "data/train-00000-of-00001.parquet")
+    table = tmp_path / "data/train-00000-of-00001.parquet"
+    words = ["init", "human-preferences", "--from", str(table), "--out", str(tmp_path / "my.toml"), "--json"]
+    run = CliRunner().invoke(app, words)
+    assert run.exit_code == 0, run.exception
+    assert 'format = "musiceval"' in (tmp_path / "my.toml").read_text()
 
 
 def test_the_guides_lines_write_clips_to_files_that_a_build_reads(

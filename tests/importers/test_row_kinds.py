@@ -58,6 +58,7 @@ ASKED = {
             ("Status", "APPROVED", "Screened out"),
             ("consent", "Yes", "No"),
             ("consent_given", "1", "0"),
+            ("Consent", "I agree", "I do not agree"),
         ]
     },
     **{
