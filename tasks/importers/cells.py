@@ -189,7 +189,7 @@ def identifier(cell: Any, word: str) -> str:
         if is_rounded(text):
             raise BadRow(
                 "bad_value",
-                f"expected {a_word} in full, found '{text}', which a spreadsheet rounded: export that column as text",
+                f"expected {a_word} in full, found '{text}', rounded as by a spreadsheet: export that column as text",
             )
         return text
     if not text:

@@ -121,7 +121,7 @@ ROUNDED = ["1.23E+11", "1,23456E+17", "5E+23", "1.2345678901234568e+18", 1.23456
 
 @pytest.mark.parametrize("cell", ROUNDED)
 def test_an_id_that_lost_digits_names_nothing(cell: object) -> None:
-    with pytest.raises(BadRow, match=r"expected a listener in full, found '.*', which a spreadsheet rounded"):
+    with pytest.raises(BadRow, match=r"expected a listener in full, found '.*', rounded as by a spreadsheet"):
         identifier(cell, "listener")
 
 
@@ -139,10 +139,12 @@ def test_a_column_of_ids_that_a_spreadsheet_rounded_is_asked_about(column: str, 
     rows = [",".join([*cell, str(1 + row % 5)]) for row, cell in enumerate(cells)]
     (tmp_path / "t.csv").write_text("\n".join(["file,listener,system,score", *rows]) + "\n")
     said = init(tmp_path / "t.csv", tmp_path / "my.toml", code=1)
-    assert f"{column} holds ids that a spreadsheet rounded ('1.20E+11' in 8 of 24 rows): their digits are lost" in said
+    assert f"{column} holds rounded ids ('1.20E+11', …: 24 of 24 rows), as of a spreadsheet or a float" in said
 
 
 def test_people_whom_a_spreadsheet_rounded_are_asked_about_in_votes(tmp_path: Path) -> None:
     rows = "".join(f"a{row}.wav,b{row}.wav,a,5.6E+23\n" for row in range(9))
     (tmp_path / "t.csv").write_text("audio_a,audio_b,winner,worker\n" + rows)
-    assert "worker holds ids that a spreadsheet rounded" in init_votes(tmp_path / "t.csv", tmp_path / "my.toml", code=1)
+    assert "worker holds rounded ids ('5.6E+23', …: 9 of 9 rows)" in init_votes(
+        tmp_path / "t.csv", tmp_path / "my.toml", code=1
+    )
