@@ -106,8 +106,8 @@ def asks_rounded(cells: Mapping[str, Sequence[str]], among: Iterable[str]) -> li
     for name in dict.fromkeys(among):
         if rounded := [cell for cell in cells.get(name, ()) if is_rounded(cell)]:
             doubts.append(
-                f"{name} holds rounded ids ('{shown(rounded[0])}', …: {len(rounded):,} of {len(cells[name]):,} rows), as "
-                f"of a spreadsheet or a float: their digits are lost; export the list anew, with {name} as text"
+                f"{name} holds rounded ids ('{shown(rounded[0])}', …: {len(rounded):,} of {len(cells[name]):,} rows), "
+                f"as of a spreadsheet or a float: their digits are lost; export the list anew, with {name} as text"
             )
     return doubts
 
