@@ -106,7 +106,7 @@ def source_root(folder: Path) -> Root:
         file = next((place for place in (folder, *folder.parents) if os.path.isfile(place)), None)  # noqa: PTH113
         if file is not None:
             raise InputError(
-                f"{folder}: expected a folder of files, found {file.name}, a file: unpack an archive first (tar -xf, "
+                f"{folder}: expected a folder of files, found a file, {file.name}: unpack an archive first (tar -xf, "
                 "unzip), then name its folder in audio_root, root or the option that holds this path"
             )
     return Root(folder, follows=os.environ.get(LINKS) == "follow")

@@ -72,7 +72,7 @@ def test_clips_in_an_archive_are_refused_before_any_row(name: str, tmp_path: Pat
     source["columns"] = {"file": "file", "mos": "score"}
     known = find_corpus("mos-preferences")
     config = parse_config(known.config, {"audio": "index", "sources": [source]}, tmp_path / "my.toml")
-    with pytest.raises(InputError, match=r"a\.(zip|tar), a file: unpack an archive first .* audio_root"):
+    with pytest.raises(InputError, match=r"found a file, a\.(zip|tar): unpack an archive first .* audio_root"):
         list(inputs_of(known, config))
 
 
