@@ -98,6 +98,7 @@ def rating_number(cell: Any) -> float:
 
 
 NEXT_STEP = 1.0  # points beyond a scale at which a rating looks like its next step
+BINARY = 1e-6  # points beyond a scale's end that a number written out of binary may lie, such as 5.0000001
 NOISE = 0.01  # points beyond a scale within a mean's rounding
 
 
@@ -122,7 +123,8 @@ def score(cell: Any, scale: Scale) -> float:
     value = rating_number(cell)
     if missing and ("" if cell is None or cell != cell else _comparable(cell)) in missing:
         raise BadRow("not_a_rating", f"not_a_rating holds '{shown(cell)}'")
-    if low <= value <= high:
+    if low - BINARY <= value <= high + BINARY:
+        value = min(max(value, low), high)
         return round(low + high - value, 9) if turned else value
     beyond = max(low - value, value - high)
     if NOISE < beyond <= NEXT_STEP:

@@ -23,6 +23,7 @@ from earmark.tasks.importers.rating_scales import (
     numbers_of,
     scale_by_test,
     scale_of,
+    worse_above,
 )
 from earmark.tasks.importers.row_kinds import (
     answered,
@@ -40,6 +41,7 @@ from earmark.tasks.importers.sniffing import (
     ColumnName,
     ending,
     is_audio,
+    meant,
     read_name,
     read_sample,
     require_names,
@@ -52,6 +54,7 @@ from earmark.tasks.importers.table_doubts import (
     asks_means,
     asks_questions,
     asks_rounded,
+    asks_scales,
     asks_spellings,
     cells_of,
     holds_kind,
@@ -155,8 +158,10 @@ def guess_table(path: Path, encoding: str = "") -> Guess:
     best = "low" if {*rated.words} & LOW_IS_GOOD else "high"
     if best == "low":
         scale = seen
-    elif {*rated.words} & MAY_BE_LOW or (isinstance(mos, str) and LOW_IN_WORDS.search(mos)):
+    elif meant(rated.words, MAY_BE_LOW) or (isinstance(mos, str) and LOW_IN_WORDS.search(mos)):
         doubts = (*doubts, f"{mos}: is a low one good (a school grade, how annoying)? Then best = 'low'")
+    elif turned := worse_above(ratings):
+        doubts = (*doubts, f"{mos}: is a low one good, as '{shown(turned)}' says? Then best = 'low'")
     file = columns.get("file", "")
     file_name = more.get("file_name")
     if isinstance(file, str) and file in cells and "system" not in columns:
@@ -183,6 +188,9 @@ def guess_table(path: Path, encoding: str = "") -> Guess:
         names, columns = [*cells], {what: what for what in columns}
     taken = {*taken_by(columns), *where}
     content = columns.get("content")
+    unused = tuple(name for name in names if name and name not in taken)
+    if not by_test and ratings:
+        doubts = (*doubts, *asks_scales(cells, unused, scale))
     return Guess(
         rows=len(rows),
         delimiter=sample.delimiter,
@@ -193,7 +201,7 @@ def guess_table(path: Path, encoding: str = "") -> Guess:
         examples={name: values[0] for name, values in cells.items()},
         scale=by_test or scale,
         seen=seen,
-        unused=tuple(name for name in names if name and name not in taken),
+        unused=unused,
         file_name=None if "system" in columns else file_name,
         clip_in=more.get("clip_in"),
         unpivot=more.get("unpivot"),

@@ -2,10 +2,11 @@
 
 import re
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from statistics import fmean
 
 from earmark.schemas.reasons import shown
-from earmark.tasks.importers.cells import NEXT_STEP, rating_number
+from earmark.tasks.importers.cells import BINARY, NEXT_STEP, rating_number
 from earmark.tasks.importers.table import several
 
 Scale = tuple[float, float]  # lowest and highest rating
@@ -20,6 +21,16 @@ FEW = 20  # most different words in a column of questions, and most listening te
 NO_ANSWER = re.compile(
     r"\b(?:don['’]?t know|do not know|not sure|unsure|can(?:no|['’])?t (?:say|tell|judge)|no (?:answer|opinion|rating)|"
     r"not rated|n/a|keine (?:angabe|antwort)|weiß nicht)\b",
+    re.IGNORECASE,
+)
+BEST = re.compile(  # labels of a scale's better half, and of its worse one, in cells such as `5 - excellent`
+    r"(?<!not )\b(?:excellent|very good|good|best|imperceptible|inaudible|not (?:at all )?annoying|sehr gut|gut|"
+    r"ausgezeichnet|excelente|buen[ao]|bon|bonne|ottimo|buono)\b|优|很好|良好|とても良い|良い|좋음",
+    re.IGNORECASE,
+)
+WORST = re.compile(
+    r"(?<!not )\b(?:bad|very bad|poor|worst|(?<!not at all )annoying|very annoying|schlecht|mangelhaft|ungenügend|"
+    r"mauvais|médiocre|mal[ao]|pésim[ao]|scarso|pessimo)\b|差|悪い|나쁨",
     re.IGNORECASE,
 )
 STEPS = re.compile(r"(?<![\w.–-])([01])\s*(?:-|–|—|~|～|to|bis|\.\.+)\s*(\d+)(?!\d)")  # of a scale
@@ -62,7 +73,7 @@ def _sentinels(values: Counter[float]) -> set[float]:
 
 def fit_scale(low: float, high: float) -> Scale | None:
     """Return the first usual scale with both ratings on it."""
-    return next(((a, b) for a, b in SCALES if a <= low and high <= b), None)
+    return next(((a, b) for a, b in SCALES if a - BINARY <= low and high <= b + BINARY), None)
 
 
 def named_scale(mos: str | tuple[str, ...] | None, seen: Scale) -> Scale | None:
@@ -101,6 +112,16 @@ def ambiguous(
         )
 
 
+def worse_above(cells: Iterable[str]) -> str:
+    """Return a cell whose label is of a scale's worse half, if such cells have greater numbers than those of the better
+    half, as `5 - bad` and `1 - excellent` have; else an empty text."""
+    marked = [(rating_number(cell), cell) for cell in dict.fromkeys(cells) if re.search(r"[^\W\d]", cell)]
+    worst = [(value, cell) for value, cell in marked if value == value and WORST.search(cell)]
+    best = [value for value, cell in marked if value == value and BEST.search(cell) and not WORST.search(cell)]
+    turned = bool(worst and best) and fmean(value for value, _ in worst) > fmean(best)
+    return max(worst)[1] if turned else ""
+
+
 def apart(
     mos: str | tuple[str, ...] | None, cells: Sequence[str], missing: Container[str | float], rows: Sequence[str] = ()
 ) -> Iterator[str]:
@@ -116,7 +137,8 @@ def apart(
     given = sorted(values)
     for scale in SCALES:
         low, high = scale
-        ends, rest = [end for end in given if not low <= end <= high], [one for one in given if low <= one <= high]
+        rest = [one for one in given if low - BINARY <= one <= high + BINARY]
+        ends = [one for one in given if one not in rest]
         if not ends or len(rest) < 3 or fit_scale(rest[0], rest[-1]) != scale:
             continue
         count, gap = (

@@ -68,8 +68,11 @@ _NO_RATING = word_set(
     # measured by a model or a formula, not by a person
     "dnsmos utmos utmo nisqa wvmos squim distillmos scoreq visqol polqa pesq stoi estoi sdr sisdr snr wer cer mcd clap "
     "fad kad muq audiobox cosine bleu rouge meteor cider bert bertscore lufs "
+    "llm lalm gpt chatgpt gemini claude qwen deepseek mistral ai "
     "编号 时间 日期 年龄 数量 次数 标准差 顺序 序号 年齢 時間 日付 回数 番号 順序 번호 시간 나이 횟수 순서"
 )
+
+BY_A_MODEL = (("model", "score"), ("model", "rating"), ("model", "mos"), ("machine", "score"))
 
 HOLDERS: Mapping[str, str] = {
     "listener": "listener rater annotator worker subject judge user participant assessor evaluator respondent proband "
@@ -113,7 +116,9 @@ LOW_IS_GOOD = word_set("rank ranking rang")
 # Of ITU's grades of impairment (BS.1116, BS.1284, P.800 annex D) the highest is the best; of other scales the lowest.
 MAY_BE_LOW = word_set(
     "grade note nota schulnote annoyance impairment discomfort distortion noisiness artifact artifacts artefact "
-    "artefacts intrusiveness effort dissimilarity unnaturalness"
+    "artefacts intrusiveness effort dissimilarity unnaturalness verzerrung lästigkeit beeinträchtigung gêne distorsion "
+    "molestia distorsión disturbo fastidio distorsione distorção incômodo hinder искажение "
+    "失真 噪声 噪音 杂音 雜音 劣化 歪み ノイズ 雑音 不自然 왜곡 잡음 소음"
 )
 LOW_IN_WORDS = re.compile(  # a scale explained in a column's name, such as `Quality (1 = best)`
     r"\b1\s*[=:]?\s*(best|excellent|very good|sehr gut|not at all|imperceptible|inaudible)\b"
@@ -122,7 +127,7 @@ LOW_IN_WORDS = re.compile(  # a scale explained in a column's name, such as `Qua
 )
 
 
-def _meant(words: Iterable[str], known: frozenset[str]) -> bool:
+def meant(words: Iterable[str], known: frozenset[str]) -> bool:
     """Return whether a word is known; scripts without spaces may write it inside a longer word."""
     return any(word in known or (word[0] > "\u2fff" and any(one in word for one in known)) for word in words)
 
@@ -141,12 +146,13 @@ class ColumnName(NamedTuple):
         """Return whether the column's name suggests ratings."""
         if self.words in (("answer",), ("rating", "response")):
             return True
-        if {*self.words[:1]} & {"is", "has"} or self.words[-1:] == ("by",):  # `is_rated`, `rated_by`
+        # `is_rated`, `rated_by`, `model_score`; in `Model A rating` people rate a model
+        if {*self.words[:1]} & {"is", "has"} or self.words[-1:] == ("by",) or self.words in BY_A_MODEL:
             return False
-        if _meant(self.words, _NO_RATING) or any(map(_PEOPLE, self.words)):  # 評価者 is who rates, 評価 the rating
+        if meant(self.words, _NO_RATING) or any(map(_PEOPLE, self.words)):  # 評価者 is who rates, 評価 the rating
             return False
         rest = {word for word in self.words if word not in _FILLERS and not word.isdecimal()}
-        return _meant(rest, RATINGS) or (bool(rest) and rest <= _ALONE)
+        return meant(rest, RATINGS) or (bool(rest) and rest <= _ALONE)
 
     @property
     def core(self) -> tuple[str, ...]:
@@ -158,7 +164,7 @@ class ColumnName(NamedTuple):
         text = " ".join(self.words)
         if text in _EXACT.get(what, ()):
             return True
-        return len(self.core) == 1 and _meant(self.core, word_set(HOLDERS.get(what, "")))
+        return len(self.core) == 1 and meant(self.core, word_set(HOLDERS.get(what, "")))
 
     @property
     def file(self) -> int | None:

@@ -1,16 +1,18 @@
 """List what a person must decide about a table of ratings: questions, sums, blanks and means have two readings."""
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from earmark.schemas.reasons import shown
 from earmark.tasks.importers.cells import is_rounded, number
-from earmark.tasks.importers.rating_scales import FEW
+from earmark.tasks.importers.rating_scales import FEW, STEPS
 from earmark.tasks.importers.row_kinds import asks_trials, is_their_mean, sums_people_up, sums_up
-from earmark.tasks.importers.sniffing import QUESTIONS, ColumnName, is_audio, last_keys
+from earmark.tasks.importers.sniffing import QUESTIONS, RATINGS, ColumnName, is_audio, last_keys, read_name, word_set
 from earmark.tasks.importers.table import several
 
+ENDS = word_set("min minimum lowest"), word_set("max maximum highest")  # in names of columns that tell a scale
 Held = dict[str, str | tuple[str, ...]]  # the column or columns of each kind
 
 
@@ -131,6 +133,32 @@ def asks_spellings(cells: Mapping[str, Sequence[str]], among: Iterable[str]) -> 
                 f"{len(twice):,} names of clips differ {where}, such as {pair}: each counts as a clip of its own; "
                 "write a clip's name in one way"
             )
+    return doubts
+
+
+def asks_scales(cells: Mapping[str, Sequence[str]], unused: Iterable[str], scale: tuple[float, float]) -> list[str]:
+    """List a person's decisions about unused columns that tell the scale of each row, if they do not tell the guess."""
+    doubts = []
+    for name in unused:
+        words = {*read_name(name).words}
+        ends = [end for end, spelt in zip(scale, ENDS, strict=True) if words & spelt and words & (RATINGS | {"scale"})]
+        told = {cell.strip() for cell in cells[name]} - {""}
+        steps = [(float(match[1]), float(match[2])) for cell in told if (match := STEPS.search(cell))]
+        if len(told) > 1 and (
+            ("scale" in words and len(steps) == len(told) <= FEW)
+            or (ends and len(told) <= FEW and all(math.isfinite(number(cell)) for cell in told))
+        ):
+            listed = ", ".join(f'"{shown(cell)}"' for cell in sorted(told))
+            doubts.append(
+                f"{name} holds several scales ({listed}): where = {{ {name} = … }} chooses one; a source each"
+            )
+        elif len(told) == 1:
+            end = number(*told)
+            if ("scale" in words and steps not in ([], [scale])) or (ends and math.isfinite(end) and end not in ends):
+                doubts.append(
+                    f"{name} says {shown(*told)}, and the ratings seem to be of {scale[0]:g} to {scale[1]:g}: write "
+                    "scale, or take the column out"
+                )
     return doubts
 
 

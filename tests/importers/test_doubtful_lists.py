@@ -133,6 +133,46 @@ DOUBTED = {
         + "x.wav,l0,p,9\n",
         "rating holds 9, all others within 1 to 5",
     ),
+    **{
+        f"turned-{form}": (
+            "clip,rater,rating\n"
+            + "".join(
+                f"{clip},l{n % 2},{form.format(number=6 - score, word=words[score - 1])}\n"
+                for n, (clip, score) in enumerate(zip(CLIPS, SCORES, strict=True))
+            ),
+            f"rating: is a low one good, as '{form.format(number=5, word=words[0])}' says?",
+        )
+        for form, words in [
+            ("{number} - {word}", ("bad", "poor", "fair", "good", "excellent")),
+            ("{number} = {word}", ("mangelhaft", "ausreichend", "befriedigend", "gut", "sehr gut")),
+            ("{word} ({number})", ("Very annoying", "Annoying", "Slightly", "Not annoying", "Imperceptible")),
+            ("{number}: {word}", ("很差", "差", "一般", "良好", "优秀")),
+        ]
+    },
+    **{
+        f"measured-{name}": (
+            table(f"clip,{name}", "{clip},{score}"),
+            "no column is called a rating: columns.mos names the one that is",
+        )
+        for name in ("gemini_rating", "llm_score", "ai_score", "gpt4_score", "GPT-4o rating", "model_score")
+    },
+    **{
+        f"scale-{name}-{'-'.join(cells)}": (
+            f"clip,rater,rating,{name}\n"
+            + "".join(
+                f"{clip},l{n % 2},{score},{cells[n // 2 % len(cells)]}\n"
+                for n, (clip, score) in enumerate(zip(CLIPS, SCORES, strict=True))
+            ),
+            says,
+        )
+        for name, cells, says in [
+            ("max_score", ("5", "100"), 'max_score holds several scales ("100", "5")'),
+            ("scale", ("1-5", "0-10"), 'scale holds several scales ("0-10", "1-5")'),
+            ("scale_max", ("7",), "scale_max says 7, and the ratings seem to be of 1 to 5: write scale"),
+            ("rating_scale", ("1 to 7",), "rating_scale says 1 to 7, and the ratings seem to be of 1 to 5"),
+        ]
+    },
+    "distortion-zh": (table("clip,rater,失真评分", "{clip},{who},{score}"), "失真评分: is a low one good"),
     "some-words": (
         table("clip,rating", "{clip},{score}") + "".join(f"c{n}.wav,skip\n" for n in range(6)),
         "rating is called a rating and 6 cells are no numbers (skip)",
@@ -351,3 +391,19 @@ def test_clips_of_systems_above_their_ratings_stay_apart(tmp_path: Path) -> None
     (tmp_path / "t.csv").write_text(f"{header}\nl1,1,2,3,4\nl2,2,2,4,4\n")
     init(tmp_path / "t.csv", tmp_path / "my.toml")
     assert means(tmp_path / "my.toml") == dict(zip(names, [1.5, 2, 3.5, 4], strict=True))
+
+
+@pytest.mark.parametrize("column", ["scale_max", "quality_id", "max_votes", "min_bitrate", "scale"])
+def test_a_column_that_tells_the_scale_of_the_guess_or_something_else_is_not_asked_about(
+    column: str, tmp_path: Path
+) -> None:
+    cell = "1-5" if column == "scale" else "5"
+    (tmp_path / "t.csv").write_text(table(f"clip,rater,rating,{column}", f"{{clip}},{{who}},{{score}},{cell}"))
+    init(tmp_path / "t.csv", tmp_path / "my.toml", code=0)
+
+
+def test_a_number_out_of_binary_is_the_end_of_its_scale(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(table("clip,rater,rating", "{clip},{who},{score}.0000001"))
+    init(tmp_path / "t.csv", tmp_path / "my.toml", code=0)
+    scores = [row.score for row in read(tmp_path / "my.toml") if isinstance(row, Rating)]
+    assert (len(scores), max(scores)) == (24, 5)
