@@ -7,6 +7,7 @@ import math
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,13 +22,22 @@ from earmark.tasks.pipeline.progress import working
 from earmark.tasks.score_questions.forum.detection import open_detector
 from earmark.tasks.score_questions.forum.links import SUFFIXES
 from earmark.tasks.score_questions.forum.pictures import read_picture
-from earmark.tasks.score_questions.review_files import CONFIG, TASKS, address_of, questions_of, refuse_answers, template
+from earmark.tasks.score_questions.review_files import (
+    CONFIG,
+    TASKS,
+    address_of,
+    questions_of,
+    refuse_work,
+    template,
+    write_mark,
+)
 from earmark.tasks.score_questions.reviews import json_annotations, several
-from earmark.tasks.store.folder import PREPARED, building, write_facts
+from earmark.tasks.store.folder import PREPARED, building
 from earmark.tasks.store.versions import Version
 
 BOXES_CONFIG = "label-studio-boxes.xml"
 CONTROL = "boxes"  # the control for rectangles in it
+_TRAINING = ("coco.json", "data.yaml", "images", "labels")
 VALIDATION = 0.2  # share of images, by their hash
 
 Size = tuple[int, int]  # width and height, pixels
@@ -64,8 +74,8 @@ def write_boxes(
         StoreError: the folder is taken or holds answers, or there is no image.
     """
     look, refused, tasks = open_detector(detector, base), [], []
-    with building(folder.absolute(), force=force, record=PREPARED) as place, working("look at images") as work:
-        refuse_answers(folder)
+    free = building(folder.absolute(), force=force, record=PREPARED, check=refuse_work)
+    with free as place, working("look at images") as work:
         (place / "images").mkdir()
         for name, content in images:
             work.advance()
@@ -83,7 +93,7 @@ def write_boxes(
         if not tasks:
             raise StoreError("expected images to draw boxes in, found none that can be read")
         pages = {TASKS: json.dumps(tasks, ensure_ascii=False, indent=1) + "\n", CONFIG: template(BOXES_CONFIG)}
-        write_facts(place, PREPARED, {"images": len(tasks), "detector": detector.model}, pages)
+        write_mark(place, {"images": len(tasks), "detector": detector.model}, pages)
     return len(tasks), refused
 
 
@@ -124,7 +134,7 @@ def write_training_data(exported: Path, returned: Path, folder: Path, *, force: 
 
     Raises:
         InputError: the export cannot be read, names an unknown image, holds an invalid box, or has no boxes.
-        StoreError: the folder is taken.
+        StoreError: the folder is taken, or holds files of others.
     """
     labelled = _labelled(returned, exported)
     counts = Counter(box.kind for _, boxes in labelled.values() for box in boxes)
@@ -133,7 +143,8 @@ def write_training_data(exported: Path, returned: Path, folder: Path, *, force: 
     kinds = {kind: number for number, kind in enumerate(sorted(counts))}
     images: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
-    with building(folder.absolute(), force=force, record=PREPARED) as place:
+    check = partial(refuse_work, written=_TRAINING)
+    with building(folder.absolute(), force=force, record=PREPARED, check=check) as place:
         for file, (size, boxes) in sorted(labelled.items()):
             split = "val" if _spot(file) < VALIDATION else "train"
             for kind in ("images", "labels"):
@@ -150,7 +161,7 @@ def write_training_data(exported: Path, returned: Path, folder: Path, *, force: 
         categories = [{"id": number, "name": kind} for kind, number in kinds.items()]
         coco = {"images": images, "annotations": annotations, "categories": categories}
         pages = {"coco.json": json.dumps(coco, indent=1) + "\n", "data.yaml": data}
-        write_facts(place, PREPARED, {"images": len(labelled), "boxes": counts}, pages)
+        write_mark(place, {"images": len(labelled), "boxes": counts}, pages)
     return {"images": len(labelled), **dict(counts.most_common())}
 
 

@@ -4,6 +4,7 @@ import hashlib
 import random
 import shutil
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ import pyarrow as pa
 from earmark.schemas.errors import InputError, StoreError
 from earmark.schemas.study import FACTS
 from earmark.tasks.score_questions.made_music import Fact, facts_of
-from earmark.tasks.score_questions.probe import rows_of_facts
+from earmark.tasks.score_questions.probe import WRITTEN, rows_of_facts
 from earmark.tasks.score_questions.released import IMAGES, TABLE, picture_columns, write
-from earmark.tasks.store.folder import PREPARED, building, write_facts
+from earmark.tasks.score_questions.review_files import refuse_work, write_mark
+from earmark.tasks.store.folder import PREPARED, building
 
 SEED = 17  # of wrong options and letters
 
@@ -57,7 +59,7 @@ def write_typed_probe(
 
     Raises:
         InputError: nothing is typed, or agreed on.
-        StoreError: the folder is taken.
+        StoreError: the folder is taken, or holds files of others.
     """
     facts, disputed, agree, both = list[tuple[str, Fact]](), list[str](), 0, 0
     for file, by_fact in sorted(typed.items()):
@@ -77,11 +79,12 @@ def write_typed_probe(
         raise InputError("no fact is typed, or people agree on none: name the files that they sent back")
     files = {file for file, _ in facts}
     counts = {"images": len(files), "perception": len(facts), "both": both, "agree": agree, "disputed": disputed}
-    with building(folder.absolute(), force=force, record=PREPARED) as place:
+    check = partial(refuse_work, written=WRITTEN)
+    with building(folder.absolute(), force=force, record=PREPARED, check=check) as place:
         (place / IMAGES).mkdir()
         for file in files:
             shutil.copyfile(images / file, place / IMAGES / file)
         rows = [*rows_of_facts(facts, "Perception", SEED)]
         write(iter([pa.RecordBatch.from_pylist(rows)]), place / TABLE)
-        write_facts(place, PREPARED, counts)
+        write_mark(place, counts)
     return counts

@@ -7,6 +7,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -28,12 +29,14 @@ from earmark.tasks.score_questions.abc_notation import (
 from earmark.tasks.score_questions.made_music import Fact, as_abc, compose, engrave, perceived, reasoned
 from earmark.tasks.score_questions.option_order import LETTERS, in_order, right_places
 from earmark.tasks.score_questions.released import IMAGES, OURS, TABLE, WANTED, write
-from earmark.tasks.store.folder import PREPARED, building, write_facts, write_record
+from earmark.tasks.score_questions.review_files import refuse_work, write_mark
+from earmark.tasks.store.folder import PREPARED, building, write_record
 from earmark.tasks.store.parquet import tuples_of
 from earmark.tasks.store.result_table import ResultColumn, ResultPage, ResultTable, percent, wilson
 from earmark.tasks.store.versions import Store
 
 REASONING, ABC = "reasoning.csv", "abc"
+WRITTEN = (TABLE, REASONING, IMAGES, ABC)  # the files and folders of a probe
 RECONSTRUCTION, CAUSES = "reconstruction.json", "causes.json"
 PROMPT = "score-question-abc"
 ENDS = ("valid", "invalid", "loop", "no answer")
@@ -105,10 +108,11 @@ def write_probe(folder: Path, images: int, seed: int, *, force: bool = False) ->
 
     Raises:
         MissingExtraError: the extra `scores` is not installed.
-        StoreError: the folder is taken.
+        StoreError: the folder is taken, or holds files of others.
     """
     facts: dict[str, list[tuple[str, Fact]]] = {TABLE: [], REASONING: []}
-    with building(folder.absolute(), force=force, record=PREPARED) as place:
+    check = partial(refuse_work, written=WRITTEN)
+    with building(folder.absolute(), force=force, record=PREPARED, check=check) as place:
         for name in (IMAGES, ABC):
             (place / name).mkdir()
         for number in range(images):
@@ -121,7 +125,7 @@ def write_probe(folder: Path, images: int, seed: int, *, force: bool = False) ->
             rows = [*rows_of_facts(facts[table], kind, seed)]
             write(iter([pa.RecordBatch.from_pylist(rows)]), place / table)
         counts = {"images": images, "perception": len(facts[TABLE]), "reasoning": len(facts[REASONING])}
-        write_facts(place, PREPARED, {**counts, "seed": seed})
+        write_mark(place, {**counts, "seed": seed})
     return counts
 
 

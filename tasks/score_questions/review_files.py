@@ -4,7 +4,7 @@ import base64
 import csv
 import json
 import mimetypes
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,15 @@ from earmark.schemas.errors import InputError, StoreError
 from earmark.schemas.score_questions import QUESTIONS, ScoreQuestion
 from earmark.tasks.score_questions.option_order import LETTERS
 from earmark.tasks.score_questions.reviews import COLUMNS, CRITERIA, DELETES, ReviewerVerdict, count_answered
-from earmark.tasks.store.files import replacing, write_embedded
-from earmark.tasks.store.folder import PREPARED, RECORD, building, version_facts, write_facts
+from earmark.tasks.store.files import replacing, sha256_file, write_embedded
+from earmark.tasks.store.folder import PREPARED, RECORD, building, listed_files, version_facts, write_facts
 from earmark.tasks.store.result_table import FORMULA
 from earmark.tasks.store.versions import Version
 
 SHEET, TASKS, CONFIG = "reviews.csv", "label-studio-tasks.json", "label-studio.xml"
 _SHOWN = ("image", "question", "options", "right", "category", "subcategory", "difficulty")
-_OURS = frozenset((SHEET, TASKS, CONFIG, "README.md", PREPARED, RECORD, ".DS_Store"))
+_FOR_PEOPLE = frozenset((SHEET, TASKS, CONFIG, "README.md", "images"))
+_MARKS = frozenset((PREPARED, RECORD, ".DS_Store"))
 _ELSEWHERE = "move it away, or choose another folder"
 _AT_ONCE = 16
 
@@ -36,8 +37,7 @@ def write_review(version: Version, folder: Path, *, images_at: str | None = None
         StoreError: the folder is taken or holds answers, the version has no questions, or an image is not its row's.
     """
     count = 0
-    with building(folder.absolute(), force=force, record=PREPARED) as place:
-        refuse_answers(folder)
+    with building(folder.absolute(), force=force, record=PREPARED, check=refuse_work) as place:
         (place / "images").mkdir()
         with (
             (place / SHEET).open("w", encoding="utf-8-sig", newline="") as sheet,
@@ -57,21 +57,33 @@ def write_review(version: Version, folder: Path, *, images_at: str | None = None
         if not count:
             raise StoreError(f"{version.corpus} {version.name} has no questions to review")
         pages = {CONFIG: template(CONFIG), "README.md": template("review.md")}
-        write_facts(place, PREPARED, {**version_facts(version), "questions": count}, pages)
+        write_mark(place, {**version_facts(version), "questions": count}, pages)
     return count
 
 
-def refuse_answers(folder: Path) -> None:
-    """Refuse to replace a project for people that holds their answers, in its sheet or in files beside it.
+def write_mark(place: Path, facts: Mapping[str, Any], pages: Mapping[str, str] | None = None) -> None:
+    """Write the record of a folder for people and pages beside it, with its files' digests except of `images/`."""
+    write_facts(place, PREPARED, facts, pages)
+    names = {path.relative_to(place).as_posix(): path for path in sorted(place.rglob("*")) if path.is_file()}
+    kept = {name: path for name, path in names.items() if name != PREPARED and not name.startswith("images/")}
+    write_facts(place, PREPARED, {**facts, "files": {name: sha256_file(path) for name, path in kept.items()}})
+
+
+def refuse_work(folder: Path, written: Collection[str] = _FOR_PEOPLE) -> None:
+    """Refuse to replace a folder that holds work: answers in its sheet, changed files, or files of others.
+
+    Args:
+        written: names of files and folders that the command writes; without it, those of a project for people.
 
     Raises:
         StoreError: it does.
     """
-    if not folder.is_dir():
-        return
-    if others := sorted(path.name for path in folder.iterdir() if path.is_file() and path.name not in _OURS):
+    if others := sorted({path.name for path in folder.iterdir()} - _MARKS.union(written)):
         found = f"holds {others[0]} too{f' and {len(others) - 1:,} more' if others[1:] else ''}"
-        raise StoreError(f"--out: --force replaces what was written for people, and {folder} {found}; {_ELSEWHERE}")
+        raise StoreError(f"--out: --force replaces what such a command wrote, and {folder} {found}; {_ELSEWHERE}")
+    for name, digest in (listed_files(folder, PREPARED) or {}).items():  # none of earlier releases
+        if name != SHEET and (folder / name).is_file() and sha256_file(folder / name) != digest:
+            raise StoreError(f"--out: --force replaces no changed file, and {folder / name} was changed; {_ELSEWHERE}")
     sheet = folder / SHEET
     try:
         answered = count_answered(sheet, SHEET) if sheet.is_file() else 0

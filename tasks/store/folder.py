@@ -5,7 +5,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,9 @@ KeptRows = tuple[pa.Schema, Sequence[tuple[Any, ...]]]
 
 
 @contextmanager
-def building(folder: Path, *, force: bool | None, record: str = RECORD) -> Iterator[Path]:
+def building(
+    folder: Path, *, force: bool | None, record: str = RECORD, check: Callable[[Path], None] | None = None
+) -> Iterator[Path]:
     """Yield a folder beside `folder`; rename it to `folder` after the block succeeds.
 
     After an exception nothing is left; remains of a kill (`.<name>.export`) are removed by the next export.
@@ -35,11 +37,12 @@ def building(folder: Path, *, force: bool | None, record: str = RECORD) -> Itera
         folder: absolute; its parents are made.
         force: whether to replace an earlier export; None if never allowed. Other folders are never replaced.
         record: the file that marks such a folder.
+        check: refuses a folder that must not be replaced, before and after the block.
 
     Raises:
         StoreError: the folder is not free, or another export to it is running.
     """
-    _check_free(folder, force, record)
+    _check_free(folder, force, record, check)
     folder.parent.mkdir(parents=True, exist_ok=True)
     place = folder.with_name(f".{folder.name}.export")
     with _locked(place):
@@ -48,7 +51,7 @@ def building(folder: Path, *, force: bool | None, record: str = RECORD) -> Itera
             for entry in place.iterdir():
                 shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
             yield place
-            _settle(place, folder, force, record)
+            _settle(place, folder, force, record, check)
         finally:
             if place.exists():
                 shutil.rmtree(place)
@@ -93,12 +96,12 @@ def named_word(name: str, empty: str = "") -> str:
     return word if word == name else file_word(word, hashlib.sha256(name.encode()).hexdigest()[:8])
 
 
-def _check_free(folder: Path, force: bool | None, record: str) -> None:
+def _check_free(folder: Path, force: bool | None, record: str, check: Callable[[Path], None] | None) -> None:
     if folder.is_file():
         raise StoreError(f"--out: expected a folder, found a file: {folder}")
     if not folder.is_dir() or not any(folder.iterdir()):
         return
-    older = record == PREPARED and (folder / RECORD).is_file() and _listed(folder) is None
+    older = record == PREPARED and (folder / RECORD).is_file() and listed_files(folder) is None
     if not (folder / record).is_file() and not older:
         raise StoreError(f"--out: expected an empty folder or an earlier export, found other files in {folder}")
     if force is None:
@@ -110,11 +113,13 @@ def _check_free(folder: Path, force: bool | None, record: str) -> None:
             f"--out: --force replaces what an export wrote, and {folder} holds {others[0]} too"
             f"{f' and {len(others) - 1:,} more' if others[1:] else ''}; move it away, or choose another folder"
         )
+    if check is not None:
+        check(folder)
 
 
 def _of_others(folder: Path) -> list[str]:
     """Return the files of a folder that its export did not write, such as a training's checkpoints."""
-    listed = _listed(folder)
+    listed = listed_files(folder)
     if listed is None:
         raise StoreError(f"--out: {folder / RECORD} is not the record of an export; choose another folder")
     ours = {RECORD, "README.md", ".DS_Store", *listed}
@@ -122,11 +127,11 @@ def _of_others(folder: Path) -> list[str]:
     return [name for name in found if name not in ours and not _CLIP.fullmatch(name)]
 
 
-def _listed(folder: Path) -> dict[str, Any] | None:
-    """Return the files listed in an export's record; None if the record is none of an export."""
+def listed_files(folder: Path, record: str = RECORD) -> dict[str, Any] | None:
+    """Return the files listed in a folder's record; None without such a list, as where no export wrote it."""
     try:
-        listed = json.loads((folder / RECORD).read_bytes()).get("files")
-    except (ValueError, AttributeError):
+        listed = json.loads((folder / record).read_bytes()).get("files")
+    except (OSError, ValueError, AttributeError):
         return None
     return listed if isinstance(listed, dict) else None
 
@@ -145,10 +150,10 @@ def _locked(place: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _settle(place: Path, folder: Path, force: bool | None, record: str) -> None:
+def _settle(place: Path, folder: Path, force: bool | None, record: str, check: Callable[[Path], None] | None) -> None:
     for path in sorted(place.iterdir()):  # the lists of clips; a clip's name is its hash and proves its content
         sync(path)
-    _check_free(folder, force, record)
+    _check_free(folder, force, record, check)
     old = folder.with_name(f".{folder.name}.replaced")
     if folder.is_dir():
         folder.rename(old)

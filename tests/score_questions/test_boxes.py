@@ -16,7 +16,7 @@ from PIL import Image, ImageDraw
 from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
-from earmark.schemas.errors import InputError
+from earmark.schemas.errors import InputError, StoreError
 from earmark.schemas.score_questions import Detector
 from earmark.tasks.score_questions.boxes import folder_images, version_images, write_boxes, write_training_data
 from earmark.tasks.store.versions import Version
@@ -175,6 +175,27 @@ def test_the_command(exported: Path, tmp_path: Path) -> None:
     assert "20 score" in made.output
     with pytest.raises(InputError, match="expected images with boxes, found none"):
         write_training_data(exported, returned(tmp_path / "none.json", []), tmp_path / "out", force=False)
+
+
+def test_force_replaces_no_work_of_people(exported: Path, tmp_path: Path) -> None:
+    """Neither corrected labels nor a training's weights, and no project with its sheet."""
+    file, out = returned(tmp_path / "ls.json", accepted(exported)), tmp_path / "training"
+    write_training_data(exported, file, out, force=False)
+    before = (out / "coco.json").read_bytes()
+    write_training_data(exported, file, out, force=True)
+    assert (out / "coco.json").read_bytes() == before
+    label = next((out / "labels" / "train").glob("*.txt"))
+    label.write_text("0 0.5 0.5 1 1\n", "utf-8")
+    with pytest.raises(StoreError, match=rf"replaces no changed file, and .*{label.name} was changed; move it away"):
+        write_training_data(exported, file, out, force=True)
+    assert label.read_text("utf-8") == "0 0.5 0.5 1 1\n"
+    label.unlink()
+    (out / "runs").mkdir()
+    with pytest.raises(StoreError, match="training holds runs too; move it away"):
+        write_training_data(exported, file, out, force=True)
+    with pytest.raises(StoreError, match=r"boxes holds label-studio-tasks\.json too and 1 more; move it away"):
+        write_training_data(exported, file, exported, force=True)
+    assert {"label-studio-tasks.json", "images"} <= {path.name for path in exported.iterdir()}
 
 
 def test_an_image_of_several_questions_is_drawn_on_once(tmp_path: Path) -> None:

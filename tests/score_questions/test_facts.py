@@ -100,6 +100,13 @@ def test_what_two_people_type_alike_is_asked(pages: Path, scans: Path, tmp_path:
     assert digests == {
         name: hashlib.sha256((scans / f"{name}.png").read_bytes()).hexdigest() for name in ("one", "two")
     }
+    corrected = (tmp_path / "typed/data.csv").read_bytes().replace(b"treble", b"alto")
+    run(f"{READ} --force")
+    (tmp_path / "typed/data.csv").write_bytes(corrected)
+    refused = CliRunner().invoke(app, f"{READ} --force".split()[1:])
+    assert isinstance(refused.exception, StoreError)
+    assert "data.csv was changed; move it away" in str(refused.exception)
+    assert (tmp_path / "typed/data.csv").read_bytes() == corrected
 
 
 @pytest.mark.parametrize(
