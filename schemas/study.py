@@ -61,6 +61,11 @@ CRITERIA = (
     Question(name="overall", text="All in all, how good is this clip for the prompt?"),
 )
 """The four criteria of ATTM's listening test."""
+TAKEN = (
+    *("vote_id", "annotator", "prompt_id", "text", "lyrics", "date", "feedback", "reference", "expert", "system"),
+    *("audio", "audio_a", "audio_b", "model_a", "model_b", "listened_a_s", "listened_b_s"),
+)
+"""Columns of fetched votes and ratings besides the questions' own."""
 
 
 class AttentionChecks(Model):
@@ -172,6 +177,8 @@ class Study(Model):
         names = [question.name for question in self.questions]
         if len(set(names)) < len(names):
             raise ValueError("questions: expected each name once")
+        if taken := sorted({*TAKEN, *(f"confidence_{name}" for name in names)}.intersection(names)):
+            raise ValueError(f"questions: '{taken[0]}' is a column of the answers already; choose another name")
         if (self.choose == "uncertain") != (self.uncertain_in is not None):
             raise ValueError("choose = 'uncertain' and uncertain_in go together")
         if bool(self.scored_in) == bool(self.prompts and self.generations):

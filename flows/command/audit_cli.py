@@ -97,13 +97,19 @@ def read_(
     place = open_store(store)
     name = f"{facts['evaluation']}-{plan.pages[0].key[:8]}"  # a record for each audit, however often it is read
     record = place.root / "audits" / facts["corpus"] / facts["version"] / name
-    write_record(record, facts, rows, folder / ASKED)
+    known = {version.manifest.digest() for version in place.versions(facts["corpus"])}
+    if kept := facts["manifest_sha256"] in known:
+        write_record(record, facts, rows, folder / ASKED)
     if as_json:
-        print_json({**facts, "record": str(record)})
-        return
-    _show(facts)
-    contested = [one for one in rows if one.verdict in ("refuted", "disputed")]
-    tell(f"{len(contested):,} rows are refuted or disputed: {record / ROWS}")
+        print_json({**facts, "record": str(record) if kept else None})
+    else:
+        _show(facts)
+    if not kept:
+        spec = f"{facts['corpus']} {facts['version']}"
+        raise InputError(f"not kept: {place.address} lacks the {spec} that the rows are from; name its store: --store")
+    if not as_json:
+        contested = [one for one in rows if one.verdict in ("refuted", "disputed")]
+        tell(f"{len(contested):,} rows are refuted or disputed: {record / ROWS}")
 
 
 def _show(facts: "AuditFacts") -> None:

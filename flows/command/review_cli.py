@@ -113,7 +113,7 @@ def import_(
 
     **Example:** `earmark people review import score-questions alice.csv label-studio.json --out reviews.csv`
     """
-    from earmark.schemas.errors import StoreError
+    from earmark.schemas.errors import InputError, StoreError
     from earmark.tasks.score_questions.review_agreement import summary_of
     from earmark.tasks.score_questions.review_files import contents_of, write_verdicts
     from earmark.tasks.score_questions.reviews import gather_reviews
@@ -122,6 +122,9 @@ def import_(
         raise StoreError(f"--out: {out} exists already; replace it with --force, or choose another file")
     chosen = _version(version, store)
     verdicts, refused = gather_reviews([(path, path.name) for path in files])
+    if out is not None and not verdicts:
+        first = f": {refused[0].source_file}, {refused[0].line}: {refused[0].detail}" if refused else ""
+        raise InputError(f"expected reviews, found none in {len(files)} files; {out} is not written{first}")
     summary = summary_of(verdicts, contents_of(chosen))
     if out is not None:
         write_verdicts(out, verdicts)

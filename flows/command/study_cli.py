@@ -180,8 +180,9 @@ def fetch(
     rows = votes_of(plan, kept)
     for line in refused:
         tell(f"refused: {line}", place=errors)
-    if refused and not returned:
-        raise InputError(f"expected answers to {plan.study}, found none in {len(refused)} files: {out} is not written")
+    if not returned:
+        found = f"found none in {len(refused)} files" if refused else "found none; name the files that they sent back"
+        raise InputError(f"expected annotators' answers to {plan.study}, {found}: {out} is not written")
     failed = sorted({one.page for one in returned} - {one.page for one in kept})
     if failed:
         tell(f"left out, since they fail the checks: {', '.join(failed)}", place=errors)
@@ -193,6 +194,9 @@ def fetch(
     tell(f"{plan.study}: {len(rows):,} {what} of {len(kept)} annotators in {out}")
     if plan.kind == "pairs":
         tell(f'in a config of human-preferences: format = "votes", files = ["{out.name}"]')
+        if other := sorted({*plan.questions} - {"alignment", "musicality", "overall"}):
+            columns = f'columns = {{ overall = "{other[0]}", confidence_overall = "confidence_{other[0]}" }}'
+            tell(f"it reads alignment, musicality and overall; another question is named as one of these: {columns}")
 
 
 def _show(

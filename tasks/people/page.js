@@ -114,7 +114,7 @@ function listen() {
   };
   for (const one of stage.querySelectorAll("audio")) {
     one.addEventListener("play", () => one.paused || alone(one)); // its turn may be over before it is told
-    one.addEventListener("error", () => warn("sound", "A clip cannot be played by this browser. Please tell whoever sent you this page."));
+    one.addEventListener("error", () => warn("sound", "A clip does not play. Reload this page; if that does not help, tell whoever sent you the page."));
     for (const event of ["timeupdate", "ended", "pause", "loadedmetadata"]) one.addEventListener(event, check);
     one.src = address(one.dataset.clip);
   }

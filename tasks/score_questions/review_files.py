@@ -22,6 +22,7 @@ from earmark.tasks.store.versions import Version
 
 SHEET, TASKS, CONFIG = "reviews.csv", "label-studio-tasks.json", "label-studio.xml"
 _SHOWN = ("image", "question", "options", "right", "category", "subcategory", "difficulty")
+DIGESTS = "digests"  # another word than exports list their files by: no export takes such a folder for its own
 _FOR_PEOPLE = frozenset((SHEET, TASKS, CONFIG, "README.md", "images"))
 _MARKS = frozenset((PREPARED, RECORD, ".DS_Store"))
 _ELSEWHERE = "move it away, or choose another folder"
@@ -66,7 +67,7 @@ def write_mark(place: Path, facts: Mapping[str, Any], pages: Mapping[str, str] |
     write_facts(place, PREPARED, facts, pages)
     names = {path.relative_to(place).as_posix(): path for path in sorted(place.rglob("*")) if path.is_file()}
     kept = {name: path for name, path in names.items() if name != PREPARED and not name.startswith("images/")}
-    write_facts(place, PREPARED, {**facts, "files": {name: sha256_file(path) for name, path in kept.items()}})
+    write_facts(place, PREPARED, {**facts, DIGESTS: {name: sha256_file(path) for name, path in kept.items()}})
 
 
 def refuse_work(folder: Path, written: Collection[str] = _FOR_PEOPLE) -> None:
@@ -81,7 +82,7 @@ def refuse_work(folder: Path, written: Collection[str] = _FOR_PEOPLE) -> None:
     if others := sorted({path.name for path in folder.iterdir()} - _MARKS.union(written)):
         found = f"holds {others[0]} too{f' and {len(others) - 1:,} more' if others[1:] else ''}"
         raise StoreError(f"--out: --force replaces what such a command wrote, and {folder} {found}; {_ELSEWHERE}")
-    for name, digest in (listed_files(folder, PREPARED) or {}).items():  # none of earlier releases
+    for name, digest in (listed_files(folder, PREPARED, DIGESTS) or {}).items():  # none of earlier releases
         if name != SHEET and (folder / name).is_file() and sha256_file(folder / name) != digest:
             raise StoreError(f"--out: --force replaces no changed file, and {folder / name} was changed; {_ELSEWHERE}")
     sheet = folder / SHEET

@@ -96,6 +96,8 @@ def _csv_rows(path: Path, name: str) -> Iterator[tuple[int, dict[str, Any] | Rej
     if missing := [column for column in REQUIRED if column not in names]:
         raise InputError(f"{name}: expected the column '{missing[0]}', found '{shown(', '.join(names))}'")
     for line, row in rows:
+        if not isinstance(row, Reject) and not any(cell.strip() for cell in row):
+            continue  # of deleted rows, spreadsheets may leave the delimiters
         yield line, row if isinstance(row, Reject) else dict(zip(names, row, strict=False))
 
 

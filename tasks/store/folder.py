@@ -127,10 +127,10 @@ def _of_others(folder: Path) -> list[str]:
     return [name for name in found if name not in ours and not _CLIP.fullmatch(name)]
 
 
-def listed_files(folder: Path, record: str = RECORD) -> dict[str, Any] | None:
+def listed_files(folder: Path, record: str = RECORD, key: str = "files") -> dict[str, Any] | None:
     """Return the files listed in a folder's record; None without such a list, as where no export wrote it."""
     try:
-        listed = json.loads((folder / record).read_bytes()).get("files")
+        listed = json.loads((folder / record).read_bytes()).get(key)
     except (OSError, ValueError, AttributeError):
         return None
     return listed if isinstance(listed, dict) else None

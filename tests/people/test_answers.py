@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
 from earmark.flows.command.metrics import for_hosts
 from earmark.schemas.errors import InputError
 from earmark.schemas.human_preferences import VoteSource
-from earmark.schemas.study import AnnotatorPage, Heard, StudyPlan, Trial, Wanted
+from earmark.schemas.study import AnnotatorPage, Heard, Study, StudyPlan, Trial, Wanted
 from earmark.tasks.importers.lists import ListFile
 from earmark.tasks.importers.votes import VOTE_LAYOUTS, Vote
 from earmark.tasks.people.answers import (
@@ -120,6 +121,9 @@ def test_files_that_are_all_refused_write_no_votes(study: Path, tmp_path: Path) 
     run = CliRunner().invoke(app, ["people", "study", "fetch", str(study), str(file), "--out", str(out)])
     assert (run.exit_code, out.exists()) == (1, False)
     assert "found none in 1 files" in str(run.exception) + run.output
+    run = CliRunner().invoke(app, ["people", "study", "fetch", str(study), "--out", str(out)])
+    assert (run.exit_code, out.exists()) == (1, False)
+    assert "found none; name the files that they sent back" in str(run.exception)
 
 
 def test_votes_are_read_by_the_importer(study: Path, plan: StudyPlan, tmp_path: Path) -> None:
@@ -342,6 +346,28 @@ def test_bad_configs(tmp_path: Path, line: str, message: str) -> None:
     text = run.output + (str(run.exception) if run.exception else "")
     assert message in text, text
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("kind", ["pairs", "ratings"])
+def test_no_question_takes_the_name_of_another_column_of_the_answers(kind: str, study: Path, tmp_path: Path) -> None:
+    """A question called `text` put its answers in place of the prompt's."""
+    questions = [{"name": "quality", "text": "Which is better?"}]
+    config: dict[str, Any] = {"name": "s", "kind": kind, "prompts": "p", "generations": "g", "annotators": 2}
+    assert Study(**config, questions=questions).questions[0].name == "quality"
+    plan = rated()
+    (page, *_) = plan.pages
+    answers = {trial.id: {"response": dict.fromkeys(plan.questions, "3")} for trial in page.trials}
+    for answer in answers.values():
+        answer |= {"heard_s": {}, "seconds": 9.0, "at": "2026-03-01T10:00:00Z"}
+    by_rating = votes_of(plan, [parse_answers(plan, returned(plan, page, answers), "x")])[0].keys() - {*plan.questions}
+    plan = read_plan(study)
+    (page, *_) = plan.pages
+    file = returned(plan, page, choices(plan, page, lambda _: "a"))
+    compared = votes_of(plan, [parse_answers(plan, file, "x")])[0].keys()
+    compared -= {*plan.questions, *(f"confidence_{question}" for question in plan.questions)}
+    for name in sorted(by_rating | compared | {"expert", "confidence_quality"}):
+        with pytest.raises(ValidationError, match=f"questions: '{name}' is a column of the answers already"):
+            Study(**config, questions=[*questions, {"name": name, "text": "Which is better?"}])
 
 
 @pytest.mark.parametrize(

@@ -399,6 +399,12 @@ def test_an_audit_of_the_demo(corpus: str, built_demo: Path, tmp_path: Path) -> 
     read = ["people", "audit", "read", str(folder), "--store", str(store), "--json"]
     right = json.loads(run.invoke(app, [*read, answers[0]]).output)
     assert right["overall"]["precision"] == 1.0
+    elsewhere = run.invoke(app, [*read[:-2], str(tmp_path / "other"), "--json", answers[0]])
+    assert elsewhere.exit_code == 1
+    assert f"other lacks the {plan.audited.corpus} {plan.audited.version} that the rows are from" in str(
+        elsewhere.exception
+    )
+    assert not (tmp_path / "other" / "audits").exists(), "a record where no card looks for it"
     publish = ["publish", corpus, "--repo", "lab/x", "--dry-run", "--allow-builtin", "--store", str(store)]
     both = json.loads(run.invoke(app, [*read, *answers]).output)
     assert {cell["disputed"] for cell in both["cells"]} != {0}

@@ -261,6 +261,26 @@ def test_answers_are_equal_cells_in_a_frame_and_players_stay_in_sight(study: Pat
         assert all(header["bottom"] <= player["top"] and player["bottom"] < 844 / 3 for player in players)
 
 
+def test_text_runs_in_its_own_direction_and_the_count_fits_beside_a_long_name(study: Path, tab: Tab) -> None:
+    """Of a Hebrew line, the unit at its end is the leftmost, and stands beside its number."""
+    tab.show(390, 844)
+    tab.open(study / "pages" / "p001.html")
+    pass_intro(tab)
+    left = """(() => {
+      const place = document.querySelector('#stage blockquote'), at = (from, to) => {
+        const range = document.createRange();
+        range.setStart(place.firstChild, from); range.setEnd(place.firstChild, to);
+        return range.getBoundingClientRect().left;
+      };
+      place.textContent = 'נגינה שקטה 120 BPM';
+      return [at(15, 18), at(11, 14), at(6, 10), at(0, 5)];
+    })()"""
+    places = tab.ask(left)
+    assert places == sorted(places)
+    tab.ask("document.getElementById('title').textContent = 'instruction-rubrics-v12-alignment'")
+    assert tab.ask("document.getElementById('count').getBoundingClientRect().right") <= 390
+
+
 def test_an_audit_by_hand(tab: Tab, tmp_path: Path) -> None:
     """Drawn, answered in the page, saved and read: one row of four is contradicted, with a reason."""
     config = read_config(ROOT / "data/demo/mos-preferences-audio.toml")

@@ -242,6 +242,19 @@ def test_the_command_shows_how_far_reviewers_agree(version: Version, tmp_path: P
 
 
 @pytest.mark.slow
+def test_no_table_is_written_of_files_without_a_review(version: Version, tmp_path: Path) -> None:
+    """A sheet in Windows-1252, whose every row has a word that is no UTF-8."""
+    write_review(version, tmp_path / "review")
+    sheet = filled(tmp_path / "review" / SHEET, "alice", lambda name: GOOD | {"note": "größer"})
+    sheet.write_bytes(sheet.read_text("utf-8-sig").encode("cp1252"))
+    words = ["people", "review", "import", "score-questions", str(sheet), "--store", str(tmp_path / "store")]
+    done = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "reviews.csv")])
+    assert isinstance(done.exception, InputError)
+    assert "found none in 1 files" in str(done.exception)
+    assert "expected UTF-8" in str(done.exception)
+    assert not (tmp_path / "reviews.csv").exists()
+
+
 def test_reviews_of_another_wording_do_not_count(version: Version, tmp_path: Path) -> None:
     write_review(version, tmp_path / "out")
     sheet = filled(tmp_path / "out" / SHEET, "alice", lambda name: BAD)
@@ -379,7 +392,7 @@ def test_sheets_that_spreadsheets_save_with_other_delimiters_are_read(
     tmp_path: Path, delimiter: str, encoding: str
 ) -> None:
     cells = {**dict.fromkeys(CRITERIA, "yes"), "question_id": NAMES[0], "content_sha256": "c", "reviewer": "carol"}
-    rows = [delimiter.join(cells), delimiter.join(cells.values())]
+    rows = [delimiter.join(cells), delimiter * (len(cells) - 1), delimiter.join(cells.values())]  # one was emptied
     (tmp_path / "a.csv").write_text("\n".join(rows) + "\n", encoding)
     (one,) = read_reviews(tmp_path / "a.csv", "a.csv")
     assert isinstance(one, ReviewerVerdict)
