@@ -51,9 +51,9 @@ ADOPT = "UPDATE batches SET owner = ? WHERE id = ? AND owner IS NULL RETURNING i
 MEMBERS = "SELECT r.key, r.id FROM batch_requests b JOIN requests r ON r.id = b.request_id WHERE b.batch_id = ?"
 BESIDE = """
 SELECT count(*) FROM batches b JOIN batches mine ON mine.id = ? AND b.model = mine.model AND b.id <> mine.id
-WHERE (b.state = 'submitted' AND b.detail IS NULL AND b.created_at > ?)
+WHERE (b.state = 'submitted' AND b.detail IS NULL AND b.created_at BETWEEN ? AND ?)
 OR (b.state = 'done' AND b.updated_at > mine.created_at)
-"""  # batches in the queue when one was refused; `detail` marks those that were refused too
+"""  # batches in the queue when one was refused; `detail` marks those that were refused too, and new ones may be yet
 LONGEST_BATCH_S = 2 * 86_400.0  # an older one is in no queue: OpenAI's last a day, Google's may be pending for two
 RECORD_AT_ONCE = 500
 MOST_LOOKS = 20  # number of failed polls of the provider in a row before a run gives up; its batches stay there
@@ -139,7 +139,8 @@ class Batches:
 
     async def _bring(self, batch: Open | None, part: list[Job], jobs: dict[str, Job]) -> None:
         """Collect a batch; if the account's queue had no room for it, submit it again after another batch ends."""
-        config, refused_at = self._run.config, 0.0
+        config, refused_at = self._run.config, 0.0  # since when no other batch can fill the queue
+        patience_s = max(config.patience_s, 2 * config.batch_poll_s)  # a batch is refused at its first poll
         while batch is not None:
             try:
                 full = await self._collect(batch, jobs)
@@ -147,11 +148,11 @@ class Batches:
                 self._run.annotator.budget.settle(batch.worst_usd, 0.0)
             if not full:
                 return
-            refused_at = refused_at or time.monotonic()
             LOG.warning("%s: a batch waits for room in the account's queue: %s", self._model, full)
             await self._move(batch, "submitted", full)
-            alone = await self._run.ledger.change(partial(_refused_alone, intent=batch.intent))
-            if alone and time.monotonic() - refused_at > config.patience_s:
+            alone = await self._run.ledger.change(partial(_refused_alone, intent=batch.intent, admitted_s=patience_s))
+            refused_at = (refused_at or time.monotonic()) if alone else 0.0
+            if alone and time.monotonic() - refused_at > patience_s:
                 await self._close(batch, "failed", full)
                 raise QuotaExhausted(
                     f"a batch of {len(batch.members)} requests has no room in the account's queue, though none of this "
@@ -372,8 +373,9 @@ def _adopt(driver: Driver, owner: str, model: str, keys: list[bytes]) -> list[tu
     return [(intent, provider_id) for intent, provider_id in ours if driver.rows(ADOPT, (owner, intent))]
 
 
-def _refused_alone(driver: Driver, intent: str) -> bool:
-    return driver.rows(BESIDE, (intent, driver.now() - LONGEST_BATCH_S)) == [(0,)]
+def _refused_alone(driver: Driver, intent: str, admitted_s: float) -> bool:
+    now = driver.now()
+    return driver.rows(BESIDE, (intent, now - LONGEST_BATCH_S, now - admitted_s)) == [(0,)]
 
 
 def _members(driver: Driver, intent: str) -> dict[str, int]:
