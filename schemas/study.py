@@ -311,6 +311,10 @@ class StudyPlan(Model):
     prompts: dict[str, Wanted]
     generations: dict[str, Heard]
     pages: tuple[AnnotatorPage, ...]
+    # the folders that the clips of generations and of prompts are named from, below the one that holds both, if these
+    # are two and a prompt has reference audio
+    generations_in: str = ""
+    prompts_in: str = ""
     audited: Audited | None = None
 
 

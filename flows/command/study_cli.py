@@ -194,6 +194,8 @@ def fetch(
     tell(f"{plan.study}: {len(rows):,} {what} of {len(kept)} annotators in {out}")
     if plan.kind == "pairs":
         tell(f'in a config of human-preferences: format = "votes", files = ["{out.name}"]')
+        if plan.generations_in or plan.prompts_in:
+            tell("clips are named from the folder that holds those of prompts and generations: put the file there")
         if other := sorted({*plan.questions} - {"alignment", "musicality", "overall"}):
             columns = f'columns = {{ overall = "{other[0]}", confidence_overall = "confidence_{other[0]}" }}'
             tell(f"it reads alignment, musicality and overall; another question is named as one of these: {columns}")

@@ -259,15 +259,19 @@ def _row(plan: StudyPlan, page: AnnotatorPage, trial: Trial, answer: ScreenAnswe
         scores = {question: int(answer.response[question]) for question in plan.questions}
         known = {} if expert is None else {"expert": expert}
         return {**common, **known, "system": made.model, "audio": made.audio, **scores}
-    row: Row = {**common, "reference": prompt.reference}
+    row: Row = {**common, "reference": prompt.reference and _below(plan.prompts_in, prompt.reference)}
     for letter in ("a", "b"):
         made = plan.generations[trial.clips[letter]]
-        row |= {f"audio_{letter}": made.audio, f"model_{letter}": made.model}
+        row |= {f"audio_{letter}": _below(plan.generations_in, made.audio), f"model_{letter}": made.model}
         row[f"listened_{letter}_s"] = answer.heard_s.get(letter)
     for question in plan.questions:
         row[question] = answer.response[question]
         row[f"confidence_{question}"] = int(answer.response[f"confidence_{question}"])
     return row
+
+
+def _below(folder: str, path: str) -> str:
+    return f"{folder}/{path}" if folder else path
 
 
 def agreement_of(plan: StudyPlan, returned: Iterable[Returned]) -> dict[str, float | None]:

@@ -1,5 +1,6 @@
 """Start a study: from its config to a folder of pages."""
 
+import os
 import secrets
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import TypeVar
 import duckdb
 
 from earmark.schemas.errors import InputError
+from earmark.schemas.places import clips_folder
 from earmark.schemas.reasons import AudioFault, Note, Reject, shown
 from earmark.schemas.study import PAGES, PLAN, Heard, Study, StudyPlan, Wanted
 from earmark.tasks.evaluation.listening import playable, scored_clips
@@ -59,11 +61,22 @@ def start_study(study: Study, folder: Path, store: Store) -> tuple[StudyPlan, li
         prompts=dict(sorted(prompts.items())),
         generations=generations,
         pages=pages,
+        **_folders(study, any(prompt.reference for prompt in prompts.values())),
     )
     with building(folder, force=None, record=PLAN) as place:
         write_pages(study, plan, place / PAGES)
         write_plan(plan, place)
     return plan, rejects
+
+
+def _folders(study: Study, references: bool) -> dict[str, str]:
+    """Return the folders that clips of both tables are named from, below their common one, if these are two."""
+    if not references:
+        return {}
+    tables = {"generations_in": study.generations, "prompts_in": study.prompts}
+    places = {name: os.path.normpath(clips_folder(study.path(table))) for name, table in tables.items()}
+    common = os.path.commonpath(list(places.values()))
+    return {name: Path(place).relative_to(common).as_posix() for name, place in places.items() if place != common}
 
 
 def _choices(study: Study) -> tuple[str, ...]:

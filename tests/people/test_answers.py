@@ -155,6 +155,38 @@ def test_votes_are_read_by_the_importer(study: Path, plan: StudyPlan, tmp_path: 
     assert all(one["repeats_same"] == one["repeats"] == 4 for one in shown["pages"])
 
 
+@pytest.mark.parametrize(("prompts", "in_a", "in_r"), [("g/../asked", "g/clips", "asked/refs"), ("g", "clips", "refs")])
+def test_votes_name_references_and_clips_from_one_folder(tmp_path: Path, prompts: str, in_a: str, in_r: str) -> None:
+    """The tables may lie in two: a source has one `audio_root`."""
+    demo, (clip, other, *_) = ROOT / "data/demo/music", sorted((ROOT / "data/demo/music/clips").glob("*.*"))
+    for folder, sound in (
+        ("g/clips", clip),
+        ("g/clips", other),
+        (f"{prompts}/refs", next((demo / "references").iterdir())),
+    ):
+        (tmp_path / "g").mkdir(exist_ok=True)
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        shutil.copy(sound, tmp_path / folder)
+    asked = {"prompt_id": "p", "text": "A tune", "reference_audio": f"refs/{sound.name}"}
+    (tmp_path / prompts / "prompts.jsonl").write_text(json.dumps(asked))
+    rows = [
+        {"generation_id": one.stem, "prompt_id": "p", "model": one.stem, "audio": f"clips/{one.name}"}
+        for one in (clip, other)
+    ]
+    (tmp_path / "g/generations.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    config = f'name = "s"\nprompts = "{prompts}/prompts.jsonl"\ngenerations = "g/generations.jsonl"\nannotators = 2\n'
+    (tmp_path / "s.toml").write_text(config)
+    run = CliRunner().invoke(
+        app, ["people", "study", "start", "-c", str(tmp_path / "s.toml"), "-o", str(tmp_path / "out")]
+    )
+    assert run.exit_code == 0, run.exception
+    plan = read_plan(tmp_path / "out")
+    (page, *_) = plan.pages
+    (vote,) = votes_of(plan, [parse_answers(plan, returned(plan, page, choices(plan, page, lambda _: "a")), "x")])
+    assert vote["reference"] == f"{in_r}/{sound.name}"
+    assert {vote["audio_a"], vote["audio_b"]} == {f"{in_a}/{one.name}" for one in (clip, other)}
+
+
 def test_who_always_says_a_is_inconsistent_and_agrees_by_chance(study: Path, plan: StudyPlan, tmp_path: Path) -> None:
     for page in plan.pages:
         (tmp_path / f"{page.name}.json").write_bytes(returned(plan, page, choices(plan, page, lambda _: "a")))
