@@ -198,7 +198,7 @@ def _markdown(study: Study, written: str | None) -> str | None:
     if written is None:
         return None
     try:
-        text = study.path(written).read_text("utf-8")
+        text = study.path(written).read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{written}: expected a Markdown file in UTF-8, found: {error}") from None
     return str(MarkdownIt("commonmark", {"html": False}).disable("image").render(text))

@@ -44,6 +44,10 @@ def start_study(study: Study, folder: Path, store: Store) -> tuple[StudyPlan, li
     used |= {clip for example in study.examples for clip in (example.a, example.b)}
     if unknown := sorted(used - material.generations.keys()):
         raise InputError(f"examples: generation '{shown(unknown[0])}' is not among those of {study.generations}")
+    for one in study.examples:
+        if one.a == one.b or len({material.generations[clip].prompt_id for clip in (one.a, one.b)}) > 1:
+            found = f"found '{shown(one.a)}' and '{shown(one.b)}'"
+            raise InputError(f"examples: expected two generations of one prompt, {found}")
     prompts, generations = {}, {}
     for clip in sorted(used):
         made = material.generations[clip]
@@ -126,11 +130,19 @@ def _playable(study: Study, generations: list[ListedGeneration], rejects: list[R
 
 
 def _usable(rows: Iterable[Read | Reject | Note], rejects: list[Reject]) -> Iterable[Read]:
+    """Yield the first row of each id."""
+    lines: dict[str, int] = {}
     for row in rows:
         if isinstance(row, Reject):
             rejects.append(row)
         elif not isinstance(row, Note):
-            yield row
+            name = row.generation_id if isinstance(row, ListedGeneration) else row.prompt_id
+            if name in lines:
+                detail = f"expected one row of '{name}', found another in line {lines[name]}"
+                rejects.append(Reject(name, "duplicate_id", detail, row.source_file, row.line))
+            else:
+                lines[name] = row.line
+                yield row
 
 
 def _groups(study: Study) -> dict[str, str]:

@@ -356,9 +356,32 @@ def test_the_plan_is_for_the_lab_alone(study: Path) -> None:
     assert run.exit_code == 1, "a study that runs was written over"
 
 
+def test_the_first_of_two_rows_of_an_id_is_the_one_that_people_hear(tmp_path: Path) -> None:
+    music = ROOT / "data/demo/music"
+    shutil.copytree(music, tmp_path / "music")
+    shutil.copytree(ROOT / "data/demo/study", tmp_path / "study")
+    for table, other in (("prompts", {"text": "Another"}), ("generations", {"model": "another"})):
+        path = tmp_path / f"music/{table}.jsonl"
+        lines = path.read_text().splitlines()
+        path.write_text("\n".join([*lines, json.dumps(json.loads(lines[0]) | other)]))
+    (tmp_path / "study.toml").write_text(CONFIG.read_text().replace("[checks]", 'consent = "consent.md"\n[checks]'))
+    (tmp_path / "consent.md").write_text("# Consent", "utf-8-sig")  # as some editors save it
+    words = ["people", "study", "start", "-c", str(tmp_path / "study.toml"), "-o", str(tmp_path / "out"), "--json"]
+    run = CliRunner().invoke(app, words)
+    assert run.exit_code == 0, run.exception
+    again = [(one["item"], one["line"]) for one in json.loads(run.output)["rejects"] if one["reason"] == "duplicate_id"]
+    assert sorted(item for item, _ in again) == ["p01", "p01-aster-1"]
+    plan = read_plan(tmp_path / "out")
+    assert "another" not in {one.model for one in plan.generations.values()}
+    assert "Another" not in {one.text for one in plan.prompts.values()}
+    assert "<h1>Consent" in (tmp_path / "out/pages/p001.html").read_text("utf-8").replace("\\u003c", "<")
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
+        ('b = "p02-dahlia-1"', "expected two generations of one prompt, found 'p01-aster-1' and 'p02-dahlia-1'"),
+        ('b = "p01-aster-1"', "expected two generations of one prompt, found 'p01-aster-1' and 'p01-aster-1'"),
         ('known = "nothing.csv"', "nothing.csv"),
         ('consent = "nothing.md"', "nothing.md"),
         ("pairs = 5000", "need 10000 places"),
@@ -370,7 +393,7 @@ def test_bad_configs(tmp_path: Path, line: str, message: str) -> None:
     name = line.split(" = ")[0]
     text = _anywhere(CONFIG.read_text())
     lines = [one for one in text.splitlines() if not one.startswith(f"{name} =")]
-    lines.insert(lines.index("[checks]") + (name == "known"), line)
+    lines.insert(lines.index("[[examples]]" if name == "b" else "[checks]") + (name in ("known", "b")), line)
     path = tmp_path / "study.toml"
     path.write_text("\n".join(lines))
     run = CliRunner().invoke(app, ["people", "study", "start", "--config", str(path), "--out", str(tmp_path / "out")])
