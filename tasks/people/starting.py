@@ -56,6 +56,7 @@ def start_study(study: Study, folder: Path, store: Store) -> tuple[StudyPlan, li
         prompt = material.prompts[made.prompt_id]
         fields = {name: getattr(prompt, name) for name in ("text", "lyrics", "reference_caption")}
         prompts[made.prompt_id] = Wanted(**fields, reference=prompt.reference_audio)
+    generations_in, prompts_in = _folders(study, any(prompt.reference for prompt in prompts.values()))
     plan = StudyPlan(
         study=study.name,
         kind=study.kind,
@@ -65,7 +66,8 @@ def start_study(study: Study, folder: Path, store: Store) -> tuple[StudyPlan, li
         prompts=dict(sorted(prompts.items())),
         generations=generations,
         pages=pages,
-        **_folders(study, any(prompt.reference for prompt in prompts.values())),
+        generations_in=generations_in,
+        prompts_in=prompts_in,
     )
     with building(folder, force=None, record=PLAN) as place:
         write_pages(study, plan, place / PAGES)
@@ -73,14 +75,14 @@ def start_study(study: Study, folder: Path, store: Store) -> tuple[StudyPlan, li
     return plan, rejects
 
 
-def _folders(study: Study, references: bool) -> dict[str, str]:
-    """Return the folders that clips of both tables are named from, below their common one, if these are two."""
+def _folders(study: Study, references: bool) -> tuple[str, str]:
+    """Return the folders that clips of both tables are named from, below their common one; empty if it holds both."""
     if not references:
-        return {}
-    tables = {"generations_in": study.generations, "prompts_in": study.prompts}
-    places = {name: os.path.normpath(clips_folder(study.path(table))) for name, table in tables.items()}
-    common = os.path.commonpath(list(places.values()))
-    return {name: Path(place).relative_to(common).as_posix() for name, place in places.items() if place != common}
+        return "", ""
+    places = [os.path.normpath(clips_folder(study.path(table))) for table in (study.generations, study.prompts)]
+    common = os.path.commonpath(places)
+    generations_in, prompts_in = ("" if place == common else os.path.relpath(place, common) for place in places)
+    return Path(generations_in).as_posix() if generations_in else "", Path(prompts_in).as_posix() if prompts_in else ""
 
 
 def _choices(study: Study) -> tuple[str, ...]:
