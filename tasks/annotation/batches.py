@@ -31,7 +31,7 @@ from earmark.tasks.annotation.errors import (
 )
 from earmark.tasks.annotation.ledger_rows import Attempt, Driver, Held, record
 from earmark.tasks.annotation.pace import backoff
-from earmark.tasks.annotation.patience import FIRST
+from earmark.tasks.annotation.patience import FIRST, IN_A_ROW
 
 if TYPE_CHECKING:
     from earmark.tasks.annotation.job import Job
@@ -309,7 +309,8 @@ class Batches:
                 run.fail(job, BatchFailed(f"the batch ended without its answer, as '{said}'"))
         if stop := next((fault for fault in faults.values() if isinstance(fault, StopRun)), None):
             raise stop
-        if len(unread) == len(answered) >= FIRST:  # another batch would be paid for the same
+        known = any(run.annotator.streaks.is_answered(job.request) for job in unread)  # some rows may always fail
+        if len(unread) == len(answered) >= (IN_A_ROW if known else FIRST):  # another batch would be paid for the same
             raise AllAlike(f"all {len(unread)} answers of batch {batch.provider_id} end alike: {unread[0].refused}")
         return ""
 

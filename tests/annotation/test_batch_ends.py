@@ -70,6 +70,13 @@ class Provider(OpenAIServer):
             for line in lines:
                 line["response"]["body"] = {"output": line["response"]["body"]}
             texts = [json.dumps(line) for line in lines]
+        elif self.trouble == "hard rows":  # the same rows at every attempt
+            asked = [json.loads(line) for line in self.files[batch["input_file_id"]].splitlines()]
+            said = {one["custom_id"]: json.dumps(one["body"]) for one in asked}
+            for line in lines:
+                if any(f'pair {row}"' in said[line["custom_id"]] for row in range(6)):
+                    line["response"]["body"]["choices"][0]["finish_reason"] = "other"
+            texts = [json.dumps(line) for line in lines]
         elif self.trouble == "key":
             for line in lines[len(lines) // 2 :]:
                 line["response"]["body"] = {"error": {"message": "API key expired", "code": "invalid_api_key"}}
@@ -385,6 +392,23 @@ def test_a_batch_of_answers_in_another_protocol_is_bought_once(tmp_path: Path, r
         ):
             await bench.ask(config, requests_for(config, 20))
         assert server.faults.numbers()["asked"] == 20
+        await server.stop()
+
+    run(story)
+
+
+def test_a_few_rows_that_always_fail_do_not_stop_the_batches_of_others(tmp_path: Path, run: Any) -> None:
+    """They are alone in the batches of further tries, and in those of a later run."""
+
+    async def story() -> None:
+        server = Provider()
+        server.trouble = "hard rows"
+        await server.start()
+        bench, config = Bench(tmp_path / "l.sqlite", server), config_for(server, **BATCH)
+        for _ in range(2):
+            report = await bench.ask(config, requests_for(config, 20))
+            refused = [one.reason for one in report.outcomes if isinstance(one, Unanswered)]
+            assert refused == ["interrupted"] * 6
         await server.stop()
 
     run(story)
