@@ -29,7 +29,7 @@ _ALMOST = re.compile(
     | (?<=[{\[,:｛［，：]) (?P<space>\s*) '(?P<single> (?:[^'"\\]|\\['"])* )' (?=\s*[,:}\]｝］，：])
     | (?P<comment> (?<![:\w])(?://|\#)[^\n]*(?=\n) | /\*.*?\*/ )
     | (?P<mark> \*\*|` )                                                      # around a key, or a fence
-    | (?P<comma> [,，](?=(?:\s|//[^\n]*\n)*[}\]｝］]) )
+    | (?P<comma> [,，](?=(?:\s|(?://|\#)[^\n]*\n|(?>/\*.*?\*/))*[}\]｝］]) )
     | (?P<wide> [｛｝［］：，] )                                                # full-width signs
     | \b(?P<word> True|False|None )\b                                         # as Python writes them
     """,

@@ -136,6 +136,7 @@ MORE: dict[str, tuple[str, Any]] = {
         '{"choice": "A", // clearer\n "score": 7, /* of 10 */ # so\n "reason": "http://a.b/c // d", // end\n}',
         {"choice": "A", "score": 7, "reason": "http://a.b/c // d"},
     ),
+    "comments at the end": ('{"choice": "A", "score": 7, # clearer\n /* so */ // end\n}', {"choice": "A", "score": 7}),
     "escaped apostrophe": (r"""{'choice': 'A', 'reason': 'it\'s \"A\"'}""", {"choice": "A", "reason": 'it\'s "A"'}),
     "True in a text": ('{"choice": "A", "reason": "True, None",}', {"choice": "A", "reason": "True, None"}),
 }
