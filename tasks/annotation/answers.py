@@ -79,7 +79,7 @@ def spoken(text: str) -> str:
     return text.strip()
 
 
-PARSER = 10
+PARSER = 11
 DAMAGED = "\ufffd"  # the place of a sign whose bytes were lost on the way
 LONGEST_SENTENCES = 300  # greatest length of a gateway's message in the place of an answer
 MOST_TOKENS = 10_000_000  # more tokens than any model takes or gives: a larger count is invalid
@@ -201,10 +201,16 @@ def answer_value(ask: Ask, reply: Reply, least_share: float = 0.0, fences: Itera
         raise Empty("the answer has no text")
     if leaked := next((tag for tag in fences if tag in text), None):
         raise BadAnswer(f"expected an answer, found the prompt's own fence '-{leaked}' in it")
+    spoke: ServerSpoke | None = None
     if not reply.embedded and len(text) <= LONGEST_SENTENCES and not text.startswith(("{", "[")) and ends_runs(text):
-        raise ServerSpoke(f"expected an answer, found a server's message in its place: {one_line(text)}")
+        spoke = ServerSpoke(f"expected an answer, found a server's message in its place: {one_line(text)}")
     if isinstance(ask, Json):
-        return json_value(ask, text, cut=reply.cut)
+        try:
+            return json_value(ask, text, cut=reply.cut)
+        except BadAnswer as error:  # JSON that fits is an answer, whatever it tells of
+            raise spoke or error from None
+    if spoke:
+        raise spoke
     if reply.cut:
         raise Truncated(f"the answer ran into the token cap (max_tokens) after {reply.output_tokens} tokens")
     if isinstance(ask, FreeText):

@@ -92,10 +92,22 @@ def test_a_servers_message_in_the_place_of_an_answer_is_asked_again_and_never_ke
         "A daily walk through strings that are driven to their limit, at 120 beats per minute.",
         "Music for end credits: a piano that was once out of tune, and a choir of synthesizers.",
         "Clip 1 has a rate of noise per second that exceeded my limit; clip 2 has none.",
+        "Clip A: there is not enough balance between the vocals and the drums; the bass is muddy.",
+        "The mix has insufficient balance, and the snare is too loud.",
+        "The theme of a weekly radio show that reached the limit of clipping.",
+        "An advertisement: a man says 'your free trial has expired' over a jingle.",
+        "人声和鼓的音量上限今日达到上限，额度不足。",
     ],
 )
 def test_words_of_limits_in_a_caption_are_no_servers_message(text: str) -> None:
     assert answer_value(FreeText(), read_chat_completion(completion(text))) == text
+
+
+@pytest.mark.parametrize("text", ['```json\n{"why": "%s"}\n```', 'Here it is: {"why": "%s"}'])
+def test_json_that_fits_is_no_servers_message(text: str) -> None:
+    schema = {"type": "object", "properties": {"why": {"type": "string"}}, "required": ["why"]}
+    why = "A has insufficient balance"
+    assert answer_value(Json.of(schema), read_chat_completion(completion(text % why))) == {"why": why}
 
 
 def test_a_text_with_damaged_bytes_is_no_answer() -> None:
