@@ -18,7 +18,7 @@ import pytest
 
 from earmark.tasks.pipeline.registry import find_corpus
 from tests.annotation.test_ledger import postgres_server
-from tests.benchmarks.rehearse import mos_preferences
+from tests.benchmarks.paper_sizes import mos_preferences
 from tests.builds import contents_of, write_toml
 from tests.conftest import ROOT
 

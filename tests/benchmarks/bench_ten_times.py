@@ -23,7 +23,8 @@ import pyarrow.parquet as pq
 import soundfile
 
 from earmark.tasks.pipeline.registry import find_corpus
-from tests.benchmarks.rehearse import RATE_HZ, Size, human_preferences, measured, mos_preferences
+from tests.benchmarks.paper_sizes import RATE_HZ, human_preferences, mos_preferences
+from tests.benchmarks.rehearse import Size, measured
 from tests.builds import write_toml
 
 SECONDS = 0.2
@@ -97,9 +98,9 @@ def main() -> None:
     parser.add_argument("--times", type=float, default=10.0)
     parser.add_argument("--folder", type=Path, help="where inputs and stores go; default: a temporary one")
     options = parser.parse_args()
-    import tests.benchmarks.rehearse as rehearsal
+    import tests.benchmarks.paper_sizes as sizes
 
-    rehearsal.write_clip = write_short_clip
+    sizes.write_clip = write_short_clip
     head = ("corpus", "command", "wall, s", "at ten times", "growth", "peak, MB", "at ten times", "growth")
     print(f"| {' | '.join(head)} |\n|---|---|{'--:|' * 6}")
     for corpus in options.corpus or CORPORA:

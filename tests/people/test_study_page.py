@@ -262,7 +262,7 @@ def test_answers_are_equal_cells_in_a_frame_and_players_stay_in_sight(study: Pat
 
 
 def test_text_runs_in_its_own_direction_and_the_count_fits_beside_a_long_name(study: Path, tab: Tab) -> None:
-    """Of a Hebrew line, the unit at its end is the leftmost, and stands beside its number."""
+    """The unit at the end of a Hebrew line is the leftmost, and stands beside its number."""
     tab.show(390, 844)
     tab.open(study / "pages" / "p001.html")
     pass_intro(tab)
