@@ -27,7 +27,7 @@ from earmark.tasks.store.versions import Store, Version
 from tests.annotation.conftest import LocalServer
 from tests.evaluation.test_score import RATE, SIGNS, keep_embeddings, prompts_of, token
 from tests.music_prompts.prompt_builds import build_prompts, config_of, made_tracks, write_tracks
-from tests.people.test_answers import returned
+from tests.people.returning import returned
 from tests.servers.faults import Faults
 
 # ATTM, Table III: system, MOS and its deviation of all 35 listeners, of the 25 experts, and the award.

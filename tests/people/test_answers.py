@@ -7,11 +7,8 @@ import json
 import os
 import re
 import shutil
-import threading
-import urllib.error
-import urllib.request
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +17,6 @@ from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
-from earmark.flows.command.metrics import for_hosts
 from earmark.schemas.errors import InputError
 from earmark.schemas.human_preferences import VoteSource
 from earmark.schemas.study import AnnotatorPage, Heard, Study, StudyPlan, Trial, Wanted
@@ -36,9 +32,8 @@ from earmark.tasks.people.answers import (
     votes_of,
 )
 from earmark.tasks.people.choosing import pages_of
-from earmark.tasks.people.served import StudyApp
-from earmark.tasks.people.server import make_bounded_server
 from tests.people import test_choosing as choosing
+from tests.people.returning import as_shown, choices, returned
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "data/demo/study.toml"
@@ -47,51 +42,6 @@ CONFIG = ROOT / "data/demo/study.toml"
 def _anywhere(config: str) -> str:
     """The demo's config, which may lie in another folder than what it names."""
     return re.sub(r'"(music|study)/', rf'"{ROOT}/data/demo/\1/', config)
-
-
-@pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("start") / "study"
-    run = CliRunner().invoke(app, ["people", "study", "start", "--config", str(CONFIG), "--out", str(folder)])
-    assert run.exit_code == 0, run.output
-    return folder
-
-
-@pytest.fixture(scope="module")
-def plan(study: Path) -> StudyPlan:
-    return read_plan(study)
-
-
-def choices(plan: StudyPlan, page: AnnotatorPage, pick: Callable[[str], str]) -> dict[str, Any]:
-    """Answers by trial as a page writes them; `pick` gets a question."""
-    return {
-        trial.id: {
-            "response": {
-                **{question: pick(question) for question in plan.questions},
-                **{f"confidence_{question}": "3" for question in plan.questions},
-                "feedback": "",
-            },
-            "heard_s": {"a": 2.0, "b": 2.0},
-            "seconds": 9.5,
-            "at": "2026-03-01T10:00:00.000Z",
-        }
-        for trial in page.trials
-    }
-
-
-def returned(plan: StudyPlan, page: AnnotatorPage, answers: dict[str, Any], **changed: str) -> bytes:
-    body = json.dumps(answers, ensure_ascii=False)
-    file = {"format": "earmark-study/1", "study": plan.study, "page": page.name, "key": page.key, "body": body}
-    return json.dumps({**file, "crc32": f"{zlib.crc32(body.encode()):08x}", **changed}).encode()
-
-
-def as_shown(plan: StudyPlan, page: AnnotatorPage) -> dict[str, Any]:
-    """Answers that know the demo: the lesser model name is better, and never fail a check."""
-    answers = choices(plan, page, lambda _: "a")
-    for trial in page.trials:
-        best = min("ab", key=lambda letter: plan.generations[trial.clips[letter]].model)
-        answers[trial.id]["response"] |= dict.fromkeys(plan.questions, best)
-    return answers
 
 
 def test_clips_of_a_pattern_of_files_are_found(tmp_path: Path) -> None:
@@ -245,61 +195,6 @@ def test_doubled_files(study: Path, plan: StudyPlan, tmp_path: Path) -> None:
     assert "different answers of page p001; neither is used" in refused[0]
 
 
-@pytest.fixture
-def address(study: Path, plan: StudyPlan) -> Iterator[str]:
-    server = make_bounded_server(for_hosts(StudyApp(plan, study), {"127.0.0.1"}, "--name"), "127.0.0.1", 0)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-    for path in (study / "answers").glob("*.json"):
-        path.unlink()
-
-
-def ask(url: str, body: bytes | None = None, **headers: str) -> tuple[int, bytes]:
-    request = urllib.request.Request(url, data=body, headers={"Content-Type": "application/json", **headers})
-    try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            return answer.status, answer.read()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read()
-
-
-def test_served_answers_only_grow(address: str, study: Path, plan: StudyPlan) -> None:
-    page, other = plan.pages[:2]
-    here = f"{address}/{page.key}/answers"
-    whole = choices(plan, page, lambda _: "a")
-    part = dict(list(whole.items())[:3])
-    assert ask(here, returned(plan, page, part)) == (200, b"kept")
-    assert ask(here, returned(plan, page, whole)) == (200, b"kept")
-    assert ask(here, returned(plan, page, part))[0] == 409, "an old tab took answers away"
-    assert ask(here, returned(plan, page, choices(plan, page, lambda _: "b")))[0] == 409
-    assert ask(here, returned(plan, other, choices(plan, other, lambda _: "a")))[0] == 400
-    assert ask(here, b"{}")[0] == 400
-    assert ask(here, returned(plan, page, whole), **{"Content-Type": "text/plain"})[0] == 415
-    assert [len(one.answers) for one in read_answers(plan, study, [])[0]] == [len(whole)]
-
-
-def test_a_served_page_gives_back_what_was_sent(address: str, plan: StudyPlan) -> None:
-    page = plan.pages[0]
-    here = f"{address}/{page.key}/answers"
-    assert ask(here)[0] == 204
-    sent = returned(plan, page, choices(plan, page, lambda _: "a"))
-    assert ask(here, sent)[0] == 200
-    assert ask(here) == (200, sent)
-
-
-def test_parts_of_a_file(address: str, plan: StudyPlan, study: Path) -> None:
-    """As Safari asks for sound."""
-    url = f"{address}/{plan.pages[0].key}/"
-    whole = (study / "pages/p001.html").read_bytes()
-    assert ask(url, Range="bytes=0-1") == (206, whole[:2])
-    assert ask(url, Range="bytes=100-") == (206, whole[100:])
-    assert ask(url, Range=f"bytes=10-{10 * len(whole)}") == (206, whole[10:])
-    assert ask(url, Range="bytes=9-2")[0] == 200
-    assert ask(url, Range=f"bytes={len(whole)}-") == (200, whole)
-
-
 def test_rows_about_one_known_pair_are_one_trial(tmp_path: Path) -> None:
     """A line a question, also in the other order, is how one writes such a table."""
     known = tmp_path / "known.csv"
@@ -333,21 +228,6 @@ def test_two_starts_are_two_groups_of_people(plan: StudyPlan, tmp_path: Path) ->
     ]
     for name in ("vote_id", "annotator"):
         assert not {row[name] for row in rows[0]} & {row[name] for row in rows[1]}
-
-
-def test_strangers_learn_nothing(address: str, plan: StudyPlan) -> None:
-    key = plan.pages[0].key
-    for path in (
-        "/",
-        f"/{'0' * 32}/",
-        "/plan.json",
-        f"/{key}/plan.json",
-        f"/{key}/../plan.json",
-        f"/{key}/clips/../../plan.json",
-    ):
-        assert ask(address + path)[0] == 404, path
-    assert ask(f"{address}/{key}/")[0] == 200
-    assert ask(f"{address}/{key}/", Host="evil.example")[0] == 403
 
 
 def test_the_plan_is_for_the_lab_alone(study: Path) -> None:
@@ -454,19 +334,6 @@ def test_answers_that_no_page_gives_are_refused(
     kept, refused = read_answers(plan, study, [path])
     assert (kept, len(refused)) == ([], 1)
     assert message in refused[0]
-
-
-def test_the_longest_feedback_of_every_trial_fits_a_request(address: str, plan: StudyPlan) -> None:
-    page = plan.pages[0]
-    content = json.loads(returned(plan, page, choices(plan, page, lambda _: "a")))
-    answers = json.loads(content["body"])
-    for answer in answers.values():
-        answer["response"]["feedback"] = "\x01" * 2000
-    body = json.dumps(answers)
-    sent = json.dumps(content | {"body": body, "crc32": f"{zlib.crc32(body.encode()):08x}"}).encode()
-    assert ask(f"{address}/{page.key}/answers", sent)[0] == 200
-    more = b" " * (len(page.trials) + 2) * (32 << 10)
-    assert ask(f"{address}/{page.key}/answers", sent + more)[0] == 413
 
 
 def rated(**values: Any) -> StudyPlan:

@@ -19,7 +19,7 @@ from earmark.flows.command.cli import app
 from earmark.tasks.people.answers import _opinion, read_plan
 from earmark.tasks.store.versions import Version
 from tests.music_prompts.prompt_builds import build_prompts, config_of, made_tracks, write_tracks
-from tests.people.test_answers import returned
+from tests.people.returning import returned
 
 SYSTEMS = ("ours", "theirs")
 RATE = 16_000

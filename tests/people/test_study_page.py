@@ -20,7 +20,7 @@ from earmark.tasks.people.served import StudyApp
 from earmark.tasks.people.server import make_bounded_server
 from tests.browser import PATIENCE_S, Tab, chromium
 from tests.builds import build_version, read_config
-from tests.people.test_answers import choices, returned
+from tests.people.returning import choices, returned
 
 pytestmark = pytest.mark.slow
 

@@ -20,7 +20,7 @@ from earmark.tasks.people.typing import typed_facts, write_fact_pages
 from earmark.tasks.score_questions.facts import readable, write_typed_probe
 from earmark.tasks.score_questions.released import read
 from tests.browser import chromium
-from tests.people.test_answers import returned
+from tests.people.returning import returned
 from tests.people.test_study_page import CONTINUE, saved
 from tests.score_questions import drawings
 

@@ -1,0 +1,105 @@
+"""The page of a study that is served: answers only grow, and strangers learn nothing."""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.error
+import urllib.request
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from earmark.flows.command.metrics import for_hosts
+from earmark.schemas.study import StudyPlan
+from earmark.tasks.people.answers import (
+    read_answers,
+)
+from earmark.tasks.people.served import StudyApp
+from earmark.tasks.people.server import make_bounded_server
+from tests.people.returning import choices, returned
+
+
+@pytest.fixture
+def address(study: Path, plan: StudyPlan) -> Iterator[str]:
+    server = make_bounded_server(for_hosts(StudyApp(plan, study), {"127.0.0.1"}, "--name"), "127.0.0.1", 0)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    for path in (study / "answers").glob("*.json"):
+        path.unlink()
+
+
+def ask(url: str, body: bytes | None = None, **headers: str) -> tuple[int, bytes]:
+    request = urllib.request.Request(url, data=body, headers={"Content-Type": "application/json", **headers})
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+def test_served_answers_only_grow(address: str, study: Path, plan: StudyPlan) -> None:
+    page, other = plan.pages[:2]
+    here = f"{address}/{page.key}/answers"
+    whole = choices(plan, page, lambda _: "a")
+    part = dict(list(whole.items())[:3])
+    assert ask(here, returned(plan, page, part)) == (200, b"kept")
+    assert ask(here, returned(plan, page, whole)) == (200, b"kept")
+    assert ask(here, returned(plan, page, part))[0] == 409, "an old tab took answers away"
+    assert ask(here, returned(plan, page, choices(plan, page, lambda _: "b")))[0] == 409
+    assert ask(here, returned(plan, other, choices(plan, other, lambda _: "a")))[0] == 400
+    assert ask(here, b"{}")[0] == 400
+    assert ask(here, returned(plan, page, whole), **{"Content-Type": "text/plain"})[0] == 415
+    assert [len(one.answers) for one in read_answers(plan, study, [])[0]] == [len(whole)]
+
+
+def test_a_served_page_gives_back_what_was_sent(address: str, plan: StudyPlan) -> None:
+    page = plan.pages[0]
+    here = f"{address}/{page.key}/answers"
+    assert ask(here)[0] == 204
+    sent = returned(plan, page, choices(plan, page, lambda _: "a"))
+    assert ask(here, sent)[0] == 200
+    assert ask(here) == (200, sent)
+
+
+def test_parts_of_a_file(address: str, plan: StudyPlan, study: Path) -> None:
+    """As Safari asks for sound."""
+    url = f"{address}/{plan.pages[0].key}/"
+    whole = (study / "pages/p001.html").read_bytes()
+    assert ask(url, Range="bytes=0-1") == (206, whole[:2])
+    assert ask(url, Range="bytes=100-") == (206, whole[100:])
+    assert ask(url, Range=f"bytes=10-{10 * len(whole)}") == (206, whole[10:])
+    assert ask(url, Range="bytes=9-2")[0] == 200
+    assert ask(url, Range=f"bytes={len(whole)}-") == (200, whole)
+
+
+def test_strangers_learn_nothing(address: str, plan: StudyPlan) -> None:
+    key = plan.pages[0].key
+    for path in (
+        "/",
+        f"/{'0' * 32}/",
+        "/plan.json",
+        f"/{key}/plan.json",
+        f"/{key}/../plan.json",
+        f"/{key}/clips/../../plan.json",
+    ):
+        assert ask(address + path)[0] == 404, path
+    assert ask(f"{address}/{key}/")[0] == 200
+    assert ask(f"{address}/{key}/", Host="evil.example")[0] == 403
+
+
+def test_the_longest_feedback_of_every_trial_fits_a_request(address: str, plan: StudyPlan) -> None:
+    page = plan.pages[0]
+    content = json.loads(returned(plan, page, choices(plan, page, lambda _: "a")))
+    answers = json.loads(content["body"])
+    for answer in answers.values():
+        answer["response"]["feedback"] = "\x01" * 2000
+    body = json.dumps(answers)
+    sent = json.dumps(content | {"body": body, "crc32": f"{zlib.crc32(body.encode()):08x}"}).encode()
+    assert ask(f"{address}/{page.key}/answers", sent)[0] == 200
+    more = b" " * (len(page.trials) + 2) * (32 << 10)
+    assert ask(f"{address}/{page.key}/answers", sent + more)[0] == 413
