@@ -75,7 +75,8 @@ def commands(corpus: str, table: str, folder: Path, share: float) -> dict[str, t
     build = ("build", corpus, "-c", str(inputs / "build.toml"))
     taken = {"build": run(*build), "nothing to do": run(*build), "build --force": run(*build, "--force")}
     (first, *_) = sorted((store / corpus / "v1").glob(f"{table}/*.parquet"))
-    row = pq.ParquetFile(first).read_row_group(0).slice(random.Random(17).randrange(100), 1).to_pylist()[0]
+    rows = pq.ParquetFile(first).read_row_group(0)
+    row = rows.slice(random.Random(17).randrange(min(100, rows.num_rows)), 1).to_pylist()[0]
     id_ = next(str(value) for name, value in row.items() if name.endswith("_id"))
     clip = clip_of(store / corpus / "v1")
     taken["verify"] = run("inspect", "verify", f"{corpus}@v1")

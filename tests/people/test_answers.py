@@ -33,10 +33,8 @@ from earmark.tasks.people.answers import (
 )
 from earmark.tasks.people.choosing import pages_of
 from tests.people import test_choosing as choosing
+from tests.people.conftest import CONFIG, ROOT
 from tests.people.returning import as_shown, choices, returned
-
-ROOT = Path(__file__).resolve().parents[2]
-CONFIG = ROOT / "data/demo/study.toml"
 
 
 def _anywhere(config: str) -> str:
