@@ -81,8 +81,8 @@ def _folders(study: Study, references: bool) -> tuple[str, str]:
         return "", ""
     places = [os.path.normpath(clips_folder(study.path(table))) for table in (study.generations, study.prompts)]
     common = os.path.commonpath(places)
-    generations_in, prompts_in = ("" if place == common else os.path.relpath(place, common) for place in places)
-    return Path(generations_in).as_posix() if generations_in else "", Path(prompts_in).as_posix() if prompts_in else ""
+    below = ["" if place == common else Path(place).relative_to(common).as_posix() for place in places]
+    return below[0], below[1]
 
 
 def _choices(study: Study) -> tuple[str, ...]:
