@@ -150,15 +150,14 @@ def test_killed_while_asking_and_while_publishing_it_goes_on(
     patient = {"read_timeout_s": 60.0, "total_timeout_s": 300.0}  # a busy machine makes nobody ask twice
     write_config(tmp_path / "pool", judge.base_url, judge={"max_concurrency": CONCURRENCY, **patient})
     config = tmp_path / "rebuild.toml"
-    config.write_text(f"""
-[[builds]]
-corpus = "pseudo-preferences"
-config = "pool/build.toml"
+    asking = '[[builds]]\ncorpus = "pseudo-preferences"\nconfig = "pool/build.toml"\n'
+    publishing = f"""
 [[builds]]
 corpus = "mos-preferences"
 config = "{DEMO}/mos-preferences.toml"
 publish = {{ repo = "{REPO}", allow_builtin = true }}
-""")
+"""
+    config.write_text(asking)  # alone, or the other may be published before the first kill
 
     log = tmp_path / "rebuild.log"
 
@@ -180,6 +179,7 @@ publish = {{ repo = "{REPO}", allow_builtin = true }}
     assert judge.settled()["asked"] < REQUESTS
     assert not Store(store).versions("pseudo-preferences")
 
+    config.write_text(asking + publishing)
     second = begin()
     hub.harm = lambda kind, when, n: second.kill() if (kind, when) == ("commit", "after") else None
     waited("the publication", lambda: second.poll() is not None, 300)
