@@ -6,6 +6,7 @@ import secrets
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from earmark.tasks.evaluation.kinds import LETTERS, MeasuredSample, find_kind
 from earmark.tasks.evaluation.reading import write_samples_template
 from earmark.tasks.evaluation.samples import SamplePart, Samples, find_evaluation, select_samples
 from earmark.tasks.people.choosing import LETTERS as SIDES
-from earmark.tasks.people.choosing import page_names, shared
+from earmark.tasks.people.choosing import halved, page_names, shared
 from earmark.tasks.people.page import picture_address, render, sound_address, write_page, write_plan
 from earmark.tasks.store.folder import building
 from earmark.tasks.store.sql import query, quoted
@@ -142,7 +143,19 @@ def _pages(evaluation: Evaluation, rows: Sequence[MeasuredSample], wish: AuditOp
     """Return the pages, with each row on several, in an order of each page's own."""
     names = page_names(max(wish.pages, wish.reviewers))
     mine = shared(rows, names, wish.reviewers, lambda name, row: _digits(wish, name, row["id"]))
-    trials = {name: [_trial(evaluation, row, wish, name) for row in of_page] for name, of_page in mine.items()}
+    strata = {row["id"]: (_label(row["target"]), row["stratum"]) for row in rows}
+    asked = [(name, row["id"]) for name, of_page in mine.items() for row in of_page]
+    # the label's side is A on half of a page's rows and on half of a row's pages
+    turned = halved(
+        asked,
+        lambda one: _digits(wish, "letters", *one),
+        (lambda one: (one[0], strata[one[1]]), itemgetter(0)),
+        (itemgetter(1), lambda one: strata[one[1]]),
+    )
+    trials = {
+        name: [_trial(evaluation, row, wish, name, (name, row["id"]) in turned) for row in of_page]
+        for name, of_page in mine.items()
+    }
     return tuple(
         AnnotatorPage(name=name, key=secrets.token_hex(16), trials=tuple(sorted(of_page, key=lambda trial: trial.id)))
         for name, of_page in trials.items()
@@ -150,10 +163,10 @@ def _pages(evaluation: Evaluation, rows: Sequence[MeasuredSample], wish: AuditOp
     )
 
 
-def _trial(evaluation: Evaluation, row: MeasuredSample, wish: AuditOptions, name: str) -> Trial:
+def _trial(evaluation: Evaluation, row: MeasuredSample, wish: AuditOptions, name: str, turned: bool) -> Trial:
     compares = find_kind(evaluation.kind).compares
-    swapped = compares and _digits(wish, "letters", name, row["id"]) < "8"
     label = _label(row["target"])
+    swapped = compares and turned != (label == evaluation.sides[1])
     if compares:
         letters = dict(zip(evaluation.sides, reversed(SIDES) if swapped else SIDES, strict=True))
         label = letters.get(label, label)

@@ -3,8 +3,9 @@
 import hashlib
 import hmac
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
+from operator import itemgetter
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from earmark.schemas.errors import InputError
@@ -14,6 +15,7 @@ from earmark.tasks.importers.music import ListedGeneration, MusicPrompt
 LETTERS = ("a", "b")
 OTHER = {"a": "b", "b": "a"}
 Item = TypeVar("Item")
+Key = TypeVar("Key", bound=Hashable)
 
 
 class Pair(NamedTuple):
@@ -22,6 +24,10 @@ class Pair(NamedTuple):
     prompt_id: str
     a: str
     b: str
+
+
+Asked = tuple[str, Pair]  # the name of a page, and a pair on it
+Clips = tuple[str, str]  # ids of A and B
 
 
 class Known(NamedTuple):
@@ -116,31 +122,67 @@ def _kind(study: Study, material: TrialMaterial, pair: Pair) -> object:
 def _pair_trials(study: Study, material: TrialMaterial) -> dict[str, list[Trial]]:
     pairs, names = chosen_pairs(study, material), page_names(study.annotators)
     mine = shared(pairs, names, study.per_pair, lambda name, pair: _draw(study, name, *pair))
-    return {name: _page_trials(study, name, pairs, material.known) for name, pairs in mine.items() if pairs}
+    mine = {name: pairs for name, pairs in mine.items() if pairs}
+    clips = _lettered(study, material, mine)
+    return {name: _page_trials(study, name, pairs, material.known, clips) for name, pairs in mine.items()}
 
 
-def _page_trials(study: Study, name: str, pairs: Sequence[Pair], known: Iterable[Known]) -> list[Trial]:
+def _lettered(study: Study, material: TrialMaterial, mine: Mapping[str, Sequence[Pair]]) -> dict[Asked, Clips]:
+    """Return the clips of each page's pairs as A and B.
+
+    Each model of two is A in half of a page's pairs, in half of a pair's pages and in half of all; the better clip of
+    known pairs likewise, so that one letter everywhere fails the checks.
+    """
+
+    def models(asked: Asked) -> tuple[str, ...]:
+        return tuple(sorted(material.generations[clip].model for clip in asked[1][1:]))
+
+    def draw(asked: Asked) -> str:
+        return _digits(study, asked[0], "letters", *asked[1])
+
+    pairs = [(name, pair) for name, of_page in mine.items() for pair in of_page]
+    known = [(name, one.pair) for name in mine for one in material.known]
+    turned = halved(pairs, draw, (lambda one: (one[0], models(one)), itemgetter(0)), (itemgetter(1), models))
+    turned |= halved(known, draw, (itemgetter(0),), (itemgetter(1),))
+    better = {one.pair: getattr(one.pair, next(iter(one.expected.values()))) for one in material.known}
+    clips = {}
+    for asked in (*pairs, *known):
+        a, b = sorted(asked[1][1:], key=lambda clip: (clip != better.get(asked[1]), material.generations[clip].model))
+        clips[asked] = (b, a) if asked in turned else (a, b)
+    return clips
+
+
+def _page_trials(
+    study: Study, name: str, pairs: Sequence[Pair], known: Iterable[Known], clips: Mapping[Asked, Clips]
+) -> list[Trial]:
     """Return the page's pairs in its own order, some of the first half again in the second, known ones anywhere."""
     order = sorted(pairs, key=lambda pair: _draw(study, name, "order", *pair))
     half = len(order) // 2
-    placed = [(float(place), _trial(study, name, "pair", pair)) for place, pair in enumerate(order)]
+    placed = [(float(place), _trial(study, name, "pair", pair, clips)) for place, pair in enumerate(order)]
     repeats = 2 if study.checks.repeats is None else study.checks.repeats
     for pair in order[: min(repeats, half)]:
         place = half + (len(order) - half) * _draw(study, name, "again", *pair)
-        placed.append((place, _trial(study, name, "repeat", pair)))
+        placed.append((place, _trial(study, name, "repeat", pair, clips)))
     for one in known:
         place = len(order) * _draw(study, name, "known", *one.pair)
-        placed.append((place, _trial(study, name, "known", one.pair, one.expected)))
+        placed.append((place, _trial(study, name, "known", one.pair, clips, one.expected)))
     return [trial for _, trial in sorted(placed, key=lambda entry: (entry[0], entry[1].id))]
 
 
-def _trial(study: Study, name: str, kind: str, pair: Pair, expected: Mapping[str, str] | None = None) -> Trial:
+def _trial(
+    study: Study,
+    name: str,
+    kind: Literal["pair", "repeat", "known"],
+    pair: Pair,
+    clips: Mapping[Asked, Clips],
+    expected: Mapping[str, str] | None = None,
+) -> Trial:
     """Return a trial with its letters; a repeat swaps the first time's letters, and a known answer follows its clip."""
-    swapped = (_draw(study, name, "letters", *pair) < 0.5) != (kind == "repeat")
-    ids = (pair.b, pair.a) if swapped else (pair.a, pair.b)
+    ids = clips[name, pair][:: -1 if kind == "repeat" else 1]
+    swapped = ids[0] != pair.a
     return Trial(
         id=_digits(study, name, kind, *pair),
-        kind=kind,  # type: ignore[arg-type]
+        kind=kind,
         prompt_id=pair.prompt_id,
         clips=dict(zip(LETTERS, ids, strict=True)),
         expected={question: OTHER[value] if swapped else value for question, value in (expected or {}).items()},
@@ -207,6 +249,38 @@ def shared(
         for name in sorted(names, key=lambda name: (len(mine[name]), draw(name, item)))[:each]:
             mine[name].append(item)
     return mine
+
+
+def halved(
+    items: Iterable[Key], draw: Callable[[Key], str], *families: Sequence[Callable[[Key], object]]
+) -> set[Key]:
+    """Return half of the items, and of each group half too, give or take one.
+
+    Args:
+        draw: decides which half, by hexadecimal digits.
+        families: at most two; each the groups of an item, from narrow ones to wider ones that contain them.
+    """
+    order = sorted(items, key=draw)
+    opposites: list[dict[Key, Key]] = []  # two items of one group; of both families, rings of an even length and rows
+    for family in families:
+        opposite: dict[Key, Key] = {}
+        for group in (*family, lambda _: None):
+            waiting: dict[object, Key] = {}
+            for item in [item for item in order if item not in opposite]:
+                if (other := waiting.pop(group(item), None)) is None:
+                    waiting[group(item)] = item
+                else:
+                    opposite |= {item: other, other: item}
+        opposites.append(opposite)
+    chosen: dict[Key, bool] = {}
+    for item in order:
+        reached = [(item, draw(item)[-1] < "8")]  # not the first digit, which is in order
+        while reached:
+            one, side = reached.pop()
+            if one not in chosen:
+                chosen[one] = side
+                reached += [(opposite[one], not side) for opposite in opposites if one in opposite]
+    return {item for item, side in chosen.items() if side}
 
 
 def _digits(study: Study, *parts: str) -> str:

@@ -391,6 +391,10 @@ def test_an_audit_of_the_demo(corpus: str, built_demo: Path, tmp_path: Path) -> 
         assert set(trials) == {trial.id for trial in page.trials}
         if corpus == "mos-preferences":
             _letters_are_true(page, trials, store)
+            assert Counter(trial.expected["label"] for trial in page.trials) == {"a": 12, "b": 12}
+    if corpus == "mos-preferences":
+        letters = {(trial.prompt_id, trial.expected["label"]) for page in plan.pages for trial in page.trials}
+        assert len(letters) == 48, "a row's better clip is A on one of its two pages"
 
     answers = []
     for page, wrong in zip(plan.pages, (False, True), strict=True):

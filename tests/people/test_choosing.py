@@ -207,3 +207,40 @@ def test_repeated_ratings_come_later_and_the_background_first() -> None:
         for place, trial in enumerate(page.trials):
             if trial.kind == "repeat":
                 assert firsts[trial.clips["a"]] <= 17 < place
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    prompts=st.integers(3, 12),
+    models=st.integers(2, 5),
+    annotators=st.integers(1, 9),
+    per_pair=st.integers(1, 4),
+    known=st.integers(0, 2),
+    seed=st.integers(0, 99),
+)
+def test_each_side_is_the_first_in_half(
+    prompts: int, models: int, annotators: int, per_pair: int, known: int, seed: int
+) -> None:
+    """Of a page, of a pair, of two models and of all; and the better clip of known pairs is A on half of the pages."""
+    if per_pair > annotators:
+        return
+    config = study(annotators=annotators, per_pair=per_pair, per_annotator=20, seed=seed)
+    first: dict[object, list[bool]] = defaultdict(list)
+    for page in pages_of(config, material(prompts, models, known=known), SECRET):
+        for trial in page.trials:
+            a, b = (trial.clips[letter].split("-")[1] for letter in "ab")
+            groups: list[object] = []
+            if trial.kind == "pair":
+                both = frozenset((a, b))
+                groups = [page.name, (page.name, both), frozenset(trial.clips.values()), both, "all"]
+            elif trial.kind == "known":
+                groups = [("known", page.name), ("known", trial.prompt_id), "all known"]
+            for group in groups:
+                first[group].append(a < b)
+    for group, turns in first.items():
+        assert abs(2 * sum(turns) - len(turns)) <= 1, group
+
+
+def test_the_seed_draws_which_side_is_the_first() -> None:
+    firsts = [pages_of(study(annotators=1, per_pair=1, pairs=1, seed=seed), material(1, 2), SECRET) for seed in range(40)]
+    assert 10 <= sum(pages[0].trials[0].clips["a"] == "g0-0" for pages in firsts) <= 30
