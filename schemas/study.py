@@ -13,6 +13,8 @@ PLAN = "plan.json"
 ANSWERS = "answers"
 PAGES = "pages"
 PICTURES = "images"
+UNPLAYABLE = "unplayable"
+"""Field of an answer about clips that did not play: their letters, in place of answers to the questions."""
 YEARS = "[0-9]{1,2}([.][0-9]+)?"
 """Form of a number of years, for a browser and for who reads its answers."""
 
@@ -63,9 +65,9 @@ CRITERIA = (
 """The four criteria of ATTM's listening test."""
 TAKEN = (
     *("vote_id", "annotator", "prompt_id", "text", "lyrics", "date", "feedback", "reference", "expert", "system"),
-    *("audio", "audio_a", "audio_b", "model_a", "model_b", "listened_a_s", "listened_b_s"),
+    *("audio", "audio_a", "audio_b", "model_a", "model_b", "listened_a_s", "listened_b_s", UNPLAYABLE),
 )
-"""Columns of fetched votes and ratings besides the questions' own."""
+"""Columns of fetched votes and ratings besides the questions' own, and the field of clips that did not play."""
 
 
 class AttentionChecks(Model):
@@ -324,7 +326,8 @@ Seconds = Annotated[float, Field(ge=0, le=31 * 86400, allow_inf_nan=False)]  # a
 class ScreenAnswer(Model):
     """The answer on one screen."""
 
-    response: dict[str, str]  # the form's fields: a choice by question, `confidence_<question>`, `feedback`
+    # the form's fields: a choice by question, `confidence_<question>`, `feedback`; or `unplayable` with `feedback`
+    response: dict[str, str]
     heard_s: dict[str, Seconds]  # seconds of each clip that were played, by letter
     seconds: Seconds
     at: str = Field(max_length=40)

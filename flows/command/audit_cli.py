@@ -81,9 +81,9 @@ def read_(
 
     **Example:** `earmark people audit read audit returned/*.json`
     """
-    from earmark.flows.command.console import tell
+    from earmark.flows.command.console import errors, tell
     from earmark.schemas.errors import InputError
-    from earmark.tasks.people.answers import read_answers, read_plan
+    from earmark.tasks.people.answers import read_answers, read_plan, unplayed
     from earmark.tasks.people.audit_results import ROWS, summary, verdicts, write_record
     from earmark.tasks.people.auditing import ASKED
 
@@ -93,6 +93,7 @@ def read_(
     if not rows:
         more = f": {refused[0]}" if refused else "; name the files that reviewers sent back"
         raise InputError(f"no answers to read{more}")
+    tell(*unplayed(plan, returned), place=errors)
     facts: AuditFacts = {**summary(plan, rows), "refused": refused}
     place = open_store(store)
     name = f"{facts['evaluation']}-{plan.pages[0].key[:8]}"  # a record for each audit, however often it is read

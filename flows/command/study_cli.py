@@ -129,7 +129,7 @@ def status(
     **Example:** `earmark people study status study returned/*.json`; `--record music-prompts@v1` of a listening test
     """
     from earmark.flows.command.console import tell
-    from earmark.tasks.people.answers import agreement_of, mean_opinions, progress_of, usable
+    from earmark.tasks.people.answers import agreement_of, mean_opinions, progress_of, unplayed, usable
 
     plan, returned, refused = _read(folder, files)
     kept = usable(plan, returned)
@@ -146,10 +146,11 @@ def status(
         kept_in = str(record_opinions(place, version, find_corpus(version.corpus), plan, returned))
     if as_json:
         facts = {"study": plan.study, "pages": [one._asdict() for one in pages], "agreement": agreement}
-        facts |= {"mos": opinions, "refused": refused}
+        facts |= {"mos": opinions, "refused": refused, "unplayed": unplayed(plan, returned)}
         print_json(facts | ({"record": kept_in} if kept_in else {}))
         return
     _show(pages, agreement, opinions, refused)
+    tell(*unplayed(plan, returned))
     if kept_in is not None:
         tell(f"kept beside {record}: {kept_in}")
 
@@ -170,7 +171,7 @@ def fetch(
     """
     from earmark.flows.command.console import errors, tell
     from earmark.schemas.errors import InputError, StoreError
-    from earmark.tasks.people.answers import lines_of, usable, votes_of
+    from earmark.tasks.people.answers import lines_of, unplayed, usable, votes_of
     from earmark.tasks.store.files import write_text
 
     if out.exists() and not force:
@@ -178,8 +179,7 @@ def fetch(
     plan, returned, refused = _read(folder, files)
     kept = usable(plan, returned)
     rows = votes_of(plan, kept)
-    for line in refused:
-        tell(f"refused: {line}", place=errors)
+    tell(*(f"refused: {line}" for line in refused), *unplayed(plan, returned), place=errors)
     if not returned:
         found = f"found none in {len(refused)} files" if refused else "found none; name the files that they sent back"
         raise InputError(f"expected annotators' answers to {plan.study}, {found}: {out} is not written")

@@ -15,7 +15,18 @@ from pydantic import TypeAdapter, ValidationError
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import InputError
 from earmark.schemas.results import ListeningFacts, Opinion, SystemOpinion
-from earmark.schemas.study import ANSWERS, FACTS, PLAN, YEARS, AnnotatorPage, AnswerFile, ScreenAnswer, StudyPlan, Trial
+from earmark.schemas.study import (
+    ANSWERS,
+    FACTS,
+    PLAN,
+    UNPLAYABLE,
+    YEARS,
+    AnnotatorPage,
+    AnswerFile,
+    ScreenAnswer,
+    StudyPlan,
+    Trial,
+)
 from earmark.schemas.toml import first_fault
 from earmark.tasks.evaluation.leaderboard import OPINIONS
 from earmark.tasks.evaluation.submission import prompts_of
@@ -27,7 +38,7 @@ from earmark.tasks.store.versions import Store, Version
 MOST_BYTES = 8 << 20
 TRIAL_BYTES = 32 << 10  # of a trial's answer: its longest feedback takes 12,000, twice quoted 24,000
 MOST_FEEDBACK = 2000  # characters, like the page's limit
-FEWEST_ALIKE = 10  # clips with one rating for all questions, from which an annotator does not listen
+FEWEST_ALIKE = 10  # trials with one rating or letter for all questions, from which an annotator does not listen
 FORMS = {  # of the fields of screens without clips
     "background": {"years": YEARS, "profession": "yes|no", "appreciation": "[1-5]"},
     "facts": {name: fact.form for name, fact in FACTS.items()},
@@ -44,6 +55,11 @@ class Returned(NamedTuple):
     file: str  # the file's name
     answers: Mapping[str, ScreenAnswer]  # by trial
 
+    @property
+    def judged(self) -> dict[str, ScreenAnswer]:
+        """Return the answers without those about clips that did not play."""
+        return {trial: one for trial, one in self.answers.items() if UNPLAYABLE not in one.response}
+
 
 class AnnotatorProgress(NamedTuple):
     """Progress of an annotator."""
@@ -56,7 +72,8 @@ class AnnotatorProgress(NamedTuple):
     repeats_same: int  # questions of repeats with the first answer again, or a rating at most 1 off
     repeats: int  # questions of repeats answered twice
     median_s: float | None  # seconds spent on a trial
-    fails: bool  # whether more known pairs, or more repeated ratings, than allowed are wrong, or all ratings are equal
+    # whether more known pairs, or more repeated ratings, than allowed are wrong, or all letters or ratings are equal
+    fails: bool
     expert: bool | None  # by ATTM's rule; None if the background is not asked or not answered
 
 
@@ -108,15 +125,19 @@ def _fault(plan: StudyPlan, page: AnnotatorPage, name: str, answer: ScreenAnswer
         odd = [field for field, form in forms.items() if not re.fullmatch(form, answer.response.get(field, ""))]
         odd += sorted(answer.response.keys() - forms.keys())
         return f"expected {', '.join(forms)}, found another {odd[0][:40]!r}" if odd else None
-    fields = {"feedback", *plan.questions, *(f"confidence_{question}" for question in plan.questions)}
+    letters = trial.clips.keys() or {"a", "b"}  # an audited row's plan does not name its clips
+    if UNPLAYABLE in answer.response:
+        unplayable = answer.response[UNPLAYABLE]
+        if not unplayable or not letters >= set(unplayable) or answer.response.keys() - {UNPLAYABLE, "feedback"}:
+            return f"expected letters of clips that did not play and no answer, found {unplayable[:40]!r}"
+    fields = {UNPLAYABLE, "feedback", *plan.questions, *(f"confidence_{question}" for question in plan.questions)}
     if unknown := sorted(answer.response.keys() - fields):
         return f"expected answers to {', '.join(plan.questions)}, found a field {unknown[0][:40]!r}"
     if len(answer.response.get("feedback", "")) > MOST_FEEDBACK:
         return f"expected at most {MOST_FEEDBACK} characters of feedback, found {len(answer.response['feedback'])}"
-    letters = trial.clips.keys()
-    if letters and (unknown := sorted(answer.heard_s.keys() - letters)):
+    if trial.clips and (unknown := sorted(answer.heard_s.keys() - letters)):
         return f"expected seconds of the clips {', '.join(sorted(letters))}, found those of {unknown[0][:40]!r}"
-    for question in plan.questions:
+    for question in () if UNPLAYABLE in answer.response else plan.questions:
         if (value := answer.response.get(question)) not in plan.choices:
             return f"expected one of {', '.join(plan.choices)} for {question}, found {str(value)[:40]!r}"
         sure = answer.response.get(f"confidence_{question}")
@@ -154,7 +175,7 @@ def _goes_on(longer: Returned, shorter: Returned) -> bool:
 
 def progress_of(plan: StudyPlan, returned: Iterable[Returned]) -> list[AnnotatorProgress]:
     """Return each page's progress, and its annotator's results in the checks."""
-    by_page = {one.page: one.answers for one in returned}
+    by_page = {one.page: one.judged for one in returned}
     return [_progress(plan, page, by_page.get(page.name, {})) for page in plan.pages]
 
 
@@ -175,11 +196,12 @@ def _progress(plan: StudyPlan, page: AnnotatorPage, answers: Mapping[str, Screen
             same += sum(_same(plan, trial, given[one], first, before[one]) for one in plan.questions)
     done = [answers[trial.id] for trial in page.items if trial.id in answers]
     if plan.kind == "ratings":
-        said = {one.response[question] for one in done for question in plan.questions}
         fails = twice > 0 and (twice - same) / twice > plan.most_failed
-        fails |= len(done) >= FEWEST_ALIKE and len(said) == 1
     else:
         fails = known > 0 and (known - right) / known > plan.most_failed
+    if plan.kind in ("pairs", "ratings"):
+        said = {one.response[question] for one in done for question in plan.questions}
+        fails |= len(done) >= FEWEST_ALIKE and len(said) == 1 and said != {"tie"}
     return AnnotatorProgress(
         page=page.name,
         done=len(done),
@@ -215,6 +237,18 @@ def _clip(trial: Trial, value: str) -> str:
     return trial.clips.get(value, value)
 
 
+def unplayed(plan: StudyPlan, returned: Iterable[Returned]) -> list[str]:
+    """Return a line for each page with clips that did not play, and with the names of these or of their rows."""
+    trials = {(page.name, trial.id): trial for page in plan.pages for trial in page.trials}
+    lines = []
+    for one in returned:
+        screens = [(trials[one.page, i], one.answers[i].response[UNPLAYABLE]) for i in one.answers.keys() - one.judged]
+        clips = {trial.clips.get(letter, f"{trial.prompt_id} {letter}") for trial, which in screens for letter in which}
+        if screens:
+            lines.append(f"{one.page}: {len(screens)} without an answer, as clips did not play: {', '.join(sorted(clips))}")
+    return lines
+
+
 def usable(plan: StudyPlan, returned: Iterable[Returned]) -> list[Returned]:
     """Return the answers of annotators who pass their checks."""
     kept = list(returned)
@@ -237,9 +271,10 @@ def votes_of(plan: StudyPlan, returned: Sequence[Returned]) -> list[Row]:
     experts = {one.page: one.expert for one in progress_of(plan, returned)}
     for one in returned:
         page = next(page for page in plan.pages if page.name == one.page)
+        answers = one.judged
         for trial in page.trials:
-            if trial.id in one.answers and trial.kind in ("pair", "rating"):
-                rows.append(_row(plan, page, trial, one.answers[trial.id], experts[page.name]))
+            if trial.id in answers and trial.kind in ("pair", "rating"):
+                rows.append(_row(plan, page, trial, answers[trial.id], experts[page.name]))
     return rows
 
 
@@ -279,7 +314,7 @@ def agreement_of(plan: StudyPlan, returned: Iterable[Returned]) -> dict[str, flo
     counts: dict[str, dict[frozenset[str], Counter[str]]] = {one: defaultdict(Counter) for one in plan.questions}
     trials = {trial.id: trial for page in plan.pages for trial in page.trials if trial.kind == "pair"}
     for one in returned:
-        for trial_id, answer in one.answers.items():
+        for trial_id, answer in one.judged.items():
             if trial := trials.get(trial_id):
                 for question, by_pair in counts.items():
                     by_pair[frozenset(trial.clips.values())][_clip(trial, answer.response[question])] += 1

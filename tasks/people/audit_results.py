@@ -45,7 +45,7 @@ def verdicts(plan: StudyPlan, returned: Iterable[Returned]) -> list[Verdict]:
     remarks: dict[str, list[str]] = defaultdict(list)
     by_page = {page.name: {trial.id: trial for trial in page.trials} for page in plan.pages}
     for one in returned:
-        for trial_id, answer in one.answers.items():
+        for trial_id, answer in one.judged.items():
             trial = by_page[one.page][trial_id]
             answers[trial.prompt_id][one.page] = _named(audited, trial, answer.response[QUESTION])
             labels[trial.prompt_id] = _named(audited, trial, trial.expected[QUESTION])

@@ -5,6 +5,9 @@ const place = `earmark-study/${study.study}/${study.key}`;
 const served = location.protocol.startsWith("http");
 const addresses = {};
 const state = kept() ?? { agreed: false, answers: {} };
+const PATIENCE_MS = 20000; // without a sound, after which a clip counts as one that does not play
+const AGAIN_MS = 5000; // between attempts to send the last answers
+let keeps = true; // whether this browser keeps answers between visits
 
 const warnings = {}; // by what they are about: one that is over leaves the others
 function warn(about, text) {
@@ -27,7 +30,8 @@ function keep(sent) {
     Object.assign(state.answers, kept()?.answers, sent); // of another tab or device: what was answered first stays
     localStorage.setItem(place, JSON.stringify(state));
   } catch {
-    warn("kept", "This browser keeps nothing between visits: do not close or reload this page before the end.");
+    keeps = false;
+    warn("kept", "This browser keeps nothing between visits: do not close or reload this page before the end, or save a copy below first.");
   }
 }
 
@@ -90,16 +94,23 @@ function seconds(audio) {
   return sum;
 }
 
-// Called when a screen is shown: gives players their sound and holds the button back until every clip was heard.
+// Called when a screen is shown: gives players their sound and holds the button back until every clip was heard. A
+// clip that does not play must not end the page: the listener may then go on, without an answer to this screen.
 function listen() {
+  warn("sound", "");
   const stage = document.getElementById("stage");
   const button = stage.querySelector("input[type=submit]");
   const players = [...stage.querySelectorAll("audio[data-letter]")];
   const over = new Set(); // what was heard once stays heard
   const wait = Object.assign(document.createElement("span"), { id: "wait" });
   wait.setAttribute("aria-live", "polite");
-  button.after(wait);
+  const cannot = Object.assign(document.createElement("button"), { id: "cannot", type: "button", className: "plain" });
+  button.after(wait, cannot);
+  const moved = new Map(players.map((one) => [one, performance.now()]));
+  const silent = (one) =>
+    one.error || (performance.now() - moved.get(one) > PATIENCE_MS && (!one.paused || one.readyState === 0));
   const check = () => {
+    if (!button.isConnected) return clearInterval(timer);
     for (const one of players) {
       const length = Number.isFinite(one.duration) ? one.duration : one.ended ? one.currentTime : NaN;
       if (length > 0 && seconds(one) >= study.must_hear * length - 0.05) over.add(one);
@@ -111,11 +122,24 @@ function listen() {
     }
     button.disabled = open.length > 0;
     wait.textContent = open.length ? `Play ${open.map((one) => one.getAttribute("aria-label")).join(" and ")} first.` : "";
+    const stuck = open.filter(silent), names = stuck.map((one) => one.getAttribute("aria-label")).join(" and ");
+    cannot.hidden = stuck.length === 0;
+    cannot.textContent = `${names} cannot be played: go on without an answer`;
+    cannot.value = stuck.map((one) => one.dataset.letter).join("");
+  };
+  const timer = setInterval(check, 1000);
+  cannot.onclick = () => {
+    const unplayable = Object.assign(document.createElement("input"), { type: "hidden", name: "unplayable", value: cannot.value });
+    for (const one of stage.querySelectorAll("fieldset")) one.remove(); // also what was chosen already
+    button.before(unplayable);
+    button.disabled = false;
+    button.click();
   };
   for (const one of stage.querySelectorAll("audio")) {
     one.addEventListener("play", () => one.paused || alone(one)); // its turn may be over before it is told
-    one.addEventListener("error", () => warn("sound", "A clip does not play. Reload this page; if that does not help, tell whoever sent you the page."));
-    for (const event of ["timeupdate", "ended", "pause", "loadedmetadata"]) one.addEventListener(event, check);
+    one.addEventListener("error", () => warn("sound", "A clip does not play. Reload this page; if that does not help, go on, and tell whoever sent you the page."));
+    for (const event of ["timeupdate", "play", "loadedmetadata"]) one.addEventListener(event, () => moved.set(one, performance.now()));
+    for (const event of ["timeupdate", "ended", "pause", "loadedmetadata", "error"]) one.addEventListener(event, check);
     one.src = address(one.dataset.clip);
   }
   check();
@@ -146,19 +170,39 @@ function showProgress() {
   const bar = document.getElementById("progress");
   [bar.max, bar.value] = [study.trials.length, done];
   document.getElementById("count").textContent = `${done} of ${study.trials.length}`;
+  const footer = document.getElementById("kept");
+  footer.textContent = served
+    ? "Your answers are sent after every screen: you may close this page and open its link again later. "
+    : "Your answers are kept in this browser after every screen: you may close this page and open it here again later, except in a private window. ";
+  if (!keeps) footer.textContent = "";
+  const copy = Object.assign(document.createElement("button"), { type: "button", className: "plain", textContent: "Save a copy of the answers so far" });
+  copy.onclick = () => answerLink().click();
+  if (done && !served) footer.append(copy);
+}
+
+function answerLink() {
+  const link = Object.assign(document.createElement("a"), { className: "button", textContent: "Save the answers" });
+  link.href = URL.createObjectURL(new Blob([answerFile()], { type: "application/json" }));
+  link.download = `${study.study}-${study.page}.json`;
+  return link;
 }
 
 async function finish() {
   const stage = document.getElementById("stage");
   stage.innerHTML = "<h1>Thank you</h1><p id='end'></p>";
-  const sent = served && (await send());
-  const link = Object.assign(document.createElement("a"), { className: "button", textContent: "Save the answers" });
-  link.href = URL.createObjectURL(new Blob([answerFile()], { type: "application/json" }));
-  link.download = `${study.study}-${study.page}.json`;
-  document.getElementById("end").textContent = sent
-    ? "Your answers have arrived. You can close this page."
-    : "Save the file and send it back to whoever gave you this page.";
-  if (!sent) stage.append(link);
+  document.getElementById("kept").hidden = true;
+  const end = document.getElementById("end"), arrived = "Your answers have arrived. You can close this page.";
+  const file = "save the file and send it back to whoever gave you this page.";
+  if (served && (await send())) return (end.textContent = arrived);
+  const link = answerLink();
+  end.textContent = served ? `Your answers have not arrived yet. Leave this page open, it tries again; or ${file}` : `S${file.slice(1)}`;
+  stage.append(link);
+  while (served) {
+    await new Promise((done) => setTimeout(done, AGAIN_MS));
+    if (!(await send())) continue;
+    link.remove();
+    return (end.textContent = arrived);
+  }
 }
 
 const form = { type: jsPsychSurveyHtmlForm, button_label: "Continue", on_load: listen };

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 from collections.abc import Iterable
@@ -23,6 +24,7 @@ _RANGE = re.compile(r"bytes=([0-9]{1,12})-([0-9]{0,12})")
 _ADDRESS = re.compile(r"/([0-9a-f]{32})/(?:(answers)|clips/([0-9a-f]{16}(\.[a-z0-9]+)))?")
 
 MOST_DISCARDED_BYTES = 8 << 20
+LOG = logging.getLogger("earmark.people")
 
 
 class StudyApp:
@@ -116,8 +118,12 @@ class StudyApp:
         if lost:
             return _text(HTTPStatus.CONFLICT, f"{len(lost)} answers that are kept already are missing or different")
         if len(sent.answers) > len(kept):
-            with replacing(path) as temporary:
-                temporary.write_bytes(content)
+            try:
+                with replacing(path) as temporary:
+                    temporary.write_bytes(content)
+            except OSError as error:
+                LOG.warning("%s: not kept: %s; pages keep their answers, and send them again", path, error.strerror)
+                return _text(HTTPStatus.INSUFFICIENT_STORAGE, f"not kept: {error.strerror}")
         return _text(HTTPStatus.OK, "kept")
 
 

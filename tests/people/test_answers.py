@@ -401,3 +401,41 @@ def test_raters_who_do_not_listen_fail() -> None:
     ]  # fmt: skip
     assert [one.page for one in usable(plan, kept)] == ["p003", "p004"]
     assert all(row["annotators"] == 2 and row["ratings"] == 10 for row in mean_opinions(plan, usable(plan, kept)))
+
+
+def test_clips_that_did_not_play_are_no_vote(study: Path, plan: StudyPlan, tmp_path: Path) -> None:
+    """They are counted in no figure, and named; an answer beside them, or a letter that the screen lacks, is refused."""
+    page = plan.pages[0]
+    answers = as_shown(plan, page)
+    trial = next(one for one in page.trials if one.kind == "pair")
+    whole = votes_of(plan, [parse_answers(plan, returned(plan, page, answers), "x")])
+    answers[trial.id]["response"] = {"unplayable": "b", "feedback": "no sound"}
+    file, out = tmp_path / "a.json", tmp_path / "votes.jsonl"
+    file.write_bytes(returned(plan, page, answers))
+    run = CliRunner().invoke(app, ["people", "study", "fetch", str(study), str(file), "--out", str(out)])
+    line = f"{page.name}: 1 without an answer, as clips did not play: {trial.clips['b']}"
+    assert line in run.output
+    votes = [json.loads(row) for row in out.read_text().splitlines()]
+    assert len(votes) == len(whole) - 1
+    assert not any({vote["audio_a"], vote["audio_b"]} == {plan.generations[i].audio for i in trial.clips.values()}
+                   for vote in votes)  # fmt: skip
+    facts = json.loads(CliRunner().invoke(app, ["people", "study", "status", str(study), str(file), "--json"]).output)
+    assert facts["unplayed"] == [line]
+    assert (facts["pages"][0]["done"], facts["pages"][0]["trials"]) == (len(page.trials) - 1, len(page.trials))
+    for wrong in ({"unplayable": "c"}, {"unplayable": ""}, {"unplayable": "a", "musicality": "a"}):
+        answers[trial.id]["response"] = wrong
+        with pytest.raises(InputError, match="expected letters of clips that did not play and no answer"):
+            parse_answers(plan, returned(plan, page, answers), "x")
+
+
+@pytest.mark.parametrize(("pick", "fails"), [("a", True), ("b", True), ("tie", False)])
+def test_one_letter_everywhere_fails_the_checks(plan: StudyPlan, pick: str, fails: bool) -> None:
+    """Ten trials or more, on all questions: A and B change sides, so that nobody who listens answers so."""
+    plan = plan.model_copy(update={"choices": ("a", "b", "tie"), "most_failed": 1.0})
+    page = plan.pages[0]
+    answers = choices(plan, page, lambda _: pick)
+    assert progress_of(plan, [parse_answers(plan, returned(plan, page, answers), "x")])[0].fails is fails
+    few = dict(list(answers.items())[:9])
+    assert not progress_of(plan, [parse_answers(plan, returned(plan, page, few), "x")])[0].fails
+    answers[page.trials[3].id]["response"]["musicality"] = "b" if pick == "a" else "a"
+    assert not progress_of(plan, [parse_answers(plan, returned(plan, page, answers), "x")])[0].fails

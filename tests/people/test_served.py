@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import threading
 import urllib.error
@@ -55,6 +56,29 @@ def test_served_answers_only_grow(address: str, study: Path, plan: StudyPlan) ->
     assert ask(here, b"{}")[0] == 400
     assert ask(here, returned(plan, page, whole), **{"Content-Type": "text/plain"})[0] == 415
     assert [len(one.answers) for one in read_answers(plan, study, [])[0]] == [len(whole)]
+
+
+def test_answers_that_cannot_be_written_are_refused_and_come_again(
+    address: str, study: Path, plan: StudyPlan, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As on a full disk: the page learns why and goes on, the operator reads a line, and no traceback."""
+    page = plan.pages[0]
+    here = f"{address}/{page.key}/answers"
+    whole = choices(plan, page, lambda _: "a")
+    part = dict(list(whole.items())[:3])
+    assert ask(here, returned(plan, page, part)) == (200, b"kept")
+
+    def full(path: Path, content: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", full)
+        assert ask(here, returned(plan, page, whole)) == (507, b"not kept: No space left on device")
+    assert [one.getMessage().partition(": ")[2] for one in caplog.records] == [
+        "not kept: No space left on device; pages keep their answers, and send them again"
+    ]
+    assert ask(here) == (200, returned(plan, page, part))
+    assert ask(here, returned(plan, page, whole)) == (200, b"kept")
 
 
 def test_a_served_page_gives_back_what_was_sent(address: str, plan: StudyPlan) -> None:
