@@ -14,10 +14,9 @@ import pyarrow.parquet as pq
 from earmark.schemas.errors import InputError, StoreError
 from earmark.schemas.score_questions import QUESTIONS, ScoreQuestion
 from earmark.tasks.score_questions.option_order import LETTERS
-from earmark.tasks.score_questions.reviews import COLUMNS, CRITERIA, DELETES, ReviewerVerdict, count_answered
+from earmark.tasks.score_questions.reviews import COLUMNS, CRITERIA, DELETES, ReviewerVerdict, count_answered, guarded
 from earmark.tasks.store.files import replacing, sha256_file, write_embedded
 from earmark.tasks.store.folder import PREPARED, RECORD, building, listed_files, version_facts, write_facts
-from earmark.tasks.store.result_table import FORMULA
 from earmark.tasks.store.versions import Version
 
 SHEET, TASKS, CONFIG = "reviews.csv", "label-studio-tasks.json", "label-studio.xml"
@@ -144,5 +143,4 @@ def address_of(name: str, content: bytes, images_at: str | None) -> str:
 
 
 def _safe(row: Mapping[str, str]) -> dict[str, str]:
-    """Protect cells from being read as formulas by spreadsheets: text from outside may begin like one."""
-    return {name: f"'{cell}" if cell.startswith(FORMULA) else cell for name, cell in row.items()}
+    return {name: guarded(cell) for name, cell in row.items()}

@@ -18,6 +18,7 @@ from earmark.schemas.reasons import Reject, shown
 from earmark.tasks.importers.cells import BadRow
 from earmark.tasks.importers.json_arrays import read_json
 from earmark.tasks.importers.lines import read_rows
+from earmark.tasks.store.result_table import FORMULA
 from earmark.tasks.text.anonymity import scrub
 
 FLAGS_WHEN = {"musically_correct": False, "options_relevant": False, "offensive": True, "ambiguous": True}
@@ -87,6 +88,11 @@ def count_answered(path: Path, name: str) -> int:
 
 
 def _csv_rows(path: Path, name: str) -> Iterator[tuple[int, dict[str, Any] | Reject]]:
+    """Yield rows by their columns' names, without the apostrophes of `guarded`.
+
+    Raises:
+        InputError: a column is missing, or the file is in another encoding: half of its rows would be lost.
+    """
     _, first = next(read_rows(path, name), (0, []))
     only = "" if isinstance(first, Reject) or len(first) != 1 else first[0]
     delimiter = next((one for one in ";\t" if one in only), ",")  # as spreadsheets of many countries save
@@ -96,9 +102,21 @@ def _csv_rows(path: Path, name: str) -> Iterator[tuple[int, dict[str, Any] | Rej
     if missing := [column for column in REQUIRED if column not in names]:
         raise InputError(f"{name}: expected the column '{missing[0]}', found '{shown(', '.join(names))}'")
     for line, row in rows:
-        if not isinstance(row, Reject) and not any(cell.strip() for cell in row):
-            continue  # of deleted rows, spreadsheets may leave the delimiters
-        yield line, row if isinstance(row, Reject) else dict(zip(names, row, strict=False))
+        if isinstance(row, Reject):
+            if row.reason == "bad_encoding":
+                raise InputError(f"{name}, line {line}: {row.detail}; save the sheet as CSV in UTF-8 (in Excel: CSV UTF-8)")
+            yield line, row
+        elif any(cell.strip() for cell in row):  # of deleted rows, spreadsheets may leave the delimiters
+            yield line, dict(zip(names, map(_unguarded, row), strict=False))
+
+
+def guarded(cell: str) -> str:
+    """Protect a cell from being read as a formula by spreadsheets: text from outside may begin like one."""
+    return f"'{cell}" if cell.startswith(FORMULA) else cell
+
+
+def _unguarded(cell: str) -> str:
+    return cell[1:] if cell.startswith("'") and cell[1:].startswith(FORMULA) else cell
 
 
 def json_annotations(path: Path, name: str) -> Iterator[tuple[int, dict[str, Any], dict[str, Any] | None]]:

@@ -399,6 +399,31 @@ def test_sheets_that_spreadsheets_save_with_other_delimiters_are_read(
     assert (one.reviewer, one.question_id) == ("carol", NAMES[0])
 
 
+@pytest.mark.parametrize("note", ["na\xefve", "plain"])
+def test_a_sheet_in_another_encoding_is_refused_in_a_line(tmp_path: Path, note: str) -> None:
+    """Excel's plain CSV is Windows-1252: rows without an accent would be read, and the others lost."""
+    cells = {**dict.fromkeys(CRITERIA, "no"), "question_id": NAMES[0], "content_sha256": "c", "reviewer": "carol"}
+    rows = [[*cells, "note"], [*cells.values(), "fine"], [*cells.values(), note]]
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join(map(";".join, rows)) + "\n", "cp1252")
+    if note == "plain":
+        assert isinstance(next(read_reviews(path, "a.csv")), ReviewerVerdict)
+        return
+    with pytest.raises(InputError, match=r"a.csv, line 3: expected UTF-8, found byte 0xef .*; save the sheet as CSV in"):
+        list(read_reviews(path, "a.csv"))
+
+
+@pytest.mark.parametrize("note", ["=1+1 is odd", "-5 dB", "+2 dB", "'quoted'", "''= twice"])
+def test_the_apostrophe_against_formulas_does_not_come_back(tmp_path: Path, note: str) -> None:
+    """However often a table of reviews is written and read."""
+    one = ReviewerVerdict(NAMES[0], "c", "-dash", dict.fromkeys(CRITERIA, True), note, "reviews.csv", 2)
+    for _ in range(3):
+        write_verdicts(tmp_path / "reviews.csv", [one])
+        (cells,) = csv.DictReader((tmp_path / "reviews.csv").read_text("utf-8").splitlines())
+        assert not cells["note"].startswith(("=", "-", "+"))
+        assert list(read_reviews(tmp_path / "reviews.csv", "reviews.csv")) == [one]
+
+
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
