@@ -119,6 +119,14 @@ def test_axe_finds_nothing_in_light_or_dark(address: str, tab: Tab, tmp_path: Pa
 
 
 @pytest.mark.slow
+def test_text_runs_in_its_own_direction(address: str, tab: Tab) -> None:
+    tab.show(1280, 900)
+    tab.visit(address)
+    tab.until(f"{ROWS}.length > 3 && document.querySelector('.detail dd') !== null")
+    assert [one for one in ("[data-sheet] tbody td", ".detail dd") if not tab.reads_leftwards(one)] == []
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 768, 1280])
 def test_rows_are_filtered_ordered_and_played(versions: list[Version], address: str, tab: Tab, width: int) -> None:
     version = versions[1]

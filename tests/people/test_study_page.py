@@ -358,17 +358,7 @@ def test_text_runs_in_its_own_direction_and_the_count_fits_beside_a_long_name(st
     tab.show(390, 844)
     tab.open(study / "pages" / "p001.html")
     pass_intro(tab)
-    left = """(() => {
-      const place = document.querySelector('#stage blockquote'), at = (from, to) => {
-        const range = document.createRange();
-        range.setStart(place.firstChild, from); range.setEnd(place.firstChild, to);
-        return range.getBoundingClientRect().left;
-      };
-      place.textContent = 'נגינה שקטה 120 BPM';
-      return [at(15, 18), at(11, 14), at(6, 10), at(0, 5)];
-    })()"""
-    places = tab.ask(left)
-    assert places == sorted(places)
+    assert tab.reads_leftwards("#stage blockquote")
     tab.ask("document.getElementById('title').textContent = 'instruction-rubrics-v12-alignment'")
     assert tab.ask("document.getElementById('count').getBoundingClientRect().right") <= 390
 

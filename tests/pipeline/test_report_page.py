@@ -237,6 +237,18 @@ def test_hostile_text_does_nothing(tab: Tab, tmp_path: Path) -> None:
     assert tab.complaints == []
 
 
+def test_text_runs_in_its_own_direction(tab: Tab, tmp_path: Path) -> None:
+    """Of cards, tags, facts, texts, bars and tables."""
+    page = tmp_path / "report.html"
+    page.write_text(render_report(MANIFEST, STORY, HOSTILE_PAGE), encoding="utf-8")
+    tab.show(1280, 900)
+    tab.open(page)
+    places = (".rows h3", ".tags bdi", ".rows dd", ".texts p", "figure.bars th", ".resulttable td")
+    there = [one for one in places if tab.ask(f"document.querySelector('{one}') !== null")]
+    assert len(there) >= 5
+    assert [one for one in there if not tab.reads_leftwards(one)] == []
+
+
 FIRST_COLUMN = "[...document.querySelectorAll('tbody tr td:first-child')].map((cell) => cell.textContent)"
 
 
