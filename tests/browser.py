@@ -152,16 +152,16 @@ class Tab:
     def reads_leftwards(self, selector: str) -> bool:
         """Put a Hebrew line into an element; whether its unit, at the end, is leftmost and beside its number."""
         places = self.ask(
-            """(() => {
-              const place = document.querySelector(%s), at = (from, to) => {
+            """((place) => {
+              const at = (from, to) => {
                 const range = document.createRange();
                 range.setStart(place.firstChild, from); range.setEnd(place.firstChild, to);
                 return range.getBoundingClientRect().left;
               };
               place.textContent = 'נגינה שקטה 120 BPM';
               return [at(15, 18), at(11, 14), at(6, 10), at(0, 5)];
-            })()"""
-            % json.dumps(selector)
+            })"""
+            + f"(document.querySelector({json.dumps(selector)}))"
         )
         return bool(places == sorted(places) and places[0] < places[-1])
 

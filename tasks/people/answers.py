@@ -245,7 +245,9 @@ def unplayed(plan: StudyPlan, returned: Iterable[Returned]) -> list[str]:
         screens = [(trials[one.page, i], one.answers[i].response[UNPLAYABLE]) for i in one.answers.keys() - one.judged]
         clips = {trial.clips.get(letter, f"{trial.prompt_id} {letter}") for trial, which in screens for letter in which}
         if screens:
-            lines.append(f"{one.page}: {len(screens)} without an answer, as clips did not play: {', '.join(sorted(clips))}")
+            lines.append(
+                f"{one.page}: {len(screens)} without an answer, as clips did not play: {', '.join(sorted(clips))}"
+            )
     return lines
 
 

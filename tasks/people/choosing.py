@@ -251,9 +251,7 @@ def shared(
     return mine
 
 
-def halved(
-    items: Iterable[Key], draw: Callable[[Key], str], *families: Sequence[Callable[[Key], object]]
-) -> set[Key]:
+def halved(items: Iterable[Key], draw: Callable[[Key], str], *families: Sequence[Callable[[Key], object]]) -> set[Key]:
     """Return half of the items, and of each group half too, give or take one.
 
     Args:

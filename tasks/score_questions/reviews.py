@@ -104,7 +104,9 @@ def _csv_rows(path: Path, name: str) -> Iterator[tuple[int, dict[str, Any] | Rej
     for line, row in rows:
         if isinstance(row, Reject):
             if row.reason == "bad_encoding":
-                raise InputError(f"{name}, line {line}: {row.detail}; save the sheet as CSV in UTF-8 (in Excel: CSV UTF-8)")
+                raise InputError(
+                    f"{name}, line {line}: {row.detail}; save the sheet as CSV in UTF-8 (in Excel: CSV UTF-8)"
+                )
             yield line, row
         elif any(cell.strip() for cell in row):  # of deleted rows, spreadsheets may leave the delimiters
             yield line, dict(zip(names, map(_unguarded, row), strict=False))

@@ -404,7 +404,7 @@ def test_raters_who_do_not_listen_fail() -> None:
 
 
 def test_clips_that_did_not_play_are_no_vote(study: Path, plan: StudyPlan, tmp_path: Path) -> None:
-    """They are counted in no figure, and named; an answer beside them, or a letter that the screen lacks, is refused."""
+    """They are in no figure, and named; an answer beside them, or a letter that the screen lacks, is refused."""
     page = plan.pages[0]
     answers = as_shown(plan, page)
     trial = next(one for one in page.trials if one.kind == "pair")

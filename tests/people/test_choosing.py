@@ -242,5 +242,7 @@ def test_each_side_is_the_first_in_half(
 
 
 def test_the_seed_draws_which_side_is_the_first() -> None:
-    firsts = [pages_of(study(annotators=1, per_pair=1, pairs=1, seed=seed), material(1, 2), SECRET) for seed in range(40)]
+    firsts = [
+        pages_of(study(annotators=1, per_pair=1, pairs=1, seed=seed), material(1, 2), SECRET) for seed in range(40)
+    ]
     assert 10 <= sum(pages[0].trials[0].clips["a"] == "g0-0" for pages in firsts) <= 30

@@ -214,7 +214,7 @@ def test_a_clip_that_does_not_play_is_reported_and_the_page_goes_on(study: Path,
     plan = read_plan(study)
     page = plan.pages[0]
     file = study / "pages" / f"{page.name}.html"
-    head, content, tail = re.split("(?<=id=\"study\">)(.*?)(?=</script>)", file.read_text("utf-8"), maxsplit=1)
+    head, content, tail = re.split('(?<=id="study">)(.*?)(?=</script>)', file.read_text("utf-8"), maxsplit=1)
     facts = json.loads(content)
     silent = plan.generations[page.trials[0].clips["b"]].sha256[:16]
     facts["clips"][silent] = "data:audio/wav;base64,AAAA"
@@ -223,7 +223,9 @@ def test_a_clip_that_does_not_play_is_reported_and_the_page_goes_on(study: Path,
     assert tab.ask("document.querySelector('#kept').textContent").startswith("Your answers are kept in this browser")
     pass_intro(tab)
     tab.until("document.getElementById('cannot').checkVisibility()")
-    assert tab.ask("document.getElementById('cannot').textContent") == "Clip B cannot be played: go on without an answer"
+    assert (
+        tab.ask("document.getElementById('cannot').textContent") == "Clip B cannot be played: go on without an answer"
+    )
     assert "A clip does not play" in tab.ask("document.getElementById('warning').textContent")
     tab.ask("document.querySelector('#stage input[value=a]').click()")
     tab.ask("document.querySelector('textarea[name=feedback]').value = 'no sound'")
@@ -246,7 +248,10 @@ def test_a_clip_that_does_not_play_is_reported_and_the_page_goes_on(study: Path,
 
 def test_a_clip_that_never_comes_can_be_reported(tab: Tab, tmp_path: Path) -> None:
     """It gives no error either: the button comes after a time without a sound."""
-    folder, over = ratings_study(tmp_path, 1, 'questionnaires = 1\neach = { id = 1 }\nsound = "beside"'), threading.Event()
+    folder, over = (
+        ratings_study(tmp_path, 1, 'questionnaires = 1\neach = { id = 1 }\nsound = "beside"'),
+        threading.Event(),
+    )
     plan = read_plan(folder)
     served = StudyApp(plan, folder)
 
@@ -264,7 +269,9 @@ def test_a_clip_that_never_comes_can_be_reported(tab: Tab, tmp_path: Path) -> No
         tab.until("document.querySelector('#stage audio') !== null")
         assert not tab.ask("document.getElementById('cannot').checkVisibility()")
         tab.until("document.getElementById('cannot').checkVisibility()")
-        assert tab.ask("document.getElementById('cannot').textContent") == "Clip cannot be played: go on without an answer"
+        assert (
+            tab.ask("document.getElementById('cannot').textContent") == "Clip cannot be played: go on without an answer"
+        )
         assert tab.ask("document.getElementById('warning').hidden"), "it is no fault yet"
         tab.ask("document.getElementById('cannot').click()")
         tab.until("document.getElementById('count').textContent.startsWith('1 of')")

@@ -409,7 +409,9 @@ def test_a_sheet_in_another_encoding_is_refused_in_a_line(tmp_path: Path, note: 
     if note == "plain":
         assert isinstance(next(read_reviews(path, "a.csv")), ReviewerVerdict)
         return
-    with pytest.raises(InputError, match=r"a.csv, line 3: expected UTF-8, found byte 0xef .*; save the sheet as CSV in"):
+    with pytest.raises(
+        InputError, match=r"a.csv, line 3: expected UTF-8, found byte 0xef .*; save the sheet as CSV in"
+    ):
         list(read_reviews(path, "a.csv"))
 
 
