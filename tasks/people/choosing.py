@@ -262,7 +262,8 @@ def halved(items: Iterable[Key], draw: Callable[[Key], str], *families: Sequence
     opposites: list[dict[Key, Key]] = []  # two items of one group; of both families, rings of an even length and rows
     for family in families:
         opposite: dict[Key, Key] = {}
-        for group in (*family, lambda _: None):
+        wider: list[Callable[[Key], object]] = [*family, lambda _: None]
+        for group in wider:
             waiting: dict[object, Key] = {}
             for item in [item for item in order if item not in opposite]:
                 if (other := waiting.pop(group(item), None)) is None:

@@ -230,7 +230,9 @@ const psych = initJsPsych({
   on_trial_finish: (data) => {
     if (!data.id) return;
     const spent = Math.round((performance.now() - shown) / 10) / 100;
-    state.answers[data.id] = { response: data.response, heard_s: lastHeard, seconds: spent, at: new Date().toISOString() };
+    const whole = (text) => new TextDecoder().decode(new TextEncoder().encode(text)); // half a letter would spoil the file
+    const response = Object.fromEntries(Object.entries(data.response).map(([name, text]) => [name, whole(text)]));
+    state.answers[data.id] = { response, heard_s: lastHeard, seconds: spent, at: new Date().toISOString() };
     keep();
     send();
     showProgress();

@@ -228,7 +228,7 @@ def test_a_clip_that_does_not_play_is_reported_and_the_page_goes_on(study: Path,
     )
     assert "A clip does not play" in tab.ask("document.getElementById('warning').textContent")
     tab.ask("document.querySelector('#stage input[value=a]').click()")
-    tab.ask("document.querySelector('textarea[name=feedback]').value = 'no sound'")
+    tab.ask("document.querySelector('textarea[name=feedback]').value = 'no sound \\ud83c'")  # half an emoji
     tab.ask("document.querySelector('#stage form').dataset.before = ''; document.getElementById('cannot').click()")
     tab.until("document.querySelector('[data-before]') === null")
     assert tab.ask("document.getElementById('warning').hidden")
@@ -242,7 +242,7 @@ def test_a_clip_that_does_not_play_is_reported_and_the_page_goes_on(study: Path,
         time.sleep(0.05)
     answers = parse_answers(plan, copy.read_bytes(), copy.name).answers
     assert {trial: one.response for trial, one in answers.items()} == {
-        page.trials[0].id: {"feedback": "no sound", "unplayable": "b"}
+        page.trials[0].id: {"feedback": "no sound \ufffd", "unplayable": "b"}
     }
 
 
