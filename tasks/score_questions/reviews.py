@@ -17,7 +17,7 @@ from earmark.schemas.errors import InputError
 from earmark.schemas.reasons import Reject, shown
 from earmark.tasks.importers.cells import BadRow
 from earmark.tasks.importers.json_arrays import read_json
-from earmark.tasks.importers.lines import read_rows
+from earmark.tasks.importers.lines import Row, read_lines, read_rows
 from earmark.tasks.store.result_table import FORMULA
 from earmark.tasks.text.anonymity import scrub
 
@@ -91,25 +91,29 @@ def _csv_rows(path: Path, name: str) -> Iterator[tuple[int, dict[str, Any] | Rej
     """Yield rows by their columns' names, without the apostrophes of `guarded`.
 
     Raises:
-        InputError: a column is missing, or the file is in another encoding: half of its rows would be lost.
+        InputError: a column is missing, or the file is in another encoding.
     """
-    _, first = next(read_rows(path, name), (0, []))
-    only = "" if isinstance(first, Reject) or len(first) != 1 else first[0]
-    delimiter = next((one for one in ";\t" if one in only), ",")  # as spreadsheets of many countries save
-    rows = read_rows(path, name, delimiter)
+    _, first = next(read_lines(path, name), (0, ""))
+    delimiter = (
+        max(",;\t", key=first.count) if isinstance(first, str) else ","
+    )  # as spreadsheets of many countries save
+    rows = _in_utf8(read_rows(path, name, delimiter), name)
     _, header = next(rows, (0, []))
     names = [] if isinstance(header, Reject) else [cell.strip() for cell in header]
     if missing := [column for column in REQUIRED if column not in names]:
         raise InputError(f"{name}: expected the column '{missing[0]}', found '{shown(', '.join(names))}'")
     for line, row in rows:
-        if isinstance(row, Reject):
-            if row.reason == "bad_encoding":
-                raise InputError(
-                    f"{name}, line {line}: {row.detail}; save the sheet as CSV in UTF-8 (in Excel: CSV UTF-8)"
-                )
-            yield line, row
-        elif any(cell.strip() for cell in row):  # of deleted rows, spreadsheets may leave the delimiters
-            yield line, dict(zip(names, map(_unguarded, row), strict=False))
+        if not isinstance(row, Reject) and not any(cell.strip() for cell in row):
+            continue  # of deleted rows, spreadsheets may leave the delimiters
+        yield line, row if isinstance(row, Reject) else dict(zip(names, map(_unguarded, row), strict=False))
+
+
+def _in_utf8(rows: Iterable[Row], name: str) -> Iterator[Row]:
+    """Yield rows; refuse a file in another encoding, where rows with accents alone would be lost."""
+    for line, row in rows:
+        if isinstance(row, Reject) and row.reason == "bad_encoding":
+            raise InputError(f"{name}, line {line}: {row.detail}; save the sheet as CSV in UTF-8 (in Excel: CSV UTF-8)")
+        yield line, row
 
 
 def guarded(cell: str) -> str:

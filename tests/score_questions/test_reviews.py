@@ -387,12 +387,14 @@ def test_rows_that_cannot_be_read_are_rejects(tmp_path: Path, text: str, reason:
     assert "example.org" not in first.item + first.detail
 
 
-@pytest.mark.parametrize(("delimiter", "encoding"), [(";", "utf-8-sig"), ("\t", "utf-16")])
+@pytest.mark.parametrize("quote", ["", '"'])  # some quote every cell, and the header's too
+@pytest.mark.parametrize(("delimiter", "encoding"), [(";", "utf-8-sig"), ("\t", "utf-16"), (",", "utf-8")])
 def test_sheets_that_spreadsheets_save_with_other_delimiters_are_read(
-    tmp_path: Path, delimiter: str, encoding: str
+    tmp_path: Path, delimiter: str, encoding: str, quote: str
 ) -> None:
     cells = {**dict.fromkeys(CRITERIA, "yes"), "question_id": NAMES[0], "content_sha256": "c", "reviewer": "carol"}
-    rows = [delimiter.join(cells), delimiter * (len(cells) - 1), delimiter.join(cells.values())]  # one was emptied
+    head, row = (delimiter.join(f"{quote}{cell}{quote}" for cell in line) for line in (cells, cells.values()))
+    rows = [head, delimiter * (len(cells) - 1), row]  # one was emptied
     (tmp_path / "a.csv").write_text("\n".join(rows) + "\n", encoding)
     (one,) = read_reviews(tmp_path / "a.csv", "a.csv")
     assert isinstance(one, ReviewerVerdict)
@@ -403,7 +405,7 @@ def test_sheets_that_spreadsheets_save_with_other_delimiters_are_read(
 def test_a_sheet_in_another_encoding_is_refused_in_a_line(tmp_path: Path, note: str) -> None:
     """Excel's plain CSV is Windows-1252: rows without an accent would be read, and the others lost."""
     cells = {**dict.fromkeys(CRITERIA, "no"), "question_id": NAMES[0], "content_sha256": "c", "reviewer": "carol"}
-    rows = [[*cells, "note"], [*cells.values(), "fine"], [*cells.values(), note]]
+    rows = [[*cells, "note"], [*cells.values(), "fine"], [*cells.values(), note], [*cells.values(), "fine"]]
     path = tmp_path / "a.csv"
     path.write_text("\n".join(map(";".join, rows)) + "\n", "cp1252")
     if note == "plain":
