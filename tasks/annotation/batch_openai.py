@@ -7,7 +7,14 @@ from typing import Any
 from openai import AsyncOpenAI
 
 from earmark.tasks.annotation.backend import BatchState, Held
-from earmark.tasks.annotation.errors import MalformedResponse, ServerError, one_line, shaped
+from earmark.tasks.annotation.errors import (
+    BadRequest,
+    MalformedResponse,
+    ModelMissing,
+    ServerError,
+    one_line,
+    shaped,
+)
 from earmark.tasks.annotation.http import Http, json_bytes
 from earmark.tasks.annotation.request import Request
 from earmark.tasks.annotation.sdk import NO_KEY, Result, client_over, first_with, read_lines, result_of
@@ -30,6 +37,7 @@ class OpenAIBatches:
     def __init__(self, http: Http, base_url: str, body: Callable[[Request], dict[str, Any]]) -> None:
         self._client = AsyncOpenAI(api_key=NO_KEY, base_url=base_url, http_client=client_over(http), max_retries=0)
         self._body = body
+        self._inputs: dict[str, str] = {}  # the last input file of an intent
 
     def line(self, key: str, request: Request) -> bytes:
         """Return the request as a line of an input file, named by the key."""
@@ -38,11 +46,12 @@ class OpenAIBatches:
 
     async def submit(self, intent: str, lines: Sequence[bytes], held: Held) -> str:
         """Upload the lines and start a batch with the intent in its metadata."""
-        content = (f"{intent}.jsonl", b"\n".join(lines) + b"\n", "application/jsonl")
+        content = (_file_name(intent), b"\n".join(lines) + b"\n", "application/jsonl")
         file = await result_of(self._client.files.create(file=content, purpose="batch"), "a file")
+        self._inputs[intent] = _text(file, "id")
         await held()
         create = self._client.batches.create(
-            input_file_id=_text(file, "id"),
+            input_file_id=self._inputs[intent],
             endpoint="/v1/chat/completions",
             completion_window="24h",
             metadata={INTENT: intent},
@@ -50,13 +59,26 @@ class OpenAIBatches:
         return _text(await result_of(create, "a batch"), "id")
 
     async def find(self, intent: str) -> str | None:
-        """Return the newest batch with the intent."""
+        """Return the newest batch with the intent: in its metadata, or, as some servers drop them, by its input file."""
+        unmarked: dict[str, str] = {}  # batches without Earmark's metadata, by input file
 
         async def listed() -> AsyncIterator[tuple[Any, Any]]:
             async for batch in self._client.batches.list(limit=100):
-                yield (batch.metadata or {}).get(INTENT), batch.id
+                if not (mark := (batch.metadata or {}).get(INTENT)):
+                    unmarked.setdefault(batch.input_file_id, batch.id)
+                yield mark, batch.id
 
-        return await first_with(intent, listed())
+        async def named() -> AsyncIterator[tuple[Any, Any]]:
+            async for file in self._client.files.list(purpose="batch"):
+                yield file.id in unmarked and file.filename, unmarked.get(file.id)
+
+        found = await first_with(intent, listed()) or unmarked.get(self._inputs.get(intent, ""))
+        if found or not unmarked:
+            return found
+        try:
+            return await first_with(_file_name(intent), named())
+        except (ModelMissing, BadRequest):  # a server without a list of files
+            return None
 
     async def state(self, provider_id: str) -> BatchState:
         """Return the state of a batch."""
@@ -80,13 +102,18 @@ class OpenAIBatches:
         return results
 
 
+def _file_name(intent: str) -> str:
+    return f"{intent}.jsonl"
+
+
 def _result(line: str) -> Result:
     with shaped("a line with custom_id and response"):
         record = json.loads(line)
         key, response, error = str(record["custom_id"]), record.get("response") or {}, record.get("error")
+        error = None if isinstance(error, dict) and not any(error.values()) else error
         body = response.get("body")
         body = body if isinstance(body, str) else json.dumps(body)  # some servers send it as text
-        status = int(response.get("status_code") or 0)
+        status = int(response.get("status_code") or 200)
         status = status_within(body) or status if status == 200 else status
         if not error and status == 200 and body != "null":
             return key, body, None

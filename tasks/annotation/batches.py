@@ -23,6 +23,7 @@ from earmark.tasks.annotation.errors import (
     AskError,
     BatchFailed,
     BatchUnreachable,
+    MalformedResponse,
     ModelMissing,
     QuotaExhausted,
     Retriable,
@@ -56,6 +57,7 @@ OR (b.state = 'done' AND b.updated_at > mine.created_at)
 """  # batches in the queue when one was refused; `detail` marks those that were refused too, and new ones may be yet
 LONGEST_BATCH_S = 2 * 86_400.0  # an older one is in no queue: OpenAI's last a day, Google's may be pending for two
 RECORD_AT_ONCE = 500
+STOPPED = ("failed", "expired", "cancelled")  # states of a batch without results
 MOST_LOOKS = 20  # number of failed polls of the provider in a row before a run gives up; its batches stay there
 Got = TypeVar("Got")
 
@@ -280,7 +282,7 @@ class Batches:
             state = await self._ended(batch.provider_id)
             if state.full:
                 return state.detail or "the queue is full"
-            results = await self._looked(partial(self._provider.results, state))
+            results = await self._looked(partial(self._results, state))
             answered = {key: raw for key, raw, _ in results if raw is not None and key in batch.members}
             numbers = await self._record(batch, answered)
         except ModelMissing:
@@ -330,12 +332,21 @@ class Batches:
                 return state
             await asyncio.sleep(self._run.config.batch_poll_s)
 
+    async def _results(self, state: BatchState) -> list[tuple[str, str | None, AskError | None]]:
+        results = await self._provider.results(state)
+        if not results and state.word not in STOPPED:  # paid for: not to be asked again as if unanswered
+            raise MalformedResponse(
+                f"batch {state.provider_id}, '{state.word}': expected results, found no line; if none comes, have its "
+                f"requests asked and paid anew by earmark ledger batches --free {state.provider_id}"
+            )
+        return results
+
     async def _looked(self, call: Callable[[], Awaitable[Got]]) -> Got:
         """Repeat a read-only call until it succeeds: the answers are paid for and wait at the provider."""
         try:
             return await self._retried(call, max(self._run.config.retries, MOST_LOOKS))
         except Retriable as error:
-            raise BatchUnreachable(f"the batch API does not answer: {error}; run again to collect") from None
+            raise BatchUnreachable(f"no usable answer of the batch API: {error}; run again to collect") from None
 
     async def _retried(self, call: Callable[[], Awaitable[Got]], most: int) -> Got:
         config, tries = self._run.config, 0

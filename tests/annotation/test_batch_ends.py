@@ -77,6 +77,10 @@ class Provider(OpenAIServer):
                 if any(f'pair {row}"' in said[line["custom_id"]] for row in range(6)):
                     line["response"]["body"]["choices"][0]["finish_reason"] = "other"
             texts = [json.dumps(line) for line in lines]
+        elif self.trouble == "empty errors":
+            for line in lines:
+                line |= {"response": {"body": line["response"]["body"]}, "error": {"code": None, "message": None}}
+            texts = [json.dumps(line) for line in lines]
         elif self.trouble == "key":
             for line in lines[len(lines) // 2 :]:
                 line["response"]["body"] = {"error": {"message": "API key expired", "code": "invalid_api_key"}}
@@ -121,7 +125,10 @@ class Provider(OpenAIServer):
         return await super().get_batch(request)
 
     async def download(self, request: web.Request) -> web.Response:
-        """A file; twice a gateway's page in its place if that is the trouble."""
+        """A file; twice a gateway's page in its place, or never more than nothing, if that is the trouble."""
+        if self.trouble == "empty" or (self.trouble == "empty at first" and self.pages < 2):
+            self.pages += 1
+            return web.Response(body=b"\n", content_type="application/octet-stream")
         if self.trouble == "page for results" and self.pages < 2:
             self.pages += 1
             return web.Response(text="<html>\n<title>Sign in</title>\n</html>", content_type="text/html")
@@ -136,8 +143,10 @@ class Provider(OpenAIServer):
 
 
 @pytest.mark.parametrize(
-    "trouble", ["", "bad line", "late", "full", "words", "own state", "page for a state", "page for results"]
-)
+    "trouble",
+    ["", "bad line", "late", "full", "words", "own state", "page for a state", "page for results", "empty at first",
+     "empty errors"],
+)  # fmt: skip
 def test_every_batch_ends_and_every_request_has_its_answer(
     tmp_path: Path, run: Any, trouble: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -157,6 +166,75 @@ def test_every_batch_ends_and_every_request_has_its_answer(
             assert server.faults.numbers()["asked"] == 30 + asked_again
         told = {"full": "Enqueued token limit reached", "bad line": "a line"}
         assert told.get(trouble, "") in caplog.text
+        await server.stop()
+
+    run(story)
+
+
+def test_a_completed_batch_without_results_is_not_asked_again_as_if_unanswered(tmp_path: Path, run: Any) -> None:
+    async def story() -> None:
+        server = Provider()
+        server.trouble = "empty"
+        await server.start()
+        config, bench = config_for(server, **BATCH | {"retry_base_s": 0.001}), Bench(tmp_path / "l.sqlite", server)
+        with pytest.raises(BatchUnreachable, match=r"'completed': expected results, found no line; .* --free batch_"):
+            await bench.ask(config, requests_for(config, 5))
+        server.trouble = ""
+        report = await bench.ask(config, requests_for(config, 5))
+        assert (report.answered, len(server.batches), server.faults.numbers()["asked"]) == (5, 1, 5)
+        await server.stop()
+
+    run(story)
+
+
+class Forgetful(Provider):
+    """A batch API that keeps no metadata."""
+
+    lists_files = True
+
+    async def create_batch(self, request: web.Request) -> web.StreamResponse:
+        try:
+            return await super().create_batch(request)
+        finally:
+            for batch in self.batches.values():
+                batch["metadata"] = None
+
+    async def list_files(self, request: web.Request) -> web.Response:
+        listed = await super().list_files(request)
+        return listed if self.lists_files else web.json_response({"detail": "Method Not Allowed"}, status=405)
+
+
+@pytest.mark.parametrize("lists_files", [True, False])
+def test_a_batch_whose_metadata_is_dropped_is_found_after_a_lost_reply(
+    tmp_path: Path, run: Any, lists_files: bool
+) -> None:
+    async def story() -> None:
+        server = Forgetful()
+        server.lists_files, server.lose_batch_replies = lists_files, 1
+        await server.start()
+        config = config_for(server, **BATCH)
+        report = await Bench(tmp_path / "l.sqlite", server).ask(config, requests_for(config, 5))
+        assert (report.answered, len(server.batches), server.faults.numbers()["asked"]) == (5, 1, 5)
+        await server.stop()
+
+    run(story)
+
+
+def test_a_later_run_finds_a_batch_whose_metadata_is_dropped_by_its_file(tmp_path: Path, run: Any) -> None:
+    """The first run's key expires while it looks; other batches of the account have no metadata either."""
+
+    async def story() -> None:
+        server = Forgetful()
+        await server.start()
+        config, bench = config_for(server, **BATCH), Bench(tmp_path / "l.sqlite", server)
+        await bench.ask(config, requests_for(config, 5))
+        server.lose_batch_replies, server.list_fault, server.list_faulty_s = 1, 401, 60.0
+        with pytest.raises(BatchUnreachable):
+            await bench.ask(config, requests_for(config, 10))
+        server.list_faulty_s = 0.0
+        await bench.ask(config, requests_for(config, 2, first=20))
+        report = await bench.ask(config, requests_for(config, 10))
+        assert (report.answered, len(server.batches), server.faults.numbers()["asked"]) == (10, 3, 12)
         await server.stop()
 
     run(story)

@@ -121,6 +121,7 @@ class OpenAIServer:
             lambda: asyncio.Semaphore(slots) if slots else nullcontext()
         )
         self.files: dict[str, bytes] = {}
+        self.file_names: dict[str, str] = {}  # of uploads
         self.batches: dict[str, dict[str, Any]] = {}
         self.expected_key: str | None = None
         self.headers: set[str] = set()  # values of all headers of all requests
@@ -134,6 +135,7 @@ class OpenAIServer:
         app = web.Application(client_max_size=1 << 30, middlewares=[self._noted])
         app.router.add_post("/v1/chat/completions", self.chat)
         app.router.add_post("/v1/files", self.upload)
+        app.router.add_get("/v1/files", self.list_files)
         app.router.add_get("/v1/files/{id}/content", self.download)
         app.router.add_post("/v1/batches", self.create_batch)
         app.router.add_get("/v1/batches", self.list_batches)
@@ -229,8 +231,16 @@ class OpenAIServer:
         assert isinstance(field, web.FileField)
         name = f"file-{uuid.uuid4().hex}"
         self.files[name] = field.file.read()
-        held = {"id": name, "object": "file", "bytes": len(self.files[name]), "purpose": str(form["purpose"])}
-        return web.json_response(held | {"created_at": int(time.time()), "filename": field.filename})
+        self.file_names[name] = field.filename
+        return web.json_response(self._file(name))
+
+    def _file(self, name: str) -> dict[str, Any]:
+        held = {"id": name, "object": "file", "bytes": len(self.files[name]), "purpose": "batch"}
+        return held | {"created_at": int(time.time()), "filename": self.file_names[name]}
+
+    async def list_files(self, request: web.Request) -> web.Response:
+        """The uploads."""
+        return web.json_response({"object": "list", "data": [*map(self._file, self.file_names)], "has_more": False})
 
     async def download(self, request: web.Request) -> web.Response:
         """A file's content."""
