@@ -79,7 +79,7 @@ def spoken(text: str) -> str:
     return text.strip()
 
 
-PARSER = 11
+PARSER = 12
 DAMAGED = "\ufffd"  # the place of a sign whose bytes were lost on the way
 LONGEST_SENTENCES = 300  # greatest length of a gateway's message in the place of an answer
 MOST_TOKENS = 10_000_000  # more tokens than any model takes or gives: a larger count is invalid

@@ -59,7 +59,7 @@ class OpenAIBatches:
         return _text(await result_of(create, "a batch"), "id")
 
     async def find(self, intent: str) -> str | None:
-        """Return the newest batch with the intent: in its metadata, or, as some servers drop them, by its input file."""
+        """Return the newest batch with the intent in its metadata or, where these are dropped, in its file's name."""
         unmarked: dict[str, str] = {}  # batches without Earmark's metadata, by input file
 
         async def listed() -> AsyncIterator[tuple[Any, Any]]:

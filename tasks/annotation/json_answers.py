@@ -21,15 +21,16 @@ if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
 
 _MARKS = " \t\r\n*_`\"'“”‘’.:"
+_GAP = r"(?:\s|(?://|\#)[^\n]*\n|/\*(?:[^*]|\*(?!/))*+\*/)*+"  # blanks and comments
 _ALMOST = re.compile(
-    r"""
+    rf"""
       (?P<string> "(?:[^"\\\n]|\\.)*" )                                       # JSON already, but for raw tabs
-    | (?<=[{\[,:｛［，：]) (?P<gap>\s*) (?P<lines> "(?:[^"\\]|\\.)*" ) (?=\s*[,:}\]｝］，：])  # over several lines
+    | (?<=[{{\[,:｛［，：]) {_GAP} (?P<lines> "(?:[^"\\]|\\.)*" ) (?={_GAP}[,:}}\]｝］，：])  # over several lines
     | [“„«] (?P<typographic> [^“”„«»"\\]* ) [”“»]
-    | (?<=[{\[,:｛［，：]) (?P<space>\s*) '(?P<single> (?:[^'"\\]|\\['"])* )' (?=\s*[,:}\]｝］，：])
+    | (?<=[{{\[,:｛［，：]) {_GAP} '(?P<single> (?:[^'"\\]|\\['"])* )' (?={_GAP}[,:}}\]｝］，：])
     | (?P<comment> (?<![:\w])(?://|\#)[^\n]*(?=\n) | /\*.*?\*/ )
-    | (?P<mark> \*\*|` )                                                      # around a key, or a fence
-    | (?P<comma> [,，](?=(?:\s|(?://|\#)[^\n]*\n|(?>/\*.*?\*/))*[}\]｝］]) )
+    | (?P<mark> \*\*|`|[\u200b\ufeff]|[^\S\ \t\n\r] )                          # around a key, a fence, or other blanks
+    | (?P<comma> [,，](?={_GAP}[}}\]｝］]) )
     | (?P<wide> [｛｝［］：，] )                                                # full-width signs
     | \b(?P<word> True|False|None )\b                                         # as Python writes them
     """,
@@ -44,7 +45,7 @@ _NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?")
 
 def as_json(text: str) -> str:
     """Turn almost-JSON into JSON: typographic and single quotes, comments, commas before a closing bracket, Markdown
-    marks, full-width signs and Python's words outside strings, line breaks and tabs in strings.
+    marks, full-width signs, other blanks and Python's words outside strings, line breaks and tabs in strings.
 
     Nothing is completed or guessed. Names and words of the schema match in any case, a number in quotes is a number,
     and a too long explanation is cut (`fitted`). Records numbered from 0 are numbered from 1 where the schema is, and
@@ -56,10 +57,10 @@ def as_json(text: str) -> str:
 def _plain(part: re.Match[str]) -> str:
     match part.lastgroup:
         case "string" | "lines":
-            return (part["gap"] or "") + part[part.lastgroup].translate(_ESCAPED)
+            return part[part.lastgroup].translate(_ESCAPED)
         case "typographic" | "single":
             said = part[part.lastgroup].replace("\\'", "'").replace('\\"', '"')
-            return (part["space"] or "") + json.dumps(said, ensure_ascii=False)
+            return json.dumps(said, ensure_ascii=False)
         case "word":
             return _WORDS[part.group()]
         case "wide":

@@ -136,6 +136,15 @@ MORE: dict[str, tuple[str, Any]] = {
         '{"choice": "A", // clearer\n "score": 7, /* of 10 */ # so\n "reason": "http://a.b/c // d", // end\n}',
         {"choice": "A", "score": 7, "reason": "http://a.b/c // d"},
     ),
+    "comments around single quotes": (
+        "{ // the choice\n 'choice': 'A', # clearer\n /* of 10 */ 'score': 7, 'reason': 'a # b' // end\n}",
+        {"choice": "A", "score": 7, "reason": "a # b"},
+    ),
+    "comment behind lines": ('{"choice": "A", "reason": /* why */ "x\ny" // so\n}', {"choice": "A", "reason": "x\ny"}),
+    "other blanks": (
+        '{\u3000"choice":\u00a0"A",\u200b\u00a0"score":\u00a07, "reason": "a\u00a0b"}',
+        {"choice": "A", "score": 7, "reason": "a\u00a0b"},
+    ),
     "comments at the end": ('{"choice": "A", "score": 7, # clearer\n /* so */ // end\n}', {"choice": "A", "score": 7}),
     "escaped apostrophe": (r"""{'choice': 'A', 'reason': 'it\'s \"A\"'}""", {"choice": "A", "reason": 'it\'s "A"'}),
     "True in a text": ('{"choice": "A", "reason": "True, None",}', {"choice": "A", "reason": "True, None"}),
