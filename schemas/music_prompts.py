@@ -359,6 +359,7 @@ CORPUS = Corpus(
     ),
     card="earmark.tasks.music_prompts.report:card_sections",
     report="earmark.tasks.music_prompts.report:sections",
+    preview="earmark.tasks.music_prompts.drawing:spare_lines",
     views=VIEWS,
     evaluations=(EVALUATION,),
     generation=GENERATION,

@@ -1,5 +1,6 @@
 """Draw triplets of tags by stratum, by seeded hash with genres in turn, and their examples."""
 
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -66,3 +67,14 @@ def _write_queue(connection: duckdb.DuckDBPyConnection, config: MusicPrompts, dr
         pq.write_table(connection.sql(query("music_prompts/shots"), params=params).to_arrow_table(), path)
     counts = dict(connection.execute("SELECT stratum, count(*) FROM candidates GROUP BY stratum").fetchall())
     write_rows(drawn.strata, STRATA_SCHEMA, [(s, wanted[s], counts.get(s, 0)) for s in STRATA])
+
+
+def spare_lines(stage: Stage, config: MusicPrompts) -> list[str]:
+    """Return lines about the triplets that a dry run, which imagines good prompts alone, does not ask about."""
+    drawn = Counter(pq.read_table(stage.work / "queue.parquet", columns=["stratum"])["stratum"].to_pylist())
+    if not (spare := sum(max(0, drawn[name] - wanted) for name, wanted in config.prompts.model_dump().items())):
+        return []
+    return [
+        "requests not counted: a triplet left without a prompt gives its place to one of",
+        f"  {spare:,} spare triplets, asked about as often: up to {config.synthesis.tries} times",
+    ]

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from earmark.flows.command.running import forecast_build
 from earmark.schemas.errors import ConfigError, EarmarkError
 from earmark.schemas.music_prompts import CATEGORIES, CORPUS, MusicPrompts
 from earmark.schemas.tracks import Tag
@@ -351,6 +352,13 @@ def test_a_forecast_is_the_first_round(lists: Path, tmp_path: Path, server: Open
     facts = forecast_of(config, tmp_path / "store")
     assert (facts["stage"], facts["requests"], facts["to_ask"]) == ("write", *[sum(SMALL.values())] * 2)
     assert server.faults.asked == {}
+
+
+def test_a_dry_run_names_the_spare_triplets_that_a_build_may_ask_about(tmp_path: Path) -> None:
+    """As many as prompts: `test_a_writer_that_never_fits_leaves_a_note` counts the requests for them."""
+    facts = forecast_build(CORPUS.name, ROOT / "data/demo/music-prompts.toml", open_store(str(tmp_path / "store")))
+    assert facts["about"][0].startswith("requests not counted: a triplet left without a prompt")
+    assert facts["about"][1] == "  40 spare triplets, asked about as often: up to 4 times"
 
 
 @pytest.mark.slow
