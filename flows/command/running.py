@@ -187,11 +187,18 @@ def resume_run(run: Run, store: Store, *, allow_rejects: bool = False) -> Built:
         run: its record.
         store: the version's store.
         allow_rejects: as in `run_build`; a run started with it keeps it.
+
+    Raises:
+        ConfigError: its config is gone.
     """
-    allow = allow_rejects or run.allow_rejects
-    return run_build(
-        run.corpus, Path(run.config), store, force=run.force, limit=run.limit, fresh=False, allow_rejects=allow
-    )
+    path, allow = Path(run.config), allow_rejects or run.allow_rejects
+    if not path.exists():
+        raise ConfigError(
+            f"run {run.run}: expected its config {path}, found none; put it back, or write it anew (the answers are "
+            f"kept): {command(store, 'build', run.corpus, '--config', 'FILE')}"
+        )
+    force = run.force and run.state != "completed"  # what it was to replace, it has replaced
+    return run_build(run.corpus, path, store, force=force, limit=run.limit, fresh=False, allow_rejects=allow)
 
 
 def run_build(

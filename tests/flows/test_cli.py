@@ -19,7 +19,8 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app, let_go
-from earmark.flows.command.running import run_build
+from earmark.flows.command.running import resume_run, run_build
+from earmark.schemas.errors import ConfigError
 from earmark.tasks.annotation.ledger import open_ledger
 from earmark.tasks.pipeline.registry import corpora, find_corpus
 from earmark.tasks.store.runs import list_runs, save_run, start_run
@@ -381,6 +382,22 @@ def test_resume_takes_the_newest_unfinished_run_and_names_those_that_are_left(tm
     assert {run.run[-4:]: run.state for run in list_runs(store)} == {
         "aaaa": "failed", "bbbb": "completed", "cccc": "running"
     }  # fmt: skip
+
+
+def test_resume_of_a_completed_forced_run_builds_nothing(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    build_version(read_config(DEMO), store.root)
+    run = start_run(store, CORPUS, DEMO, force=True)
+    built = resume_run(run.model_copy(update={"state": "completed", "version": "v1"}), store)
+    assert (built.version.name, built.new, len(list_runs(store))) == ("v1", False, 1)
+
+
+def test_resume_without_its_config_says_what_to_do(tmp_path: Path) -> None:
+    store, lost = Store(tmp_path / "store"), tmp_path / "lost.toml"
+    run = start_run(store, CORPUS, lost)
+    says = rf"run {run.run}: expected its config {lost}, .* build {CORPUS} --config FILE"
+    with pytest.raises(ConfigError, match=says):
+        resume_run(run, store)
 
 
 @pytest.mark.slow
