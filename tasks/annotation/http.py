@@ -19,6 +19,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from earmark.schemas.annotation import AnnotatorConfig, is_loopback
+from earmark.schemas.errors import ConfigError
 from earmark.tasks.annotation.backend import Media
 from earmark.tasks.annotation.errors import (
     AskError,
@@ -128,6 +129,10 @@ ERROR_BYTES = 1 << 16  # longest body of an error to read: longer bodies are web
 PLAIN, PACKED = ("", "identity"), ("gzip", "x-gzip", "deflate")
 COST = "x-litellm-response-cost"
 JSON = {"Content-Type": "application/json"}
+PROXY_LOGIN = 407
+OF_PROXY = (
+    "the proxy answers 407; give its user and password: HTTP_PROXY or HTTPS_PROXY = http://USER:PASSWORD@HOST:PORT"
+)
 SHORTEST_SECRET = 12  # shorter values are placeholders such as EMPTY, and may be a word of an answer
 
 
@@ -163,6 +168,7 @@ class Http:
         self._key = key
         self._key_header = {key_header: key_words.format(key.value)}
         self._login, self._token = login, ""
+        self._proxy_login = ""  # user and password, as in errors about the proxy
         self._session: aiohttp.ClientSession | None = None
         self.reported_usd = 0.0  # cost of the answers as reported by a gateway
 
@@ -171,10 +177,13 @@ class Http:
 
         Raises:
             AuthFailed: the environment lacks the server's key.
+            ConfigError: the environment's proxy is no HTTP proxy.
         """
         config = self._config
         if missing := self._key.missing:
             raise AuthFailed(f"expected a key in the environment variable {' or '.join(missing)}, found none")
+        proxy = _proxy(URL(base_url))
+        self._proxy_login = f"{proxy.raw_authority.rpartition('@')[0]}@" if proxy and proxy.user else ""
         self._session = aiohttp.ClientSession(
             connector=_Connector(limit=0, keepalive_timeout=30),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -183,7 +192,7 @@ class Http:
             timeout=aiohttp.ClientTimeout(
                 total=config.total_timeout_s, sock_connect=config.connect_timeout_s, sock_read=config.read_timeout_s
             ),
-            proxy=_proxy(URL(base_url)),  # aiohttp's trust_env would also send passwords of ~/.netrc
+            proxy=proxy,  # aiohttp's trust_env would also send passwords of ~/.netrc
         )
 
     async def close(self) -> None:
@@ -248,12 +257,15 @@ class Http:
         except TimeoutError:
             raise TimedOut("total", self._config.total_timeout_s) from None
         except (aiohttp.ClientError, ConnectionError, asyncio.IncompleteReadError) as error:
+            if isinstance(error, aiohttp.ClientHttpProxyError) and error.status == PROXY_LOGIN:
+                raise AuthFailed(OF_PROXY) from None
             refused = isinstance(error, aiohttp.ClientConnectorError)
             said = f"{type(error).__name__}: {one_line(self.redacted(str(error)))}"
             raise ConnectionFailed(said, refused=refused) from None
 
     def redacted(self, text: str) -> str:
-        """Return the text without the key."""
+        """Return the text without the key and the proxy's login."""
+        text = text.replace(self._proxy_login, "") if self._proxy_login else text
         for secret in (self._key.value, self._token):
             text = text.replace(secret, "[redacted]") if len(secret) >= SHORTEST_SECRET else text
         return text
@@ -274,6 +286,8 @@ class Http:
 
     def _fault(self, response: aiohttp.ClientResponse, text: str, status: int | None = None) -> AskError:
         status = status or response.status
+        if response.status == PROXY_LOGIN:
+            return AuthFailed(OF_PROXY)
         if status < 400:
             return Redirected(self._whither(response, f"{status} {self.redacted(response.reason or '')}".strip()))
         if not text and response.reason:
@@ -380,9 +394,22 @@ async def _body(response: aiohttp.ClientResponse, most: int) -> bytes:
     return bytes(body)
 
 
-def _proxy(url: URL) -> str | None:
-    """Return the environment's proxy for a server; None for this machine and hosts in `NO_PROXY`."""
+def _proxy(url: URL) -> URL | None:
+    """Return the environment's proxy for a server; None for this machine and hosts in `NO_PROXY`.
+
+    Raises:
+        ConfigError: it is no address of an HTTP proxy.
+    """
     host = url.host or ""
     if is_loopback(host) or urllib.request.proxy_bypass(host):
         return None
-    return urllib.request.getproxies().get(url.scheme)
+    if not (said := urllib.request.getproxies().get(url.scheme, "").strip()):
+        return None
+    found = "an address that cannot be read"
+    with suppress(ValueError):
+        proxy = URL(said if "://" in said else f"http://{said}")
+        if proxy.scheme in ("http", "https") and proxy.host:
+            return proxy
+        found = f"'{one_line(proxy.scheme)}://' before '{one_line(proxy.host or '')}'"
+    name = f"{url.scheme.upper()}_PROXY"
+    raise ConfigError(f"{name}: expected http://HOST:PORT, found {found}; or name {host} in NO_PROXY")
