@@ -23,12 +23,14 @@ from earmark.tasks.annotation.errors import (
     AskError,
     BatchFailed,
     BatchUnreachable,
+    BudgetExhausted,
     MalformedResponse,
     ModelMissing,
     QuotaExhausted,
     Retriable,
     ServerError,
     StopRun,
+    one_line,
 )
 from earmark.tasks.annotation.ledger_rows import Attempt, Driver, Held, record
 from earmark.tasks.annotation.pace import backoff
@@ -205,7 +207,10 @@ class Batches:
     async def _submit(self, jobs: list[Job], lines: list[bytes]) -> Open | None:
         run = self._run
         worst = sum(run.annotator.budget.worst_usd(run.to_send(job)) for job in jobs)
-        await run.annotator.budget.reserve(worst)
+        try:
+            await run.annotator.budget.reserve(worst)
+        except BudgetExhausted as spent:
+            raise BudgetExhausted(f"{spent}; it is a batch of {len(jobs)}: see money.batch_requests") from None
         lease = min(job.lease for job in jobs)
         batch = Open(uuid.uuid4().hex, {job.key: job.row for job in jobs}, worst_usd=worst)
         intend = partial(_intend, batch=batch, model=self._model, owner=run.ledger.owner)
@@ -282,7 +287,7 @@ class Batches:
             state = await self._ended(batch.provider_id)
             if state.full:
                 return state.detail or "the queue is full"
-            results = await self._looked(partial(self._results, state))
+            results = await self._looked(partial(self._results, state, batch))
             answered = {key: raw for key, raw, _ in results if raw is not None and key in batch.members}
             numbers = await self._record(batch, answered)
         except ModelMissing:
@@ -332,11 +337,13 @@ class Batches:
                 return state
             await asyncio.sleep(self._run.config.batch_poll_s)
 
-    async def _results(self, state: BatchState) -> list[tuple[str, str | None, AskError | None]]:
+    async def _results(self, state: BatchState, batch: Open) -> list[tuple[str, str | None, AskError | None]]:
         results = await self._provider.results(state)
-        if not results and state.word not in STOPPED:  # paid for: not to be asked again as if unanswered
+        if state.word not in STOPPED and not any(key in batch.members for key, *_ in results):
+            # paid for: not to be asked again as if unanswered
+            ids = f"other custom_ids, such as {one_line(results[0][0], 80)!r}" if results else "no line"
             raise MalformedResponse(
-                f"batch {state.provider_id}, '{state.word}': expected results, found no line; if none comes, have its "
+                f"batch {state.provider_id}, '{state.word}': expected results, found {ids}; if none comes, have its "
                 f"requests asked and paid anew by earmark ledger batches --free {state.provider_id}"
             )
         return results

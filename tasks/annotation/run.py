@@ -370,7 +370,7 @@ class WorkerPool:
                 return False
             case "reject" if again and not error.final:
                 return False
-            case "retry" if not again and self._waits(job, error):
+            case "retry" if queue and not again and self._waits(job, error):
                 return False
             case "retry":
                 job.failures += not again

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,13 @@ class Provider(OpenAIServer):
             for line in lines:
                 if any(f'pair {row}"' in said[line["custom_id"]] for row in range(6)):
                     line["response"]["body"]["choices"][0]["finish_reason"] = "other"
+            texts = [json.dumps(line) for line in lines]
+        elif self.trouble in ("other ids", "loading"):
+            for line in lines:
+                if self.trouble == "loading":
+                    line["response"] = {"status_code": 503, "body": {"error": {"message": "The model is loading"}}}
+                else:
+                    line["custom_id"] = line["custom_id"].upper()
             texts = [json.dumps(line) for line in lines]
         elif self.trouble == "empty errors":
             for line in lines:
@@ -171,17 +179,45 @@ def test_every_batch_ends_and_every_request_has_its_answer(
     run(story)
 
 
-def test_a_completed_batch_without_results_is_not_asked_again_as_if_unanswered(tmp_path: Path, run: Any) -> None:
+@pytest.mark.parametrize(
+    ("trouble", "found"), [("empty", "no line"), ("other ids", "other custom_ids, such as '[0-9A-F]")]
+)
+def test_a_completed_batch_without_results_is_not_asked_again_as_if_unanswered(
+    tmp_path: Path, run: Any, trouble: str, found: str
+) -> None:
     async def story() -> None:
         server = Provider()
-        server.trouble = "empty"
+        server.trouble = trouble
         await server.start()
         config, bench = config_for(server, **BATCH | {"retry_base_s": 0.001}), Bench(tmp_path / "l.sqlite", server)
-        with pytest.raises(BatchUnreachable, match=r"'completed': expected results, found no line; .* --free batch_"):
+        with pytest.raises(
+            BatchUnreachable, match=rf"'completed': expected results, found {found}.*; .* --free batch_"
+        ):
             await bench.ask(config, requests_for(config, 5))
         server.trouble = ""
+        for name, content in server.files.items():
+            server.files[name] = content if name in server.file_names else re.sub(rb"[0-9A-F]{64}", _lower, content)
         report = await bench.ask(config, requests_for(config, 5))
         assert (report.answered, len(server.batches), server.faults.numbers()["asked"]) == (5, 1, 5)
+        await server.stop()
+
+    run(story)
+
+
+def _lower(part: re.Match[bytes]) -> bytes:
+    return part[0].lower()
+
+
+def test_lines_that_failed_for_the_servers_state_cost_their_requests_a_try(tmp_path: Path, run: Any) -> None:
+    """A live request waits `patience_s` for it; batches went out one after the other for as long."""
+
+    async def story() -> None:
+        server = Provider()
+        server.trouble = "loading"
+        await server.start()
+        config = config_for(server, retries=2, **BATCH)
+        report = await Bench(tmp_path / "l.sqlite", server).ask(config, requests_for(config, 5))
+        assert (report.reasons(), len(server.batches)) == ({"server_error": 5}, 3)
         await server.stop()
 
     run(story)
@@ -277,7 +313,7 @@ def test_a_batch_waits_for_the_cost_of_those_before_it(tmp_path: Path, run: Any)
         prices = Prices(input_per_million=0.0, output_per_million=20.0)
         config = config_for(server, prices=prices, max_tokens=20, budget_usd=0.003, **BATCH | {"batch_requests": 10})
         requests = [question(config, [Message.of("user", f"say {n}")], FreeText()) for n in range(30)]
-        with pytest.raises(BudgetExhausted, match=r"spent 0\.0020"):
+        with pytest.raises(BudgetExhausted, match=r"spent 0\.0020.*; it is a batch of 10: see money"):
             await Bench(tmp_path / "l.sqlite", server).ask(config, requests)
         assert len(server.batches) == 1
         await server.stop()
