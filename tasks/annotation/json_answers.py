@@ -29,7 +29,8 @@ _ALMOST = re.compile(
     | [“„«] (?P<typographic> [^“”„«»"\\]* ) [”“»]
     | (?<=[{{\[,:｛［，：]) {_GAP} '(?P<single> (?:[^'"\\]|\\['"])* )' (?={_GAP}[,:}}\]｝］，：])
     | (?P<comment> (?<![:\w])(?://|\#)[^\n]*(?=\n) | /\*.*?\*/ )
-    | (?P<mark> \*\*|`|[\u200b\ufeff]|[^\S\ \t\n\r] )                          # around a key, a fence, or other blanks
+    | (?P<mark> \*\*|` )                                                      # around a key, or a fence
+    | (?P<blank> [\u200b\ufeff]|[^\S\ \t\n\r] )                              # other blanks than JSON's
     | (?P<comma> [,，](?={_GAP}[}}\]｝］]) )
     | (?P<wide> [｛｝［］：，] )                                                # full-width signs
     | \b(?P<word> True|False|None )\b                                         # as Python writes them
@@ -65,6 +66,8 @@ def _plain(part: re.Match[str]) -> str:
             return _WORDS[part.group()]
         case "wide":
             return chr(ord(part.group()) - 0xFEE0)
+        case "blank":
+            return " "
     return ""
 
 

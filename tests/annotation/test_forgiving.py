@@ -71,6 +71,7 @@ PLACES: dict[str, str] = {
 }
 CASES = [(form, place) for form in FORMS for place in PLACES]
 FAULTS: dict[str, tuple[str, type[Exception]]] = {
+    "two numbers behind another blank": ('{"choice": "A", "score": 7\u00a05}', SchemaMismatch),
     "two answers": ('{"choice": "A"} {"choice": "B"}', SchemaMismatch),
     "two answers, almost JSON": ("{'choice': 'A'} {'choice': 'B'}", SchemaMismatch),
     "two spellings": ('{"choice": "A", "Choice": "B"}', SchemaMismatch),
