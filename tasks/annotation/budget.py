@@ -183,15 +183,16 @@ class Budget:
     def bill(self, request: Request, reply: Reply, *, live: bool = False) -> Bill:
         """Return a response's cost by its token counts, or its highest cost if they are implausible.
 
-        Without charges, as for builtin functions and many private servers, no counts are needed.
+        A clip has audio tokens: where a server counts none apart, the estimate of them is charged as audio. Without
+        charges, as for builtin functions and many private servers, no counts are needed.
         """
         if reply.odd_usage in UNCOUNTED and self._prices is None:
             return Bill()
         if reply.odd_usage is not None:
             most = request.sampling.max_tokens
             return Bill(tokens(request, self._limits), most, self.worst_usd(request, live=live), reply.odd_usage)
-        read = reply.input_tokens - reply.audio_tokens
-        cost = self._price(read, reply.audio_tokens, reply.output_tokens, live)
+        heard = reply.audio_tokens or min(audio_tokens(request, self._limits), reply.input_tokens)
+        cost = self._price(reply.input_tokens - heard, heard, reply.output_tokens, live)
         return Bill(reply.input_tokens, reply.output_tokens, cost)
 
     async def reserve(self, worst_usd: float) -> None:

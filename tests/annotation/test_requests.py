@@ -270,6 +270,20 @@ def test_a_provider_charges_its_list_prices_unless_a_config_says_otherwise() -> 
         AnnotatorConfig(annotator="openai:new", budget_usd=1.0)
 
 
+@pytest.mark.parametrize(("read", "dollars"), [(700, 98 * 2.5 + 602 * 32 + 50 * 10), (300, 300 * 32 + 50 * 10)])
+def test_audio_that_a_server_counts_with_the_text_is_charged_as_audio(read: int, dollars: float) -> None:
+    """A minute is 602 tokens by estimate; a gateway that tells no audio apart let a budget pay 12 times as much."""
+    config = AnnotatorConfig(annotator="openai:gpt-audio", budget_usd=1.0)
+    request = question(config, [Message.of("user", Audio("b" * 64, "b.wav", duration_s=60.0), "x")])
+    budget = Budget(config, limits_of(config))
+    bill = budget.bill(request, Reply("A", input_tokens=read, output_tokens=50))
+    assert (bill.input_tokens, bill.cost_usd) == (read, pytest.approx(dollars / 1e6))
+    text = question(config, [Message.of("user", "x")])
+    assert budget.bill(text, Reply("A", input_tokens=read, output_tokens=50)).cost_usd == pytest.approx(
+        (read * 2.5 + 500) / 1e6
+    )
+
+
 @pytest.mark.parametrize(
     ("model", "extra", "option"),
     [
