@@ -158,6 +158,11 @@ def run(
         raise ConfigError("--scores sends no request: give it without --annotator, --scorer, --settings and --dry-run")
     if scorer is not None and model:
         raise ConfigError("--scorer and --annotator: give one of them; a scorer's file holds its settings")
+    if (scores or scorer) and (given.mode or given.both_orders or given.draws > 1 or given.blind or given.base_url):
+        raise ConfigError(
+            "--mode, --both-orders, --draws, --blind and --base-url say how a model is asked: leave them out with "
+            f"{'--scores' if scores else '--scorer'}"
+        )
     holds = "predictions and tables"
     with given.subject(corpus) as (version, known, place):
         if scorer is not None and dry_run:

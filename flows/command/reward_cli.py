@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -63,7 +64,8 @@ def reward_server(
         opened = judge_rewarder(find_corpus(str(corpus)), MeasurementOptions(evaluation, mode), judge, place)
     with opened as rewarder:
         app = make_reward_app(rewarder, roots)
-        serve_locally(app, port, lambda address: f"rewards: POST {address}/rewards on this machine; Ctrl-C ends")
+        says = "rewards: POST {}/rewards on this machine; Ctrl-C ends"
+        serve_locally(app, port, says.format, answer_s=10)  # stopped requests still answer
 
 
 def make_reward_app(rewarder: Rewarder, roots: Sequence[Path]) -> Starlette:
@@ -72,7 +74,7 @@ def make_reward_app(rewarder: Rewarder, roots: Sequence[Path]) -> Starlette:
     from starlette.concurrency import run_in_threadpool
     from starlette.middleware import Middleware
     from starlette.middleware.trustedhost import TrustedHostMiddleware
-    from starlette.requests import Request
+    from starlette.requests import ClientDisconnect, Request
     from starlette.responses import JSONResponse, Response
     from starlette.routing import Route
 
@@ -81,13 +83,19 @@ def make_reward_app(rewarder: Rewarder, roots: Sequence[Path]) -> Starlette:
 
     async def body_of(request: Request) -> dict[str, Any]:
         # a page of the web cannot send this type to another address without being allowed to
-        if request.headers.get("content-type", "").partition(";")[0] != "application/json":
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise InputError("expected Content-Type: application/json")
-        if int(request.headers.get("content-length", 0)) > LARGEST_BYTES:
+        content, length = bytearray(), int(request.headers.get("content-length", 0))
+        if length <= LARGEST_BYTES:
+            async for part in request.stream():  # in chunks, a body names no length
+                content += part
+                if (length := len(content)) > LARGEST_BYTES:
+                    break
+        if length > LARGEST_BYTES:
             raise InputError(f"expected at most {LARGEST_BYTES:,} bytes; send a smaller batch, or paths of clips")
         try:
-            body = await request.json()
-        except ValueError:
+            body = json.loads(content)
+        except (ValueError, RecursionError):
             raise InputError("expected JSON") from None
         if not isinstance(body, dict):
             raise InputError("expected an object")
@@ -111,5 +119,5 @@ def make_reward_app(rewarder: Rewarder, roots: Sequence[Path]) -> Starlette:
     return Starlette(
         routes=[Route("/rewards", given, methods=["POST"]), Route("/score", score, methods=["POST"])],
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])],
-        exception_handlers={EarmarkError: refused},
+        exception_handlers={EarmarkError: refused, ClientDisconnect: refused},  # a client that left hears nothing
     )

@@ -157,14 +157,16 @@ def notes(facts: ComparisonFacts) -> list[str]:
     for table in facts["evaluations"]:
         if table["left_out"]:
             lines.append(
-                f"{table['evaluation']}: {table['left_out']:,} samples left the evaluation of a model, and so of all"
+                f"{table['evaluation']}: samples that left the evaluation of a model, and so of all: "
+                f"{table['left_out']:,}"
             )
         if table["unanswered"]:
             kind = find_kind(table["kind"])
             what = "count as wrong for that model" if kind.credited else "are in no metric"
             if kind.credited and kind.scored:
                 what += f"; {' and '.join(LABELS[one] for one in kind.scored)} leave them out for every model"
-            lines.append(f"{table['evaluation']}: {table['unanswered']:,} samples lack an answer of a model and {what}")
+            number = f"samples without an answer of a model: {table['unanswered']:,}"
+            lines.append(f"{table['evaluation']}: {number}; they {what}")
     if facts["without"]:
         lines.append(f"not compared, because not every model was measured on it: {', '.join(facts['without'])}")
     return lines

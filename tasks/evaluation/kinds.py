@@ -409,8 +409,9 @@ def number(where: str, column: str, value: Any) -> float:
     Raises:
         InputError: it is not one.
     """
-    try:  # float() takes True as 1, and 4_5 as 45
-        read = math.nan if isinstance(value, bool) or "_" in str(value) else float(value)
+    try:  # float() takes True as 1, 4_5 as 45, and ٣ as 3
+        odd = isinstance(value, bool) or "_" in str(value) or not str(value).isascii()
+        read = math.nan if odd else float(value)
     except (TypeError, ValueError):
         read = math.nan
     if not math.isfinite(read):

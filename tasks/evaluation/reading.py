@@ -16,7 +16,7 @@ from earmark.tasks.annotation.request import AskPlan
 from earmark.tasks.annotation.scorer import identity
 from earmark.tasks.evaluation.clip_scores import ANY, clip_predictions, clip_reader, most_met, read_clip_scores
 from earmark.tasks.evaluation.kinds import Prediction, clip_columns, find_kind, order_of
-from earmark.tasks.evaluation.recording import choose_threshold, record
+from earmark.tasks.evaluation.recording import choose_threshold, record, tuning_part
 from earmark.tasks.evaluation.samples import (
     MeasurementOptions,
     NoSamples,
@@ -137,6 +137,7 @@ def _measured(
     for evaluation in evaluations:
         try:
             with select_samples(version, corpus, evaluation, wish.part) as samples:
+                tuning_part(samples, wish)
                 predictions, facts = predict(samples)
                 place = out / evaluation.name if out and len(evaluations) > 1 else out
                 tables.append(record(store, samples, wish, predictions, facts, place))

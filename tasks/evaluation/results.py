@@ -240,9 +240,9 @@ def notes(facts: EvaluationFacts) -> list[str]:
         said.append(line + (" and are in no metric" if of_answered is None else " and count as wrong"))
         said[-1] += f"; accuracy of those answered: {of_answered:.3f}" if of_answered is not None else ""
     if facts["inconsistent"]:
-        said.append(f"{facts['inconsistent']:,} samples were answered differently in the two orders: counted as wrong")
+        said.append(f"samples answered differently in the two orders, counted as wrong: {facts['inconsistent']:,}")
     if facts["ties"]:
-        said.append(f"{facts['ties']:,} ties were predicted: wrong in the accuracy unless a tie is true, ½ beside it")
+        said.append(f"predicted ties, wrong in the accuracy unless a tie is true, ½ beside it: {facts['ties']:,}")
     said += filter(None, [find_kind(facts["kind"]).note])
     if least := facts["threshold"]:
         said.append(f"threshold of the score: {least['value']:.4g}, from {least['source']}")

@@ -16,7 +16,7 @@ from earmark.schemas.errors import ConfigError, InputError
 from earmark.schemas.evaluations import Examinee, Scorer
 from earmark.schemas.files import read_regular
 from earmark.schemas.questions import Audio
-from earmark.tasks.annotation.prompts import own_words
+from earmark.tasks.annotation.prompts import own_words, prompt_names
 from earmark.tasks.annotation.scorer import ScorerInput
 from earmark.tasks.annotation.session import Session
 from earmark.tasks.evaluation.asking import Questioner
@@ -71,7 +71,8 @@ class ScorerRewarder:
 
     def rewards(self, items: Sequence[Item], folder: Path) -> list[GivenReward]:
         """Score the clips."""
-        _require(items, ["audio", *(name for name in self._scorer.takes if name == "text")])
+        words = [name for name in ("text", "lyrics") if name in self._scorer.takes]
+        _require(items, ["audio", *words])
         inputs = [ScorerInput(one["audio"], one.get("text"), one.get("lyrics"), one.get("reference")) for one in items]
         sign = -1 if self._score in self._scorer.lower else 1
         given: list[GivenReward] = []
@@ -109,11 +110,16 @@ class JudgeRewarder:
         heard = [one for item in items for one in item.values() if isinstance(one, Audio)]
         files = {one.sha256: ClipFile(Path(one.path), length_s(Path(one.path))) for one in heard}
         questioner = Questioner(*self._question, self._config, files, folder)
-        _require(items, [KEYS.get(name, name) for name in questioner.columns if name not in ("id", *OPTIONAL)])
+        used, mode = [KEYS.get(name, name) for name in questioner.columns if name != "id"], self._question[1]
+        _require(items, used, mode.items)
         groups = []
         with own_words(self._config.own_prompts()):
-            for item in items:
-                values = {name: one.sha256 if isinstance(one, Audio) else one for name, one in item.items()}
+            for place, item in enumerate(items):
+                values = {name: one.sha256 if isinstance(one, Audio) else one for name, one in item.items()
+                          if one is not None}  # fmt: skip
+                language = values.get("language", OPTIONAL["language"])
+                if mode.prompt.format(language=language) not in prompt_names():
+                    raise InputError(f"item {place}: language: no prompt asks in {language[:80]!r}")
                 columns = {name: values[key] for name, key in KEYS.items() if key in values}
                 groups.append(questioner.requests({**OPTIONAL, **values, **columns}))
         outcomes = iter(self._session.ask([one.request for group in groups for one in group]).outcomes)
@@ -175,12 +181,21 @@ def _placed(where: str, given: Any, folder: Path, roots: Sequence[Path]) -> Audi
     except (TypeError, KeyError, ValueError):
         raise InputError(f'{where}: expected a path or {{"data": <base64>, "format": "wav"}}') from None
     sha256 = hashlib.sha256(content).hexdigest()
-    path = folder / f"{sha256}.{ending if ending.isalnum() else 'wav'}"
+    path = folder / f"{sha256}.{ending if ending.isalnum() and len(ending) < 9 else 'wav'}"
     path.write_bytes(content)
     return Audio(sha256, str(path))
 
 
-def _require(items: Sequence[Item], names: Sequence[str]) -> None:
+def _require(items: Sequence[Item], names: Sequence[str], listed: str | None = None) -> None:
+    """Refuse an item that lacks what is asked about, or whose words are no text; those of `listed` are in a list."""
+    needed = [name for name in names if name not in (*OPTIONAL, "reference")]
     for place, item in enumerate(items):
-        if lacking := next((name for name in names if item.get(name) is None), None):
-            raise InputError(f"item {place}: expected {', '.join(names)}, found none of '{lacking}'")
+        if lacking := next((name for name in needed if item.get(name) is None), None):
+            raise InputError(f"item {place}: expected {', '.join(needed)}, found none of '{lacking}'")
+        for name in names:
+            value = item.get(name)
+            if value is None or name in CLIPS:
+                continue
+            texts, form = (value, "a list of texts") if name == listed else ([value], "text")
+            if not isinstance(texts, list) or not all(isinstance(one, str) for one in texts):
+                raise InputError(f"item {place}: {name}: expected {form}, found {repr(value)[:80]}")

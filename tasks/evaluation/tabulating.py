@@ -250,7 +250,7 @@ def _pools(
         known = [one for one in given.values() if one is not None]
         kept = [row for row in rows if all(one[row["id"]].reason not in NOT_MEASURED for one in known)]
         if lost := len(rows) - len(kept):
-            notes.append(f"{name}: {lost:,} samples left the evaluation of a model, and so of all")
+            notes.append(f"{name}: samples that left the evaluation of a model, and so of all: {lost:,}")
         if layout.rules.true_ties == "left-out":  # only preferences have ties
             kept = [row for row in kept if row["target"] != "tie"]
         aligned = {model: None if held is None else [held[row["id"]] for row in kept] for model, held in given.items()}

@@ -148,15 +148,21 @@ def _measures(path: Path, listed: Sequence[ListedGeneration]) -> tuple[Scores, l
         raise InputError(
             f"{path}: expected the column clip and columns of numbers; found {', '.join(table.column_names)}"
         )
+    ids, by_audio = {one.generation_id for one in listed}, dict[str, list[str]]()
+    for one in listed:
+        by_audio.setdefault(one.audio, []).append(one.generation_id)
     known: dict[str, dict[str, float | None]] = {}
     for at, (clip, *cells) in enumerate(tuples_of(table, "clip", *columns), 1):
-        if clip in known:
-            raise InputError(f"{path}, row {at}: clip '{clip}' stands there twice")
-        known[clip] = {
-            name: None if cell in (None, "") else number(f"{path}, row {at}", name, cell)
-            for name, cell in zip(columns, cells, strict=True)
+        name = str(clip)  # an id may be the audio of another generation: it means its own
+        measures = {
+            column: None if cell in (None, "") else number(f"{path}, row {at}", column, cell)
+            for column, cell in zip(columns, cells, strict=True)
         }
-    found = {one.generation_id: known.get(one.generation_id, known.get(one.audio)) for one in listed}
+        for one_id in [name] if name in ids else by_audio.get(name, []):
+            if one_id in known:
+                raise InputError(f"{path}, row {at}: clip '{name}' stands there twice, as generation '{one_id}'")
+            known[one_id] = measures
+    found = {one.generation_id: known.get(one.generation_id) for one in listed}
     if lacking := [name for name, values in found.items() if values is None]:
         raise InputError(
             f"{path}: {len(lacking):,} of {len(found):,} generations are missing, the first is '{lacking[0]}'; give a "

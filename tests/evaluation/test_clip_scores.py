@@ -85,6 +85,7 @@ def test_clips_are_named_in_three_ways(pairs: Version, tmp_path: Path, by: str) 
         (lambda rows: rows[1:], "clips of 'quality' are missing, the first is"),
         (lambda rows: [{**row, "score": "nan"} for row in rows], "row 1: expected a number as score, found 'nan'"),
         (lambda rows: [{**row, "score": "3,1"} for row in rows], "found '3,1'; write numbers with a point"),
+        (lambda rows: [{**row, "score": "٣"} for row in rows], "row 1: expected a number as score, found '٣'"),
         (lambda rows: [{"clip": row["clip"]} for row in rows], "expected the columns clip and score"),
         (lambda rows: [{**row, "qualty": 1} for row in rows], "some of quality; found clip, score, qualty"),
     ],
@@ -98,6 +99,16 @@ def test_a_faulty_file_is_one_line(
         feed(pairs, write(tmp_path / "clips.csv", change(rows)))
     assert "\n" not in str(error.value)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("option", ["--both-orders", "--mode=single", "--draws=8", "--blind=audio", "--threshold=3"])
+def test_options_of_questions_beside_scores_are_refused(pairs: Version, tmp_path: Path, option: str) -> None:
+    """They would say nothing, and look as if they did."""
+    path = write(tmp_path / "clips.csv", true_scores(pairs, "sample_id"))
+    store = str(store_of(pairs).root)
+    command = ["eval", "run", "mos-preferences", "-e", "quality", "--store", store, "--scores", str(path), option]
+    with pytest.raises(ConfigError, match=option.partition("=")[0]):
+        CliRunner().invoke(app, command, catch_exceptions=False)
 
 
 def test_an_empty_cell_is_no_answer_and_wrong(pairs: Version, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import re
 import socket
@@ -12,7 +13,7 @@ import urllib.error
 import urllib.request
 from base64 import b64encode
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,6 +24,7 @@ import soundfile
 import uvicorn
 from typer.testing import CliRunner
 
+from earmark.flows.command import reward_cli
 from earmark.flows.command.cli import app
 from earmark.flows.command.reward_cli import make_reward_app
 from earmark.schemas.errors import ConfigError
@@ -34,10 +36,11 @@ from earmark.tasks.evaluation.samples import MeasurementOptions
 from earmark.tasks.evaluation.scorers import clip_scores
 from earmark.tasks.pipeline.scoring import read_scorers
 from earmark.tasks.store.versions import Store
-from tests.annotation.conftest import LocalServer
+from tests.annotation.conftest import LocalServer, asked
 from tests.conftest import ROOT
 from tests.evaluation.test_scorers import RMS, calls, heard, package, scorer_file
 from tests.servers.faults import Faults
+from tests.servers.openai_server import OpenAIServer
 
 __all__ = ["package"]  # fixture
 
@@ -219,3 +222,73 @@ def test_the_command_says_what_it_lacks() -> None:
         done = CliRunner().invoke(app, ["eval", "reward-server", *words])
         assert done.exit_code != 0
         assert message in f"{done.output}{done.exception}"
+
+
+def words_judge(server: OpenAIServer) -> Examinee:
+    server.answer = lambda *_: "Yes"
+    return Examinee(annotator="openai:judge", base_url=server.base_url, retry_base_s=0.01, yes_no="words")
+
+
+def test_words_of_another_form_are_refused_and_not_rewarded(
+    clips: dict[str, Path], package: Path, tmp_path: Path
+) -> None:
+    """A text in place of a list of texts would be asked letter by letter; nothing is asked, and nothing falls over."""
+    soft = {"audio": str(clips["soft"])}
+    (scorer,) = read_scorers([scorer_file(tmp_path, RMS + 'takes = ["text", "lyrics"]\n')])
+    store = Store(tmp_path / "store")
+    with scorer_rewarder(scorer, "rms", store) as rewarder, serving(rewarder, tmp_path / "rollouts") as url:
+        for words, message in (
+            ({"text": ["a"]}, "item 0: text: expected text, found ['a']"),
+            ({"text": float("nan")}, "item 0: text: expected text, found nan"),
+            ({"text": "a", "lyrics": 3}, "item 0: lyrics: expected text, found 3"),
+        ):
+            assert post(f"{url}/rewards", {"items": [soft | words]}) == (400, message)
+    assert calls(package) == []
+    wish = MeasurementOptions("alignment", "rubric")
+    with (
+        LocalServer(Faults()) as server,
+        judge_rewarder(CORPUS, wish, words_judge(server), store) as rewarder,
+        serving(rewarder, tmp_path) as url,
+    ):
+        for words, message in (
+            ({"questions": "chance 9?"}, "item 0: questions: expected a list of texts, found 'chance 9?'"),
+            ({"questions": [{"q": 1}]}, "item 0: questions: expected a list of texts, found [{'q': 1}]"),
+            ({"questions": ["?"], "language": 3}, "item 0: language: expected text, found 3"),
+            ({"questions": ["?"], "language": "../en"}, "item 0: language: no prompt asks in '../en'"),
+        ):
+            assert post(f"{url}/rewards", {"items": [soft | words]}) == (400, message)
+        assert asked(server) == 0
+        status, given = post(f"{url}/rewards", {"items": [soft | {"questions": ["?"], "language": None}]})
+        assert (status, given["rewards"]) == (200, [1.0])
+
+
+def test_bodies_that_no_trainer_sends_are_refused_and_break_nothing(
+    clips: dict[str, Path], package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    (scorer,) = read_scorers([scorer_file(tmp_path)])
+    monkeypatch.setattr(reward_cli, "LARGEST_BYTES", 100_000)
+    named = {"data": b64encode(clips["soft"].read_bytes()).decode(), "format": "w" * 5000}
+    with (
+        scorer_rewarder(scorer, "rms", Store(tmp_path / "store")) as rewarder,
+        serving(rewarder, tmp_path / "rollouts") as url,
+    ):
+        host = url.removeprefix("http://")
+
+        def sent(body: Any, kind: str = "application/json") -> tuple[int, Any]:
+            with closing(http.client.HTTPConnection(host)) as connection:
+                connection.request("POST", "/rewards", body, {"Content-Type": kind})
+                answer = connection.getresponse()
+                return answer.status, json.loads(answer.read())
+
+        assert sent(b"[" * 50_000) == (400, {"error": "expected JSON"})
+        too_large = (400, {"error": "expected at most 100,000 bytes; send a smaller batch, or paths of clips"})
+        assert sent(b" " * 100_001) == too_large
+        assert sent(iter([b" " * 50_000] * 3)) == too_large, "a body in chunks names no length"
+        assert sent(b'{"items": []}', "Application/JSON ; charset=utf-8")[0] == 200
+        assert post(f"{url}/rewards", {"items": [{"audio": named}]})[0] == 200
+        leaving = socket.create_connection(host.split(":"))
+        leaving.sendall(b"POST /rewards HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n")
+        leaving.sendall(b"Content-Length: 99\r\n\r\n{")
+        leaving.close()
+        assert post(f"{url}/rewards", {"items": []})[0] == 200
+    assert [one.getMessage() for one in caplog.records if one.levelname == "ERROR"] == []

@@ -131,7 +131,8 @@ def test_a_study_of_the_picks_pairs_no_clip_with_itself(music: Path, tmp_path: P
     ("change", "by", "says"),
     [
         ({"musicality": "loud"}, "musicality", "expected a number as musicality, found 'loud'"),
-        ({"clip": "0/1.wav"}, "musicality", "row 1: clip|clip '0/1.wav' stands there twice"),
+        ({"clip": "0/1.wav"}, "musicality", "row 2: clip '0/1.wav' stands there twice, as generation 'g0-1'"),
+        ({"clip": "g0-1"}, "musicality", "row 2: clip '0/1.wav' stands there twice, as generation 'g0-1'"),
         ({"clip": "nobody"}, "musicality", "1 of 4,400 generations are missing, the first is 'g0-0'"),
         ({}, "loudness", "has no column 'loudness'; columns: musicality, alignment, CE"),
     ],
@@ -145,6 +146,24 @@ def test_scores_that_do_not_fit_are_one_line(
     table.to_csv(tmp_path / "rm.csv", index=False)
     with pytest.raises(InputError, match=says):
         best_of_n(music / "generations.csv", tmp_path / "rm.csv", SIZES, [by], None, tmp_path / "out")
+
+
+def test_a_name_is_the_id_of_a_generation_before_the_audio_of_another(tmp_path: Path) -> None:
+    """The scores of one are never those of the other, and ids may be numbers."""
+    listed = [("1", "2"), ("2", "1"), ("3", "c.wav")]
+    rows = [{"generation_id": one, "prompt_id": "p", "model": "mg", "audio": audio} for one, audio in listed]
+    pd.DataFrame(rows).to_csv(tmp_path / "generations.csv", index=False)
+
+    def ranked(scores: dict[str, float]) -> list[str]:
+        lines = "".join(f'{{"clip": {name}, "m": {value}}}\n' for name, value in scores.items())
+        (tmp_path / "rm.jsonl").write_text(lines, "utf-8")
+        best_of_n(tmp_path / "generations.csv", tmp_path / "rm.jsonl", (1, 3), ["m"], None, tmp_path / "out")
+        found: list[str] = json.loads((tmp_path / "out/listwise.jsonl").read_text("utf-8"))["generations"]
+        return found
+
+    assert ranked({"1": 9, "2": 5, "3": 7}) == ["1", "3", "2"]
+    with pytest.raises(InputError, match="1 of 3 generations are missing, the first is '2'"):
+        ranked({"1": 9, "3": 7})
 
 
 def test_too_few_generations_and_picks_apart_from_the_clips_are_refused(music: Path, tmp_path: Path) -> None:
