@@ -165,10 +165,11 @@ def _number(given: Mapping[Any, Any], name: str) -> float:
         raise BadAnswer(f"expected the score '{name}', found {one_line(', '.join(map(str, given))) or 'none'}")
     value = given[name]
     try:
-        number = float(value.item() if hasattr(value, "item") else value)  # also arrays of one number
+        plain = value.item() if hasattr(value, "item") else value  # also arrays of one number
+        number = None if isinstance(plain, bool | str) else float(plain)
     except (TypeError, ValueError, RuntimeError):
         number = None
-    if number is None or isinstance(value, str):
+    if number is None:
         raise BadAnswer(f"score '{name}': expected one number, found {one_line(repr(value), 60)}")
     if not math.isfinite(number):
         raise BadAnswer(f"score '{name}': expected a finite number, found {number}")

@@ -123,11 +123,14 @@ class CommandScorer(LocalScorer):
             said.seek(0)
             last = one_line(said.read().decode("utf-8", "replace").strip().rpartition("\n")[2])
         why = f"{self.config.command[0]} ended with {code}: {last}" if code else ""
-        rows = {}
-        for line in files[1].read_text("utf-8").splitlines() if files[1].is_file() else ():
+        rows: dict[str, Any] = {}
+        for line in files[1].read_text("utf-8-sig", "replace").splitlines() if files[1].is_file() else ():
             try:
                 row = json.loads(line)
-                rows[str(row.pop("id"))] = row
+                if (name := str(row.pop("id"))) in rows:
+                    why = f"{self.config.command[0]}: expected one line of scores for id '{name}', found more"
+                    row = None
+                rows[name] = row
             except (ValueError, TypeError, KeyError, AttributeError):
                 why = why or f"{self.config.command[0]}: expected an object with an id, found {one_line(line, 80)}"
         return why, rows

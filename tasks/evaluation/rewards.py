@@ -117,7 +117,7 @@ class JudgeRewarder:
             for place, item in enumerate(items):
                 values = {name: one.sha256 if isinstance(one, Audio) else one for name, one in item.items()
                           if one is not None}  # fmt: skip
-                language = values.get("language", OPTIONAL["language"])
+                language = str(values.get("language", OPTIONAL["language"]))
                 if mode.prompt.format(language=language) not in prompt_names():
                     raise InputError(f"item {place}: language: no prompt asks in {language[:80]!r}")
                 columns = {name: values[key] for name, key in KEYS.items() if key in values}

@@ -242,6 +242,8 @@ def test_a_clip_without_a_score_is_named(
         ({"a": np.ones(2), "b": 1}, "score 'a': expected one number, found array"),
         ({"a": "7", "b": 1}, "score 'a': expected one number, found '7'"),
         ({"a": None, "b": 1}, "score 'a': expected one number, found None"),
+        ({"a": True, "b": 1}, "score 'a': expected one number, found True"),
+        ({"a": np.bool_(True), "b": 1}, "score 'a': expected one number, found np.True_"),
     ],
 )
 def test_what_is_no_score_is_a_reject(given: Any, message: str) -> None:
@@ -262,6 +264,28 @@ def test_a_scorer_that_scores_nothing_ends_the_run(
     with pytest.raises(EarmarkError, match="scored no clip"):
         clip_scores(heard(ours), [scorer], store)
     assert len(calls(package)) == len(ours), "an answer that does not fit is an outcome, not asked for again"
+
+
+def test_lines_of_a_command_that_say_nothing_sure_are_no_scores(store: Store, tmp_path: Path) -> None:
+    """Two lines of one clip; bytes that are no text, beside a good line after a byte-order mark."""
+    (tmp_path / "odd.py").write_text(
+        "import json, sys\n"
+        "rows = [json.loads(line) for line in open(sys.argv[1])]\n"
+        "lines = [json.dumps({'id': row['id'], 'level': place}).encode() for place, row in enumerate(rows)]\n"
+        "twice = json.dumps({'id': rows[1]['id'], 'level': 9}).encode()\n"
+        "open(sys.argv[2], 'wb').write(b'\\xef\\xbb\\xbf' + b'\\n'.join([*lines, twice, b'\\xff\\xfe']))\n"
+    )
+    (tmp_path / "odd.toml").write_text(
+        f'model = "scorer:odd"\nversion = "1"\nscores = ["level"]\ncommand = [{json.dumps(sys.executable)}, "odd.py"]\n'
+    )
+    paths = {name: tmp_path / f"{name}.wav" for name in "ab"}
+    for level, path in enumerate(paths.values(), 1):
+        soundfile.write(path, np.full(1600, level / 10), 16_000)
+    found = clip_scores(heard(paths), read_scorers([tmp_path / "odd.toml"]), store)
+    scores = sorted((one.value is None, one.value, one.detail or "") for (one,) in found.values())
+    assert scores[0] == (False, 0.0, "")
+    assert scores[1][:2] == (True, None)
+    assert "expected one line of scores for id '1', found more" in scores[1][2]
 
 
 def test_a_class_is_made_once(built: tuple[Version, Path], store: Store, package: Path, tmp_path: Path) -> None:
