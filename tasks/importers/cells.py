@@ -88,6 +88,11 @@ _DAY = re.compile(
 )
 
 
+def is_day(cell: str) -> bool:
+    """Return whether a cell is a day as a spreadsheet shows it, such as `3-Jan`."""
+    return _DAY.fullmatch(cell) is not None
+
+
 def rating_number(cell: Any) -> float:
     """Parse a rating as people write it: a number, also with a decimal comma, a unit or a label; else return NaN."""
     value = number(cell)
@@ -97,6 +102,7 @@ def rating_number(cell: Any) -> float:
     return number((match[1] or match[2]).replace(",", ".")) if match else math.nan
 
 
+THOUSANDS = re.compile(r"\s*\d{1,3},\d{3}\s*")  # or a decimal comma before three digits
 NEXT_STEP = 1.0  # points beyond a scale at which a rating looks like its next step
 BINARY = 1e-6  # points beyond a scale's end that a number written out of binary may lie, such as 5.0000001
 NOISE = 0.01  # points beyond a scale within a mean's rounding
@@ -121,6 +127,8 @@ def score(cell: Any, scale: Scale) -> float:
     """
     low, high, missing, turned = scale
     value = rating_number(cell)
+    if high >= 1000 and isinstance(cell, str) and THOUSANDS.fullmatch(cell):
+        value = math.nan  # 1,000 may be one or a thousand
     if missing and ("" if cell is None or cell != cell else _comparable(cell)) in missing:
         raise BadRow("not_a_rating", f"not_a_rating holds '{shown(cell)}'")
     if low - BINARY <= value <= high + BINARY:

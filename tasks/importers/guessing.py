@@ -42,6 +42,7 @@ from earmark.tasks.importers.sniffing import (
     ending,
     is_audio,
     meant,
+    names_columns_too,
     read_name,
     read_sample,
     require_names,
@@ -135,6 +136,11 @@ def guess_table(path: Path, encoding: str = "") -> Guess:
     headless = not sample.names
     names = sample.names or [f"column_{at}" for at in range(1, len(rows[0]) + 1)]
     where, who, rows = answered(names, rows)
+    if sample.names and rows[:1] != [names] and names_columns_too(rows):
+        raise InputError(
+            f"{path.name}: the first row below the names of the columns holds names too "
+            f"('{shown(', '.join(rows[0]))}'): keep one line of names"
+        )
     cells = {name: [row[at] for row in rows] for at, name in enumerate(names) if name}
     table = _look({name: cells[name] for name in cells if name not in where})._replace(nested=not sample.delimiter)
     columns, doubts, more = _columns(path, table, headless)
@@ -152,7 +158,7 @@ def guess_table(path: Path, encoding: str = "") -> Guess:
         *doubts,
         *asks_rounded(cells, taken_by({what: columns[what] for what in ids})),
         *asks_spellings(cells, taken_by({what: columns[what] for what in ids if what == "file"})),
-        *ambiguous(mos, ratings, missing, seen),
+        *ambiguous(mos, ratings, missing, seen, sample.delimiter),
     )
     rated = read_name(mos) if isinstance(mos, str) else ColumnName(())
     best = "low" if {*rated.words} & LOW_IS_GOOD else "high"

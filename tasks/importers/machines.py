@@ -21,6 +21,8 @@ KINDS = (  # columns that a build reads unasked: each tells the kind of a row's 
     *("annotator_type", "annotator_kind", "rater_type", "listener_type", "judge_type", "voter_type", "labeler_type"),
     *("evaluator_type", "annotation_source", "label_source", "vote_source", "rating_source"),
 )
+ORIGINS = frozenset(("source", "origin"))  # columns that may tell how a clip was made, but a language model makes none
+_JUDGE = re.compile(r"m?llms?(?:[-_ ](?:judge|rater|annotator|as[-_ ]a[-_ ]judge))?", re.IGNORECASE)
 
 
 def names_model(cell: Any) -> bool:
@@ -47,7 +49,11 @@ def require_person(annotator: Any, kinds: Mapping[str, Any], way: str) -> None:
         way: how a config keeps such rows, for the message.
     """
     for column, cell in (*kinds.items(), ("the annotator", annotator)):
-        if cell and (is_model(cell) if column in kinds else names_model(cell)):
+        if column in ORIGINS:
+            tells = isinstance(cell, str) and _JUDGE.fullmatch(cell.strip()) is not None
+        else:
+            tells = is_model(cell) if column in kinds else names_model(cell)
+        if tells:
             # a person so called would stand in the table of rejects by name
             found = f"{column} = '{shown(cell)}'" if column in kinds else "an annotator with the name of a model"
             raise BadRow("automatic", f"expected a person's answer, found {found}{way}")

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 
 from earmark.schemas.reasons import shown
-from earmark.tasks.importers.cells import BINARY, NEXT_STEP, rating_number
+from earmark.tasks.importers.cells import BINARY, NEXT_STEP, THOUSANDS, rating_number
 from earmark.tasks.importers.table import several
 
 Scale = tuple[float, float]  # lowest and highest rating
@@ -88,8 +88,13 @@ def ambiguous(
     cells: Sequence[str],
     missing: Mapping[str | float, int],
     seen: Scale,
+    delimiter: str,
 ) -> Iterator[str]:
-    """Yield a person's decisions about ratings with two readings."""
+    """Yield a person's decisions about ratings with two readings.
+
+    Args:
+        delimiter: of the table; a semicolon is of countries that write a decimal comma.
+    """
     zeros, others = missing.get(0.0, 0), {cell for cell in cells if is_rating(cell)}
     often = zeros * len(others) >= sum(map(is_rating, cells))  # as often as a rating is
     if zeros and (seen[1] == 4 or often) and not isinstance(mos, tuple):  # steps from 0, as jsPsych counts them
@@ -101,6 +106,11 @@ def ambiguous(
     lists = [cell for cell in commas if cell.count(",") > 1 or rating_number(cell) > 5]
     if lists and all(re.fullmatch(r"\s*[1-5](\s*,\s*[1-5])+\s*", cell) for cell in commas):
         yield f"{mos} holds cells such as '{shown(lists[0])}': a decimal comma, or several ratings? Write 4.5, or 4;5"
+    written, plain = {cell for cell in cells if "," in cell}, [cell for cell in others if "," not in cell]
+    near = [value for cell in plain for value in numbers_of(cell)]  # two or more, with all of the others between them
+    sure = near and all(min(near) <= rating_number(cell) <= max(near) for cell in written)
+    if written and all(map(THOUSANDS.fullmatch, written)) and delimiter != ";" and not sure:
+        yield f"{mos} holds cells such as '{shown(min(written))}': a decimal comma, or a thousand? Write 2.333, or 2333"
     shares = sum("%" in cell or "％" in cell for cell in cells)
     if 0 < shares < sum(map(is_rating, cells)):
         yield f"{mos} holds {shares:,} cells in percent beside others without a sign: write all on one scale"
@@ -128,7 +138,7 @@ def apart(
     """Yield a person's decision about the least and the greatest ratings, if they lie beside the scale of all others.
 
     One value does so by more than a step, several by more than that scale's width; or there are few of them, and many
-    at the end of that scale, or all are means.
+    at the end of that scale, or all are means; or they are a hundredth beside 1 to 5.
 
     Args:
         rows: a name for the row of each cell, to find the first of them.
@@ -149,8 +159,9 @@ def apart(
         ten = scale == (1, 9) and given[0] >= 0 and given[-1] <= 10  # a scale of 0 to 10, seldom used to its ends
         means = not ten and 2 * sum(value % 1 > 0 for value in rest) > len(rest)  # of which few are at an end
         many = all(one in scale and FEWER * count <= values[one] for one in last)
+        rare = scale == (1, 5) and 2 * FEWEST * count <= values.total()  # of the usual scale
         far = gap > high - low and FEWER * count <= values.total()  # wider off than the scale itself
-        if (len(ends) == 1 and gap > 1) or far or (FEWEST * count <= values.total() and (many or means)):
+        if (len(ends) == 1 and gap > 1) or far or (FEWEST * count <= values.total() and (many or means)) or rare:
             often = f" ({count:,} times)" if count > 1 else ""
             # in full, as not_a_rating is compared; of many those that a build does not reject by itself come first
             ends.sort(key=lambda end: not low - NEXT_STEP <= end <= high + NEXT_STEP)

@@ -6,7 +6,7 @@ from collections.abc import Container, Mapping, Sequence
 
 from earmark.schemas.reasons import shown
 from earmark.schemas.tables import SPLIT_ALIASES, SPLITS, common_split
-from earmark.tasks.importers.machines import is_model
+from earmark.tasks.importers.machines import ORIGINS, is_model
 from earmark.tasks.importers.rating_scales import FEW, UNSAID
 from earmark.tasks.importers.sniffing import HOLDERS, is_audio, is_number, read_name, word_set
 from earmark.tasks.importers.table import several
@@ -39,7 +39,6 @@ TRIES_OUT = re.compile(
     r"(?:test|tester|testing|dummy|admin|debug)(?:[ _-]?(?:user|account|person))?[ _-]?\d*", re.IGNORECASE
 )
 KIND_OF = word_set("human llm gpt ai machine")  # of columns of yes and no
-ORIGINS = word_set("source origin")
 WHOSE = ORIGINS | word_set(f"{HOLDERS['listener']} voter labeler labeller scorer reviewer vote label annotation by")
 OF_CLIPS = word_set(
     "prompt text caption lyrics content instruction audio clip song music speech file system generated created made "

@@ -10,7 +10,7 @@ import unicodedata
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice, takewhile
 from pathlib import Path
@@ -22,7 +22,7 @@ from earmark.tasks.importers.cells import AS_FILES, decimal
 from earmark.tasks.importers.json_arrays import flat_lines, object_lines, read_records
 from earmark.tasks.importers.lines import named_delimiter, read_rows
 from earmark.tasks.importers.lists import UNFILLED, ListFile, fitted
-from earmark.tasks.importers.table import cell_at, has_bytes, leaves_of
+from earmark.tasks.importers.table import cell_at, leaves_of
 
 # letters with marks of languages beyond Latin-1 (ł, č, ğ) as plain ones
 _LATIN = {code: unicodedata.normalize("NFKD", chr(code))[0] for code in range(0x100, 0x180)} | {0x141: "L", 0x142: "l"}
@@ -263,21 +263,31 @@ def _is_archive(path: Path, start: bytes) -> bool:
 
 
 def _sounds_in(path: Path) -> str:
-    """Return the first column of a Parquet file that holds sound files, in a struct or by itself; empty without one."""
+    """Return the first column of a Parquet file that holds sound files, at any depth; empty without one."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     with suppress(OSError, ValueError, pa.ArrowException), pq.ParquetFile(path) as file:
         for field in file.schema_arrow:
-            inner = has_bytes(file.schema_arrow, field.name)
-            if not inner and "binary" not in str(field.type):
+            if "binary" not in str(field.type):
                 continue
-            column = f"{field.name}.bytes" if inner else field.name
-            for batch in islice(file.iter_batches(FEW_ROWS, columns=[column]), 1):
-                cells = [cell["bytes"] if cell and inner else cell for cell in batch.column(0).to_pylist()]
-                if any(isinstance(cell, bytes) and SOUND.match(cell) for cell in cells):
-                    return column
+            for batch in file.iter_batches(FEW_ROWS, columns=[field.name]):
+                held = [*_bytes_in(batch.column(0).to_pylist(), field.name)]
+                if sounds := [way for way, cell in held if SOUND.match(cell)]:
+                    return sounds[0]
+                if held:  # until then, rows without a clip
+                    break
     return ""
+
+
+def _bytes_in(cell: object, way: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the bytes in a cell, with the keys that lead to them."""
+    if isinstance(cell, bytes):
+        yield way, cell
+    for key, inner in cell.items() if isinstance(cell, dict) else ():
+        yield from _bytes_in(inner, f"{way}.{key}")
+    for inner in cell if isinstance(cell, list | tuple) else ():
+        yield from _bytes_in(inner, way)
 
 
 def ending(path: Path) -> str:
@@ -367,7 +377,7 @@ def _named(objects: list[dict[str, object]]) -> Sample:
 def _cell(cell: object) -> str:
     if isinstance(cell, list) and not any(isinstance(one, dict | list) for one in cell):
         return f"[{', '.join(map(str, cell))}]"
-    return "" if cell is None else str(cell)
+    return "" if cell is None or cell != cell else str(cell)  # NaN is an empty cell to a build too
 
 
 def _text(path: Path, encoding: str | None) -> Sample:
@@ -455,6 +465,13 @@ def _names_columns(top: Sequence[str], body: Sequence[Sequence[str]]) -> bool:
             sum(map(kind, below)) > 0.8 * len(below) and not kind(cell) for kind in (is_number, is_audio)
         )
     return unlike and not any(map(is_number, top))
+
+
+def names_columns_too(rows: Sequence[Sequence[str]]) -> bool:
+    """Return whether the first row holds names of columns and no number, unlike the row below it."""
+    if len(rows) < 2 or any(map(is_number, rows[0])) or not any(map(is_number, rows[1])):
+        return False
+    return sum(map(_is_name, rows[0])) > 1
 
 
 def _is_name(cell: str) -> bool:

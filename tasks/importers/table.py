@@ -45,7 +45,7 @@ from earmark.tasks.importers.lists import (
     require_columns,
     scale_of,
 )
-from earmark.tasks.importers.machines import KINDS, require_person
+from earmark.tasks.importers.machines import KINDS, ORIGINS, require_person
 
 ENDINGS = {
     **{".csv": "csv", ".txt": "csv", ".tsv": "tsv"},
@@ -116,7 +116,8 @@ def read(source: Source, resolve: Callable[[str], Path]) -> Imported:
     if columns is None:
         raise InputError(f"{source.name}: expected 'columns' for a table, found none")
     wanted = tuple(dict.fromkeys((*columns.named(), *source.where)))
-    kinds = tuple(kind for kind in (*KINDS, *(() if columns.listener else ("judge",))) if kind not in wanted)
+    may_tell = (*KINDS, *sorted(ORIGINS), *(() if columns.listener else ("judge",)))
+    kinds = tuple(kind for kind in may_tell if kind not in wanted)
     at = {column: place for place, column in enumerate((*wanted, *kinds))}
     for file in find(source, resolve).lists:
         parse = _parser(source, columns, at, str(clip_root(source, resolve, file.path)), file)

@@ -2,11 +2,12 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from earmark.schemas.reasons import shown
-from earmark.tasks.importers.cells import is_rounded, number
+from earmark.tasks.importers.cells import is_day, is_rounded, number
 from earmark.tasks.importers.rating_scales import FEW, STEPS
 from earmark.tasks.importers.row_kinds import asks_trials, is_their_mean, sums_people_up, sums_up
 from earmark.tasks.importers.sniffing import QUESTIONS, RATINGS, ColumnName, is_audio, last_keys, read_name, word_set
@@ -59,7 +60,8 @@ def asks_questions(table: GuessedTable, columns: Held) -> list[str]:
         if name in taken_by(columns):
             continue
         words = {*cells}
-        if not {*table.names[name].words} & QUESTIONS and not (  # it alone tells apart what a listener said of a clip
+        called = bool({*table.names[name].words} & QUESTIONS) or table.names[name].core == ("q",)
+        if not called and not (  # it alone tells apart what a listener said of a clip
             not all(number(word) == number(word) for word in words)
             and len(keys) > 1
             and 2 * len({*rows}) <= len(rows) == len({*zip(rows, cells, strict=True)})
@@ -82,6 +84,9 @@ def asks_clips(table: GuessedTable, columns: Held) -> list[str]:
     doubts += asks_trials(people, table.cells[people]) if isinstance(people, str) and people in table.cells else []
     if not isinstance(file, str) or file not in table.cells:
         return doubts
+    marked = [cell for cell in table.cells[file] if cell.strip().startswith("#")]
+    if 0 < len(marked) < len(table.cells[file]):
+        doubts.append(f"{len(marked)} clips begin with #, such as {shown(marked[0])}: remove rows that are comments")
     cells, ratings = table.cells[file], cells_of(table, mos if isinstance(mos, str) else ())
     sound = sum(map(is_audio, cells)) > 0.5 * len(cells)
     rated = [cell.strip() for cell, rating in zip(cells, ratings, strict=False) if cell.strip() and rating.strip()]
@@ -117,11 +122,15 @@ def asks_rounded(cells: Mapping[str, Sequence[str]], among: Iterable[str]) -> li
 def asks_spellings(cells: Mapping[str, Sequence[str]], among: Iterable[str]) -> list[str]:
     """List a person's decisions about names of clips that may be of one, in columns of those among."""
     clips = sorted({cell.strip() for name in among for cell in cells.get(name, ())} - {""})
-    bare = {one for one in clips if not is_audio(one)}
+    bare, named = {one for one in clips if not is_audio(one)}, {*clips}
+    shorter = {one: next((rest for rest in _behind_folders(one) if rest in named), "") for one in clips}
+    longer = Counter(shorter.values())  # of several, each may be of another system
     folds: dict[str, Callable[[str], str]] = {
         "in capitals alone": str.casefold,
         "behind '?' alone": lambda one: path if is_audio(path := one.partition("?")[0]) else one,
         "in an ending alone": lambda one: stem if is_audio(one) and (stem := one.rpartition(".")[0]) in bare else one,
+        "in a leading folder alone": lambda one: rest if (rest := shorter[one]) and longer[rest] == 1 else one,
+        "in leading zeros alone": lambda one: one.lstrip("0") if one.isdecimal() else one,
     }
     doubts = []
     for where, plain in folds.items():
@@ -133,7 +142,18 @@ def asks_spellings(cells: Mapping[str, Sequence[str]], among: Iterable[str]) -> 
                 f"{len(twice):,} names of clips differ {where}, such as {pair}: each counts as a clip of its own; "
                 "write a clip's name in one way"
             )
+    if days := [*filter(is_day, clips)]:
+        doubts.append(
+            f"{len(days):,} names of clips are days, such as '{shown(days[0])}', as a spreadsheet makes of 3-1: export "
+            "the list anew, with them as text"
+        )
     return doubts
+
+
+def _behind_folders(name: str) -> list[str]:
+    """List a path's ends behind its first folder, its first two, …, the longest first."""
+    parts = name.split("/")
+    return ["/".join(parts[at:]) for at in range(1, len(parts))]
 
 
 def asks_scales(cells: Mapping[str, Sequence[str]], unused: Iterable[str], scale: tuple[float, float]) -> list[str]:

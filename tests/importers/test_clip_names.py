@@ -83,12 +83,17 @@ ALIKE = {
         "behind '?' alone, such as 'https://h.org/c0.wav?t=0' and 'https://h.org/c0.wav?t=1'",
     ),
     "endings": (("c{n}", "c{n}.wav"), "in an ending alone, such as 'c0' and 'c0.wav'"),
+    "folders": (("c{n}.wav", "wavs/c{n}.wav"), "in a leading folder alone, such as 'c0.wav' and 'wavs/c0.wav'"),
+    "deeper": (("x/c{n}.wav", "/d/x/c{n}.wav"), "in a leading folder alone, such as '/d/x/c0.wav' and 'x/c0.wav'"),
+    "zeros": (("{n}", "00{n}"), "in leading zeros alone, such as '0' and '000'"),
 }
 APART = {
     "containers": ("c{n}.wav", "c{n}.mp3"),
     "versions": ("https://h.org/c{n}.wav?v=1", "https://h.org/c{n}.wav?v=1"),
     "queries": ("https://h.org/play?id=c{n}", "https://h.org/play?id=d{n}"),
     "folders": ("a/c{n}.wav", "b/c{n}.wav"),
+    "endings-of-names": ("c{n}.wav", "x/abc{n}.wav"),
+    "numbered": ("c{n}.wav", "c0{n}.wav"),
 }
 
 
@@ -114,6 +119,20 @@ def test_names_that_may_be_of_one_clip_are_asked_about(name: str, votes: bool, t
 def test_names_of_different_clips_are_not_asked_about(name: str, votes: bool, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(named(APART[name], votes=votes))
     (init_votes if votes else init)(tmp_path / "t.csv", tmp_path / "my.toml")
+
+
+def test_a_clip_of_several_systems_beside_the_natural_one_is_not_asked_about(tmp_path: Path) -> None:
+    names = [f"{folder}c{n}.wav" for n in range(8) for folder in ("", "s1/", "s2/")]
+    (tmp_path / "t.csv").write_text("file,score\n" + "".join(f"{name},{1 + len(name) % 5}\n" for name in names))
+    init(tmp_path / "t.csv", tmp_path / "my.toml")
+
+
+@pytest.mark.parametrize("days", [("1-Mar", "2-Mar"), ("01. Mrz", "c{n}")])
+def test_clips_whose_ids_a_spreadsheet_made_days_are_asked_about(days: tuple[str, str], tmp_path: Path) -> None:
+    for votes, ask in ((False, init), (True, init_votes)):
+        (tmp_path / "t.csv").write_text(named(days, votes=votes))
+        said = ask(tmp_path / "t.csv", tmp_path / f"{votes}.toml", code=1)
+        assert f"names of clips are days, such as '{days[0]}', as a spreadsheet makes of 3-1" in said
 
 
 ROUNDED = ["1.23E+11", "1,23456E+17", "5E+23", "1.2345678901234568e+18", 1.2345678901234568e18]

@@ -172,6 +172,26 @@ DOUBTED = {
             ("rating_scale", ("1 to 7",), "rating_scale says 1 to 7, and the ratings seem to be of 1 to 5"),
         ]
     },
+    "comments": (
+        table("clip,rater,rating", "{clip},{who},{score}") + "#c0.wav,l0,1\n",
+        "1 clips begin with #, such as #c0.wav: remove rows that are comments",
+    ),
+    "a-hundredth-beside-five": (  # with few fives
+        "clip,rating\n"
+        + "".join(f"c{n}.wav,{cell}\n" for n, cell in enumerate([1, 2, 3, 4, 3] * 90 + [5] * 20 + [6, 6, 7])),
+        "rating holds 6, 7 (3 times), all others within 1 to 5: a rating, or not_a_rating = [6, 7]",
+    ),
+    "q": (
+        "wav,q,rater,score\n" + "".join(f"c{n // 4}.wav,{n % 2},l{n // 2 % 2},{n % 5 + 1}\n" for n in range(24)),
+        'q holds several questions ("0", "1")',
+    ),
+    **{
+        f"thousands-{'-'.join(more)}": (
+            table("clip,rating", '{clip},"{score},333"') + "".join(f"x{n}.wav,{cell}\n" for n, cell in enumerate(more)),
+            "rating holds cells such as '1,333': a decimal comma, or a thousand? Write 2.333, or 2333",
+        )
+        for more in ([], ["950", "870"])
+    },
     "distortion-zh": (table("clip,rater,失真评分", "{clip},{who},{score}"), "失真评分: is a low one good"),
     "some-words": (
         table("clip,rating", "{clip},{score}") + "".join(f"c{n}.wav,skip\n" for n in range(6)),
@@ -185,6 +205,31 @@ def test_what_has_two_readings_is_asked(name: str, tmp_path: Path) -> None:
     content, says = DOUBTED[name]
     (tmp_path / "t.csv").write_text(content)
     assert says in init(tmp_path / "t.csv", tmp_path / "my.toml", code=1)
+
+
+@pytest.mark.parametrize(
+    ("form", "more", "mean"),
+    [
+        ('"{score},5"', '"2,333"', 2.333),
+        ("{score}", '"2,333"', 2.333),
+        ("{score}.25", '"2,333"', 2.333),
+    ],
+)
+def test_three_digits_behind_a_comma_are_decimals_among_ratings_that_say_so(
+    form: str, more: str, mean: float, tmp_path: Path
+) -> None:
+    (tmp_path / "t.csv").write_text(table("clip,rating", f"{{clip}},{form}") + f"x.wav,{more}\n")
+    init(tmp_path / "t.csv", tmp_path / "my.toml")
+    assert means(tmp_path / "my.toml")["x.wav"] == pytest.approx(mean)
+
+
+def test_three_digits_behind_a_comma_are_decimals_between_semicolons(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(table("clip;rating", "{clip};{score},333").replace("5,333", "4,667"))
+    init(tmp_path / "t.csv", tmp_path / "my.toml")
+    assert {*means(tmp_path / "my.toml").values()} <= {1.333 + n / 2 for n in range(8)} | {
+        4.667,
+        *((n + 4.667) / 2 for n in (1.333, 2.333, 3.333, 4.333)),
+    }
 
 
 def test_a_rare_end_of_a_scale_is_asked_about_only_beyond_a_common_one(tmp_path: Path) -> None:

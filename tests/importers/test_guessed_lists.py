@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -314,3 +316,17 @@ def test_clips_before_a_colon_and_their_ratings_are_a_table(form: str, tmp_path:
     clips = [line.partition(":")[0].strip() for line in lines]
     assert got == {clip: 1 + n % 4 + 0.5 * ("5" in form) for n, clip in enumerate(clips)}
     assert [row.line for row in rows if isinstance(row, Reject)] == [25]
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
+def test_a_number_that_is_none_is_no_rating_like_an_empty_cell(ending: str, tmp_path: Path) -> None:
+    rows = [
+        {"file": clip, "who": who, "score": float("nan") if n % 3 == 0 else float(score)}
+        for n, (clip, who, score) in enumerate(RATED)
+    ]
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "t.parquet")  # NaN, not null
+    init(tmp_path / f"t.{ending}", tmp_path / "my.toml")
+    read_rows = read(tmp_path / "my.toml")
+    assert sum(isinstance(row, Rating) for row in read_rows) == 24
+    assert [row.reason for row in read_rows if isinstance(row, Reject)] == ["not_a_rating"] * 12

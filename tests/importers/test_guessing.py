@@ -143,6 +143,10 @@ UNTOLD = [  # a table, and what is said of it; those that are tables get a confi
         (f"{title}\nwav,listener,score\na.wav,l1,3\nb.wav,l1,4\n", "delete what stands above the names of the", False)
         for title in ("MOS test 2024,,", ",,", "MOS test 2024,,\n,,", ",,MOS")
     ),
+    *(  # a merged cell above the names, and names in two languages
+        (f"{first}\n{second}\na.wav,l1,3\nb.wav,l1,4\n", f"holds names too ('{second.replace(',', ', ')}')", False)
+        for first, second in (("Stimulus,,Rating", "file,listener,score"), ("wav,rater,mos", "Datei,Hörer,Bewertung"))
+    ),
     ("a,b,c,d\n1,x\n2,y\n3,z\n", "line 1 has 4 cells, the rows below it 2", False),
     ("clip,rater,rating\na.wav;l1;4,5\nb.wav;l2;3,5\n", "line 1 is split by comma, the rows by semicolon", False),
     ("audio_a,audio_b,winner\nx/1.wav,y/1.wav,A\nx/2.wav,y/2.wav,B\n", "earmark init human-preferences", False),

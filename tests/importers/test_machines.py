@@ -29,7 +29,8 @@ READ = [
     "address",
     "kind",
     "judges-kind",
-]  # of `source` and `rated_by` a hand-written config need not say that it tells who answered
+    "source",
+]  # of `rated_by` a hand-written config need not say that it tells who answered
 
 
 def rows(name: str, form: str, header: str) -> str:
@@ -97,6 +98,15 @@ def test_people_with_names_of_models_and_sources_of_clips_are_not_asked_about(tm
     config = tmp_path / "my.toml"
     build = parse_config(MosPreferences, read_toml(config), config)
     assert sum(isinstance(row, Rating) for row in read_source(build.sources[0], build.path)) == 24
+
+
+@pytest.mark.parametrize("cell", ["gpt-4o", "model", "gemini", "llm-written", "llama-tts"])
+def test_a_source_that_may_have_made_the_clip_rejects_nothing_by_hand(cell: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("file,score,listener,source\n" + f"a.wav,4,l1,{cell}\nb.wav,4,l1,human\n")
+    columns = {"file": "file", "mos": "score", "listener": "listener"}
+    source = {"name": "s", "format": "table", "files": {"train": "t.csv"}, "columns": columns}
+    build = parse_config(MosPreferences, {"corpus": "mos-preferences", "sources": [source]}, tmp_path / "my.toml")
+    assert [row.line for row in read_source(build.sources[0], build.path) if isinstance(row, Rating)] == [2, 3]
 
 
 def test_where_on_the_kind_of_a_rater_keeps_one_with_the_name_of_a_model(tmp_path: Path) -> None:

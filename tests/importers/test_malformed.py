@@ -277,6 +277,15 @@ def test_cell_of_a_mapped_column(tmp_path: Path, column: str, cell: str, reason:
     assert got.rejects[0].item == "a.wav"
 
 
+def test_a_thousand_and_a_decimal_comma_are_not_told_apart_on_a_scale_of_thousands(tmp_path: Path) -> None:
+    content = b'f,m,s\na.wav,950,x\nb.wav,"1,020",x\nc.wav,"1,5",x\n'
+    (tmp_path / "t.csv").write_bytes(content)
+    source = {"format": "table", "name": "s", "files": {"train": "t.csv"}, "columns": {"file": "f", "mos": "m"}}
+    got = read(tmp_path, **source, scale=[0, 2000])
+    assert [(row.file, row.score) for row in got.ratings] == [("a.wav", 950), ("c.wav", 1.5)]
+    assert got.reasons == [("score_not_a_number", 3)]
+
+
 def test_counts_and_deviations_have_decimal_commas_too(tmp_path: Path) -> None:
     content = b'f,m,s,n,sd\na.wav,"3,5",x,"12,0","0,71"\nb.wav,3,x, 8,"1,234"\n'
     got = table(tmp_path, content, votes="n", mos_std="sd")

@@ -109,6 +109,25 @@ def test_a_table_of_the_clips_themselves_is_to_be_written_to_files(form: str, co
     assert SHOWN in str(run.exception)
 
 
+NESTED: dict[str, tuple[str, Any]] = {  # where the bytes are, and a clip's cell
+    "list": ("audio", lambda clip: [clip["bytes"]] * 2),
+    "list-of-structs": ("audio.bytes", lambda clip: [clip, clip]),
+    "struct-in-struct": ("audio.sample.bytes", lambda clip: {"sample": clip, "text": "x"}),
+    "list-in-struct": ("audio.clips.bytes", lambda clip: {"clips": [clip]}),
+    "late": ("audio.bytes", lambda clip: clip if clip["path"] == "c11.wav" else None),
+}
+
+
+@pytest.mark.parametrize("form", NESTED)
+def test_clips_deep_in_a_cell_or_far_down_are_found(form: str, tmp_path: Path) -> None:
+    held, cell = NESTED[form]
+    rows = {"score": [1 + n % 5 for n in range(24)], "file": [f"c{n // 2}.wav" for n in range(24)]}
+    pq.write_table(pa.table({**rows, "audio": [cell(clip) for clip in SOUNDS["struct"]]}), tmp_path / "t.parquet")
+    words = ["init", "mos-preferences", "--from", str(tmp_path / "t.parquet"), "--out", str(tmp_path / "my.toml")]
+    run = CliRunner().invoke(app, words)
+    assert f"t.parquet: expected a table that names audio files, found their bytes in {held}: " in str(run.exception)
+
+
 @pytest.mark.parametrize("column", ["text", "name"])
 def test_bytes_that_are_no_sounds_are_cells(column: str, tmp_path: Path) -> None:
     names = [f"c{n // 2}.wav".encode() for n in range(24)]  # as older writers of Parquet store texts
