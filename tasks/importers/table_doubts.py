@@ -14,6 +14,7 @@ from earmark.tasks.importers.sniffing import QUESTIONS, RATINGS, ColumnName, is_
 from earmark.tasks.importers.table import several
 
 ENDS = word_set("min minimum lowest"), word_set("max maximum highest")  # in names of columns that tell a scale
+PAGES = word_set("trial page screen")  # of columns of numbers, each of several clips that are rated together
 Held = dict[str, str | tuple[str, ...]]  # the column or columns of each kind
 
 
@@ -56,20 +57,27 @@ def asks_questions(table: GuessedTable, columns: Held) -> list[str]:
     keys = [file, *([listener] if isinstance(listener, str) else [])]
     rows = [*zip(*(table.cells[name] for name in keys), strict=True)]
     doubts = []
+    form = "{}" if sum(map(is_audio, table.cells[file])) > 0.5 * len(rows) else "{}.wav"
     for name, cells in table.cells.items():
         if name in taken_by(columns):
             continue
-        words = {*cells}
-        called = bool({*table.names[name].words} & QUESTIONS) or table.names[name].core == ("q",)
-        if not called and not (  # it alone tells apart what a listener said of a clip
-            not all(number(word) == number(word) for word in words)
-            and len(keys) > 1
-            and 2 * len({*rows}) <= len(rows) == len({*zip(rows, cells, strict=True)})
-        ):
+        words, core = {*cells}, table.names[name].core
+        told = {*zip(rows, cells, strict=True)}
+        called = bool({*table.names[name].words} & QUESTIONS) or core == ("q",)
+        # it alone tells apart what a listener said of a clip, and a number does so on pages of several clips
+        alone = len(keys) > 1 and 2 * len({*rows}) <= len(rows) == len(told)
+        pages = len({*zip(table.cells[file], cells, strict=True)}) > 0.9 * len({*table.cells[file]}) * len(words)
+        is_number = all(number(word) == number(word) for word in words)
+        if not called and not (alone and (not is_number or (pages and {*core} & PAGES))):
             continue
-        if 1 < len(words) <= FEW and len({*zip(rows, cells, strict=True)}) > len({*rows}):
-            listed = ", ".join(f'"{shown(word)}"' for word in sorted(words))
-            doubts.append(f"{name} holds several questions ({listed}): where = {{ {name} = … }} chooses one")
+        if len(words) > 1 and len(told) > len({*rows}) and (len(words) <= FEW or (alone and pages)):
+            first = sorted(words)[: FEW if len(words) <= FEW else 3]
+            listed = ", ".join([*(f'"{shown(word)}"' for word in first), *["…"] * (len(first) < len(words))])
+            clip = form.format(f"{{{name}}}/{{{file}}}")
+            doubts.append(
+                f"{name} holds several questions ({listed}): where = {{ {name} = … }} chooses one"
+                + (f"; if they are items of a test, file = '{clip}' names the clips" if alone else "")
+            )
     return doubts
 
 

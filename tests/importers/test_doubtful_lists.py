@@ -186,6 +186,24 @@ DOUBTED = {
         'q holds several questions ("0", "1")',
     ),
     **{
+        f"pages-{form}-{count}-{name}": (
+            f"{name},rater,stimulus,rating\n"
+            + "".join(
+                f"{form.format(page)},l{who},{clip},{(page + who) % 5 + 1}\n"
+                for page in range(count)
+                for who in range(2)
+                for clip in clips
+            ),
+            f"{name} holds several questions ({listed}): where = {{ {name} = … }} chooses one; if they are items of a "
+            f"test, file = '{{{name}}}/{{stimulus}}{ending}' names the clips",
+        )
+        for name, form, count, clips, ending, listed in [
+            ("excerpt", "s{}", 25, ("ref", "sysX"), ".wav", '"s0", "s1", "s10", …'),
+            ("trial", "{}", 3, ("ref", "sysX"), ".wav", '"0", "1", "2"'),
+            ("page", "{}", 25, ("ref.wav", "sysX.wav"), "", '"0", "1", "10", …'),
+        ]
+    },
+    **{
         f"thousands-{'-'.join(more)}": (
             table("clip,rating", '{clip},"{score},333"') + "".join(f"x{n}.wav,{cell}\n" for n, cell in enumerate(more)),
             "rating holds cells such as '1,333': a decimal comma, or a thousand? Write 2.333, or 2333",
@@ -304,6 +322,14 @@ def test_ratings_all_over_a_scale_are_not_asked_about(header: str, top: int, tmp
 def test_numbers_of_a_clip_or_a_turn_are_no_questions(header: str, tmp_path: Path) -> None:
     turns = "phase" in header  # the same clip is heard again; a number without such a name is no question
     rows = [f"c{n % 6}.wav,{n // 12 if turns else n % 6 % 3},l{n % 12 // 6},{n % 5 + 1}" for n in range(24)]
+    (tmp_path / "t.csv").write_text("\n".join([header, *rows]) + "\n")
+    init(tmp_path / "t.csv", tmp_path / "my.toml")
+
+
+@pytest.mark.parametrize("header", ["wav,trial,rater,score", "wav,take,rater,score"])
+def test_the_order_of_trials_and_repetitions_are_no_pages(header: str, tmp_path: Path) -> None:
+    takes = "take" in header  # each clip in each
+    rows = [f"c{n % 6}.wav,{n // 12 if takes else n // 2},l{n // 6 % 2},{n % 5 + 1}" for n in range(48)]
     (tmp_path / "t.csv").write_text("\n".join([header, *rows]) + "\n")
     init(tmp_path / "t.csv", tmp_path / "my.toml")
 
