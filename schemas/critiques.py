@@ -121,17 +121,23 @@ def with_final_line(text: str) -> str:
     return "\n".join([*lines[:-1], *last, f"Final Scores: [[{first}, {second}]]"])
 
 
-def part_under(text: str, aspect: str) -> str:
-    """Return what stands below an aspect's heading up to the next one, the longest if it heads several parts.
+def parts_under(text: str) -> dict[str, str]:
+    """Return what stands below each aspect's heading up to another one, the longest if it heads several parts.
 
     A heading is the word before a colon, or alone on its line, in any Markdown. Without one, the part is empty.
     """
     folded = text.casefold()
-    heads = [_LABEL, *(_heading(other) for other in ASPECTS if other != aspect)]
-    starts = sorted(found.start() for head in heads for found in head.finditer(folded))
-    ends = (found.end() for found in _heading(aspect).finditer(folded))
-    parts = (folded[end : starts[at] if (at := bisect_left(starts, end)) < len(starts) else None] for end in ends)
-    return max(parts, key=len, default="").strip()
+    heads = {aspect: [found.span() for found in _heading(aspect).finditer(folded)] for aspect in ASPECTS}
+    labels = [found.start() for found in _LABEL.finditer(folded)]
+
+    def part(aspect: str) -> str:
+        others = (start for other, spans in heads.items() if other != aspect for start, _ in spans)
+        starts = sorted((*labels, *others))
+        ends = (end for _, end in heads[aspect])
+        parts = (folded[end : starts[at] if (at := bisect_left(starts, end)) < len(starts) else None] for end in ends)
+        return max(parts, key=len, default="").strip()
+
+    return {aspect: part(aspect) for aspect in ASPECTS}
 
 
 @cache

@@ -6,11 +6,10 @@ from typing import Literal, TypedDict
 import pyarrow as pa
 
 from earmark.schemas.critiques import (
-    ASPECTS,
     CRITIQUES,
     PAIRED_CRITIQUES,
     Critiques,
-    part_under,
+    parts_under,
     read_scores,
     scores_fault,
 )
@@ -92,7 +91,7 @@ def pair_fault(text: str, row: CritiqueQuestion) -> Fault | None:
     scores = read_scores(text)
     if scores is None:
         return Fault("bad_answer", scores_fault(text))
-    parts = {aspect: part_under(text, aspect) for aspect in ASPECTS}
+    parts = parts_under(text)
     if missing := [aspect for aspect, part in parts.items() if not says_something(part)]:
         found = f", at least {LEAST_WORDS} words, found {parts[missing[0]][:40]!r}" if parts[missing[0]] else ""
         return Fault("bad_answer", f"expected a part on {missing[0]}{found}; scores {scores[0]} and {scores[1]}")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earmark.schemas.critiques import part_under, read_scores, scores_fault, with_final_line
+from earmark.schemas.critiques import parts_under, read_scores, scores_fault, with_final_line
 from earmark.schemas.rewards import UNREADABLE, accuracy_reward, final_scores
 
 WRITTEN = [
@@ -168,18 +168,18 @@ def test_what_the_reward_reads_every_reader_reads_alike(before: str, first: int,
     ],
 )  # fmt: skip
 def test_parts_are_found_by_their_headings(line: str) -> None:
-    assert "none" in part_under(f"Distortion: some\n{line}\nContinuity: fine", "noise")
+    assert "none" in parts_under(f"Distortion: some\n{line}\nContinuity: fine")["noise"]
 
 
 @pytest.mark.parametrize("text", ["There is noise in it.", "the noise is - loud", "Annoise", ""])
 def test_a_word_in_a_sentence_is_no_heading(text: str) -> None:
-    assert part_under(f"Distortion: some\n{text}", "noise") == ""
+    assert parts_under(f"Distortion: some\n{text}")["noise"] == ""
 
 
 def test_a_part_ends_at_the_next_heading_and_may_be_empty() -> None:
     text = "Noise:\nDistortion: clip 1 clips\nand clip 2 does not\nNaturalness:\n\nFinal Scores: [[8, 3]]"
-    parts = [part_under(text, aspect) for aspect in ("noise", "distortion", "naturalness", "continuity")]
-    assert parts == ["", "clip 1 clips\nand clip 2 does not", "", ""]
+    parts = parts_under(text)
+    assert [*parts.values()] == ["", "clip 1 clips\nand clip 2 does not", "", ""]
 
 
 def test_reading_long_answers_takes_no_time() -> None:
@@ -187,5 +187,5 @@ def test_reading_long_answers_takes_no_time() -> None:
     for piece in ("final scores ", "[[", "[[7, ", "noise ", "\n", "# ", "final scores: [[7 , ", "\n---", "clip 1: 7\n"):
         text = piece * (120_000 // len(piece))
         read_scores(text)
-        part_under(text, "noise")
+        parts_under(text)
     assert time.process_time() - began < 5
