@@ -59,6 +59,27 @@ _UNSEEN = re.compile(
     r"\bno (?:image|picture|score) (?:was |is )?(?:attached|provided|included)\b",
     re.IGNORECASE,
 )
+_SIGNS = (  # each refusal has one of these, folded, or is of an "AI": the search of an answer takes 40 times as long
+    *(
+        "sorry",
+        "apolog",
+        "unable",
+        "not able",
+        "cannot",
+        "can't",
+        "can’t",
+        " cant ",
+        "i do",
+        "i did",
+        "i have",
+        "i need",
+    ),
+    *("i won", "i will", "i refuse", "i must", "model", "assistant", "please", "attached", "provided", "included"),
+    *("uploaded", "conversation", "message", "hearing", "having", "listening", "access", "supported", "come through"),
+    *("go through", "get through", "could", "available", "blank", "corrupt", "empty", "silent", "possible", "polic"),
+    *("blocked", "not applicable", "no answer", "no assessment", "no comment", "no description", "无法", "不能"),
+)
+_AI = re.compile(r" ai\b")
 _EMPTY = re.compile(r"^\W*(?:n\s*/\s*a|to[ -]do)\W*$", re.IGNORECASE)
 _WORD = re.compile(
     r"[\u3040-\u30ff\u3400-\u9fff]|[^\W_]+(?:['’/.-][^\W_]+)*"
@@ -80,6 +101,9 @@ def find_refusal(text: str, *, of_image: bool = False) -> str | None:
         of_image: whether the model was shown an image, so that words of an unseen one count.
     """
     plain = unquoted(text)
+    folded = plain.replace("İ", "i").replace("ı", "i").casefold()  # `re.IGNORECASE` takes both for an i
+    if not any(sign in folded for sign in _SIGNS) and not _AI.search(folded):
+        return None
     found = _SPOKEN.search(plain) or (_UNSEEN.search(plain) if of_image else None)
     return found[0].strip() if found else None
 

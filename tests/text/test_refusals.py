@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Iterator
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from earmark.tasks.text.refusals import count_words, find_refusal
+from earmark.tasks.text import refusals
+from earmark.tasks.text.refusals import _SPOKEN, _UNSEEN, count_words, find_refusal, unquoted
 
 REFUSALS = [
     "I cannot listen to audio files.",
@@ -21,6 +26,7 @@ REFUSALS = [
     "I'm unable to hear audio files, so I cannot compare them.",
     "As a text-based AI I cannot process audio.",
     "As an AI, I cannot answer this question.",
+    "As an AI, we do not hear it.",
     "I'm sorry, I cannot help with writing this question.",
     "I did not receive any audio.",
     "I have not received the recording.",
@@ -130,6 +136,31 @@ def test_statements_about_music_are_no_refusal_of_an_image(text: str) -> None:
 @pytest.mark.parametrize("text", ["", "N/A", "n / a", "...", "…", "-", "null", "TODO", "to do", "None."])
 def test_a_placeholder_has_fewer_than_two_words(text: str) -> None:
     assert count_words(text) < 2
+
+
+def alternatives(pattern: re.Pattern[str]) -> Iterator[re.Pattern[str]]:
+    """Yield a pattern for each alternative of a pattern."""
+    depth, part = 0, ""
+    for sign in [*re.findall(r"\\.|\[(?:\\.|[^\]])*\]|.", pattern.pattern), "|"]:
+        depth += (sign == "(") - (sign == ")")
+        if sign == "|" and not depth:
+            yield re.compile(part, pattern.flags)
+            part = ""
+        else:
+            part += sign
+
+
+@settings(max_examples=800)
+@given(st.sampled_from([*alternatives(_SPOKEN), *alternatives(_UNSEEN)]).flatmap(st.from_regex))
+def test_a_refusal_in_any_form_has_a_sign_of_it(text: str) -> None:
+    plain = unquoted(text)
+    found = _SPOKEN.search(plain) or _UNSEEN.search(plain)
+    assert find_refusal(text, of_image=True) == (found and found[0].strip())
+
+
+def test_an_answer_without_a_sign_of_refusal_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refusals, "_SPOKEN", None)  # would fail if it were asked
+    assert find_refusal("Warm brushed drums, an airy pad and significant hiss on both clips.") is None
 
 
 def test_long_texts_take_no_time() -> None:
