@@ -5,7 +5,7 @@ from typing import Literal
 
 HAN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]")
 _DOUBLE = str.maketrans("“”„‟«»", '"' * 6)
-_SINGLE = str.maketrans("‘’‚‛′", "'" * 5)
+_STRAIGHT = _DOUBLE | str.maketrans("‘’‚‛′", "'" * 5)
 _QUOTED = re.compile(r"『[^』]+』|「[^」]+」|\"[^\"]+\"|‘(?:[^‘’]|’(?=\w))+’|(?<!\w)'[^']+'(?!\w)")
 _EN_NEGATION = re.compile(
     r"\b(?:no|not|never|none|neither|nor|without|cannot|\w+n't|non|nobody|nothing|nowhere|hardly|scarcely|"
@@ -38,7 +38,7 @@ Language = Literal["en", "zh"]
 
 def straight(text: str) -> str:
     """Return a text with straight quotes for curly and angled ones, character by character."""
-    return text.translate(_DOUBLE | _SINGLE)
+    return text.translate(_STRAIGHT)
 
 
 def without_speech(text: str) -> str:

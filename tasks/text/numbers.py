@@ -1,6 +1,7 @@
 """Find the numbers of English and Chinese texts, in digits and words, to compare a text with its translation."""
 
 import re
+from functools import lru_cache
 from itertools import zip_longest
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ _UNITS = (
 _EN = {word: number for number, word in enumerate(_UNITS)} | {word: 20 + 10 * at for at, word in enumerate(_TENS)}
 _EN |= {f"{word[:-1]}ies": _EN[word] for word in _TENS}
 _EN_WORDS = re.compile(rf"\b(?:{'|'.join(sorted(_EN, key=len, reverse=True))})\b(?![’'])", re.IGNORECASE)
+_EN_NUMBERS = re.compile(rf"{_EN_WORDS.pattern}|\b(?:{_EN_SCALE})\b")
 _EN_AND = re.compile(r"\s+and\s+|,\s+")
 _EN_MAYBE = {  # words that Chinese often has with a numeral
     "second": 2, "twice": 2, "double": 2, "both": 2, "pair": 2, "couple": 2, "duet": 2, "duo": 2, "dual": 2, "half": 2,
@@ -37,6 +39,7 @@ _SMALLER_UNITS = (  # of a text, and of the other one
 _UNITS_OF_THOUSAND = re.compile("[赫瓦克米]|hz\\b|watt|gram|met(?:er|re)|\\bk[wgm]\\b")
 _EN_MAYBE |= {f"{word}th": number for word, number in _EN.items() if word in _UNITS}
 _EN_MAYBE |= {f"{word[:-1]}ieth": _EN[word] for word in _TENS}
+_EN_MAYBE |= {f"{word}s": number for word, number in _EN_MAYBE.items()}
 _ZH = {sign: number for number, sign in enumerate("零一二三四五六七八九")} | {"〇": 0, "两": 2, "兩": 2, "俩": 2}
 _ZH_RUN = re.compile(r"[零〇一二两兩俩三四五六七八九十百千万萬亿億]{1,16}")
 _ZH_MAYBE = re.compile(  # words with a numeral that count nothing that English counts by the same number
@@ -54,6 +57,7 @@ class Numbers(NamedTuple):
     possible: frozenset[float]
 
 
+@lru_cache(maxsize=1024)  # a translation is checked when it comes, and again for what it may have lost
 def numbers_of(text: str, language: Language) -> Numbers:
     """Return the numbers of a text, except 0 and 1: one too often means an article."""
     digits, spelt, maybe = set[float](), set[float](), set[float]()
@@ -76,8 +80,9 @@ def numbers_of(text: str, language: Language) -> Numbers:
     maybe |= {
         100 * (century - 1) + decade
         for century in maybe
+        if 10 < century < 22
         for decade in {0.0, *maybe}
-        if 10 < century < 22 and decade < 100
+        if decade < 100
     }
     none = {0.0, 1.0}
     return Numbers(frozenset(plain - none), frozenset(digits - none), frozenset(maybe))
@@ -99,13 +104,13 @@ def _related(text: str, numbers: set[float]) -> set[float]:
 
 def _read_english(text: str, plain: set[float], maybe: set[float]) -> None:
     words = {*re.findall("[a-z]+", text)}
-    maybe |= {float(number) for word, number in _EN_MAYBE.items() if {word, f"{word}s"} & words}
+    maybe |= {float(_EN_MAYBE[word]) for word in words & _EN_MAYBE.keys()}
     for tens, unit in _COMPOUND.findall(text):  # the twenty-second voice, or a twenty-second clip
         maybe |= {float(_EN[tens]), _EN[tens] + float(_ORDINALS.index(unit))}
     text = _DIGITS.sub(" # ", _COMPOUND.sub(" # ", text))
     run: list[int] = []
     end = 0
-    words_of_numbers = [*re.finditer(rf"{_EN_WORDS.pattern}|\b(?:{_EN_SCALE})\b", text)]
+    words_of_numbers = [*_EN_NUMBERS.finditer(text)]
     for found, then in zip_longest(words_of_numbers, words_of_numbers[1:]):
         word = found[0]
         value = _EN_SCALES.get(word) or _EN[word]
