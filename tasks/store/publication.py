@@ -17,7 +17,7 @@ import yaml
 from earmark.schemas.config import Licence
 from earmark.schemas.errors import ConfigError, HubError
 from earmark.schemas.tables import Table
-from earmark.tasks.store.card import with_licences, without_sections
+from earmark.tasks.store.card import content_mark, with_licences, without_sections
 from earmark.tasks.store.files import place, sha256_file, write_text
 from earmark.tasks.store.hub import PublishedFile
 from earmark.tasks.store.licences import (
@@ -55,7 +55,8 @@ class Bundle:
     entries: tuple[PublishedFile, ...]  # the files, including the published manifest
     lost: Mapping[str, TableLoss]  # losses by table
     licences: Mapping[str, Licence]  # the terms by source
-    # whether the card differs from the version's own: by evaluations, or by licences of its sources and parents
+    # whether the card differs from the version's own, by evaluations, licences of its sources and parents, or as a
+    # part's: an earlier release may have published the same tables with another one
     recarded: bool = False
     # terms of the models behind it and its parents
     model_terms: Mapping[str, str] = field(default_factory=dict)
@@ -140,7 +141,7 @@ def bundled(
             if manifest != version.manifest:
                 write_text(folder / MANIFEST, manifest.to_json())
             entries = tuple(_entries(version, manifest, folder))
-            recarded = bool(evaluations) or told != card
+            recarded = bool(evaluations or lost or closed) or told != card
             yield Bundle(version, manifest, entries, lost, licences, recarded, terms, made)
         finally:
             shutil.rmtree(folder.parent, ignore_errors=True)
@@ -217,28 +218,34 @@ def _copy(version: Version, redaction: Redaction, lost: Mapping[str, TableLoss],
         raise HubError(f"{version.corpus} {version.name}: the licences hold every row back; nothing is left to publish")
     files += [file for file in _loose(version) if file.path in redaction.files]
     card = (version.folder / CARD).read_text("utf-8")
-    write_text(folder / CARD, _card_of_part(card, version, lost, rows, redaction.figures_held))
-    files.append(file_entry(folder / CARD, folder))
-    return version.manifest.model_copy(update={"rows": rows, "files": tuple(files)})
+    part = version.manifest.model_copy(update={"rows": rows, "files": tuple(files)})
+    write_text(folder / CARD, _card_of_part(card, version, lost, part, redaction.figures_held))
+    return part.model_copy(update={"files": (*files, file_entry(folder / CARD, folder))})
 
 
 def _card_of_part(
     card: str,
     version: Version,
     lost: Mapping[str, TableLoss],
-    rows: Mapping[str, Mapping[str, int]],
+    part: Manifest,
     figures_held: bool,
 ) -> str:
     """Return the card of a part: its YAML lists only published files, its first section the losses.
 
     Args:
+        part: the part's tables.
         figures_held: whether to leave out the corpus's sections, for their figures are also of a closed source.
     """
     facts, body = card_parts(card)
     facts.pop("dataset_info", None)
     facts.pop("size_categories", None)  # it was the whole version's
+    rows = part.rows
     facts["configs"] = [
-        config | {"data_files": [file for file in config["data_files"] if file["split"] in rows[config["config_name"]]]}
+        config
+        | {
+            "description": content_mark(entry.sha256 for entry in part.files if entry.table == config["config_name"]),
+            "data_files": [file for file in config["data_files"] if file["split"] in rows[config["config_name"]]],
+        }
         for config in facts["configs"]
         if config["config_name"] in rows
     ]

@@ -104,6 +104,28 @@ def test_a_figure_of_a_kind_of_a_package_has_its_own_name() -> None:
 
 
 @pytest.mark.slow
+def test_a_part_is_loaded_as_it_is_where_the_whole_was_loaded_before(version: Version, tmp_path: Path) -> None:
+    """`datasets` knows a local folder by its name and card: the whole v1 and a pulled part are both v1."""
+    from datasets import load_dataset
+
+    store = Store(version.folder.parents[1])
+    held = json.loads(version.manifest.to_json())
+    held["config"]["licences"]["chimes"]["redistribute"] = "none"
+    (version.folder / "manifest.json").write_text(Manifest.model_validate(held).to_json(), encoding="utf-8")
+    version = Version(CORPUS, version.folder)
+    with gathered(version, find_corpus(CORPUS), store, True) as bundle:
+        for entry in bundle.entries:
+            (path := tmp_path / "pulled/v1" / entry.path).parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(entry.source.read_bytes())
+        rows = bundle.manifest.rows
+    assert sum(rows["pairs"].values()) < len(rows_of(version, "pairs"))
+    for folder, counts in ((version.folder, version.manifest.rows), (tmp_path / "pulled/v1", rows)):
+        for table, splits in counts.items():
+            loaded = load_dataset(str(folder), table, cache_dir=str(tmp_path / "cache"))
+            assert {split: len(loaded[split]) for split in loaded} == splits, table
+
+
+@pytest.mark.slow
 def test_a_part_shows_them_too(version: Version, tmp_path: Path) -> None:
     closed = {**read_config(ROOT / f"data/demo/{CORPUS}.toml").licences}
     closed["chimes"] = Licence(licence="in house", redistribute="none")
