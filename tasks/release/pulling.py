@@ -14,12 +14,13 @@ from earmark.tasks.pipeline.progress import say, working
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.files import sha256_file, sync, write_text
 from earmark.tasks.store.hub import Repo, State
+from earmark.tasks.store.lineage import withdrawn_from
 from earmark.tasks.store.manifest import CARD, MANIFEST, Manifest, Parent, claimant_of, parse_manifest
 from earmark.tasks.store.receipts import Receipt, receipts, save_receipt
 from earmark.tasks.store.staging import LOCK, locked
 from earmark.tasks.store.versions import Store, Version, verify
 from earmark.tasks.store.view_configs import without_views
-from earmark.tasks.store.withdrawals import withdrawal_against
+from earmark.tasks.store.withdrawals import marks_for, withdrawal_against, withdrawals
 
 FOLDER, LOCK_OF_PULLS = ".pull", ".pull.lock"
 AT_ONCE = 8  # downloads
@@ -92,17 +93,19 @@ def pull(published: PublishedVersion, store: Store) -> Version:
 
     Raises:
         HubError: a download failed, or a file is not as the manifest says; the store is unchanged.
-        StoreError: the store got another version of this name meanwhile.
+        StoreError: the store got another version of this name meanwhile, or rows of it were withdrawn from the store.
     """
     manifest, folder = published.manifest, store.folder(published.manifest.corpus)
     version = Version(manifest.corpus, folder / manifest.version)
     if not published.here:
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder / LOCK_OF_PULLS, f"pull of {manifest.corpus}", say):
-            _download(published, folder / FOLDER / published.commit / manifest.version)
+            downloaded = folder / FOLDER / published.commit / manifest.version
+            _download(published, downloaded)
             with locked(folder / LOCK, f"build of {manifest.corpus}", say):
+                _require_none_withdrawn(store, Version(manifest.corpus, downloaded))
                 if not _is_here(store, published.repo, manifest, published.digest):
-                    _place(store, manifest, folder / FOLDER / published.commit / manifest.version, version.folder)
+                    _place(store, manifest, downloaded, version.folder)
             shutil.rmtree(folder / FOLDER)
     save_receipt(store, _receipt(published))
     return version
@@ -177,6 +180,19 @@ def _download(published: PublishedVersion, folder: Path) -> None:
     if faults:
         shutil.rmtree(folder)
         raise HubError(f"{repo.name}: {manifest.version} is not as its manifest says: {faults[0]}; nothing was pulled")
+
+
+def _require_none_withdrawn(store: Store, version: Version) -> None:
+    """Refuse rows that were withdrawn from the store: a part or a version with another card has another digest."""
+    if marks := marks_for(withdrawals(store.root), version.corpus):
+        gone = withdrawn_from(find_corpus(version.corpus).tables, version.table_files(), marks)
+        if gone.counts:
+            shutil.rmtree(version.folder.parents[1])
+            rows = ", ".join(f"{name} {count:,}" for name, count in gone.counts.items())
+            raise StoreError(
+                f"{version.corpus} {version.name} holds rows that were withdrawn from this store ({rows}); "
+                "it is not pulled"
+            )
 
 
 def _place(store: Store, manifest: Manifest, downloaded: Path, final: Path) -> None:
