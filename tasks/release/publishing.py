@@ -21,6 +21,7 @@ from earmark.tasks.store.manifest import CARD
 from earmark.tasks.store.publication import Bundle, Finding, MakeViews, bundled, read_allowed, scan
 from earmark.tasks.store.receipts import Receipt, save_receipt
 from earmark.tasks.store.versions import MANIFEST, Store, Version, verify
+from earmark.tasks.store.view_configs import card_parts
 from earmark.tasks.store.withdrawals import marks_for, withdrawal_against, withdrawals
 from earmark.tasks.text.personal import Scanner, own_secrets
 
@@ -182,7 +183,7 @@ def open_repo(repo: Repo, bundle: Bundle, private: bool, gate: Mapping[str, Any]
         HubError: it holds something else, or is public instead of private; or the gate is refused.
     """
     state = repo.look()
-    _check_gate(repo, bundle, state, gate)
+    _check_gate(repo, bundle, state, private, gate)
     if state is not None:
         _check_state(repo, bundle, state, private)
     repo.create(private)
@@ -296,7 +297,7 @@ def forecast(
         state = repo.look()
     except HubUnreachableError as error:
         state, unreachable = None, str(error)
-    _check_gate(repo, bundle, state, gate)
+    _check_gate(repo, bundle, state, private, gate)
     if state is not None:
         _check_state(repo, bundle, state, private)
     done = tagged(repo, bundle, state) if state else None
@@ -364,7 +365,7 @@ def keep_receipt(
     return receipt
 
 
-def _check_gate(repo: Repo, bundle: Bundle, state: State | None, gate: Mapping[str, Any]) -> None:
+def _check_gate(repo: Repo, bundle: Bundle, state: State | None, private: bool, gate: Mapping[str, Any]) -> None:
     if gate and repo.branch is not None:
         raise HubError(f"--gate holds for all of {repo.name}, whose terms stand in main's card: leave out --branch")
     version = bundle.manifest.version
@@ -374,6 +375,14 @@ def _check_gate(repo: Repo, bundle: Bundle, state: State | None, gate: Mapping[s
             raise HubError(
                 f"{repo.name} holds {version} already, without these terms of access; a published version never "
                 "changes: build a new version and publish it with --gate"
+            )
+    hidden = state.private or state.gated if state else private
+    if not gate and not hidden and not (state and repo.branch is None and version in state.tags):
+        card = next(entry.source for entry in bundle.entries if entry.path == CARD).read_text("utf-8")
+        if asked := [name for name in GATE if name in card_parts(card)[0]]:  # a pulled version brings its terms
+            raise HubError(
+                f"the card of {version} asks readers for terms ({asked[0]}), and {repo.name} lets everyone read: give "
+                "the terms with --gate FILE, or choose a private repository"
             )
     if gate or repo.branch is not None or state is None or version in state.tags or not state.gated:
         return

@@ -79,7 +79,7 @@ def with_card(manifest: Manifest, folder: Path, card: str) -> Manifest:
 
 def card_parts(card: str) -> tuple[dict[str, Any], str]:
     """Return the facts at the head of a card, and its body."""
-    _, head, body = card.split("---\n", 2)
+    head, _, body = card.removeprefix("---\n").partition("\n---\n")  # terms may hold a rule, further in
     return yaml.safe_load(head), body
 
 

@@ -25,7 +25,7 @@ from earmark.tasks.exports.playable import view_writer
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.release.publishing import gathered, read_gate
 from earmark.tasks.store.versions import Store, verify
-from tests.builds import build_version, config_of, contents_of, read_config
+from tests.builds import build_version, config_of, contents_of, read_config, rows_of
 from tests.conftest import ROOT
 from tests.human_preferences.votes import build_votes
 from tests.mos_preferences.critiques import make_study
@@ -157,6 +157,37 @@ def test_a_pulled_version_is_published_with_other_terms(
     assert text == f"---\n{yaml.safe_dump(yaml.safe_load(Path(gates['new']).read_text()), sort_keys=False)}{whole[4:]}"
     assert DatasetCard(text).data["extra_gated_prompt"] == terms["new"]
     assert press.run(other.root, CORPUS, "lab/old", gate=gates["old"])["uploaded"] == 0
+    refused = (
+        "the card of v1 asks readers for terms (extra_gated_fields), and lab/open lets everyone read: give the terms"
+    )
+    assert refused in press.run(other.root, CORPUS, "lab/open")["fault"]
+    assert refused in " ".join(
+        earmark(other.root, "publish", CORPUS, "--repo", "lab/open", "--dry-run", code=1).split()
+    )
+    assert "lab/open" not in hub.repos
+    assert press.run(other.root, CORPUS, "lab/closed", private=True, audio=False)["held_audio"]
+    text = (hub.folder / "objects" / hub.files("lab/closed", "v1")["README.md"]["oid"]).read_text("utf-8")
+    assert DatasetCard(text).data["extra_gated_prompt"] == terms["old"]
+
+
+def test_withdrawn_rows_do_not_come_back_by_a_pull(
+    hub: HubServer, press: Publications, store: Store, tmp_path: Path
+) -> None:
+    """What was published is a part, whose manifest is none of the store's."""
+    own = Store(shutil.copytree(store.root, tmp_path / "own"))
+    assert press.run(own.root, f"{CORPUS}@v1", "lab/part", audio=False)["held_audio"]
+    clip = next(row["clip_sha256"] for row in rows_of(own.find(f"{CORPUS}@v1"), "ratings"))
+    earmark(own.root, "withdraw", "--clip", clip, "--reason", "rights")
+    for name in ("v1", "v2"):
+        shutil.rmtree(own.folder(CORPUS) / name)  # as flows/command/withdraw.md asks
+    refused = " ".join(earmark(own.root, "pull", "lab/part", code=1).split())
+    assert f"{CORPUS} v1 holds rows that were withdrawn from this store (ratings 1, pairs " in refused
+    assert [version.name for version in own.versions(CORPUS)] == ["v3"]
+    assert not list(own.folder(CORPUS).glob(".pull/*"))
+    earmark(tmp_path / "another", "pull", "lab/part")
+    assert press.run(own.root, f"{CORPUS}@v3", "lab/part")["tag"] == "v3"
+    shutil.rmtree(own.folder(CORPUS) / "v3")
+    earmark(own.root, "pull", "lab/part@v3")
 
 
 def test_converted_clips_are_published_where_their_originals_are_not(store: Store, tmp_path: Path) -> None:
