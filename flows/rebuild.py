@@ -105,8 +105,7 @@ def _bring(place: CorpusPlace, base: Path, store: Store, before: Sequence[Ending
         where = _publish(f"{member.corpus}@{version}", member.publish, base, store)
     except Exception as error:  # noqa: BLE001
         _log(member.corpus, error)
-        words = ("publish", f"{member.corpus}@{version}", "--repo", member.publish.repo, "--dry-run")
-        todo = command(store, *words)
+        todo = command(store, "publish", f"{member.corpus}@{version}", *_options(member.publish, base), "--dry-run")
         return Ending(member.corpus, "not published", version, first_line(error), todo)
     return Ending(member.corpus, state, version, where)  # type: ignore[arg-type]
 
@@ -126,6 +125,18 @@ def _publish(spec: str, publication: Publication, base: Path, store: Store) -> s
         if (path := getattr(publication, name)) is not None:
             values[name] = str((base / path).absolute())
     return str(publish(spec, store=str(store.root.absolute()), **values)["url"])
+
+
+def _options(publication: Publication, base: Path) -> list[str]:
+    """Return a publication's options as of `earmark publish`: without them a repository would be public, or open."""
+    words = ["--repo", publication.repo]
+    flags = {"--private": publication.private, "--no-audio": not publication.audio}
+    words += [name for name, given in (flags | {"--allow-builtin": publication.allow_builtin}).items() if given]
+    for name in publication.views:
+        words += ["--view", name]
+    for name, path in (("--gate", publication.gate), ("--allow-findings", publication.allow_findings)):
+        words += [name, str((base / path).absolute())] if path else []
+    return words + (["--collection", publication.collection] if publication.collection else [])
 
 
 def _way_on(corpus: str, store: Store) -> str:

@@ -12,7 +12,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from earmark.flows.command import publish_cli
+from earmark.flows.command.cli import app
+from earmark.flows.rebuild import _options as advised
+from earmark.schemas.rebuild import Publication
 from earmark.tasks.store.staging import STAGING
 from earmark.tasks.store.versions import Store, verify
 from tests.annotation.test_kills import Server, slow_server
@@ -86,6 +91,26 @@ def test_a_failure_stops_only_what_reads_it(tmp_path: Path) -> None:
     again = earmark(store, "rebuild", "-c", config)
     assert "Prefect" not in again.stderr, "nothing is out of date, so no flow is started"
     assert again.stdout.count("up to date") == 3
+
+
+def test_what_a_failed_publication_advises_has_all_its_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without them, the same repository would be public, open, or hold the clips."""
+    written = {"repo": REPO, "private": True, "audio": False, "allow_builtin": True, "views": ("a", "b")}
+    written |= {"collection": "Speech quality", "gate": "gate.yaml", "allow_findings": "reviewed.txt"}
+    publication = Publication.model_validate(written)
+    assert set(written) == set(Publication.model_fields)
+    given: dict[str, object] = {}
+
+    def forecast(corpus: str, repo: str, place: Store, **options: object) -> dict[str, object]:
+        given.update(options, repo=repo)
+        return {"findings": []}
+
+    monkeypatch.setattr(publish_cli, "_forecast", forecast)
+    words = ["publish", "mos-preferences@v1", *advised(publication, tmp_path), "--dry-run", "--json"]
+    ended = CliRunner().invoke(app, [*words, "--store", str(tmp_path)])
+    assert ended.exit_code == 0, ended.output
+    paths = {name: str(tmp_path / str(written[name])) for name in ("gate", "allow_findings")}
+    assert given == {**written, **paths, "views": ["a", "b"], "audited": None, "branch": None}
 
 
 @pytest.mark.slow
