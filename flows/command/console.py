@@ -185,7 +185,7 @@ def show_versions(place: Store, corpus: str, versions: Sequence[Version], publis
         )
 
 
-def show_publication_plan(facts: PublicationPlan) -> None:
+def show_publication_plan(facts: PublicationPlan, no_audio: bool) -> None:
     """Print the files that publishing would send and the present files."""
     name = f"{facts['corpus']} {facts['version']}"
     if facts["published"]:
@@ -204,14 +204,14 @@ def show_publication_plan(facts: PublicationPlan) -> None:
         print_table("config", "rows", "clips", "clips held back", "bytes", rows=[(*one.values(),) for one in views])
     elif facts["offered"]:
         tell(f"further configs, with clips in their rows: --view {', '.join(facts['offered'])}")
-    _show_unpublished(facts["held_rows"], facts["held_audio"])
+    _show_unpublished(facts["held_rows"], facts["held_audio"], no_audio)
     for source, terms in facts["licences"].items():
         stated = terms["licence"] or "not stated"
         tell(f"licence of {source}: {stated}; may be published: {terms['redistribute']}")
     tell(*(f"finding: {finding}" for finding in facts["findings"]))
 
 
-def show_publication(sent: SentVersion) -> None:
+def show_publication(sent: SentVersion, no_audio: bool) -> None:
     """Print where a version was published, and how to load it."""
     done = f"{sent.uploaded:,} files sent" if sent.uploaded else "all was there already"
     where = f"branch {sent.branch}" if sent.branch else f"tag {sent.tag}"
@@ -220,14 +220,16 @@ def show_publication(sent: SentVersion) -> None:
     )
     if sent.collection:
         tell(f"in the collection {sent.collection}")
-    _show_unpublished(sent.held_rows, sent.held_audio)
+    _show_unpublished(sent.held_rows, sent.held_audio, no_audio)
     tell(_load_line(sent.corpus, sent.repo, f', revision="{sent.branch or sent.tag}"'))
 
 
-def _show_unpublished(rows: Mapping[str, int], audio: Mapping[str, int]) -> None:
+def _show_unpublished(rows: Mapping[str, int], audio: Mapping[str, int], no_audio: bool) -> None:
     if rows:
         tell(f"rows held back by licences: {_counts(rows)}")
-    if audio:
+    if audio and no_audio:
+        tell(f"clips held back by --no-audio: {_counts(audio)}")
+    elif audio:
         tell(f"clips held back by licences: {_counts(audio)}")
         tell('clips of a source are published after a build with [licences.SOURCE] redistribute = "all"')
 

@@ -82,9 +82,9 @@ def publish(
     if as_json:
         print_json(facts)
     elif plan is None:
-        console.show_publication(SentVersion.model_validate(facts))
+        console.show_publication(SentVersion.model_validate(facts), no_audio)
     else:
-        console.show_publication_plan(plan)
+        console.show_publication_plan(plan, no_audio)
     if plan and (findings := plan["findings"]):
         raise HubError(f"publishing would be refused: {len(findings)} findings of secrets or personal data")
 

@@ -1,6 +1,7 @@
 """Publish to the Hub: look at a repository, upload, commit once, check, tag. Each step can be repeated after a kill.
 Readers see no change before the commit; the tag follows its check."""
 
+import errno
 import hashlib
 import json
 import os
@@ -130,6 +131,7 @@ def check_successor(
 BATCH = 50  # files uploaded between progress reports; finished uploads are not repeated
 KIND = "dataset"
 MAIN = "main"
+DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # of this machine: the Hub is well
 _BRANCH = re.compile(r"[a-z0-9](?:[\w-]|[./](?=[\w-])){0,99}", re.ASCII | re.IGNORECASE)
 _NO_BRANCH = re.compile(r"HEAD|refs/.*|v\d+|[0-9a-fA-F]{40}|.*\.lock(/.*)?")
 _REPO = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
@@ -323,7 +325,8 @@ class Repo:
             found = json.loads(self._read(MANIFEST, revision))
         except ValueError:
             found = None
-        if not isinstance(found, dict) or not isinstance(found.get("files"), list):
+        files = found.get("files") if isinstance(found, dict) else None
+        if not isinstance(files, list) or not all(isinstance(file, dict) and "path" in file for file in files):
             raise HubError(f"{self.name}: its {MANIFEST} is not one of Earmark's; expected a repository of its own")
         return found
 
@@ -343,6 +346,8 @@ def _spoken(repo: str) -> Iterator[None]:
     except OfflineModeIsEnabled:
         raise HubUnreachableError("the Hub's client is offline; unset HF_HUB_OFFLINE") from None
     except (HTTPError, OSError) as error:
+        if isinstance(error, OSError) and error.errno in DISK:
+            raise
         if isinstance(error.__cause__, HfHubHTTPError):  # the Hub did answer
             raise HubError(_advice(repo, error.__cause__)) from None
         if "xet" in str(error) and "404" in str(error):  # the client follows its own settings, not the Hub's

@@ -387,6 +387,9 @@ def test_repository_of_something_else_is_refused(hub: HubServer, press: Publicat
     assert "holds files that no version of mos-preferences left there (data.csv" in fault(
         press, store, "v1", "lab/theirs"
     )
+    odd = f'{{"corpus": "{CORPUS}", "version": "v1", "files": ["a"]}}'.encode()
+    hub.add_commit("lab/theirs", {"data.csv": None, "manifest.json": odd})
+    assert "its manifest.json is not one of Earmark's" in fault(press, store, "v1", "lab/theirs")
     press.run(store.root, f"{CORPUS}@v2", "lab/newer")
     assert "publishing the older v1 would replace it" in fault(press, store, "v1", "lab/newer")
     assert "is public, but --private asks" in fault(press, store, "v2", "lab/newer", private=True)
@@ -475,6 +478,9 @@ def test_audio_leaves_only_where_it_may(hub: HubServer, press: Publications, sto
     assert press.run(store.root, f"{CORPUS}@v5", "lab/sound")["held_audio"] == {}
     assert_published(hub, store, "lab/sound", "v5")
     assert press.run(store.root, f"{CORPUS}@v5", "lab/silent", audio=False)["held_audio"] == {"ratings": clips}
+    shown = earmark(store, "publish", f"{CORPUS}@v5", "--repo", "lab/silent", "--no-audio").stdout
+    assert f"clips held back by --no-audio: ratings {clips}" in shown
+    assert "redistribute" not in shown, "the licence allows them"
     tree = hub.files("lab/silent", "v5")
     for path in (path for path in tree if path.startswith("ratings/")):
         (tmp_path / "x.parquet").write_bytes((hub.folder / "objects" / tree[path]["lfs"]["oid"]).read_bytes())

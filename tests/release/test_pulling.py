@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shlex
@@ -16,6 +17,8 @@ from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
 from earmark.schemas.config import Licence
+from earmark.schemas.errors import HubUnreachableError
+from earmark.tasks.store.hub import Repo
 from earmark.tasks.store.receipts import receipts
 from earmark.tasks.store.versions import Store, verify
 from tests.builds import build_version, contents_of, read_config
@@ -179,3 +182,16 @@ def test_a_killed_pull_leaves_no_version_and_goes_on(store: Store, hub: HubServe
     assert Store(tmp_path).versions(CORPUS) == []
     pull(tmp_path, REPO)
     assert contents_of(tmp_path / CORPUS / "v2") == contents_of(store.find(f"{CORPUS}@v2").folder)
+
+
+@pytest.mark.parametrize(("code", "kind"), [(errno.ENOSPC, OSError), (errno.ECONNRESET, HubUnreachableError)])
+def test_a_full_disk_is_no_fault_of_the_hub(
+    code: int, kind: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def download(*_: object, **__: object) -> str:
+        raise OSError(code, os.strerror(code))
+
+    repo = Repo(REPO)
+    monkeypatch.setattr(repo.api, "hf_hub_download", download)
+    with pytest.raises(kind, match=os.strerror(code)):
+        repo.fetch("README.md", "main", tmp_path)
