@@ -468,6 +468,11 @@ def test_held_back_rows(hub: HubServer, press: Publications, store: Store, tmp_p
     card = (hub.folder / "objects" / tree["README.md"]["oid"]).read_text()
     assert f"| pairs | train | {manifest['rows']['pairs']['train']:,} |" in card
     assert press.run(store.root, f"{CORPUS}@v3", repo)["uploaded"] == 0, "the same part has the same bytes"
+    older = card.replace("description: content ", "description: of the whole ")  # as earlier releases published it
+    manifest["files"] = [file for file in manifest["files"] if file["path"] != "README.md"]
+    changes = {"README.md": older.encode(), "manifest.json": json.dumps(manifest).encode()}
+    hub.repos[repo]["tags"]["v3"] = hub.add_commit(repo, changes)
+    assert press.run(store.root, f"{CORPUS}@v3", repo)["uploaded"] == 0, "a published card stays"
     assert not (store.folder(CORPUS) / ".publish").exists()
 
 
