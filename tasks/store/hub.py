@@ -326,7 +326,8 @@ class Repo:
         except ValueError:
             found = None
         files = found.get("files") if isinstance(found, dict) else None
-        if not isinstance(files, list) or not all(isinstance(file, dict) and "path" in file for file in files):
+        named = isinstance(files, list) and all(isinstance(file, dict) and "path" in file for file in files)
+        if not isinstance(found, dict) or not named:
             raise HubError(f"{self.name}: its {MANIFEST} is not one of Earmark's; expected a repository of its own")
         return found
 
