@@ -165,8 +165,8 @@ def test_a_pulled_version_is_published_with_other_terms(
         earmark(other.root, "publish", CORPUS, "--repo", "lab/open", "--dry-run", code=1).split()
     )
     assert "lab/open" not in hub.repos
-    assert press.run(other.root, CORPUS, "lab/closed", private=True, audio=False)["held_audio"]
-    text = (hub.folder / "objects" / hub.files("lab/closed", "v1")["README.md"]["oid"]).read_text("utf-8")
+    assert press.run(other.root, CORPUS, "lab/hidden", private=True, audio=False)["held_audio"]
+    text = (hub.folder / "objects" / hub.files("lab/hidden", "v1")["README.md"]["oid"]).read_text("utf-8")
     assert DatasetCard(text).data["extra_gated_prompt"] == terms["old"]
 
 
