@@ -119,6 +119,7 @@ def diff(
     from earmark.flows.command import console
     from earmark.tasks.pipeline.registry import find_corpus
     from earmark.tasks.store.diff import Cell, changed_rows, changed_values, diff_table
+    from earmark.tasks.store.sql import readable
 
     place = open_store(store)
     before, after = place.find(old), place.find(new)
@@ -127,7 +128,7 @@ def diff(
     changes, listed, values = [], [], list[Cell]()
     columns: dict[tuple[str, str], tuple[int, Cell]] = {}
     for table in find_corpus(before.corpus).tables:
-        with duckdb.connect() as connection:
+        with readable(*(f"{one.corpus}@{one.name}" for one in (before, after))), duckdb.connect() as connection:
             changes += diff_table(connection, table, before, after)
             if any(one.table == table.name and one.changed for one in changes):
                 for cell in changed_values(connection, table, before, after):
@@ -160,10 +161,15 @@ def explain(
 
     from earmark.flows.command import console
     from earmark.tasks.pipeline.registry import find_corpus
+    from earmark.tasks.store.explain import MOST
     from earmark.tasks.store.explain import explain as find_accounts
 
     version = open_store(store).find(corpus)
     accounts = find_accounts(version, find_corpus(version.corpus).tables, row)
+    for table, count in Counter(account.table for account in accounts).items():
+        if count == MOST:
+            line = f"note: the first {MOST} such rows of {table}; there may be more: earmark inspect sql shows all"
+            print(line, file=sys.stderr)
     if as_json:
         print_json([{**asdict(account), "through": [s.model_dump() for s in account.through]} for account in accounts])
     else:
@@ -181,7 +187,7 @@ def verify(corpus: VersionArgument, store: StoreOption = None, as_json: JsonOpti
     from earmark.tasks.store.versions import verify as find_faults
 
     place = open_store(store)
-    version = place.find(corpus)
+    version = place.find(corpus, fetch=False)  # a damaged object cannot be downloaded, only named
     faults = place.remote.faults(version.manifest) if place.remote else find_faults(version)
     known = lines_about(place, version)
     count = len(version.manifest.files)

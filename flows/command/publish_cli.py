@@ -322,14 +322,17 @@ def prune(
     """
     from earmark.flows.command import console
     from earmark.flows.command.ending import stoppable
+    from earmark.schemas.errors import InputError
     from earmark.tasks.pipeline.progress import shown
     from earmark.tasks.release import pruning
 
     place = open_store(store)
+    if corpus and "@" in corpus:
+        raise InputError(f"prune: expected a corpus, found the version '{corpus}'; --keep N decides which versions go")
     corpora = [place.find(corpus).corpus] if corpus else place.corpora()
     decisions = pruning.decide(place, corpora, keep, keep_published)
     going = [one.version for one in decisions if one.stays is None]
-    freed = pruning.freed_bytes(going)
+    freed = pruning.freed_bytes(place, going)
     folder, cached = pruning.inputs_folder() if inputs else (None, 0)
     if not dry_run:
         with stoppable("run the same command again to go on"), shown():

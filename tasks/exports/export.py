@@ -6,7 +6,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 
@@ -23,6 +22,7 @@ from earmark.tasks.pipeline.media import similarity_of
 from earmark.tasks.pipeline.progress import say, working
 from earmark.tasks.store.files import sha256_file
 from earmark.tasks.store.folder import RECORD, building, version_facts, write_facts
+from earmark.tasks.store.sql import readable
 from earmark.tasks.store.versions import Store, Version
 from earmark.tasks.store.withdrawals import withdrawal_against
 
@@ -45,14 +45,10 @@ def export(version: Version, corpus: Corpus, store: Store, folder: Path, wish: E
         holds = "contains" if withdrawal.holds(version.manifest) else "was not searched for"
         said = f"{version.corpus} {version.name} {holds} data withdrawn on {withdrawal.withdrawn:%Y-%m-%d}"
         say(f"{said} ({withdrawal.reason}): do not pass the export on; take a later version where there is one")
-    try:
+    with readable(f"{version.corpus}@{version.name}"):
         target = choose(version, corpus, wish)
         with building(folder.absolute(), force=wish.force) as place:
-            record = _write(place, version, corpus, store, wish, target)
-    except (duckdb.Error, pa.ArrowInvalid) as error:
-        name = f"{version.corpus}@{version.name}"
-        raise StoreError(f"{name}: {str(error).splitlines()[0]}; see: earmark inspect verify {name}") from None
-    return record
+            return _write(place, version, corpus, store, wish, target)
 
 
 def _write(

@@ -36,6 +36,9 @@ def decide(store: Store, corpora: Sequence[str], keep: int, keep_published: bool
         corpora: the corpora to prune.
         keep: the number of newest versions that stay, 1 or more: numbers are never used again.
         keep_published: whether published versions stay.
+
+    Raises:
+        StoreError: a version that stays lacks a file, or has one of another size.
     """
     every = {(one.corpus, one.name): one for name in store.corpora() for one in store.versions(name)}
     stays: dict[tuple[str, str], str] = {key: "not asked for" for key in every if key[0] not in corpora}
@@ -52,11 +55,18 @@ def decide(store: Store, corpora: Sequence[str], keep: int, keep_published: bool
             if parent.corpus != version.corpus and key in every and key not in stays:
                 stays[key] = f"{version.corpus} {version.name} was made from it"
                 left.append(every[key])
-    return [PruneDecision(one, stays.get(key)) for key, one in every.items() if key[0] in corpora]
+    decisions = [PruneDecision(one, stays.get(key)) for key, one in every.items() if key[0] in corpora]
+    losing = {one.version.corpus for one in decisions if one.stays is None}
+    for kept in [one.version for one in decisions if one.stays is not None and one.version.corpus in losing]:
+        store.require_whole(kept)  # a sound version must not go in favour of a damaged one
+    return decisions
 
 
-def freed_bytes(versions: Sequence[Version]) -> int:
-    """Return the bytes that removing versions frees; files that others share by hard links free nothing."""
+def freed_bytes(store: Store, versions: Sequence[Version]) -> int:
+    """Return the bytes that removing versions frees, of an object store there; files that others share by hard links
+    free nothing."""
+    if store.remote is not None:  # the copy may hold none of the files
+        return sum(entry.bytes for one in versions for entry in one.manifest.files)
     stats = [path.stat() for one in versions for path in one.folder.rglob("*") if path.is_file()]
     links = Counter((stat.st_dev, stat.st_ino) for stat in stats)
     sizes = {(stat.st_dev, stat.st_ino): stat for stat in stats}
@@ -75,13 +85,18 @@ def prune(store: Store, decisions: Sequence[PruneDecision]) -> None:
         with locked(store.folder(corpus) / LOCK, f"build of {corpus}", say):
             if store.remote is not None:
                 _end_removals(store.folder(corpus), store.remote)
+            _remove_renamed(store.folder(corpus))
             for version in (one.version for one in decisions if one.version.corpus == corpus and one.stays is None):
                 if store.remote is not None:
                     store.remote.remove(version.manifest)
                 version.folder.rename(version.folder.with_name(f"{PRUNED}{version.name}"))
                 version.folder.with_suffix(".keys").unlink(missing_ok=True)
-            for doomed in store.folder(corpus).glob(f"{PRUNED}*"):
-                shutil.rmtree(doomed)
+            _remove_renamed(store.folder(corpus))
+
+
+def _remove_renamed(folder: Path) -> None:
+    for doomed in folder.glob(f"{PRUNED}*"):
+        doomed.unlink() if doomed.is_symlink() else shutil.rmtree(doomed)
 
 
 def _end_removals(folder: Path, remote: Remote) -> None:

@@ -25,7 +25,7 @@ from earmark.tasks.store.card import render_card, split_order
 from earmark.tasks.store.diff import Change, diff_tables
 from earmark.tasks.store.explain import write_rejects
 from earmark.tasks.store.figures import Page
-from earmark.tasks.store.files import link_over, sync, write_text
+from earmark.tasks.store.files import link_over, sha256_file, sync, write_text
 from earmark.tasks.store.licences import model_terms, sources_behind, terms_of, unmet_licences
 from earmark.tasks.store.lineage import without_withdrawn
 from earmark.tasks.store.manifest import (
@@ -43,7 +43,7 @@ from earmark.tasks.store.manifest import (
 )
 from earmark.tasks.store.parquet import file_entry
 from earmark.tasks.store.report import render_report
-from earmark.tasks.store.sql import connect, quoted
+from earmark.tasks.store.sql import connect, quoted, readable
 from earmark.tasks.store.staging import SPILL, Stage, sweep
 from earmark.tasks.store.versions import Version
 from earmark.tasks.store.withdrawals import Withdrawal, bring_withdrawals, marks_for, names_for, withdrawals
@@ -217,6 +217,7 @@ def commit(stage: Stage, made: Made) -> Version:
         comparison = compare(draft, files, store.newest(corpus))
         before = comparison.before
         if before is not None and comparison.same:
+            store.require_whole(before)
             store.remember_key(before, stage.build_key)
             sweep(store, corpus, keep=None)
             return before
@@ -317,15 +318,18 @@ def compare(draft: Draft, files: tuple[FileEntry, ...], before: Version | None) 
     ):
         return TableComparison(files, before, same=True)
     paths = {entry.sha256: before.folder / entry.path for entry in old.files}
-    for entry in files:
-        if (path := paths.get(entry.sha256)) and path.is_file():
-            link_over(path, draft.stage.version / entry.path)
+    shared = [entry for entry in files if (path := paths.get(entry.sha256)) and path.is_file()]
+    with ThreadPoolExecutor(processors()) as pool:  # a damaged file must not take a sound one's place
+        found = pool.map(lambda entry: sha256_file(paths[entry.sha256]), shared)
+        for entry in [entry for entry, sha256 in zip(shared, found, strict=True) if sha256 == entry.sha256]:
+            link_over(paths[entry.sha256], draft.stage.version / entry.path)
     changed = [
         table
         for table in tables
         if [one.sha256 for one in files if one.table == table.name] != [one.sha256 for one in old.entries(table.name)]
     ]
-    changes = diff_tables(changed, before.table_files(), draft.stage.tables(), draft.stage.work / SPILL)
+    with readable(f"{before.corpus}@{before.name}"):
+        changes = diff_tables(changed, before.table_files(), draft.stage.tables(), draft.stage.work / SPILL)
     return TableComparison(files, before, changes=changes)
 
 

@@ -68,9 +68,10 @@ def _diff(connection: duckdb.DuckDBPyConnection, table: Table, old: Splits, new:
 
 
 def changed_rows(connection: duckdb.DuckDBPyConnection, table: Table) -> Iterator[dict[str, Any]]:
-    """Yield the rows found by `diff_table` as added, removed or changed: the kind of change and the row's key."""
-    names = ["what", "split", *key_of(table)]
-    columns = ", ".join(quoted(name) for name in names)
+    """Yield the rows found by `diff_table` as added, removed or changed: the kind of change and the row's key. A
+    reject's column `table` is its `dropped_from`: it is no row of that table."""
+    columns = ", ".join(quoted(name) for name in ("what", "split", *key_of(table)))
+    names = ["what", "split", *("dropped_from" if name == "table" else name for name in key_of(table))]
     cursor = connection.execute(f"SELECT {columns} FROM changes WHERE what <> 'same' ORDER BY ALL")
     while rows := cursor.fetchmany(1000):
         for row in rows:

@@ -18,10 +18,11 @@ from earmark.schemas.errors import StoreError
 from earmark.schemas.tables import REJECTS, UNSPLIT, RejectRow, Table
 from earmark.tasks.store.files import replacing, sync
 from earmark.tasks.store.manifest import Step
-from earmark.tasks.store.sql import connect, query, quoted, view_parquet
+from earmark.tasks.store.sql import connect, query, quoted, readable, view_parquet
 from earmark.tasks.store.staging import SPILL, Stage
 from earmark.tasks.store.versions import Version
 
+MOST = 20  # explained rows of a table
 FOLDER = "places"  # of the corpus's folder, beside its versions
 SHARED = tuple(name for name in REJECTS.schema.names if name not in ("file", "line", "made_from"))
 
@@ -110,7 +111,7 @@ def explain(version: Version, tables: Sequence[Table], wanted: str) -> list[RowF
     Raises:
         StoreError: the version has nothing of this name.
     """
-    with duckdb.connect() as connection:
+    with readable(f"{version.corpus}@{version.name}"), duckdb.connect() as connection:
         there = [table for table in tables if table.name in version.manifest.rows]
         for table in there:
             view_parquet(connection, quoted(table.name), version.files(table.name))
@@ -167,7 +168,7 @@ class _Rows(NamedTuple):
         return RowFacts(table.name, name, row, says, self._through(table, row), links, self._used_in(table, name))
 
     def _where(self, table: Table, condition: str, wanted: str) -> list[dict[str, Any]]:
-        query = f"FROM {quoted(table.name)} WHERE {condition} LIMIT 20"
+        query = f"FROM {quoted(table.name)} WHERE {condition} LIMIT {MOST}"
         rows: list[dict[str, Any]] = self.connection.sql(query, params={"wanted": wanted}).to_arrow_table().to_pylist()
         for row in rows:
             for name in table.embedded:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 
 from earmark.schemas.errors import StoreError
 from earmark.schemas.places import BelowPath, CorpusName, VersionName
@@ -97,6 +98,15 @@ class Manifest(Record):
     applied_withdrawals: tuple[str, ...] = Field(
         default=(), validation_alias=AliasChoices("applied_withdrawals", "obeyed"), serialization_alias="obeyed"
     )  # the key in files stays: a version's digest covers it
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_this_format(cls, values: Any) -> Any:
+        if isinstance(values, dict) and (found := values.get("format", FORMAT)) != FORMAT:
+            expected = {"expected": FORMAT, "found": str(found)}
+            line = "expected format {expected}, found {found}: a later release of Earmark reads it"
+            raise PydanticCustomError("format", line, expected)
+        return values
 
     def to_json(self) -> str:
         """Return the manifest's text; equal manifests have equal bytes."""

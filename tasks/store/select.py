@@ -15,7 +15,7 @@ import duckdb
 
 from earmark.schemas.errors import InputError
 from earmark.tasks.store.files import replacing
-from earmark.tasks.store.sql import connect, literal, quoted, view_parquet
+from earmark.tasks.store.sql import connect, literal, quoted, readable, view_parquet
 from earmark.tasks.store.versions import Store
 
 _NAMED = re.compile(r"""(['"])([a-z][a-z0-9-]*(?:@v\d+)?)\1\s*\.(?=\s*["\w])""")
@@ -78,7 +78,8 @@ def _relation(
         connection.execute(f"CREATE SCHEMA {quoted(name)}")
         for table in version.manifest.rows:
             files += version.files(table)
-            view_parquet(connection, f"{quoted(name)}.{quoted(table)}", version.files(table))
+            with readable(f"{version.corpus}@{version.name}"):
+                view_parquet(connection, f"{quoted(name)}.{quoted(table)}", version.files(table))
     connection.execute("SET python_enable_replacements = false")  # Python variables are not tables
     if not allow_files:
         connection.execute(f"SET allowed_paths = [{', '.join(map(literal, files))}]")

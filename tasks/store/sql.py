@@ -1,7 +1,8 @@
 """Load and run the DuckDB queries, one statement a file; a leading comment states the grain of the result."""
 
 import glob
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -11,6 +12,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from earmark.schemas.errors import StoreError
 from earmark.schemas.machine import memory_bytes, processors
 from earmark.schemas.tables import R
 from earmark.tasks.store.parquet import row_schema, to_table
@@ -61,6 +63,23 @@ def quoted(name: str) -> str:
 def literal(path: Path | str) -> str:
     """Return a path as an SQL string, for statements without parameters."""
     return "'" + str(path).replace("'", "''") + "'"
+
+
+@contextmanager
+def readable(*versions: str) -> Iterator[None]:
+    """Turn a library's error on the files of `CORPUS@vN` into one line; a full disk is not a fault of these files.
+
+    Raises:
+        StoreError: a file is damaged.
+    """
+    try:
+        yield
+    except (duckdb.Error, pa.ArrowInvalid, OSError) as error:
+        if isinstance(error, duckdb.IOException) or getattr(error, "errno", None) is not None:
+            raise
+        said = str(error).splitlines()[0].rstrip(": ")
+        named = " and ".join(dict.fromkeys(versions))
+        raise StoreError(f"{named}: {said}; see: earmark inspect verify {versions[-1]}") from None
 
 
 def view_parquet(

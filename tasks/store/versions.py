@@ -14,7 +14,7 @@ from earmark.schemas.errors import StoreError
 from earmark.schemas.places import CORPUS, VERSION, require_below_roots
 from earmark.tasks.store.files import no_link, sha256_file, write_text
 from earmark.tasks.store.manifest import MANIFEST as MANIFEST
-from earmark.tasks.store.manifest import FileEntry, Manifest, Parent, read_manifest
+from earmark.tasks.store.manifest import PAGES, FileEntry, Manifest, Parent, read_manifest
 from earmark.tasks.store.remote import Remote, open_remote, remote_of
 from earmark.tasks.store.withdrawals import bring_withdrawals, withdrawal_against
 
@@ -41,8 +41,18 @@ class Version:
 
     @cached_property
     def manifest(self) -> Manifest:
-        """Return the version's manifest, read once."""
-        return read_manifest(self.folder / MANIFEST)
+        """Return the version's manifest, read once.
+
+        Raises:
+            StoreError: it is damaged, or another version's, as of a folder renamed or copied by hand.
+        """
+        manifest = read_manifest(self.folder / MANIFEST)
+        if (manifest.corpus, manifest.version) != (self.corpus, self.name):
+            raise StoreError(
+                f"{self.folder / MANIFEST}: expected the manifest of {self.corpus} {self.name}, "
+                f"found that of {manifest.corpus} {manifest.version}"
+            )
+        return manifest
 
     def as_parent(self) -> Parent:
         """Return the version as a parent of others."""
@@ -179,11 +189,22 @@ class Store:
 
     def with_key(self, corpus: str, build_key: str) -> Version | None:
         """Return the newest version with this build key (its own, or of a build with equal tables) and nothing
-        withdrawn."""
+        withdrawn.
+
+        Raises:
+            StoreError: a file of it is missing or of another size.
+        """
         for version in reversed(self.versions(corpus)):
             if build_key in self.keys(version) and not withdrawal_against(self.root, version.manifest):
+                self.require_whole(version)
                 return version
         return None
+
+    def require_whole(self, version: Version) -> None:
+        """Check that no file of a version's data is missing or of another size; a copy's files come on demand."""
+        for entry in version.manifest.files if self.remote is None else ():
+            if entry.path not in PAGES:
+                version.whole(entry)
 
     def keys(self, version: Version) -> set[str]:
         """Return a version's build keys: its own, and keys of later builds with the same tables."""
@@ -198,8 +219,8 @@ class Store:
     def _keys_of(self, version: Version) -> Path:
         return self.folder(version.corpus) / f"{version.name}.keys"
 
-    def find(self, spec: str) -> Version:
-        """Return the version named by `CORPUS` (its newest) or `CORPUS@vN`.
+    def find(self, spec: str, *, fetch: bool = True) -> Version:
+        """Return the version named by `CORPUS` (its newest) or `CORPUS@vN`, downloaded with `fetch`.
 
         Raises:
             StoreError: `spec` is malformed, or the version does not exist.
@@ -214,12 +235,11 @@ class Store:
         if not versions:
             known = ", ".join(self.corpora()) or "none; build one first"
             raise StoreError(f"no version of '{corpus}' in {self.address}; corpora there: {known}")
-        if number is None:
-            return self.fetch(versions[-1])
         named = {version.name: version for version in versions}
-        if number not in named:
+        if number is not None and number not in named:
             raise StoreError(f"{corpus} has no {number} in {self.address}; found: {', '.join(named)}")
-        return self.fetch(named[number])
+        version = versions[-1] if number is None else named[number]
+        return self.fetch(version) if fetch else version
 
 
 def open_store(where: str | None) -> Store:
@@ -270,15 +290,10 @@ def _absolute(address: str) -> str:
 def manifest_fault(version: Version) -> str | None:
     """Return a line on a manifest either damaged or of another version; None for a sound one."""
     try:
-        manifest = version.manifest
+        _ = version.manifest
     except StoreError as error:
         return str(error)
-    if (manifest.corpus, manifest.version) == (version.corpus, version.name):
-        return None
-    return (
-        f"{version.folder / MANIFEST}: expected the manifest of {version.corpus} {version.name}, "
-        f"found that of {manifest.corpus} {manifest.version}"
-    )
+    return None
 
 
 def verify(version: Version) -> list[str]:
@@ -287,8 +302,7 @@ def verify(version: Version) -> list[str]:
     Returns:
         A line for each file missing, changed, or absent from the manifest; empty if all are as recorded.
     """
-    fault = manifest_fault(version)
-    faults = [fault] if fault else []
+    faults = []
     for entry in version.manifest.files:
         try:
             path = version.path(entry)

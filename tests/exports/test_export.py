@@ -440,6 +440,25 @@ def test_a_damaged_version_is_one_line(demo_store: Store, tmp_path: Path) -> Non
         exported(store, tmp_path / "out", MUSIC, "trl-dpo", view="musicality-choice", blind=True)
 
 
+def test_damage_of_the_same_size_that_a_reader_meets_is_one_line(demo_store: Store, tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    shutil.copytree(demo_store.folder(MUSIC), store.folder(MUSIC))
+    file = store.find(MUSIC).files("labels")[0]
+    raw = bytearray(file.read_bytes())
+    raw[-40] ^= 0xFF  # in the footer
+    file.write_bytes(raw)
+    for words in (
+        ("diff", f"{MUSIC}@v1", MUSIC),
+        ("explain", MUSIC, "x"),
+        ("sql", f"FROM '{MUSIC}'.labels"),
+    ):
+        ended = CliRunner().invoke(app, ["inspect", *words, "--store", str(store.root)]).exception
+        assert isinstance(ended, StoreError)
+        assert re.fullmatch(rf"{MUSIC}@v1: [^\n]+; see: earmark inspect verify {MUSIC}@v1", str(ended))
+    with pytest.raises(StoreError, match="see: earmark inspect verify pseudo-preferences@v1"):
+        exported(store, tmp_path / "out", MUSIC, "trl-dpo", view="musicality-choice", blind=True)
+
+
 @pytest.mark.slow
 def test_an_export_that_is_killed_leaves_nothing_half_written(demo_store: Store, tmp_path: Path) -> None:
     calm = exported(demo_store, tmp_path / "calm", MUSIC, "ms-swift")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
-from earmark.schemas.errors import StoreError
+from earmark.schemas.errors import InputError, StoreError
 from earmark.tasks.release.pruning import PRUNED, decide, freed_bytes, prune
 from earmark.tasks.store.files import link_over
 from earmark.tasks.store.manifest import FileEntry, Manifest
@@ -27,17 +28,19 @@ from tests.builds import receipt_of
 Spec = tuple[str, int]
 
 
-def make(store: Store, spec: Spec, parents: tuple[Spec, ...] = (), content: bytes = b"rows") -> Version:
+def make(
+    store: Store, spec: Spec, parents: tuple[Spec, ...] = (), content: bytes = b"rows", file: str = "README.md"
+) -> Version:
     """A version with one file; its digest is nobody's concern here."""
     corpus, number = spec
     folder = store.folder(corpus) / f"v{number}"
     folder.mkdir(parents=True)
     (store.folder(corpus) / LOCK).touch()
-    (folder / "README.md").write_bytes(content)
+    (folder / file).write_bytes(content)
     manifest = Manifest(
         corpus=corpus, version=f"v{number}", build_key="k", inputs={}, config={}, code="c", libraries={}, steps=(),
         parents=tuple({"corpus": name, "version": f"v{of}", "digest": "d"} for name, of in parents),
-        rejects={}, rows={}, files=(FileEntry(path="README.md", sha256="s", bytes=len(content)),),
+        rejects={}, rows={}, files=(FileEntry(path=file, sha256="s", bytes=len(content)),),
     )  # fmt: skip
     (folder / "manifest.json").write_text(manifest.to_json())
     return Version(corpus, folder)
@@ -93,10 +96,10 @@ def test_a_file_that_a_remaining_version_shares_frees_nothing(tmp_path: Path) ->
     store = Store(tmp_path)
     first, second = make(store, ("captions", 1), content=b"x" * 100), make(store, ("captions", 2), content=b"x" * 100)
     manifest = (first.folder / "manifest.json").stat().st_size
-    assert freed_bytes([first]) == 100 + manifest
+    assert freed_bytes(store, [first]) == 100 + manifest
     link_over(second.folder / "README.md", first.folder / "README.md")
-    assert freed_bytes([first]) == manifest
-    assert freed_bytes([first, second]) == 100 + 2 * manifest
+    assert freed_bytes(store, [first]) == manifest
+    assert freed_bytes(store, [first, second]) == 100 + 2 * manifest
 
 
 def test_what_a_killed_removal_left_goes_with_the_next(tmp_path: Path) -> None:
@@ -108,6 +111,40 @@ def test_what_a_killed_removal_left_goes_with_the_next(tmp_path: Path) -> None:
     (store.folder("captions") / "v1.keys").write_text("key\n")
     prune(store, decide(store, ["captions"], 1, False))
     assert sorted(path.name for path in store.folder("captions").iterdir()) == [LOCK, "v2"]
+
+
+def test_a_removal_ends_beside_what_an_earlier_one_left_and_of_a_link(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for number in (1, 2, 3):
+        make(store, ("captions", number))
+    home = store.folder("captions")
+    shutil.copytree(home / "v1", home / f"{PRUNED}v1")  # killed, then v1 came back from a backup
+    (home / "v2").rename(tmp_path / "other-disk")
+    (home / "v2").symlink_to(tmp_path / "other-disk")
+    prune(store, decide(store, ["captions"], 1, False))
+    assert sorted(path.name for path in home.iterdir()) == [LOCK, "v3"]
+
+
+def test_no_version_goes_in_favour_of_a_damaged_one(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for number in (1, 2):
+        make(store, ("captions", number), file="rows.bin")
+    assert going(store, ["captions"], 1) == {("captions", 1)}
+    (store.folder("captions") / "v2" / "rows.bin").write_bytes(b"ro")
+    with pytest.raises(StoreError, match=r"v2/rows\.bin: expected 4 bytes, .* found 2; see: earmark inspect verify"):
+        decide(store, ["captions"], 1, False)
+    assert going(store, ["captions"], 2) == set()
+
+
+def test_a_version_in_place_of_a_corpus_is_refused(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for number in (1, 2):
+        make(store, ("captions", number))
+    words = ["prune", "captions@v2", "--keep", "1", "--store", str(tmp_path)]
+    refused = CliRunner().invoke(app, words).exception
+    assert isinstance(refused, InputError)
+    assert "expected a corpus, found the version 'captions@v2'" in str(refused)
+    assert len(store.versions("captions")) == 2
 
 
 def assert_refused(store: Store) -> None:

@@ -12,12 +12,14 @@ from unittest.mock import Mock
 
 import duckdb
 import pytest
+from typer.testing import CliRunner
 
 pytest.importorskip("moto", reason="moto is not installed (group 'dev')")
 
+from earmark.flows.command.cli import app
 from earmark.schemas.errors import StoreError
 from earmark.schemas.mos_preferences import TABLES
-from earmark.tasks.release.pruning import decide, prune
+from earmark.tasks.release.pruning import decide, freed_bytes, prune
 from earmark.tasks.store.diff import diff_table
 from earmark.tasks.store.manifest import claimant_of
 from earmark.tasks.store.receipts import receipts, save_receipt
@@ -166,6 +168,17 @@ def test_damage_is_told(url: str, server: S3Server, configs: list[Path], tmp_pat
     assert [fault.split(":")[0] for fault in faults] == [one, two, "stray"]
     with pytest.raises(StoreError, match="not what was committed"):
         another_machine(url, tmp_path / "there").find(CORPUS)
+    ended = CliRunner().invoke(app, ["inspect", "verify", CORPUS, "--store", url])
+    assert [line.split(":")[0] for line in ended.stdout.splitlines()] == [one, two, "stray"]
+
+
+@pytest.mark.slow
+def test_what_removing_frees_is_counted_in_the_bucket(url: str, configs: list[Path], tmp_path: Path) -> None:
+    version = build_version(read_config(configs[0]), open_store(url).root)
+    for folder in ("cache", "there"):  # with the files, and with the manifest alone
+        store = another_machine(url, tmp_path / folder)
+        freed = freed_bytes(store, store.versions(CORPUS))
+        assert freed == sum(entry.bytes for entry in version.manifest.files)
 
 
 def broken_commit(config: Path, store: Store, server: S3Server, version: str) -> None:

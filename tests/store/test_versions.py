@@ -14,7 +14,9 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
+from earmark.flows.command.cli import app
 from earmark.schemas.errors import InputError, StoreError
 from earmark.schemas.mos_preferences import CORPUS, RATINGS, MosPreferences
 from earmark.schemas.tables import REJECTS, Table
@@ -158,6 +160,21 @@ def test_next_version_links_what_did_not_change(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_damaged_file_of_the_version_before_takes_no_sound_ones_place(tmp_path: Path) -> None:
+    folder = lists(tmp_path)
+    first = build_version(config(folder), folder / "store")
+    (table,) = first.files("rejects")
+    raw = bytearray(table.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    table.write_bytes(raw)
+    second = build_version(config(folder, seed=18), folder / "store")
+    assert second.name == "v2"
+    assert len(verify(first)) == 1
+    assert verify(second) == []
+    assert second.files("ratings", "ood")[0].samefile(first.files("ratings", "ood")[0])
+
+
+@pytest.mark.slow
 def test_forced_rebuild_with_the_same_bytes_adds_nothing(tmp_path: Path) -> None:
     folder = lists(tmp_path)
     first = build_version(config(folder), folder / "store")
@@ -276,6 +293,27 @@ def copy(tmp_path: Path) -> Version:
     return build_version(config(lists(tmp_path)), tmp_path / "store")
 
 
+def test_an_explanation_that_stops_at_its_most_rows_says_so(
+    shared: tuple[Path, Version], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["inspect", "explain", NAME, "bad.wav", "--store", str(shared[0] / "store")]
+    assert CliRunner().invoke(app, words).stderr == ""
+    monkeypatch.setattr("earmark.tasks.store.explain.MOST", 1)
+    assert "the first 1 such rows of rejects; there may be more" in CliRunner().invoke(app, words).stderr
+
+
+@pytest.mark.slow
+def test_a_difference_of_rejects_is_listed_as_theirs(tmp_path: Path) -> None:
+    folder = lists(tmp_path)
+    build_version(config(folder), folder / "store")
+    with (folder / "t.csv").open("a") as file:
+        file.write("worse.wav,98,s,p,t,3\n")
+    build_version(config(folder), folder / "store")
+    words = ["inspect", "diff", f"{NAME}@v1", f"{NAME}@v2", "--rows", "--json", "--store", str(folder / "store")]
+    listed = json.loads(CliRunner().invoke(app, words).stdout)["rows"]
+    assert [(row["table"], row["what"], row["dropped_from"]) for row in listed] == [("rejects", "added", "ratings")]
+
+
 @pytest.mark.slow
 def test_verify_finds_every_damage(copy: Version) -> None:
     table = next((copy.folder / "pairs").glob("*.parquet"))
@@ -301,10 +339,21 @@ def test_damaged_manifest_is_one_line(copy: Version) -> None:
         path.write_text(text)
         with pytest.raises(StoreError, match=r"^[^\n]* is not a valid manifest: [^\n]*$"):
             read_manifest(path)
+    path.write_text(json.dumps({**whole, "format": 2, "what_a_later_release_adds": 1}))
+    with pytest.raises(StoreError, match="expected format 1, found 2: a later release of Earmark reads it"):
+        read_manifest(path)
     path.unlink()
     with pytest.raises(StoreError, match="not a committed version"):
         read_manifest(path)
     assert Store(copy.folder.parents[1]).versions(NAME) == []
+
+
+@pytest.mark.slow
+def test_a_version_renamed_by_hand_is_refused(copy: Version) -> None:
+    copy.folder.rename(copy.folder.with_name("v7"))
+    renamed = Store(copy.folder.parents[1]).find(NAME)
+    with pytest.raises(StoreError, match=f"expected the manifest of {NAME} v7, found that of {NAME} v1"):
+        renamed.files("pairs")
 
 
 def test_find_names_what_is_there(shared: tuple[Path, Version]) -> None:
@@ -446,6 +495,9 @@ def test_a_reader_names_a_shard_that_is_cut_or_gone(copy: Version) -> None:
     path, *others = copy.files("pairs")
     content = path.read_bytes()
     corpus, view = find_corpus(NAME), find_corpus(NAME).views[0]
+    (copy.folder / "README.md").write_text("a page is no data\n")
+    store = Store(copy.folder.parents[1])
+    assert store.with_key(NAME, copy.manifest.build_key) == copy
     path.unlink()  # it may be a link
     for left, found in ((None, "no file"), (content[:-100], f"{len(content) - 100:,}")):
         if left is not None:
@@ -458,6 +510,7 @@ def test_a_reader_names_a_shard_that_is_cut_or_gone(copy: Version) -> None:
             copy.table_files,
             lambda: view_columns(copy, corpus, view),
             lambda: explain(copy, corpus.tables, "x"),
+            lambda: store.with_key(NAME, copy.manifest.build_key),
         ):
             with pytest.raises(StoreError, match=re.escape(said)):
                 read()
