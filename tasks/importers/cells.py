@@ -102,7 +102,7 @@ def rating_number(cell: Any) -> float:
     return number((match[1] or match[2]).replace(",", ".")) if match else math.nan
 
 
-THOUSANDS = re.compile(r"\s*\d{1,3},\d{3}\s*")  # or a decimal comma before three digits
+THOUSANDS = re.compile(r"\s*[1-9]\d{0,2},\d{3}\s*")  # or a decimal comma before three digits
 NEXT_STEP = 1.0  # points beyond a scale at which a rating looks like its next step
 BINARY = 1e-6  # points beyond a scale's end that a number written out of binary may lie, such as 5.0000001
 NOISE = 0.01  # points beyond a scale within a mean's rounding

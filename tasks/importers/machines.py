@@ -41,6 +41,11 @@ def is_model(cell: Any) -> bool:
     return names_model(cell) or (any(map(_MACHINE.fullmatch, words)) and not any(map(_PERSON.fullmatch, words)))
 
 
+def is_judge(cell: Any) -> bool:
+    """Return whether a cell of a row's source tells a language model, which makes no clips."""
+    return isinstance(cell, str) and _JUDGE.fullmatch(cell.strip()) is not None
+
+
 def require_person(annotator: Any, kinds: Mapping[str, Any], way: str) -> None:
     """Refuse a row of a model by the annotator's name or kind.
 
@@ -49,11 +54,8 @@ def require_person(annotator: Any, kinds: Mapping[str, Any], way: str) -> None:
         way: how a config keeps such rows, for the message.
     """
     for column, cell in (*kinds.items(), ("the annotator", annotator)):
-        if column in ORIGINS:
-            tells = isinstance(cell, str) and _JUDGE.fullmatch(cell.strip()) is not None
-        else:
-            tells = is_model(cell) if column in kinds else names_model(cell)
-        if tells:
+        tells = is_judge if column in ORIGINS else is_model if column in kinds else names_model
+        if tells(cell):
             # a person so called would stand in the table of rejects by name
             found = f"{column} = '{shown(cell)}'" if column in kinds else "an annotator with the name of a model"
             raise BadRow("automatic", f"expected a person's answer, found {found}{way}")

@@ -6,7 +6,7 @@ from collections.abc import Container, Mapping, Sequence
 
 from earmark.schemas.reasons import shown
 from earmark.schemas.tables import SPLIT_ALIASES, SPLITS, common_split
-from earmark.tasks.importers.machines import ORIGINS, is_model
+from earmark.tasks.importers.machines import ORIGINS, is_judge, is_model
 from earmark.tasks.importers.rating_scales import FEW, UNSAID
 from earmark.tasks.importers.sniffing import HOLDERS, is_audio, is_number, read_name, word_set
 from earmark.tasks.importers.table import several
@@ -196,7 +196,8 @@ def asks_models(
             continue
         found = {cell: count for cell, count in sorted(counts.items()) if is_model(cell)}
         if words & ORIGINS and len(counts) > 1:  # may tell how the clip was made
-            found = {} if any(len({*zip(each, held, strict=True)}) == len({*each}) for each in systems) else found
+            of_clips = any(len({*zip(each, held, strict=True)}) == len({*each}) for each in systems)
+            found = {cell: found[cell] for cell in found if is_judge(cell) or not of_clips}  # a build rejects a judge's
         if found:
             listed = ", ".join(f'"{shown(one)}"' for one in [*found][:3])
             rows = f"{sum(found.values()):,} of {len(held):,} rows"

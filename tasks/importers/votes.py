@@ -102,9 +102,8 @@ def to_vote(row: Mapping[str, Any], file: ListFile, line: int, root: str, *, wit
         BadRow: an invalid value.
     """
     get = row.get
-    require_person(
-        get("annotator") or get("judge"), {kind: row[kind] for kind in (*KINDS, *ORIGINS) if kind in row}, ""
-    )
+    kinds = {kind: row[kind] for kind in (*KINDS, *ORIGINS) if kind in row}
+    require_person(get("annotator") or get("judge"), kinds, "; columns.annotator_type names the column that tells")
     sides = [clip(get(name), root) if given(get(name)) or not withheld else None for name in ("audio_a", "audio_b")]
     if sides[0] is not None and sides[1] is not None and same_name(sides[0], sides[1]):
         raise BadRow("same_clip", f"expected two clips, found '{shown(sides[0])}' twice")
@@ -158,7 +157,8 @@ def table_votes(file: ListFile, columns: Mapping[str, str], root: str, positive:
         positive: the clip preferred by a number above 0, a or b, for comparisons rated from -3 to 3.
     """
     wanted = {"audio_a": "audio_a", "audio_b": "audio_b", **columns}
-    optional = {field: field for field in (*FIELDS, "judge", *KINDS, *ORIGINS) if field not in wanted}
+    may_tell = (*KINDS, *(() if "annotator_type" in columns else ORIGINS))  # a source may be of clips or prompts
+    optional = {field: field for field in (*FIELDS, "judge", *may_tell) if field not in wanted}
     rows = unread_rows(named_rows(by_its_header(file), wanted, optional))
     yield from to_votes(file, ((line, _chosen(file, line, row, positive)) for line, row in rows), root)
 

@@ -231,6 +231,7 @@ def test_what_has_two_readings_is_asked(name: str, tmp_path: Path) -> None:
         ('"{score},5"', '"2,333"', 2.333),
         ("{score}", '"2,333"', 2.333),
         ("{score}.25", '"2,333"', 2.333),
+        ('"{score},250"', '"0,333"', 0.333),  # no thousand begins with 0
     ],
 )
 def test_three_digits_behind_a_comma_are_decimals_among_ratings_that_say_so(

@@ -100,6 +100,28 @@ def test_people_with_names_of_models_and_sources_of_clips_are_not_asked_about(tm
     assert sum(isinstance(row, Rating) for row in read_source(build.sources[0], build.path)) == 24
 
 
+def test_init_asks_about_a_source_of_clips_that_a_build_would_reject(tmp_path: Path) -> None:
+    """Of speech by language models; `where` keeps it."""
+    made = ("llm", "vocoder", "human")
+    text = "".join(f"{n}.wav,4,l{n % 4},s{n % 3},{made[n % 3]}\n" for n in range(24))
+    (tmp_path / "t.csv").write_text("file,score,listener,system,source\n" + text)
+    said = test_guessing.init(tmp_path / "t.csv", tmp_path / "my.toml", code=1)
+    assert 'source holds "llm" in 8 of 24 rows' in said
+    assert "where names it with the words of the rows to keep" in said
+
+
+def test_a_config_that_names_the_kind_of_annotators_keeps_votes_of_another_source(tmp_path: Path) -> None:
+    """The source of prompts, say; the kind that it names still tells."""
+    text = "".join(f"x/{n}.wav,y/{n}.wav,a,l{n % 4},{'llm' if n % 2 else 'human'}\n" for n in range(8))
+    file = file_of(tmp_path, f"audio_a,audio_b,overall,annotator,source\n{text}".encode(), "t.csv", "csv")
+    refused, kept, told = (
+        [*table_votes(file, columns, str(tmp_path))]
+        for columns in ({}, {"annotator_type": "annotator"}, {"annotator_type": "source"})
+    )
+    assert [sum(isinstance(row, Reject) for row in rows) for rows in (refused, kept, told)] == [4, 0, 4]
+    assert "columns.annotator_type names the column that tells" in str(refused)
+
+
 @pytest.mark.parametrize("cell", ["gpt-4o", "model", "gemini", "llm-written", "llama-tts"])
 def test_a_source_that_may_have_made_the_clip_rejects_nothing_by_hand(cell: str, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("file,score,listener,source\n" + f"a.wav,4,l1,{cell}\nb.wav,4,l1,human\n")
