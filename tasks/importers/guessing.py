@@ -157,7 +157,11 @@ def guess_table(path: Path, encoding: str = "") -> Guess:
     doubts = (
         *doubts,
         *asks_rounded(cells, taken_by({what: columns[what] for what in ids})),
-        *asks_spellings(cells, taken_by({what: columns[what] for what in ids if what == "file"})),
+        *asks_spellings(
+            cells,
+            taken_by({what: columns[what] for what in ids if what == "file"}),
+            cells.get(str(columns.get("listener", ""))),
+        ),
         *ambiguous(mos, ratings, missing, seen, sample.delimiter),
     )
     rated = read_name(mos) if isinstance(mos, str) else ColumnName(())

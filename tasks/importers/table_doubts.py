@@ -2,8 +2,9 @@
 
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import count
 from typing import NamedTuple
 
 from earmark.schemas.reasons import shown
@@ -127,11 +128,24 @@ def asks_rounded(cells: Mapping[str, Sequence[str]], among: Iterable[str]) -> li
     return doubts
 
 
-def asks_spellings(cells: Mapping[str, Sequence[str]], among: Iterable[str]) -> list[str]:
-    """List a person's decisions about names of clips that may be of one, in columns of those among."""
-    clips = sorted({cell.strip() for name in among for cell in cells.get(name, ())} - {""})
-    bare, named = {one for one in clips if not is_audio(one)}, {*clips}
-    shorter = {one: next((rest for rest in _behind_folders(one) if rest in named), "") for one in clips}
+def asks_spellings(
+    cells: Mapping[str, Sequence[str]], among: Iterable[str], listeners: Sequence[str] | None = None
+) -> list[str]:
+    """List a person's decisions about names of clips that may be of one, in columns of those among.
+
+    Args:
+        listeners: of each row; who hears two names of a folder hears two clips. Without them, so does each row.
+    """
+    heard: dict[str, set[object]] = defaultdict(set)
+    for name in among:
+        for key, cell in zip(listeners or count(), cells.get(name, ()), strict=False):
+            heard[cell.strip()].add(key)
+    clips = sorted(heard.keys() - {""})
+    bare = {one for one in clips if not is_audio(one)}
+    shorter = {
+        one: next((rest for rest in _behind_folders(one) if rest in heard and not heard[rest] & heard[one]), "")
+        for one in clips
+    }
     longer = Counter(shorter.values())  # of several, each may be of another system
     folds: dict[str, Callable[[str], str]] = {
         "in capitals alone": str.casefold,

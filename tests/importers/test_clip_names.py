@@ -127,6 +127,15 @@ def test_a_clip_of_several_systems_beside_the_natural_one_is_not_asked_about(tmp
     init(tmp_path / "t.csv", tmp_path / "my.toml")
 
 
+@pytest.mark.parametrize("votes", [False, True])
+def test_names_in_a_folder_and_out_of_it_that_one_listener_hears_are_of_two_clips(votes: bool, tmp_path: Path) -> None:
+    """As of natural speech beside that of one system, or of references beside generations."""
+    rows = [f"c{n}.wav,gen/c{n}.wav,a" if votes else f"c{n}.wav,l{n % 2},4\ngen/c{n}.wav,l{n % 2},3" for n in range(8)]
+    header = "audio_a,audio_b,winner" if votes else "file,listener,score"
+    (tmp_path / "t.csv").write_text("\n".join([header, *rows]) + "\n")
+    (init_votes if votes else init)(tmp_path / "t.csv", tmp_path / "my.toml")
+
+
 @pytest.mark.parametrize("days", [("1-Mar", "2-Mar"), ("01. Mrz", "c{n}")])
 def test_clips_whose_ids_a_spreadsheet_made_days_are_asked_about(days: tuple[str, str], tmp_path: Path) -> None:
     for votes, ask in ((False, init), (True, init_votes)):
