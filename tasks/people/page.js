@@ -31,7 +31,8 @@ function keep(sent) {
     localStorage.setItem(place, JSON.stringify(state));
   } catch {
     keeps = false;
-    warn("kept", "This browser keeps nothing between visits: do not close or reload this page before the end, or save a copy below first.");
+    const copy = served ? "" : ", or save a copy below first";
+    warn("kept", `This browser keeps nothing between visits: do not close or reload this page before the end${copy}.`);
   }
 }
 
@@ -107,8 +108,9 @@ function listen() {
   const cannot = Object.assign(document.createElement("button"), { id: "cannot", type: "button", className: "plain" });
   button.after(wait, cannot);
   const moved = new Map(players.map((one) => [one, performance.now()]));
+  const awaited = (one) => one.readyState === 0 && one.networkState === one.NETWORK_LOADING; // phones load what is played
   const silent = (one) =>
-    one.error || (performance.now() - moved.get(one) > PATIENCE_MS && (!one.paused || one.readyState === 0));
+    one.error || (performance.now() - moved.get(one) > PATIENCE_MS && (!one.paused || awaited(one)));
   const check = () => {
     if (!button.isConnected) return clearInterval(timer);
     for (const one of players) {

@@ -281,6 +281,51 @@ def test_a_clip_that_never_comes_can_be_reported(tab: Tab, tmp_path: Path) -> No
         server.server_close()
 
 
+def test_a_clip_that_is_not_loaded_before_it_is_played_is_not_taken_for_a_silent_one(tab: Tab, tmp_path: Path) -> None:
+    """As on phones: a listener who reads for long is not told that its clips cannot be played."""
+    folder = ratings_study(tmp_path, 1, 'questionnaires = 1\neach = { id = 1 }\nsound = "beside"')
+    plan = read_plan(folder)
+    file = folder / "pages" / f"{plan.pages[0].name}.html"
+    file.write_text(file.read_text("utf-8").replace('preload=\\"metadata\\"', 'preload=\\"none\\"'), "utf-8")
+    server = make_bounded_server(StudyApp(plan, folder), "127.0.0.1", 0)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        tab.visit(f"http://127.0.0.1:{server.server_port}/{plan.pages[0].key}/")
+        tab.until(f"{CONTINUE} !== null")
+        tab.ask(f"{CONTINUE}.click()")
+        tab.until("document.querySelector('#stage audio') !== null")
+        tab.ask("performance.now = ((now) => () => now() + 60_000)(performance.now.bind(performance))")
+        tab.ask("document.querySelector('#stage audio').dispatchEvent(new Event('pause'))")  # looks again
+        assert tab.ask("document.querySelector('#stage audio').readyState") == 0
+        assert not tab.ask("document.getElementById('cannot').checkVisibility()")
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize("sent", [False, True])
+def test_a_browser_that_keeps_nothing_names_the_copy_where_there_is_one(study: Path, tab: Tab, sent: bool) -> None:
+    plan = read_plan(study)
+    server = make_bounded_server(StudyApp(plan, study), "127.0.0.1", 0)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    full = tab("Page.addScriptToEvaluateOnNewDocument", source="Storage.prototype.setItem = () => { throw Error() }")
+    try:
+        if sent:
+            tab.visit(f"http://127.0.0.1:{server.server_port}/{plan.pages[0].key}/")
+        else:
+            tab.open(study / "pages" / f"{plan.pages[0].name}.html")
+        pass_intro(tab)
+        label(tab, plan, plan.pages[0], better, slice(1))
+        warning = tab.ask("document.getElementById('warning').textContent")
+        copies = tab.ask("document.querySelectorAll('#kept button').length")
+    finally:
+        tab("Page.removeScriptToEvaluateOnNewDocument", identifier=full["identifier"])
+        server.shutdown()
+        server.server_close()
+    assert warning.startswith("This browser keeps nothing between visits")
+    assert ("copy below" in warning) is bool(copies) is not sent
+
+
 def test_the_last_answers_are_sent_when_the_server_is_back(study: Path, tab: Tab) -> None:
     plan = read_plan(study)
     page = plan.pages[0]
