@@ -102,8 +102,9 @@ def to_vote(row: Mapping[str, Any], file: ListFile, line: int, root: str, *, wit
         BadRow: an invalid value.
     """
     get = row.get
-    kinds = {kind: row[kind] for kind in (*KINDS, *ORIGINS) if kind in row}
-    require_person(get("annotator") or get("judge"), kinds, "; columns.annotator_type names the column that tells")
+    require_person(get("annotator") or get("judge"), {kind: row[kind] for kind in KINDS if kind in row}, "")
+    origins = {kind: row[kind] for kind in sorted(ORIGINS) if kind in row}
+    require_person(None, origins, "; if it is of clips or prompts, columns.annotator_type names another column")
     sides = [clip(get(name), root) if given(get(name)) or not withheld else None for name in ("audio_a", "audio_b")]
     if sides[0] is not None and sides[1] is not None and same_name(sides[0], sides[1]):
         raise BadRow("same_clip", f"expected two clips, found '{shown(sides[0])}' twice")

@@ -119,7 +119,7 @@ def test_a_config_that_names_the_kind_of_annotators_keeps_votes_of_another_sourc
         for columns in ({}, {"annotator_type": "annotator"}, {"annotator_type": "source"})
     )
     assert [sum(isinstance(row, Reject) for row in rows) for rows in (refused, kept, told)] == [4, 0, 4]
-    assert "columns.annotator_type names the column that tells" in str(refused)
+    assert "found source = 'llm'; if it is of clips or prompts, columns.annotator_type names another" in str(refused)
 
 
 @pytest.mark.parametrize("cell", ["gpt-4o", "model", "gemini", "llm-written", "llama-tts"])
