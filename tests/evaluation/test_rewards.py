@@ -51,7 +51,8 @@ ASK, VERL, TRL, SWIFT = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
 @contextmanager
 def serving(rewarder: Rewarder, *roots: Path) -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = uvicorn.Server(uvicorn.Config(make_reward_app(rewarder, roots), log_level="error"))
+        config = uvicorn.Config(make_reward_app(rewarder, roots), log_config=None)  # its errors reach `caplog`
+        server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         while not server.started:
