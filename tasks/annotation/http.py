@@ -183,7 +183,7 @@ class Http:
         if missing := self._key.missing:
             raise AuthFailed(f"expected a key in the environment variable {' or '.join(missing)}, found none")
         proxy = _proxy(URL(base_url))
-        self._proxy_login = f"{proxy.raw_authority.rpartition('@')[0]}@" if proxy and proxy.user else ""
+        self._proxy_login = f"{login}@" if proxy and (login := proxy.raw_authority.rpartition("@")[0]) else ""
         self._session = aiohttp.ClientSession(
             connector=_Connector(limit=0, keepalive_timeout=30),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -260,13 +260,13 @@ class Http:
             if isinstance(error, aiohttp.ClientHttpProxyError) and error.status == PROXY_LOGIN:
                 raise AuthFailed(OF_PROXY) from None
             refused = isinstance(error, aiohttp.ClientConnectorError)
-            said = f"{type(error).__name__}: {one_line(self.redacted(str(error)))}"
+            words = str(error).replace(self._proxy_login, "")  # of any length: they hold the proxy's address
+            said = f"{type(error).__name__}: {one_line(self.redacted(words))}"
             raise ConnectionFailed(said, refused=refused) from None
 
     def redacted(self, text: str) -> str:
         """Return the text without the key and the proxy's login."""
-        text = text.replace(self._proxy_login, "") if self._proxy_login else text
-        for secret in (self._key.value, self._token):
+        for secret in (self._key.value, self._token, self._proxy_login):
             text = text.replace(secret, "[redacted]") if len(secret) >= SHORTEST_SECRET else text
         return text
 

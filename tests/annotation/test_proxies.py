@@ -18,7 +18,7 @@ from earmark.tasks.annotation.backend import question
 from earmark.tasks.annotation.engine import Annotator
 from earmark.tasks.annotation.errors import StopRun
 from earmark.tasks.annotation.ledger import connect, open_ledger
-from earmark.tasks.annotation.request import Report
+from earmark.tasks.annotation.request import Answer, Report
 from tests.annotation.conftest import QUICK
 from tests.servers.openai_server import OpenAIServer
 
@@ -40,9 +40,9 @@ async def ask_through(proxy: str, ledger: Path, base_url: str, patch: pytest.Mon
 class LoggedProxy:
     """A proxy that notes heads of requests, and answers those with the right login itself."""
 
-    def __init__(self, login: str, refused: str = "407 Login") -> None:
+    def __init__(self, login: str, refused: str = "407 Login", answer: str = "yes") -> None:
         self.heads: list[str] = []
-        self._refused = refused
+        self._refused, self._says = refused, answer
         self._login = base64.b64encode(login.encode()).decode()
 
     async def __aenter__(self) -> Self:
@@ -56,7 +56,9 @@ class LoggedProxy:
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         self.heads.append(head)
-        body = json.dumps(OpenAIServer().completion({"model": "tiny"}, "0" * 64))
+        completion = OpenAIServer().completion({"model": "tiny"}, "0" * 64)
+        completion["choices"][0]["message"]["content"] = self._says
+        body = json.dumps(completion)
         status = "200 OK" if f"Proxy-Authorization: Basic {self._login}" in head else self._refused
         length = f"Content-Length: {len(body)}\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
         writer.write(f"HTTP/1.1 {status}\r\n{length}{body}".encode())
@@ -77,12 +79,13 @@ def test_a_proxy_gets_its_login(tmp_path: Path, run: Callable[..., Any], monkeyp
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 @pytest.mark.parametrize("refused", ["407 Login", "502 Bad Gateway"])
+@pytest.mark.parametrize("login", ["lab:pa%3Ass%20word-of-lab", ":pa%3Ass%20word-of-lab"])
 def test_the_login_of_a_proxy_that_refuses_stands_nowhere(
-    tmp_path: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, scheme: str, refused: str
+    tmp_path: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, scheme: str, refused: str, login: str
 ) -> None:
     async def story() -> None:
         async with LoggedProxy("other:one", refused) as proxy:
-            address = f"http://lab:pa%3Ass%20word-of-lab@{proxy.place}"
+            address = f"http://{login}@{proxy.place}"
             with pytest.raises(StopRun) as stop:
                 await ask_through(address, tmp_path / "l.sqlite", f"{scheme}://model.invalid/v1", monkeypatch)
         said = "the proxy answers 407; give its user and password: HTTP_PROXY" if "407" in refused else "502"
@@ -93,6 +96,21 @@ def test_the_login_of_a_proxy_that_refuses_stands_nowhere(
         assert kept != "[]"
         for secret in (PASSWORD, "pa%3Ass", "word-of-lab"):
             assert secret not in kept + str(stop.value)
+
+    run(story)
+
+
+def test_answers_keep_words_that_end_as_a_short_login(
+    tmp_path: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Taken out as a login, `u@` made `you@lab.org` to `yolab.org`."""
+
+    async def story() -> None:
+        async with LoggedProxy("u:", answer="written to you@lab.org") as proxy:
+            report = await ask_through(
+                f"u@{proxy.place}", tmp_path / "l.sqlite", "http://model.invalid/v1", monkeypatch
+            )
+        assert [one.value for one in report.outcomes if isinstance(one, Answer)] == ["written to you@lab.org"] * 5
 
     run(story)
 
