@@ -8,6 +8,7 @@ from openai import AsyncOpenAI
 
 from earmark.tasks.annotation.backend import BatchState, Held
 from earmark.tasks.annotation.errors import (
+    AskError,
     BadRequest,
     MalformedResponse,
     ModelMissing,
@@ -37,7 +38,7 @@ class OpenAIBatches:
     def __init__(self, http: Http, base_url: str, body: Callable[[Request], dict[str, Any]]) -> None:
         self._client = AsyncOpenAI(api_key=NO_KEY, base_url=base_url, http_client=client_over(http), max_retries=0)
         self._body = body
-        self._inputs: dict[str, str] = {}  # the last input file of an intent
+        self._inputs: dict[str, list[str]] = {}  # the input files of an intent of this process
 
     def line(self, key: str, request: Request) -> bytes:
         """Return the request as a line of an input file, named by the key."""
@@ -47,11 +48,12 @@ class OpenAIBatches:
     async def submit(self, intent: str, lines: Sequence[bytes], held: Held) -> str:
         """Upload the lines and start a batch with the intent in its metadata."""
         content = (_file_name(intent), b"\n".join(lines) + b"\n", "application/jsonl")
+        inputs = self._inputs.setdefault(intent, [])
         file = await result_of(self._client.files.create(file=content, purpose="batch"), "a file")
-        self._inputs[intent] = _text(file, "id")
+        inputs.append(_text(file, "id"))
         await held()
         create = self._client.batches.create(
-            input_file_id=self._inputs[intent],
+            input_file_id=inputs[-1],
             endpoint="/v1/chat/completions",
             completion_window="24h",
             metadata={INTENT: intent},
@@ -72,13 +74,16 @@ class OpenAIBatches:
             async for file in self._client.files.list(purpose="batch"):
                 yield file.id in unmarked and file.filename, unmarked.get(file.id)
 
-        found = await first_with(intent, listed()) or unmarked.get(self._inputs.get(intent, ""))
+        found = await first_with(intent, listed())
+        found = found or next((unmarked[name] for name in self._inputs.get(intent, ()) if name in unmarked), None)
         if found or not unmarked:
             return found
         try:
             return await first_with(_file_name(intent), named())
-        except (ModelMissing, BadRequest):  # a server without a list of files
-            return None
+        except AskError as error:  # a server without a list of files; this process knows its own without it
+            if intent in self._inputs or isinstance(error, ModelMissing | BadRequest):
+                return None
+            raise
 
     async def state(self, provider_id: str) -> BatchState:
         """Return the state of a batch."""

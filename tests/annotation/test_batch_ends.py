@@ -256,6 +256,38 @@ def test_a_batch_whose_metadata_is_dropped_is_found_after_a_lost_reply(
     run(story)
 
 
+class Busy(Forgetful):
+    """An account with a batch of somebody else, on a server that is busy at first and never lists files."""
+
+    busy = 1
+
+    async def create_batch(self, request: web.Request) -> web.StreamResponse:
+        if self.busy:
+            self.busy -= 1
+            return web.json_response({"error": {"message": "busy"}}, status=503)
+        return await super().create_batch(request)
+
+    async def list_files(self, request: web.Request) -> web.Response:
+        return web.json_response({"error": {"message": "not implemented"}}, status=501)
+
+
+def test_a_refused_submission_is_sent_again_where_a_server_lists_no_files(tmp_path: Path, run: Any) -> None:
+    """This process knows its uploads: no other file can be the input of its batch."""
+
+    async def story() -> None:
+        server = Busy()
+        server.busy = 0
+        await server.start()
+        config, bench = config_for(server, **BATCH | {"retry_base_s": 0.001}), Bench(tmp_path / "l.sqlite", server)
+        await bench.ask(config, requests_for(config, 2, first=20))
+        server.busy = 1
+        report = await bench.ask(config, requests_for(config, 5))
+        assert (report.answered, len(server.batches), server.faults.numbers()["asked"]) == (5, 2, 7)
+        await server.stop()
+
+    run(story)
+
+
 def test_a_later_run_finds_a_batch_whose_metadata_is_dropped_by_its_file(tmp_path: Path, run: Any) -> None:
     """The first run's key expires while it looks; other batches of the account have no metadata either."""
 
