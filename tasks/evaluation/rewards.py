@@ -30,7 +30,7 @@ from earmark.tasks.pipeline.sessions import open_session
 from earmark.tasks.store.versions import Store
 
 Item = Mapping[str, Any]
-CLIPS = ("audio", "reference")  # keys of an item's clips
+CLIPS = ("audio", "reference", "a_audio", "b_audio")  # keys of an item's clips
 KEYS = {"clip_audio": "audio", "reference_audio": "reference"}
 """Columns of questions with other keys in items."""
 OPTIONAL = {"language": "en", "lyrics": None, "reference_audio": None}

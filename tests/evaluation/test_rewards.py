@@ -218,6 +218,20 @@ def test_a_critic_rewards_by_its_rating(clips: dict[str, Path], tmp_path: Path) 
             pass
 
 
+def test_a_critique_of_two_clips_is_rewarded(clips: dict[str, Path], tmp_path: Path) -> None:
+    """Its clips are `a_audio` and `b_audio`; both must lie below a root."""
+    store, two = Store(tmp_path / "store"), {"a_audio": str(clips["mid"]), "critique": "Clip 1 is louder."}
+    with (
+        LocalServer(Faults()) as server,
+        judge_rewarder(MOS, MeasurementOptions("comparisons"), words_judge(server), store) as rewarder,
+        serving(rewarder, tmp_path / "rollouts") as url,
+    ):
+        items = [two | {"b_audio": str(clips["soft"])}]
+        assert post(f"{url}/rewards", {"items": items})[1]["rewards"] == [1.0]
+        status, said = post(f"{url}/rewards", {"items": [two | {"b_audio": "/etc/hostname"}]})
+        assert (status, said) == (400, "item 0: b_audio: expected a file below --audio-root, found '/etc/hostname'")
+
+
 def test_the_command_says_what_it_lacks() -> None:
     for words, message in (([], "expected --scorer, or a CORPUS"), (["instruction-rubrics"], "model")):
         done = CliRunner().invoke(app, ["eval", "reward-server", *words])
