@@ -182,7 +182,8 @@ class BatchProvider(Protocol):
         """Return the batch's state."""
 
     async def results(self, state: BatchState) -> list[tuple[str, str | None, AskError | None]]:
-        """Return key, raw response and fault of each readable line; one of the last two is None."""
+        """Return key, raw response and fault of each line; one of the last two is None, and an unreadable line's key
+        is empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +197,7 @@ class BatchState:
     detail: str = ""  # the provider's message about a failure
     full: bool = False  # refused for the account's full queue
     late: bool = False  # ended without addresses of results yet
+    lines: int = 0  # number of lines in its results by the provider's count; 0 without a count
 
 
 def make_backend(config: AnnotatorConfig, media: Media) -> Backend:

@@ -94,9 +94,12 @@ class OpenAIBatches:
             faults = (batch.errors.data or []) if batch.errors else []
             detail = one_line("; ".join(str(fault.message or fault.code) for fault in faults), 300)
             full = any(fault.code == "token_limit_exceeded" for fault in faults)
+            kinds = {"completed": batch.output_file_id, "failed": batch.error_file_id}
+            counts = [getattr(batch.request_counts, kind, None) for kind, file in kinds.items() if file]
+            lines = sum(count for count in counts if isinstance(count, int))
         ended = word in ENDED or (word not in RUNNING and bool(files))  # other servers have words of their own
         late = word == "completed" and not files
-        return BatchState(provider_id, ended, word, files, detail, full, late)
+        return BatchState(provider_id, ended, word, files, detail, full, late, lines)
 
     async def results(self, state: BatchState) -> list[Result]:
         """Return key, raw response and fault of each line of the result files."""

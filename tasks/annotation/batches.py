@@ -14,7 +14,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from earmark.schemas.errors import ConfigError
 from earmark.tasks.annotation.backend import Batching, BatchProvider, BatchState, ClaimsEnded
@@ -60,8 +60,11 @@ OR (b.state = 'done' AND b.updated_at > mine.created_at)
 LONGEST_BATCH_S = 2 * 86_400.0  # an older one is in no queue: OpenAI's last a day, Google's may be pending for two
 RECORD_AT_ONCE = 500
 STOPPED = ("failed", "expired", "cancelled")  # states of a batch without results
+WHOLE = ("completed", "succeeded")  # states of a batch with a line for each request, where the provider counts none
 MOST_LOOKS = 20  # number of failed polls of the provider in a row before a run gives up; its batches stay there
 Got = TypeVar("Got")
+Line: TypeAlias = tuple[str, str | None, AskError | None]
+"""Key, raw response and fault of a line of a batch's results, as `BatchProvider.results` returns them."""
 
 
 @dataclass(slots=True)
@@ -288,7 +291,7 @@ class Batches:
             if state.full:
                 return state.detail or "the queue is full"
             results = await self._looked(partial(self._results, state, batch))
-            answered = {key: raw for key, raw, _ in results if raw is not None and key in batch.members}
+            answered = _answered(results, batch)
             numbers = await self._record(batch, answered)
         except ModelMissing:
             raise BatchUnreachable(
@@ -337,14 +340,20 @@ class Batches:
                 return state
             await asyncio.sleep(self._run.config.batch_poll_s)
 
-    async def _results(self, state: BatchState, batch: Open) -> list[tuple[str, str | None, AskError | None]]:
+    async def _results(self, state: BatchState, batch: Open) -> list[Line]:
         results = await self._provider.results(state)
-        if state.word not in STOPPED and not any(key in batch.members for key, *_ in results):
+        found = {key for key, *_ in results} & batch.members.keys()
+        unreadable = sum(not key for key, *_ in results)  # these came: only another answer can replace them
+        least = len(batch.members) if state.word in WHOLE else int(state.word not in STOPPED)
+        least = min(state.lines or least, len(batch.members))
+        if len(found) + unreadable < least or (not found and state.word not in STOPPED):
             # paid for: not to be asked again as if unanswered
+            await self._record(batch, _answered(results, batch))
             ids = f"other custom_ids, such as {one_line(results[0][0], 80)!r}" if results else "no line"
+            said = f"those of {len(found)} of {len(batch.members)} requests" if found else ids
             raise MalformedResponse(
-                f"batch {state.provider_id}, '{state.word}': expected results, found {ids}; if none comes, have its "
-                f"requests asked and paid anew by earmark ledger batches --free {state.provider_id}"
+                f"batch {state.provider_id}, '{state.word}': expected results, found {said}; if no more come, have the "
+                f"requests without one asked and paid anew by earmark ledger batches --free {state.provider_id}"
             )
         return results
 
@@ -382,6 +391,10 @@ class Batches:
     async def _close(self, batch: Open, state: str, detail: str) -> None:
         """End a batch in the ledger: release its requests, with their answers recorded."""
         await self._run.ledger.change(partial(_close, batch=batch, state=state, detail=detail))
+
+
+def _answered(results: Sequence[Line], batch: Open) -> dict[str, str]:
+    return {key: raw for key, raw, _ in results if raw is not None and key in batch.members}
 
 
 def _adopt(driver: Driver, owner: str, model: str, keys: list[bytes]) -> list[tuple[str, str | None]]:

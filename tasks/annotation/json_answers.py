@@ -37,6 +37,9 @@ _ALMOST = re.compile(
     """,
     re.VERBOSE,
 )
+_OPENS = re.compile(r"/\*|//|\#")
+# The end of each comment may be looked for through all of the text: a loop of "# # #" is not worth more steps.
+MOST_COMMENTED = 20_000_000
 _ESCAPED = {ord("\n"): r"\n", ord("\r"): r"\r", ord("\t"): r"\t"}
 _HEADING = re.compile(r"[\s#*_]*(?:\d{1,2}[.)]\s*)?")
 _WORDS = {"True": "true", "False": "false", "None": "null"}
@@ -52,7 +55,7 @@ def as_json(text: str) -> str:
     and a too long explanation is cut (`fitted`). Records numbered from 0 are numbered from 1 where the schema is, and
     lose fields of their own. Any remaining misfit is a fault.
     """
-    return _ALMOST.sub(_plain, text)
+    return text if len(_OPENS.findall(text)) * len(text) > MOST_COMMENTED else _ALMOST.sub(_plain, text)
 
 
 def _plain(part: re.Match[str]) -> str:

@@ -123,7 +123,7 @@ class Ledger:
         return await self._read(read_finished, keys)
 
     async def in_batches(self, keys: Sequence[str]) -> set[str]:
-        """Return the keys among these of requests in batches at a provider.
+        """Return the keys among these of requests in batches at a provider, or in one that may have arrived.
 
         Raises:
             LedgerError: it cannot be read.

@@ -125,8 +125,8 @@ class ReadAttempt(NamedTuple):
 FINISHED = "SELECT key, answer, reason, detail, parser, reply_model FROM requests WHERE state <> 'open'"
 IN_BATCHES = """
 SELECT r.key FROM requests r JOIN batches b ON r.owner = 'batch:' || b.id
-WHERE b.state = 'submitted' AND r.key IN {values}
-"""
+WHERE b.state IN ('intended', 'submitted') AND r.key IN {values}
+"""  # one of unknown fate is looked for before anything is sent
 CLAIM = """
 INSERT INTO requests (key, model, body, owner, created_at) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (key) DO UPDATE SET owner = excluded.owner, state = 'open'
@@ -187,7 +187,7 @@ def read_finished(driver: Driver, keys: Sequence[str]) -> dict[str, Finished]:
 
 
 def read_in_batches(driver: Driver, keys: Sequence[str]) -> set[str]:
-    """Return the keys among these of requests in batches at a provider."""
+    """Return the keys among these of requests in batches at a provider, or in one that may have arrived."""
     return {bytes(key).hex() for (key,) in driver.committed_in(IN_BATCHES, [bytes.fromhex(key) for key in keys])}
 
 

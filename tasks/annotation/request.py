@@ -242,7 +242,7 @@ class Forecast(TypedDict):
     requests: int  # number of requests
     distinct: int  # number of distinct requests
     from_ledger: int  # distinct requests finished already
-    in_batches: int  # distinct requests in batches at the provider, not to be sent again
+    in_batches: int  # distinct requests in batches at the provider, or in one that may have arrived: not to be sent now
     over_limit: int  # distinct requests beyond the model's limits
     to_ask: int  # calls to make, without retries
     input_tokens: int  # estimate for those calls

@@ -26,7 +26,7 @@ KEYS = frozenset({"authorization", "api-key", "x-goog-api-key"})
 Got = TypeVar("Got")
 LOG = logging.getLogger("earmark.annotation")
 Result: TypeAlias = tuple[str, str | None, AskError | None]
-"""Key, raw response and fault of a line of a batch's results; one of the last two is None."""
+"""Key, raw response and fault of a line of a batch's results; one of the last two is None. An unreadable line's key is empty."""
 
 
 class Connections(httpx2.AsyncBaseTransport):
@@ -98,18 +98,26 @@ async def first_with(intent: str, batches: AsyncIterable[tuple[Any, Any]]) -> st
 
 
 def read_lines(text: str, read: Callable[[str], Result]) -> list[Result]:
-    """Read each line. Lines end at a line feed alone, as JSON may hold other separators; drop unreadable lines.
+    """Read each line. Lines end at a line feed alone, as JSON may hold other separators.
+
+    An unreadable line that no line feed ends is left out: the text is cut there.
 
     Raises:
         MalformedResponse: no line can be read: this is a gateway's page, and the results are still at the provider.
     """
-    results, bad = [], None
-    for line in filter(str.strip, text.split("\n")):
+    results: list[Result] = []
+    bad = None
+    *ended, rest = text.split("\n")
+    for line, whole in [*((line, True) for line in ended), (rest, False)]:
+        if not line.strip():
+            continue
         try:
             results.append(read(line))
         except MalformedResponse as error:
-            LOG.warning("a line of a batch's results: %s", error)
             bad = bad or MalformedResponse(f"a batch's results: {error}: {one_line(line)}")
-    if bad and not results:
+            if whole:
+                LOG.warning("a line of a batch's results: %s", error)
+                results.append(("", None, error))
+    if bad and not any(key for key, *_ in results):
         raise bad
     return results

@@ -46,6 +46,8 @@ class Provider(OpenAIServer):
     list_fault, list_faulty_s = 0, 0.0  # status of the list of batches, for so long after it is first asked for
     listed_at = 0.0
     inside = False  # whether that fault is sent as a success
+    shows_counts = False  # whether a batch shows the number of its lines
+    unlisted = 0  # number of these in no file, as failed
 
     def _work_off(self, batch: dict[str, Any]) -> None:
         super()._work_off(batch)
@@ -100,6 +102,9 @@ class Provider(OpenAIServer):
     def _shown(self, batch: dict[str, Any]) -> dict[str, Any]:
         shown = super()._shown(batch)
         self.looks += 1
+        if self.shows_counts and shown["status"] == "completed":
+            counts = {"total": batch["lines"], "completed": batch["lines"] - self.unlisted, "failed": self.unlisted}
+            shown["request_counts"] = counts
         if self.trouble == "own state":
             return shown | {"status": {"completed": "DONE", "in_progress": "IN_QUEUE"}[shown["status"]]}
         if self.trouble == "late" and shown["status"] == "completed" and self.looks < 12:
@@ -137,6 +142,12 @@ class Provider(OpenAIServer):
         if self.trouble == "empty" or (self.trouble == "empty at first" and self.pages < 2):
             self.pages += 1
             return web.Response(body=b"\n", content_type="application/octet-stream")
+        if self.trouble.startswith("half") and self.pages < (2 if self.trouble == "half at first" else 1_000):
+            self.pages += 1
+            content = self.files[request.match_info["id"]]
+            lines = content.splitlines(keepends=True)
+            half = b"".join(lines[: len(lines) // 2]) if self.trouble == "half" else content[: len(content) // 2]
+            return web.Response(body=half, content_type="application/octet-stream")
         if self.trouble == "page for results" and self.pages < 2:
             self.pages += 1
             return web.Response(text="<html>\n<title>Sign in</title>\n</html>", content_type="text/html")
@@ -153,7 +164,7 @@ class Provider(OpenAIServer):
 @pytest.mark.parametrize(
     "trouble",
     ["", "bad line", "late", "full", "words", "own state", "page for a state", "page for results", "empty at first",
-     "empty errors"],
+     "empty errors", "half at first"],
 )  # fmt: skip
 def test_every_batch_ends_and_every_request_has_its_answer(
     tmp_path: Path, run: Any, trouble: str, caplog: pytest.LogCaptureFixture
@@ -199,6 +210,44 @@ def test_a_completed_batch_without_results_is_not_asked_again_as_if_unanswered(
             server.files[name] = content if name in server.file_names else re.sub(rb"[0-9A-F]{64}", _lower, content)
         report = await bench.ask(config, requests_for(config, 5))
         assert (report.answered, len(server.batches), server.faults.numbers()["asked"]) == (5, 1, 5)
+        await server.stop()
+
+    run(story)
+
+
+@pytest.mark.parametrize("counts", [True, False])
+@pytest.mark.parametrize("trouble", ["half", "half a line"])
+def test_a_cut_results_file_has_its_missing_lines_asked_anew_only_after_a_person_let_it_go(
+    tmp_path: Path, run: Any, trouble: str, counts: bool
+) -> None:
+    async def story() -> None:
+        server = Provider()
+        server.trouble, server.shows_counts = trouble, counts
+        await server.start()
+        config, bench = config_for(server, **BATCH | {"retry_base_s": 0.001}), Bench(tmp_path / "l.sqlite", server)
+        requests = requests_for(config, 8)
+        for _ in range(2):
+            with pytest.raises(BatchUnreachable, match=r"found those of [34] of 8 requests; .* --free batch_") as stop:
+                await bench.ask(config, requests)
+        assert server.faults.numbers()["asked"] == 8
+        came = int(re.search(r"those of (\d) of", str(stop.value))[1])  # type: ignore[index]
+        assert free_batch(bench.ledger, next(iter(server.batches))) == 8
+        server.trouble = ""
+        report = await bench.ask(config, requests)
+        assert (report.answered, server.faults.numbers()["asked"]) == (8, 16 - came)
+        await server.stop()
+
+    run(story)
+
+
+def test_failed_requests_that_a_provider_counts_and_does_not_list_are_asked_again(tmp_path: Path, run: Any) -> None:
+    async def story() -> None:
+        server = Provider()
+        server.trouble, server.shows_counts, server.unlisted = "half", True, 4
+        await server.start()
+        config, bench = config_for(server, **BATCH | {"retries": 0}), Bench(tmp_path / "l.sqlite", server)
+        report = await bench.ask(config, requests_for(config, 8))
+        assert (report.answered, report.reasons()) == (4, {"server_error": 4})
         await server.stop()
 
     run(story)
@@ -627,6 +676,9 @@ def test_a_submission_of_unknown_fate_is_found_by_a_later_run(tmp_path: Path, ru
         config, bench = config_for(server, **BATCH), Bench(tmp_path / "l.sqlite", server)
         with pytest.raises(BatchUnreachable, match=r"a submission may have arrived: .*looking for it: .*401"):
             await bench.ask(config, requests_for(config, 5))
+        async with open_ledger(bench.ledger, reading=True) as ledger, Annotator(config, ledger) as annotator:
+            forecast = await annotator.forecast(requests_for(config, 6))
+        assert (forecast["in_batches"], forecast["to_ask"]) == (5, 1)
         server.listed_at, server.list_fault, server.list_faulty_s = 0.0, 503, 2 * BATCH["batch_settle_s"]
         report = await bench.ask(config, requests_for(config, 5))
         assert (report.answered, len(server.batches), server.faults.numbers()["asked"]) == (5, 1, 5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -295,6 +296,21 @@ def test_records_numbered_from_0_are_numbered_from_1(ids: tuple[Any, ...], more:
     expected = [(int(one) + first, "yes" if at else "no") for at, one in enumerate(ids)]
     assert [(row["id"], row["answer"]) for row in read] == expected
     assert all(row.keys() == {"id", "answer"} for row in read)
+
+
+@pytest.mark.parametrize("loop", ["{ /* x ", "{/*", "{ /* x \n", "# ", "//", "say: // "])
+def test_a_loop_of_comments_without_an_end_takes_no_second(loop: str) -> None:
+    """Each of them looked for its end through all of the text: 60,000 characters took up to 14 s."""
+    text, start = loop * (60_000 // len(loop)), time.process_time()
+    with pytest.raises(SchemaMismatch):
+        answer_value(Json.of(SCHEMA), Reply(text))
+    assert time.process_time() - start < 1.0
+
+
+def test_many_comments_that_end_are_forgiven() -> None:
+    items = "".join(f"{{'item': {n}, /* heard # {n} */ 'answer': 'yes'}}, // so\n" for n in range(100))
+    read = answer_value(Json.of(SCHEMA), Reply(f"{{'choice': 'A', 'items': [\n{items}]}}"))
+    assert len(read["items"]) == 100
 
 
 @pytest.mark.slow
