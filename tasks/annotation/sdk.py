@@ -26,7 +26,10 @@ KEYS = frozenset({"authorization", "api-key", "x-goog-api-key"})
 Got = TypeVar("Got")
 LOG = logging.getLogger("earmark.annotation")
 Result: TypeAlias = tuple[str, str | None, AskError | None]
-"""Key, raw response and fault of a line of a batch's results; one of the last two is None. An unreadable line's key is empty."""
+"""Key, raw response and fault of a line of a batch's results; one of the last two is None.
+
+An unreadable line's key is empty.
+"""
 
 
 class Connections(httpx2.AsyncBaseTransport):

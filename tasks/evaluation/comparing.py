@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from earmark.schemas.corpus import Corpus
-from earmark.schemas.errors import InputError
+from earmark.schemas.errors import ConfigError, InputError
 from earmark.schemas.evaluations import Evaluation
 from earmark.schemas.results import ComparedEvaluation, ComparisonFacts, EvaluationFacts
 from earmark.tasks.evaluation.clip_scores import clip_reader
@@ -180,6 +180,7 @@ def _runs(measure: Measure, entrant: str) -> dict[str, Path]:
                     f"{measure.version.corpus}@{measure.version.name} has here: measure it again"
                 )
             if wish.evaluation in (None, facts["evaluation"]):
+                _require_threshold(path, facts, wish)
                 folders[facts["evaluation"]] = record.parent
         return folders
     if path.is_file():
@@ -197,6 +198,19 @@ def _runs(measure: Measure, entrant: str) -> dict[str, Path]:
         with suppress(NoSamples):
             _, folders[name] = judge(*place, config, replace(wish, evaluation=name), None)
     return folders
+
+
+def _require_threshold(path: Path, facts: EvaluationFacts, wish: MeasurementOptions) -> None:
+    """Refuse another threshold than that of an earlier run, which would say nothing there."""
+    held = facts.get("threshold") or {"value": None, "source": ""}
+    split = f"split {wish.tune_on}," if wish.tune_on else ""
+    if wish.threshold not in (None, held["value"]) or not held["source"].startswith(split):
+        option = "--tune-on" if split else "--threshold"
+        found = "no threshold" if held["value"] is None else f"threshold {held['value']:g}"
+        raise ConfigError(
+            f"{option}: {path} was measured with {found}, and is not measured again: leave "
+            f"{option} out, or name what it measured in place of the folder"
+        )
 
 
 def _compared(measure: Measure, evaluation: Evaluation, folders: dict[str, Path]) -> list[ComparedEvaluation]:

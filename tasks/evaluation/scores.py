@@ -1,5 +1,7 @@
 """Read a file of another model's scores, in CSV, JSON lines or Parquet, strictly."""
 
+import csv
+from contextlib import suppress
 from pathlib import Path
 
 import duckdb
@@ -10,7 +12,7 @@ from earmark.schemas.evaluations import Evaluation
 from earmark.schemas.files import require_regular
 from earmark.tasks.evaluation.kinds import Parsing, Prediction, empty, find_kind
 from earmark.tasks.evaluation.samples import Samples
-from earmark.tasks.store.sql import exactly, literal
+from earmark.tasks.store.sql import exactly, literal, quoted
 
 FORMATS = {  # reader and writer by a file's ending
     ".csv": ("read_csv({}, header = true, all_varchar = true)", "FORMAT csv, HEADER"),
@@ -98,20 +100,47 @@ def read_table(path: Path) -> pa.Table:
     """Read a table of CSV, JSON lines or Parquet.
 
     Raises:
-        InputError: it has another format, or cannot be read.
+        InputError: it has another format, cannot be read, or has a row of other length than the header.
     """
     reader, _ = format_of(path)
     try:
         require_regular(path)
         with duckdb.connect() as connection:
-            return connection.sql(f"FROM {reader.format(literal(exactly(path)))}").to_arrow_table()
+            read = connection.sql(f"FROM {reader.format(literal(exactly(path)))}")
+            # numbers beside texts come as JSON, in which texts have quotation marks
+            mixed = [quoted(name) for name, kind in zip(read.columns, read.types, strict=True) if str(kind) == "JSON"]
+            plain = ", ".join(f"{name} ->> '$' AS {name}" for name in mixed)
+            table = (read.select(f"* REPLACE ({plain})") if mixed else read).to_arrow_table()
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
     except duckdb.Error as error:
+        _require_even(path, [])
         if "utf-" in str(error).lower().partition("possible solution")[0]:
             raise InputError(
                 f"{path}: expected text in UTF-8, found another encoding; save the file as UTF-8"
             ) from None
         raise InputError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from None
+    _require_even(path, table.column_names)
+    return table
+
+
+def _require_even(path: Path, names: list[str]) -> None:
+    """Refuse CSV with a row of other length than its header: DuckDB then looks for other delimiters and headers.
+
+    Args:
+        names: the columns that DuckDB found; if they are the header, it has read each row by it.
+    """
+    if path.suffix.lower() not in (".csv", ".tsv"):
+        return
+    with suppress(UnicodeDecodeError, csv.Error), path.open(encoding="utf-8-sig", newline="") as file:
+        first = file.readline()
+        file.seek(0)
+        rows = csv.reader(file, delimiter=max(",;\t|", key=first.count))
+        header = next(rows, [])
+        for row in rows if names != header else ():
+            if row and len(row) != len(header):
+                raise InputError(
+                    f"{path}, line {rows.line_num}: expected {len(header)} cells, as in the header, found {len(row)}"
+                )

@@ -20,7 +20,7 @@ import numpy as np
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.places import clips_folder
-from earmark.schemas.reasons import Reject
+from earmark.schemas.reasons import Reject, shown
 from earmark.schemas.results import ClipMean
 from earmark.tasks.evaluation.influence import gap, mean, mean_of
 from earmark.tasks.evaluation.kinds import number
@@ -114,7 +114,9 @@ def best_of_n(
             listed.append(one)
         elif isinstance(one, Reject):
             notes.append(f"left out: line {one.line}: {one.detail}")
-    measured, columns = _measures(scores, listed)
+    measured, columns, strange = _measures(scores, listed)
+    if strange:
+        notes.append(f"passed over: {len(strange):,} rows of {scores.name} name no generation, first '{strange[0]}'")
     if odd := [name for name in by if name not in columns]:
         raise InputError(f"--by: {scores} has no column '{odd[0]}'; columns: {', '.join(columns)}")
     for name in columns:
@@ -140,8 +142,8 @@ def best_of_n(
     return facts, write_record(out, RECORD, facts, {**best_of_page(facts).files(), "listwise.jsonl": lists})
 
 
-def _measures(path: Path, listed: Sequence[ListedGeneration]) -> tuple[Scores, list[str]]:
-    """Return the measures of each generation, and their names."""
+def _measures(path: Path, listed: Sequence[ListedGeneration]) -> tuple[Scores, list[str], list[str]]:
+    """Return the measures of each generation, their names, and the clips that are no generation."""
     table = read_table(path)
     columns = [name for name in table.column_names if name != "clip"]
     if "clip" not in table.column_names or not columns:
@@ -152,13 +154,16 @@ def _measures(path: Path, listed: Sequence[ListedGeneration]) -> tuple[Scores, l
     for one in listed:
         by_audio.setdefault(one.audio, []).append(one.generation_id)
     known: dict[str, dict[str, float | None]] = {}
+    strange: list[str] = []
     for at, (clip, *cells) in enumerate(tuples_of(table, "clip", *columns), 1):
         name = str(clip)  # an id may be the audio of another generation: it means its own
         measures = {
             column: None if cell in (None, "") else number(f"{path}, row {at}", column, cell)
             for column, cell in zip(columns, cells, strict=True)
         }
-        for one_id in [name] if name in ids else by_audio.get(name, []):
+        named = [name] if name in ids else by_audio.get(name, [])
+        strange += [] if named else [shown(name)]
+        for one_id in named:
             if one_id in known:
                 raise InputError(f"{path}, row {at}: clip '{name}' stands there twice, as generation '{one_id}'")
             known[one_id] = measures
@@ -168,7 +173,7 @@ def _measures(path: Path, listed: Sequence[ListedGeneration]) -> tuple[Scores, l
             f"{path}: {len(lacking):,} of {len(found):,} generations are missing, the first is '{lacking[0]}'; give a "
             "clip without a score a row with an empty cell"
         )
-    return {name: values for name, values in found.items() if values is not None}, columns
+    return {name: values for name, values in found.items() if values is not None}, columns, strange
 
 
 def _candidates(listed: Sequence[ListedGeneration], measured: Scores, by: Sequence[str]) -> list[Candidates]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -13,7 +14,7 @@ from sklearn.metrics import roc_auc_score
 from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
-from earmark.schemas.errors import EarmarkError, InputError
+from earmark.schemas.errors import ConfigError, EarmarkError, InputError
 from earmark.tasks.evaluation import reading
 from earmark.tasks.evaluation.comparing import Measure, compare_models
 from earmark.tasks.evaluation.comparison import ranking
@@ -189,6 +190,19 @@ def test_a_file_of_all_dimensions_feeds_one_evaluation_alone(labelled: Version, 
     corpus, store = find_corpus(labelled.corpus), Store(labelled.folder.parents[1])
     ((facts, _),), _ = reading.read_clips(labelled, corpus, store, tmp_path / "both.csv", wish, tmp_path / "out")
     assert facts["evaluation"] == "musicality"
+
+
+@pytest.mark.parametrize("option", ["threshold", "tune_on"])
+def test_a_threshold_that_an_earlier_run_does_not_have_is_refused(pairs: Version, tmp_path: Path, option: str) -> None:
+    place, runs = place_of(pairs), []
+    for name in ("one", "two"):
+        scores = Path(write(tmp_path / f"{name}.jsonl", said(pairs, lambda place: True)))
+        _, run = reading.read(place.version, place.corpus, place.store, scores, EVERY, tmp_path / name)
+        runs.append(str(run))
+    asked = replace(EVERY, **{option: {"threshold": 0.3, "tune_on": "validation"}[option]})
+    named = f"--{option.replace('_', '-')}"
+    with pytest.raises(ConfigError, match=f"{named}: .*one was measured with no threshold, .*leave {named} out"):
+        compare_models(place_of(pairs, asked), runs, tmp_path / "out")
 
 
 @pytest.mark.slow

@@ -25,6 +25,7 @@ from earmark.schemas.toml import parse_config, read_toml
 from earmark.tasks.annotation.request import Answer, Report, Request
 from earmark.tasks.evaluation import judging, reading
 from earmark.tasks.evaluation.samples import MeasurementOptions, SamplePart
+from earmark.tasks.evaluation.scores import read_table
 from earmark.tasks.pipeline.flow import build_version
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.versions import Store, Version
@@ -471,3 +472,35 @@ def test_a_model_is_shown_either_clip_first_and_answers_are_turned_back(pairs: V
             first.append(facts["rows"][0]["metrics"]["accuracy"]["value"])
     assert first[0] + first[1] == pytest.approx(1.0)
     assert 0.25 < first[0] < 0.75  # 60 pairs: a judge that always says A gains nothing by the order
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv"])
+@pytest.mark.parametrize(
+    ("rows", "line", "found"),
+    [
+        (["a,1", "b,2,3", "c,3"], 3, 3),
+        (["a,1", "b", "c,3"], 3, 1),
+        (["a,1,2", "b,2,3"], 2, 3),
+        (['"a\nb",1', "", "b,2,3"], 5, 3),
+        ([*(f"c{n},{n}" for n in range(25_000)), "b,2,3"], 25_002, 3),
+    ],
+)
+def test_a_row_of_other_length_than_its_header_is_named(
+    tmp_path: Path, ending: str, rows: list[str], line: int, found: int
+) -> None:
+    """The header was said to lack the columns, or the file to be in another encoding."""
+    path = tmp_path / f"rm.{ending}"
+    text = "\n".join(["clip,score", *rows, ""])
+    path.write_text(text if ending == "csv" else text.replace(",", "\t"), "utf-8")
+    message = rf"rm\.{ending}, line {line}: expected 2 cells, as in the header, found {found}$"
+    with pytest.raises(InputError, match=message):
+        read_table(path)
+
+
+def test_names_that_are_numbers_and_texts_in_json_are_all_texts(tmp_path: Path) -> None:
+    """A text among them had quotation marks, so that no clip had its name."""
+    path = tmp_path / "rm.jsonl"
+    rows = [{"clip": 1, "score": 0.5}, {"clip": 'b "2"', "score": "0.3"}, {"clip": None, "score": None}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    found = read_table(path).to_pylist()
+    assert found == [{"clip": "1", "score": "0.5"}, {"clip": 'b "2"', "score": "0.3"}, {"clip": None, "score": None}]

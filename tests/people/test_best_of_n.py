@@ -90,6 +90,15 @@ def test_generations_without_a_score_are_said(music: Path, tmp_path: Path) -> No
     ]
 
 
+def test_rows_of_scores_that_name_no_generation_are_said(music: Path, tmp_path: Path) -> None:
+    scores = pd.read_csv(music / "rm.csv")
+    strange = pd.DataFrame({"clip": ["wav/nobody.wav", "g9999-0"], "musicality": 0.5, "alignment": 0.5, "CE": 0.5})
+    pd.concat([scores, strange]).to_csv(tmp_path / "rm.csv", index=False)
+    facts, out = best_of_n(music / "generations.csv", tmp_path / "rm.csv", (1,), ("CE",), None, tmp_path / "out")
+    assert facts["notes"] == ["passed over: 2 rows of rm.csv name no generation, first 'wav/nobody.wav'"]
+    assert facts["notes"][0] in (out / "README.md").read_text("utf-8")
+
+
 def test_picks_are_nested_and_the_lists_are_ranked(music: Path, tmp_path: Path) -> None:
     facts = picked(music, tmp_path / "out")
     scores = pd.read_csv(music / "rm.csv", index_col="clip")["musicality"]
