@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Let people review questions.", no_args_is_help=True, rich_markup_mode="markdown")
 
+MOST_FAULTS = 20  # number of faults of review files shown, each with its first row
+
 SpecArgument = Annotated[str, typer.Argument(metavar="score-questions[@vN]", help="Default: the newest version.")]
 
 
@@ -213,7 +215,14 @@ def _show_reviews(version: str, summary: "ReviewSummary", refused: Sequence["Rej
     alike = [who for who in summary.reviewers if sum(who.casefold() == one.casefold() for one in summary.reviewers) > 1]
     if alike:
         tell(f"note: {', '.join(alike)} count as {len(alike)} reviewers: write one name alike in all files")
-    tell(*(f"not read: {reject.source_file}, {reject.line}: {reject.detail}" for reject in refused))
+    rows: dict[tuple[str, str], list[int | None]] = {}
+    for one in refused:
+        rows.setdefault((one.source_file, one.detail), []).append(one.line)
+    for (file, detail), lines in list(rows.items())[:MOST_FAULTS]:
+        more = f" and {len(lines) - 1:,} more rows" if lines[1:] else ""
+        tell(f"not read: {file}, {lines[0]}{more}: {detail}")
+    if unsaid := sum(map(len, list(rows.values())[MOST_FAULTS:])):
+        tell(f"not read: {unsaid:,} more rows; --json lists them")
     flagged = summary.flagged
     tell(
         f"flagged: {len(flagged['any']):,} by any reviewer, {len(flagged['majority']):,} by a majority, "

@@ -83,7 +83,7 @@ def serve(
     folder: FolderArgument,
     host: Annotated[str, option("HOST", "The address to listen on; use a proxy for other machines.")] = ("127.0.0.1"),
     port: Annotated[int, option("N", "The port; 0 takes a free one.", min=0, max=65535)] = 8765,
-    name: Annotated[list[str] | None, option("--name HOST", "A name by which a proxy calls this server.")] = None,
+    name: Annotated[list[str] | None, option("--name HOST", "A proxy's host; the first is in the links.")] = None,
 ) -> None:
     """Serve the pages and keep what annotators answer, trial by trial.
 
@@ -107,7 +107,8 @@ def serve(
     links = folder / "links.txt"
     links.touch(mode=0o600)
     where = f"http://{host}:{server.server_port}"
-    links.write_text("".join(f"{page.name} {where}/{page.key}/\n" for page in plan.pages), "utf-8")
+    sent = f"https://{name[0]}" if name else where  # people reach the proxy, which has TLS
+    links.write_text("".join(f"{page.name} {sent}/{page.key}/\n" for page in plan.pages), "utf-8")
     tell(f"{plan.study}: serving {len(plan.pages)} pages at {where}; links in {links}; Ctrl-C ends")
     with server:
         try:
@@ -186,6 +187,11 @@ def fetch(
     failed = sorted({one.page for one in returned} - {one.page for one in kept})
     if failed:
         tell(f"left out, since they fail the checks: {', '.join(failed)}", place=errors)
+    if not rows:
+        raise InputError(
+            f"expected annotators' answers to {plan.study} that count, found none in those of "
+            f"{', '.join(one.page for one in returned)}: {out} is not written"
+        )
     write_text(out, lines_of(rows))
     what = "votes" if plan.kind == "pairs" else "ratings"
     if as_json:

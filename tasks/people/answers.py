@@ -96,8 +96,8 @@ def read_plan(folder: Path) -> StudyPlan:
 def parse_answers(plan: StudyPlan, content: bytes, name: str) -> Returned:
     """Check a returned file; messages call it `name`."""
     try:
-        file = AnswerFile.model_validate_json(content)
-    except ValidationError:
+        file = AnswerFile.model_validate_json(content.decode(json.detect_encoding(content)))  # saved anew by an editor
+    except (ValidationError, UnicodeDecodeError):
         raise InputError(f"{name}: expected the JSON file that a study's page saves") from None
     if file.study != plan.study:
         raise InputError(f"{name}: belongs to study '{file.study[:64]}', not '{plan.study}'")

@@ -28,8 +28,9 @@ LOG = logging.getLogger("earmark.people")
 
 
 class StudyApp:
-    """The WSGI application: GET `/<key>/` is a page, GET `/<key>/clips/…` a clip, POST `/<key>/answers` takes answers,
-    GET returns them. Without a key nothing is disclosed, not even the number of pages."""
+    """The WSGI application: GET `/<key>/` is a page, `/<key>` leads there, GET `/<key>/clips/…` a clip, POST
+    `/<key>/answers` takes answers, GET returns them. Without a key nothing is disclosed, not even the number of
+    pages."""
 
     def __init__(self, plan: StudyPlan, folder: Path) -> None:
         self._plan, self._folder = plan, folder
@@ -39,7 +40,7 @@ class StudyApp:
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         status, kind, body = self._answer(environ)
         part = _RANGE.fullmatch(environ.get("HTTP_RANGE", "")) if status == HTTPStatus.OK else None
-        extra = [("Accept-Ranges", "bytes")]
+        extra = [("Location", body.decode())] if status == HTTPStatus.FOUND else [("Accept-Ranges", "bytes")]
         first, last = (int(part[1]), min(int(part[2] or len(body)), len(body) - 1)) if part else (0, -1)
         if first <= last:  # Safari plays nothing from a server without ranges
             extra.append(("Content-Range", f"bytes {first}-{last}/{len(body)}"))
@@ -57,7 +58,10 @@ class StudyApp:
         return [body]
 
     def _answer(self, environ: WSGIEnvironment) -> tuple[HTTPStatus, str, bytes]:
-        match = _ADDRESS.fullmatch(environ.get("PATH_INFO", ""))
+        path = environ.get("PATH_INFO", "")
+        if path[1:] in self._pages:  # mail programs drop a link's last slash, and the page's clips lie below it
+            return _text(HTTPStatus.FOUND, f"{path[1:]}/")
+        match = _ADDRESS.fullmatch(path)
         page = self._pages.get(match[1]) if match else None
         if match is None or page is None:
             return _text(HTTPStatus.NOT_FOUND, "not found")
@@ -67,8 +71,8 @@ class StudyApp:
         if method != "GET":
             return _text(HTTPStatus.METHOD_NOT_ALLOWED, "expected GET, or POST of answers")
         if match[2]:  # answers sent before, to continue in another browser
-            path = self._folder / ANSWERS / f"{page.name}.json"
-            answers = path.read_bytes() if path.exists() else b""
+            kept = self._folder / ANSWERS / f"{page.name}.json"
+            answers = kept.read_bytes() if kept.exists() else b""
             return HTTPStatus.OK if answers else HTTPStatus.NO_CONTENT, "application/json", answers
         name, kind = f"{page.name}.html", "text/html; charset=utf-8"
         if match[3]:

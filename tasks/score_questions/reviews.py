@@ -28,6 +28,7 @@ DELETES = "delete_options"
 COLUMNS = (*REQUIRED, DELETES, "note")
 _YES = {"yes": True, "y": True, "true": True, "1": True, "no": False, "n": False, "false": False, "0": False}
 _ID = re.compile(r"[\w.-]{1,200}")  # other text in an id's cell may name someone, and rejects are published
+_ROUNDED = re.compile(r"\d([.,]\d+)?E[+]\d+")  # 1.23E+15, and its digits are lost
 _SEEN = ("options", "right")
 _LETTERED, _OPTION_ID = re.compile("[A-H][.] "), re.compile("[0-9a-f]{12}")
 LONGEST_NOTE = 2000
@@ -212,7 +213,11 @@ def _verdict(row: Mapping[str, Any], name: str, line: int) -> ReviewerVerdict | 
             length = f"more than {LONGEST_CELL} characters" if cells[column] else "nothing"
             raise BadRow("missing_value", f"expected a {column}, found {length}")
     if not _ID.fullmatch(cells["question_id"]):
-        raise BadRow("missing_value", "expected the id of a question, found something else")
+        number = _ROUNDED.fullmatch(cells["question_id"])
+        found = (
+            "a number as spreadsheets write it; import the column question_id as text" if number else "something else"
+        )
+        raise BadRow("missing_value", f"expected the id of a question, found {found}")
     deletes = _options(cells[DELETES], str(row.get("options") or ""), str(row.get("right") or ""))
     note = scrub(cells["note"])[:LONGEST_NOTE] or None
     names = cells["question_id"], cells["content_sha256"], cells["reviewer"]

@@ -74,6 +74,14 @@ def test_files_that_are_all_refused_write_no_votes(study: Path, tmp_path: Path) 
     assert "found none; name the files that they sent back" in str(run.exception)
 
 
+def test_a_file_without_answers_writes_no_votes(study: Path, plan: StudyPlan, tmp_path: Path) -> None:
+    file, out = tmp_path / "a.json", tmp_path / "votes.jsonl"
+    file.write_bytes(returned(plan, plan.pages[0], {}))
+    run = CliRunner().invoke(app, ["people", "study", "fetch", str(study), str(file), "--out", str(out)])
+    assert (run.exit_code, out.exists()) == (1, False)
+    assert f"that count, found none in those of p001: {out} is not written" in str(run.exception)
+
+
 def test_votes_are_read_by_the_importer(study: Path, plan: StudyPlan, tmp_path: Path) -> None:
     files = []
     for page in plan.pages:
@@ -163,6 +171,19 @@ def test_files_that_are_refused(
     assert kept == []
     assert len(refused) == 1
     assert message in refused[0]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le"])
+def test_a_file_that_an_editor_saved_anew_is_read(study: Path, plan: StudyPlan, tmp_path: Path, encoding: str) -> None:
+    page = plan.pages[0]
+    answers = choices(plan, page, lambda _: "a")
+    next(iter(answers.values()))["response"]["feedback"] = "schöner Klang, 好"
+    path = tmp_path / "x.json"
+    path.write_bytes(returned(plan, page, answers).decode().encode(encoding))
+    kept, refused = read_answers(plan, study, [path])
+    assert ([len(one.answers) for one in kept], refused) == ([len(answers)], [])
+    path.write_bytes(b"\xff\xfe{")
+    assert read_answers(plan, study, [path]) == ([], ["x.json: expected the JSON file that a study's page saves"])
 
 
 @pytest.mark.parametrize(

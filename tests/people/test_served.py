@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import errno
+import http.client
 import json
+import socketserver
 import threading
 import urllib.error
 import urllib.request
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
+from typer.testing import CliRunner
 
+from earmark.flows.command.cli import app
 from earmark.flows.command.metrics import for_hosts
 from earmark.schemas.study import StudyPlan
 from earmark.tasks.people.answers import (
@@ -99,6 +104,43 @@ def test_parts_of_a_file(address: str, plan: StudyPlan, study: Path) -> None:
     assert ask(url, Range=f"bytes=10-{10 * len(whole)}") == (206, whole[10:])
     assert ask(url, Range="bytes=9-2")[0] == 200
     assert ask(url, Range=f"bytes={len(whole)}-") == (200, whole)
+
+
+@pytest.mark.parametrize(
+    ("names", "sent"),
+    [((), "http://127.0.0.1:"), (("study.lab.example", "other.example"), "https://study.lab.example/")],
+)
+def test_links_name_the_proxy_that_people_reach(
+    study: Path, plan: StudyPlan, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...], sent: str
+) -> None:
+    def ended(server: socketserver.BaseServer) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(socketserver.BaseServer, "serve_forever", ended)
+    options = [word for name in names for word in ("--name", name)]
+    done = CliRunner().invoke(app, ["people", "study", "serve", str(study), "--port", "0", *options])
+    assert done.exit_code == 0, done.exception
+    links = [line.split(" ") for line in (study / "links.txt").read_text("utf-8").splitlines()]
+    (study / "links.txt").unlink()
+    assert [name for name, _ in links] == [page.name for page in plan.pages]
+    ends = [
+        (link.startswith(sent), link.endswith(f"/{page.key}/"))
+        for (_, link), page in zip(links, plan.pages, strict=True)
+    ]
+    assert {*ends} == {(True, True)}
+
+
+def test_a_link_without_its_last_slash_leads_to_the_page(address: str, plan: StudyPlan) -> None:
+    """Also below a proxy's path: the place is said relative to the link."""
+    key = plan.pages[0].key
+    assert ask(f"{address}/{key}") == ask(f"{address}/{key}/")
+    place = urlsplit(address)
+    connection = http.client.HTTPConnection(place.hostname or "", place.port or 0, timeout=10)
+    connection.request("GET", f"/{key}")
+    answer = connection.getresponse()
+    assert (answer.status, answer.headers["Location"]) == (302, f"{key}/")
+    connection.close()
+    assert ask(f"{address}/{'0' * 32}")[0] == 404
 
 
 def test_strangers_learn_nothing(address: str, plan: StudyPlan) -> None:

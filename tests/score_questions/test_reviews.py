@@ -32,6 +32,7 @@ from earmark.tasks.score_questions.review_files import CONFIG, SHEET, TASKS, con
 from earmark.tasks.score_questions.reviews import (
     CRITERIA,
     DELETES,
+    REQUIRED,
     ReviewerVerdict,
     gather_reviews,
     left_out,
@@ -239,6 +240,23 @@ def test_the_command_shows_how_far_reviewers_agree(version: Version, tmp_path: P
     filled(tmp_path / "out" / SHEET, "alice", lambda name: GOOD)
     shown = CliRunner().invoke(app, [*words, str(twice)], env={"COLUMNS": "160"})
     assert "Alice, alice count as 2 reviewers" in shown.output
+
+
+def test_rows_with_one_fault_are_one_line_with_their_number(version: Version, tmp_path: Path) -> None:
+    """A spreadsheet wrote ids as numbers; and each of thirty rows has a fault of its own."""
+    rows = [f"{1 + at / 1000}E+15,c,alice,yes,yes,no,no," for at in range(1, 60)]
+    own = [row for at in range(30) for row in (f"q{at},c,bob,yes,yes,no,no,", f"q{at},c,bob,no,yes,no,no,")]
+    sheet = tmp_path / "a.csv"
+    sheet.write_text("\n".join([",".join([*REQUIRED, "note"]), *rows, *own, ""]), "utf-8")
+    words = ["people", "review", "import", "score-questions", str(sheet), "--store", str(tmp_path / "store")]
+    shown = CliRunner().invoke(app, words, env={"COLUMNS": "200"}).output
+    said = [line for line in shown.splitlines() if line.startswith("not read: ")]
+    assert said[0] == (
+        "not read: a.csv, 2 and 58 more rows: expected the id of a question, found a number as spreadsheets write it; "
+        "import the column question_id as text"
+    )
+    assert (len(said), said[-1]) == (21, "not read: 11 more rows; --json lists them")
+    assert len(json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)["refused"]) == 89
 
 
 @pytest.mark.slow
