@@ -29,7 +29,7 @@ def serve_locally(app: Starlette, port: int, says: Callable[[str], str], *, answ
     from earmark.flows.command.console import tell
     from earmark.schemas.errors import InputError
 
-    class Ending(uvicorn.Server):
+    class LoopbackServer(uvicorn.Server):
         """Server that ends once: uvicorn raises its signals again after the last answer, as if a person had."""
 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -46,7 +46,9 @@ def serve_locally(app: Starlette, port: int, says: Callable[[str], str], *, answ
     except OSError as error:
         raise InputError(f"--port {port}: {os.strerror(error.errno or 0)}; choose another") from None
     with listening:
-        server = Ending(uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=answer_s))
+        server = LoopbackServer(
+            uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=answer_s)
+        )
         ending.take(STOP_S)
         server.run(sockets=[listening])
         tell("stopped")
