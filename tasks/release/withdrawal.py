@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from graphlib import CycleError, TopologicalSorter
+from typing import Any
 
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import StoreError
@@ -14,9 +15,10 @@ from earmark.tasks.pipeline.report import make_page
 from earmark.tasks.store.commit import Made, commit
 from earmark.tasks.store.files import place
 from earmark.tasks.store.lineage import Gone, is_current, named_kinds, restated, unsearchable, withdrawn_from
-from earmark.tasks.store.manifest import PAGES, Parent, digest_of
+from earmark.tasks.store.manifest import CARD, PAGES, Parent, digest_of
 from earmark.tasks.store.staging import Stage, staging, sweep_if_idle
 from earmark.tasks.store.versions import Store, Version
+from earmark.tasks.store.view_configs import card_parts
 from earmark.tasks.store.withdrawals import Kind, Mark, Withdrawal, digest_of_value, save_withdrawal, withdrawals
 from earmark.tasks.text.anonymity import annotator_key, salt_of
 
@@ -222,8 +224,20 @@ def _without(store: Store, corpus: Corpus, version: Version, withdrawal: Withdra
             models=manifest.models,
             page=partial(make_page, corpus),
             rules=manifest.rules,
+            access=_access(version),
         )
         return commit(stage, made)
+
+
+def _access(version: Version) -> dict[str, Any]:
+    """Return the terms that a pulled version's card asks readers for: they hold for the rows that stay, too."""
+    try:
+        cards = [version.whole(entry) for entry in version.manifest.files if entry.path == CARD]
+    except StoreError as error:  # no reason to keep a person's rows
+        say(f"note: {error}; terms of access that this card may have had are not in the new version's")
+        return {}
+    facts = [item for card in cards for item in card_parts(card.read_text("utf-8"))[0].items()]
+    return {name: value for name, value in facts if name.startswith("extra_gated_")}
 
 
 def _restate(stage: Stage, corpus: Corpus, version: Version) -> set[str]:

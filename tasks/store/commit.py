@@ -46,6 +46,7 @@ from earmark.tasks.store.report import render_report
 from earmark.tasks.store.sql import connect, quoted, readable
 from earmark.tasks.store.staging import SPILL, Stage, sweep
 from earmark.tasks.store.versions import Version
+from earmark.tasks.store.view_configs import card_of, card_parts
 from earmark.tasks.store.withdrawals import Withdrawal, bring_withdrawals, marks_for, names_for, withdrawals
 
 
@@ -164,6 +165,7 @@ class Made:
     page: Callable[[Stage, Manifest, Sequence[Change]], Page] = lambda stage, manifest, changes: Page()
     rules: int = RULES  # number of the rules behind the rows
     commits: dict[str, str] = field(default_factory=dict)  # commits of inputs on the Hub, as in the manifest
+    access: dict[str, Any] = field(default_factory=dict)  # `extra_gated_…` of the card: terms that a pulled version had
 
 
 @dataclass(frozen=True)
@@ -375,6 +377,9 @@ def render(draft: Draft, comparison: TableComparison, name: str) -> RenderedPage
         changes,
         hides_places=corpus.hides_places,
     )
+    if made.access:
+        facts, body = card_parts(card)
+        card = card_of(made.access | facts, body)
     report = render_report(manifest, corpus.story, made.page(draft.stage, manifest, changes))
     pages = {CARD: card, REPORT: report}
     entries = [

@@ -168,6 +168,15 @@ def test_a_pulled_version_is_published_with_other_terms(
     assert press.run(other.root, CORPUS, "lab/hidden", private=True, audio=False)["held_audio"]
     text = (hub.folder / "objects" / hub.files("lab/hidden", "v1")["README.md"]["oid"]).read_text("utf-8")
     assert DatasetCard(text).data["extra_gated_prompt"] == terms["old"]
+    clip = next(row["clip_sha256"] for row in rows_of(other.find(CORPUS), "ratings"))
+    earmark(other.root, "withdraw", "--clip", clip, "--reason", "rights")
+    shutil.rmtree(other.folder(CORPUS) / "v1")  # as flows/command/withdraw.md asks
+    assert refused.replace("v1", "v2") in press.run(other.root, CORPUS, "lab/open")["fault"]
+    assert press.run(other.root, CORPUS, "lab/hidden")["tag"] == "v2"
+    (other.find(CORPUS).folder / "README.md").write_text("edited\n")  # no reason to keep a person's rows
+    clip = next(row["clip_sha256"] for row in rows_of(other.find(CORPUS), "ratings"))
+    earmark(other.root, "withdraw", "--clip", clip, "--reason", "rights")
+    assert other.find(CORPUS).name == "v3"
 
 
 def test_withdrawn_rows_do_not_come_back_by_a_pull(
