@@ -15,7 +15,7 @@ from earmark.schemas.errors import InputError, StoreError
 from earmark.schemas.score_questions import QUESTIONS, ScoreQuestion
 from earmark.tasks.score_questions.option_order import LETTERS
 from earmark.tasks.score_questions.reviews import COLUMNS, CRITERIA, DELETES, ReviewerVerdict, count_answered, guarded
-from earmark.tasks.store.files import replacing, sha256_file, write_embedded
+from earmark.tasks.store.files import DESKTOPS, replacing, sha256_file, write_embedded
 from earmark.tasks.store.folder import PREPARED, RECORD, building, listed_files, version_facts, write_facts
 from earmark.tasks.store.versions import Version
 
@@ -23,7 +23,7 @@ SHEET, TASKS, CONFIG = "reviews.csv", "label-studio-tasks.json", "label-studio.x
 _SHOWN = ("image", "question", "options", "right", "category", "subcategory", "difficulty")
 DIGESTS = "digests"  # another word than exports list their files by: no export takes such a folder for its own
 _FOR_PEOPLE = frozenset((SHEET, TASKS, CONFIG, "README.md", "images"))
-_MARKS = frozenset((PREPARED, RECORD, ".DS_Store"))
+_MARKS = DESKTOPS | {PREPARED, RECORD}
 _ELSEWHERE = "move it away, or choose another folder"
 _AT_ONCE = 16
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 Kept = TypeVar("Kept", bound=BaseModel)
 
 
+DESKTOPS = frozenset((".DS_Store", "Thumbs.db", "desktop.ini"))  # file managers write them into folders they show
+
+
 def sha256_file(path: Path) -> str:
     """Return the SHA-256 of a file's bytes as 64 hexadecimal digits."""
     with open_regular(path) as file:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from earmark.schemas.errors import StoreError
 from earmark.schemas.results import VersionFacts
-from earmark.tasks.store.files import sync, try_lock
+from earmark.tasks.store.files import DESKTOPS, sync, try_lock
 from earmark.tasks.store.parquet import write_rows
 from earmark.tasks.store.versions import Store, Version
 
@@ -122,8 +122,9 @@ def _of_others(folder: Path) -> list[str]:
     listed = listed_files(folder)
     if listed is None:
         raise StoreError(f"--out: {folder / RECORD} is not the record of an export; choose another folder")
-    ours = {RECORD, "README.md", ".DS_Store", *listed}
-    found = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
+    ours = {RECORD, "README.md", *listed}
+    there = [path for path in folder.rglob("*") if not path.is_dir() and path.name not in DESKTOPS]
+    found = sorted(path.relative_to(folder).as_posix() for path in there)
     return [name for name in found if name not in ours and not _CLIP.fullmatch(name)]
 
 

@@ -131,10 +131,10 @@ class Manifest(Record):
         return [note for step in self.steps for note in step.notes]
 
 
-def read_manifest(path: Path) -> Manifest:
-    """Read `manifest.json`."""
+def read_manifest(path: Path, place: str | None = None) -> Manifest:
+    """Read `manifest.json`; `place` is for the message, if the file is a copy."""
     try:
-        return parse_manifest(path.read_bytes(), str(path))
+        return parse_manifest(path.read_bytes(), place or str(path))
     except FileNotFoundError:
         raise StoreError(f"no manifest at {path}: not a committed version") from None
 

@@ -22,8 +22,8 @@ from urllib.parse import urlsplit
 from earmark.schemas.errors import StoreError
 from earmark.schemas.places import BUCKETS, CORPUS, VERSION, cache_folder, path_below, without_secrets
 from earmark.tasks.store.bucket_objects import KEYS, MOST_COPIED, BucketObjects
-from earmark.tasks.store.files import no_link, replacing, write_text
-from earmark.tasks.store.manifest import MANIFEST, FileEntry, Manifest, claimant_of, parse_manifest
+from earmark.tasks.store.files import DESKTOPS, no_link, replacing, write_text
+from earmark.tasks.store.manifest import MANIFEST, PAGES, FileEntry, Manifest, claimant_of
 
 ADDRESS = ".remote"
 CLAIMS = ".claims"
@@ -48,9 +48,9 @@ class Remote:
         """Return the objects of its bucket."""
         return BucketObjects(self.url.partition(":")[0], StoreError)
 
-    def committed(self, corpus: str | None = None) -> set[tuple[str, str]]:
-        """Return corpus and name of committed versions (with a manifest), of one corpus or all."""
-        return {name for name, size in self._manifests(corpus).items() if size}
+    def committed(self, corpus: str | None = None) -> dict[tuple[str, str], int]:
+        """Return the bytes of committed versions' manifests by corpus and name, of one corpus or all."""
+        return {name: size for name, size in self._manifests(corpus).items() if size != len(CLOSED)}
 
     def closed(self, corpus: str) -> list[str]:
         """Return the names of a corpus whose files are removed, or were to be when the removal was killed."""
@@ -63,14 +63,12 @@ class Remote:
         found = self.files.look([f"{self.url}/{corpus}/{name}/{MANIFEST}" for corpus, name in names])
         return {name: held.size for name, held in zip(names, found, strict=True) if held is not None}
 
-    def read_manifest(self, corpus: str, name: str) -> Manifest | None:
-        """Read a version's manifest; None if the version is gone, or its removal has begun."""
-        place = f"{self.url}/{corpus}/{name}/{MANIFEST}"
+    def manifest_text(self, corpus: str, name: str) -> bytes:
+        """Return the text of a version's manifest; none if the version is gone, or its removal has begun."""
         try:
-            text = self.files.read(place)
+            return self.files.read(f"{self.url}/{corpus}/{name}/{MANIFEST}")
         except FileNotFoundError:
-            return None
-        return None if text == CLOSED else parse_manifest(text, place)
+            return CLOSED
 
     # -- commit -----------------------------------------------------------------------------------------------
 
@@ -101,7 +99,7 @@ class Remote:
         return str(held.get("claimant", ""))
 
     def send(self, folder: Path, manifest: Manifest, before: Manifest | None) -> None:
-        """Upload a version's files except its manifest; copy files of the previous version within the object store.
+        """Upload a version's files except its manifest; copy sound files of the previous version within the store.
 
         Raises:
             StoreError: the object store cannot be written.
@@ -113,9 +111,11 @@ class Remote:
             if self.files.sha256(target) == (entry.bytes, entry.sha256):  # sent whole by an earlier try
                 continue
             if before and entry.sha256 in lying and entry.bytes <= MOST_COPIED:
-                self.files.copy(f"{self.url}/{before.corpus}/{before.version}/{lying[entry.sha256]}", target)
-            else:
-                self.files.send(folder / entry.path, target, entry.sha256)
+                source = f"{self.url}/{before.corpus}/{before.version}/{lying[entry.sha256]}"
+                if self.files.sha256(source) == (entry.bytes, entry.sha256):  # nobody has replaced it since
+                    self.files.copy(source, target)
+                    continue
+            self.files.send(folder / entry.path, target, entry.sha256)
 
     def conclude(self, folder: Path, manifest: Manifest) -> None:
         """Put a version's manifest, after all its files, unless there is one already.
@@ -199,6 +199,23 @@ class Remote:
                 if digest.hexdigest() != entry.sha256:
                     raise StoreError(f"{place}/{entry.path}: not what was committed; see earmark inspect verify")
 
+    def require_whole(self, manifest: Manifest) -> None:
+        """Check that no object of a version's data is missing or of another size.
+
+        Raises:
+            StoreError: one is.
+        """
+        place = f"{self.url}/{manifest.corpus}/{manifest.version}"
+        sizes = {url: held.size for url, held in self.files.listed(place)}
+        for entry in [one for one in manifest.files if one.path not in PAGES]:
+            found = sizes.get(f"{place}/{entry.path}")
+            if found != entry.bytes:
+                raise StoreError(
+                    f"{place}/{entry.path}: expected {entry.bytes:,} bytes, as the manifest says, found "
+                    f"{'none' if found is None else f'{found:,}'}; see: earmark inspect verify "
+                    f"{manifest.corpus}@{manifest.version}"
+                )
+
     def faults(self, manifest: Manifest) -> list[str]:
         """Compare all objects of a version with its manifest; the remote counterpart of `versions.verify`."""
         place = f"{self.url}/{manifest.corpus}/{manifest.version}"
@@ -216,7 +233,8 @@ class Remote:
                 found.append(f"{entry.path}: {given} in {place}")
         named = {entry.path for entry in manifest.files} | {MANIFEST}
         there = [url.removeprefix(f"{place}/") for url in self._there(place)]
-        return found + [f"{path}: not named in the manifest in {place}" for path in there if path not in named]
+        strays = [path for path in there if path not in named and path.rpartition("/")[2] not in DESKTOPS]
+        return found + [f"{path}: not named in the manifest in {place}" for path in strays]
 
     def _there(self, place: str) -> list[str]:
         return [url for url, _ in self.files.listed(place) if url.startswith(f"{place}/")]

@@ -12,7 +12,7 @@ from typing import Any
 
 from earmark.schemas.errors import StoreError
 from earmark.schemas.places import CORPUS, VERSION, require_below_roots
-from earmark.tasks.store.files import no_link, sha256_file, write_text
+from earmark.tasks.store.files import DESKTOPS, no_link, replacing, sha256_file, write_text
 from earmark.tasks.store.manifest import MANIFEST as MANIFEST
 from earmark.tasks.store.manifest import PAGES, FileEntry, Manifest, Parent, read_manifest
 from earmark.tasks.store.remote import Remote, open_remote, remote_of
@@ -28,6 +28,7 @@ class Version:
 
     corpus: str  # the corpus's name
     folder: Path  # `<store>/<corpus>/vN`
+    remote: Remote | None = field(default=None, compare=False)  # the object store behind this copy, for messages
 
     @property
     def name(self) -> str:
@@ -46,10 +47,11 @@ class Version:
         Raises:
             StoreError: it is damaged, or another version's, as of a folder renamed or copied by hand.
         """
-        manifest = read_manifest(self.folder / MANIFEST)
+        place = f"{self.remote.url}/{self.corpus}/{self.name}/{MANIFEST}" if self.remote else None
+        manifest = read_manifest(self.folder / MANIFEST, place)
         if (manifest.corpus, manifest.version) != (self.corpus, self.name):
             raise StoreError(
-                f"{self.folder / MANIFEST}: expected the manifest of {self.corpus} {self.name}, "
+                f"{place or self.folder / MANIFEST}: expected the manifest of {self.corpus} {self.name}, "
                 f"found that of {manifest.corpus} {manifest.version}"
             )
         return manifest
@@ -132,10 +134,14 @@ class Store:
             if (copy.corpus, copy.name) not in there:  # renamed only: reading a store removes nothing
                 with suppress(FileNotFoundError):  # another process was first
                     (copy.folder / MANIFEST).rename(self.folder(copy.corpus) / f"{copy.name}.gone")
-        for name, version in there:
+        for (name, version), size in there.items():
             path = self.folder(name) / version / MANIFEST
-            if not path.is_file() and (manifest := self.remote.read_manifest(name, version)):
-                write_text(path, manifest.to_json())
+            # damaged or mended there since, it has another size; whoever reads the version is told, nobody else
+            if (not path.is_file() or path.stat().st_size != size) and (
+                text := self.remote.manifest_text(name, version)
+            ):
+                with replacing(path) as new:
+                    new.write_bytes(text)
 
     def fetch(self, version: Version, *, tables_only: bool = False) -> Version:
         """Download a version's files, or only its tables', if the store is a copy; return the version."""
@@ -160,7 +166,7 @@ class Store:
         if not folder.is_dir():
             return []
         found = [entry for entry in folder.iterdir() if VERSION.fullmatch(entry.name) and (entry / MANIFEST).is_file()]
-        return sorted((Version(corpus, entry) for entry in found), key=lambda version: version.number)
+        return sorted((Version(corpus, entry, self.remote) for entry in found), key=lambda version: version.number)
 
     def latest(self, corpus: str) -> Version | None:
         """Return the newest version, or None."""
@@ -201,8 +207,15 @@ class Store:
         return None
 
     def require_whole(self, version: Version) -> None:
-        """Check that no file of a version's data is missing or of another size; a copy's files come on demand."""
-        for entry in version.manifest.files if self.remote is None else ():
+        """Check that no file of a version's data is missing or of another size, of an object store there.
+
+        Raises:
+            StoreError: a file is.
+        """
+        if self.remote is not None:
+            self.remote.require_whole(version.manifest)
+            return
+        for entry in version.manifest.files:
             if entry.path not in PAGES:
                 version.whole(entry)
 
@@ -318,7 +331,7 @@ def verify(version: Version) -> list[str]:
     named = {entry.path for entry in version.manifest.files} | {MANIFEST}
     for path in sorted(version.folder.rglob("*")):
         relative = path.relative_to(version.folder).as_posix()
-        if path.is_file() and relative not in named:
+        if path.is_file() and relative not in named and path.name not in DESKTOPS:
             faults.append(f"{relative}: not named in the manifest")
     return faults
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -164,12 +165,70 @@ def test_damage_is_told(url: str, server: S3Server, configs: list[Path], tmp_pat
     server.store(name, f"{below}/{CORPUS}/v1/{one}", b"x" * 10)
     server.remove(name, f"{below}/{CORPUS}/v1/{two}")
     server.store(name, f"{below}/{CORPUS}/v1/stray", b"x")
+    server.store(name, f"{below}/{CORPUS}/v1/pairs/.DS_Store", b"of a file manager")
     faults = remote.faults(version.manifest)
     assert [fault.split(":")[0] for fault in faults] == [one, two, "stray"]
     with pytest.raises(StoreError, match="not what was committed"):
         another_machine(url, tmp_path / "there").find(CORPUS)
     ended = CliRunner().invoke(app, ["inspect", "verify", CORPUS, "--store", url])
     assert [line.split(":")[0] for line in ended.stdout.splitlines()] == [one, two, "stray"]
+
+
+@pytest.mark.slow
+def test_a_damaged_manifest_closes_its_version_alone_until_it_is_mended(
+    url: str, server: S3Server, configs: list[Path], tmp_path: Path
+) -> None:
+    for config in configs:
+        build_version(read_config(config), open_store(url).root)
+    _, _, name, below = url.split("/", 3)
+    key = f"{below}/{CORPUS}/v2/manifest.json"
+    whole = Remote(url).files.read(f"{url}/{CORPUS}/v2/manifest.json")
+    server.store(name, key, b"{")
+    for folder in ("cache", "there"):  # a machine that knew the sound one, and one that has seen nothing yet
+        store = another_machine(url, tmp_path / folder)
+        assert verify(store.find(f"{CORPUS}@v1")) == []
+        with pytest.raises(StoreError, match=rf"^{url}/{CORPUS}/v2/manifest\.json is not a valid manifest: "):
+            store.find(CORPUS)
+    server.store(name, key, whole)
+    assert verify(open_store(url).find(CORPUS)) == []
+
+
+@pytest.mark.slow
+def test_no_version_of_a_bucket_goes_or_is_up_to_date_beside_a_damaged_one(
+    url: str, server: S3Server, configs: list[Path]
+) -> None:
+    store = open_store(url)
+    first, second = [build_version(read_config(config), store.root) for config in configs]
+    assert [one.stays for one in decide(store, [CORPUS], 1, False)] == [None, "newest"]
+    assert store.with_key(CORPUS, second.manifest.build_key) == second
+    entry = next(one for one in second.manifest.files if one.table == "pairs")
+    place = f"{url}/{CORPUS}/v2/{entry.path}"
+    _, _, name, key = place.split("/", 3)
+    for harm, found in ((lambda: server.store(name, key, b"x" * 10), "10"), (lambda: server.remove(name, key), "none")):
+        harm()
+        said = f"{place}: expected {entry.bytes:,} bytes, as the manifest says, found {found}; see: earmark inspect"
+        for look in (
+            lambda: decide(store, [CORPUS], 1, False),
+            lambda: store.with_key(CORPUS, second.manifest.build_key),
+        ):
+            with pytest.raises(StoreError, match=re.escape(said)):
+                look()
+    assert store.with_key(CORPUS, first.manifest.build_key) == first
+    assert decide(store, [CORPUS], 2, False), "where nothing goes, nothing is looked at"
+
+
+@pytest.mark.slow
+def test_a_damaged_object_of_the_version_before_is_not_copied_into_the_next(
+    url: str, server: S3Server, configs: list[Path], tmp_path: Path
+) -> None:
+    first = build_version(read_config(configs[0]), open_store(url).root)
+    _, _, name, below = url.split("/", 3)
+    for entry in first.manifest.files:  # of the same size, which no reader of this machine's copy meets
+        server.store(name, f"{below}/{CORPUS}/v1/{entry.path}", b"x" * entry.bytes)
+    second = build_version(read_config(configs[1]), open_store(url).root)
+    shared = {entry.sha256 for entry in first.manifest.files} & {entry.sha256 for entry in second.manifest.files}
+    assert (second.name, bool(shared)) == ("v2", True)
+    assert Remote(url).faults(second.manifest) == []
 
 
 @pytest.mark.slow

@@ -322,6 +322,8 @@ def test_verify_finds_every_damage(copy: Version) -> None:
     table.write_bytes(raw)
     (copy.folder / "README.md").unlink()
     (copy.folder / "ratings/extra.parquet").touch()
+    for name in (".DS_Store", "pairs/.DS_Store", "pairs/Thumbs.db", "desktop.ini"):
+        (copy.folder / name).write_bytes(b"of a file manager")
     faults = verify(copy)
     assert len(faults) == 3
     assert faults[0].startswith(f"pairs/{table.name}: expected SHA-256 ")
