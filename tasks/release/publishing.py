@@ -214,6 +214,7 @@ def bring(repo: Repo, bundle: Bundle, state: State) -> tuple[str, int]:
         return done, 0
     difference = compare(bundle.entries, state.files, state.earlier)
     commit = state.head
+    _tell_replaced(repo, state, difference)
     if not difference.none:
         title = f"{bundle.manifest.corpus} {tag}"
         message = f"Manifest {bundle.manifest.digest()}"
@@ -303,6 +304,8 @@ def forecast(
     done = tagged(repo, bundle, state) if state else None
     files, earlier = (state.files, state.earlier) if state else ((), [])
     difference = compare(bundle.entries, files, earlier) if not done else TreeChanges((), (), bundle.entries, ())
+    if state is not None:
+        _tell_replaced(repo, state, difference)
     return {
         "corpus": bundle.version.corpus,
         "version": bundle.version.name,
@@ -393,6 +396,13 @@ def _check_gate(repo: Repo, bundle: Bundle, state: State | None, private: bool, 
                 f"{repo.name}: its card asks readers for terms ({asked[0]}), and {version} comes without --gate: give "
                 "it, or open the repository on the Hub first"
             )
+
+
+def _tell_replaced(repo: Repo, state: State, difference: TreeChanges) -> None:
+    """Say that a repository made by hand loses its README to the card."""
+    there = {file.path for file in state.files}
+    if state.manifest is None and CARD in there & {entry.path for entry in difference.upload}:
+        say(f"note: the card replaces the {CARD} of {repo.name}; take over what must stay")
 
 
 def _check_state(repo: Repo, bundle: Bundle, state: State, private: bool) -> None:

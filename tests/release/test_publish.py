@@ -379,6 +379,22 @@ def test_files_of_an_earlier_version_go(hub: HubServer, press: Publications, sto
 
 
 @pytest.mark.slow
+def test_a_readme_written_by_hand_is_named_before_the_card_replaces_it(
+    hub: HubServer, press: Publications, store: Store
+) -> None:
+    repo = "lab/by-hand"
+    press.run(store.root, f"{CORPUS}@v1", repo)
+    tree = {path: None for path in hub.files(repo) if path != ".gitattributes"}
+    hub.add_commit(repo, {**tree, "README.md": b"# Our corpus\n"})
+    del hub.repos[repo]["tags"]["v1"]
+    words = ("publish", f"{CORPUS}@v1", "--repo", repo)
+    for dry in (["--dry-run"], []):
+        assert f"note: the card replaces the README.md of {repo};" in earmark(store, *words, *dry).stderr
+    for version in ("v1", "v2"):  # there already, and after a card of Earmark's
+        assert "replaces" not in earmark(store, "publish", f"{CORPUS}@{version}", "--repo", repo, "--dry-run").stderr
+
+
+@pytest.mark.slow
 def test_repository_of_something_else_is_refused(hub: HubServer, press: Publications, store: Store) -> None:
     press.run(store.root, f"{CORPUS}@v1", "lab/theirs")
     tree = {path: None for path in hub.files("lab/theirs") if path != ".gitattributes"}
