@@ -80,6 +80,7 @@ def _relation(
             files += version.files(table)
             with readable(f"{version.corpus}@{version.name}"):
                 view_parquet(connection, f"{quoted(name)}.{quoted(table)}", version.files(table))
+                connection.sql(f"FROM {quoted(name)}.{quoted(table)}")  # reads the names of its columns
     connection.execute("SET python_enable_replacements = false")  # Python variables are not tables
     if not allow_files:
         connection.execute(f"SET allowed_paths = [{', '.join(map(literal, files))}]")
