@@ -13,7 +13,7 @@ from earmark.schemas.tables import REJECTS, UNSPLIT
 from earmark.tasks.pipeline.progress import say, working
 from earmark.tasks.pipeline.report import make_page
 from earmark.tasks.store.commit import Made, commit
-from earmark.tasks.store.files import place
+from earmark.tasks.store.files import place, sha256_file
 from earmark.tasks.store.lineage import Gone, is_current, named_kinds, restated, unsearchable, withdrawn_from
 from earmark.tasks.store.manifest import CARD, PAGES, Parent, digest_of
 from earmark.tasks.store.staging import Stage, staging, sweep_if_idle
@@ -198,15 +198,25 @@ def _without(store: Store, corpus: Corpus, version: Version, withdrawal: Withdra
     """Commit a version's own tables again, without the withdrawn rows.
 
     Return None if a build under way has committed a later version meanwhile: search that version next.
+
+    Raises:
+        StoreError: a file is not as committed.
     """
     manifest = version.manifest
     with staging(store, corpus.name, digest_of([withdrawal.name, manifest.digest()]), say=say) as staged:
         if store.newest(corpus.name) != version:
             return None
         stage = replace(staged, build_key=manifest.build_key)
+        held = [entry for entry in manifest.files if entry.path not in PAGES]
+        for entry in held:
+            if sha256_file(path := version.whole(entry)) != entry.sha256:  # the new manifest would call it sound
+                damaged = f"{corpus.name}@{version.name}"
+                raise StoreError(
+                    f"{path}: not as committed; restore it, and repeat; see: earmark inspect verify {damaged}"
+                )
         older = _restate(stage, corpus, version)
-        for entry in manifest.files:
-            if entry.path not in PAGES and entry.table not in older:
+        for entry in held:
+            if entry.table not in older:
                 place(version.path(entry), stage.version / entry.path)
         for number, path in enumerate(version.files(REJECTS.name, UNSPLIT)):
             place(path, stage.work / "rejects" / f"{number:06d}.parquet")

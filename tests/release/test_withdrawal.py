@@ -78,6 +78,21 @@ def test_an_export_of_withdrawn_rows_says_so(tmp_path: Path, monkeypatch: pytest
     assert exported("v2") == []
 
 
+@pytest.mark.slow
+def test_a_damaged_file_does_not_become_a_sound_one_of_the_next_version(tmp_path: Path) -> None:
+    config = config_of(tmp_path, cmi(tmp_path, [vote(n, who) for n in range(3) for who in ("ann", "bob")]))
+    first = build_votes(config, tmp_path / "store")
+    store, who = Store(first.folder.parents[1]), rows_of(first, "votes")[0]["annotator"]
+    (file,) = first.files("rejects")
+    whole = file.read_bytes()
+    file.write_bytes(whole.replace(b"parquet-cpp", b"parquet-cpP"))  # which every reader passes over
+    with pytest.raises(StoreError, match=rf"^{file}: not as committed; .* inspect verify {CORPUS.name}@v1$"):
+        withdraw(store, "annotator", who)
+    assert [version.name for version in store.versions(CORPUS.name)] == ["v1"]
+    file.write_bytes(whole)
+    assert withdraw(store, "annotator", who).name == "v2"
+
+
 def changes(old: Version, new: Version) -> dict[tuple[str, str], set[str]]:
     """What `earmark inspect diff --rows` lists: first key columns, or a reject's item, by table and kind of change."""
     found: dict[tuple[str, str], set[str]] = {}
