@@ -319,12 +319,16 @@ def compare(draft: Draft, files: tuple[FileEntry, ...], before: Version | None) 
         and all(one.has_met(old) for one in draft.known)
     ):
         return TableComparison(files, before, same=True)
-    paths = {entry.sha256: before.folder / entry.path for entry in old.files}
-    shared = [entry for entry in files if (path := paths.get(entry.sha256)) and path.is_file()]
+    paths, folder = {entry.sha256: before.folder / entry.path for entry in old.files}, draft.stage.version
+    shared = [
+        entry
+        for entry in files
+        if (path := paths.get(entry.sha256)) and path.is_file() and not path.samefile(folder / entry.path)
+    ]  # `check` has read those that are links already, as of a withdrawal
     with ThreadPoolExecutor(processors()) as pool:  # a damaged file must not take a sound one's place
         found = pool.map(lambda entry: sha256_file(paths[entry.sha256]), shared)
         for entry in [entry for entry, sha256 in zip(shared, found, strict=True) if sha256 == entry.sha256]:
-            link_over(paths[entry.sha256], draft.stage.version / entry.path)
+            link_over(paths[entry.sha256], folder / entry.path)
     changed = [
         table
         for table in tables
