@@ -138,7 +138,7 @@ CORPUS, PROMPTS = "pseudo-preferences", 60
 REQUESTS = PROMPTS * 3 * 2
 END_S, SLACK_S = 5.0, 10.0  # a machine of two cores that others use too
 SEED = int(os.environ.get("EARMARK_SEED") or random.SystemRandom().randrange(1 << 32))
-DONE = re.compile(rf"{CORPUS}[^\n]* v1\b|revision=\"v1\"")
+DONE = re.compile(rf"{CORPUS}[^\n]* v1\b|revision=\"v1\"|to train on them: |figures of each clip in ")
 """What is said when all is done: a signal while Python itself ends finds no handler any more."""
 PATIENT = {"read_timeout_s": 60.0, "total_timeout_s": 300.0}
 
