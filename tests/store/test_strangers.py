@@ -131,8 +131,10 @@ def test_an_object_store_writes_nothing_outside_its_copy(
     assert verify(seen.find("songs")) == []
     rewrite(songs.folder / MANIFEST, path="../../../../.bashrc")
     server.store(bucket, f"store/songs/v2/{MANIFEST}", (songs.folder / MANIFEST).read_bytes())
+    again = another_machine(url, tmp_path / "there")
     with pytest.raises(StoreError, match=r"not a valid manifest: files\.0\.path"):
-        open_store(url)
+        verify(again.find("songs@v2"))
+    assert verify(again.find("songs@v1")) == []
     assert {path for path in everything(tmp_path) - before if not path.startswith("there")} == set()
     server.store(bucket, "store/withdrawals/...json", b"{}")
     bring_withdrawals(seen.root, Remote(url))
