@@ -101,7 +101,7 @@ def test_people_with_names_of_models_and_sources_of_clips_are_not_asked_about(tm
 
 
 def test_init_asks_about_a_source_of_clips_that_a_build_would_reject(tmp_path: Path) -> None:
-    """Of speech by language models; `where` keeps it."""
+    """Speech that language models made is kept by `where`."""
     made = ("llm", "vocoder", "human")
     text = "".join(f"{n}.wav,4,l{n % 4},s{n % 3},{made[n % 3]}\n" for n in range(24))
     (tmp_path / "t.csv").write_text("file,score,listener,system,source\n" + text)

@@ -33,8 +33,8 @@ from earmark.tasks.people.answers import (
 )
 from earmark.tasks.people.choosing import pages_of
 from tests.people import test_choosing as choosing
-from tests.people.conftest import CONFIG, ROOT
 from tests.people.returning import as_shown, choices, returned
+from tests.people.study_page import CONFIG, ROOT
 
 
 def _anywhere(config: str) -> str:

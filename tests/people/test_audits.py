@@ -29,8 +29,8 @@ from earmark.tasks.people.auditing import ASKED, AuditOptions, start_audit
 from earmark.tasks.release.publishing import check_audited
 from earmark.tasks.store.sql import query
 from earmark.tasks.store.versions import Store
-from tests.people.conftest import ROOT
 from tests.people.returning import returned
+from tests.people.study_page import ROOT
 from tests.score_questions.questions import build_questions, config_of, rows_of, thread
 
 CORPORA = {

@@ -221,7 +221,7 @@ def test_repeated_ratings_come_later_and_the_background_first() -> None:
 def test_each_side_is_the_first_in_half(
     prompts: int, models: int, annotators: int, per_pair: int, known: int, seed: int
 ) -> None:
-    """Of a page, of a pair, of two models and of all; and the better clip of known pairs is A on half of the pages."""
+    """It is so by page, by pair, by two models and in all; the better clip of known pairs is A on half of the pages."""
     if per_pair > annotators:
         return
     config = study(annotators=annotators, per_pair=per_pair, per_annotator=20, seed=seed)

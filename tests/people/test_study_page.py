@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 import threading
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,98 +13,34 @@ import pytest
 from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
-from earmark.schemas.study import AnnotatorPage, StudyPlan, Trial
+from earmark.schemas.study import StudyPlan, Trial
 from earmark.tasks.people.answers import parse_answers, read_plan
 from earmark.tasks.people.served import StudyApp
 from earmark.tasks.people.server import make_bounded_server
-from tests.browser import PATIENCE_S, Tab, chromium
+from tests.browser import PATIENCE_S, Tab
 from tests.builds import build_version, read_config
 from tests.people.returning import choices, returned
+from tests.people.study_page import (
+    CONTINUE,
+    HEAR,
+    RANKS,
+    ROOT,
+    answer,
+    better,
+    label,
+    pass_intro,
+    ratings_study,
+    saved,
+    start_study,
+    worse,
+)
 
 pytestmark = pytest.mark.slow
-
-ROOT = Path(__file__).resolve().parents[2]
-RANKS = json.loads((ROOT / "data/demo/music/known_order.json").read_text())["ranks"]
-HEAR = """(async () => {
-  for (const one of document.querySelectorAll('#stage audio[data-letter]')) {
-    one.playbackRate = 8; one.muted = true;
-    const over = new Promise((done) => one.addEventListener('ended', done, { once: true }));
-    await one.play(); await over;
-  }
-})()"""
-CONTINUE = "document.querySelector('#stage input[type=submit]')"
-
-
-@pytest.fixture(scope="module")
-def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
-    with chromium(tmp_path_factory.mktemp("profile")) as opened:
-        yield opened
 
 
 @pytest.fixture
 def study(tmp_path: Path) -> Path:
-    """The demo's study, started by the documented command."""
-    folder = tmp_path / "study"
-    started = CliRunner().invoke(
-        app, ["people", "study", "start", "--config", str(ROOT / "data/demo/study.toml"), "--out", str(folder)]
-    )
-    assert started.exit_code == 0, started.output
-    return folder
-
-
-def better(plan: StudyPlan, trial: Trial, question: str) -> str:
-    """The answer of someone who hears as the demo was made; the first clip where it made no difference."""
-    ranks = {letter: RANKS[question][plan.generations[clip].model] for letter, clip in trial.clips.items()}
-    return min(sorted(ranks), key=lambda letter: ranks[letter])
-
-
-def worse(plan: StudyPlan, trial: Trial, question: str) -> str:
-    return {"a": "b", "b": "a"}[better(plan, trial, question)]
-
-
-def pass_intro(tab: Tab) -> None:
-    """Go on to the first trial; the demo has one example, whose clips must be heard."""
-    tab.until(f"{CONTINUE} !== null")
-    tab.ask(HEAR)
-    tab.until(f"!{CONTINUE}.disabled")
-    tab.ask(f"{CONTINUE}.click()")
-    tab.until("document.querySelector('#stage fieldset') !== null")
-
-
-def answer(tab: Tab, plan: StudyPlan, trial: Trial, judge: Callable[[StudyPlan, Trial, str], str]) -> None:
-    """Hear both clips, answer both questions and go on."""
-    text = json.dumps(plan.prompts[trial.prompt_id].text)
-    tab.until(f"document.querySelector('#stage blockquote')?.textContent === {text}")
-    assert tab.ask(f"{CONTINUE}.disabled"), "answered before anything was heard"
-    tab.ask(HEAR)
-    tab.until(f"!{CONTINUE}.disabled")
-    for question in plan.questions:
-        value = judge(plan, trial, question)
-        tab.ask(f"document.querySelector('input[name={question}][value=\"{value}\"]').click()")
-    for question, sure in (("musicality", 4), ("alignment", 3)):
-        tab.ask(f"document.querySelector('input[name=confidence_{question}][value=\"{sure}\"]')?.click()")
-    # the next screen may look the same: this one's form must be gone
-    tab.ask(f"document.querySelector('#stage form').dataset.before = ''; {CONTINUE}.click()")
-    tab.until("document.querySelector('[data-before]') === null")
-
-
-def label(
-    tab: Tab, plan: StudyPlan, page: AnnotatorPage, judge: Callable[[StudyPlan, Trial, str], str], trials: slice
-) -> None:
-    for trial in page.trials[trials]:
-        answer(tab, plan, trial, judge)
-
-
-def saved(tab: Tab, folder: Path, name: str) -> Path:
-    """The file that the last screen offers, downloaded as a person would."""
-    tab("Page.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
-    tab.until("document.querySelector('a[download]') !== null")
-    tab.ask("document.querySelector('a[download]').click()")
-    until = time.monotonic() + PATIENCE_S
-    while not (folder / name).exists():
-        assert time.monotonic() < until, f"never downloaded: {name}"
-        time.sleep(0.05)
-    return folder / name
+    return start_study(tmp_path / "study")
 
 
 def test_three_annotators(study: Path, tab: Tab, tmp_path: Path) -> None:
@@ -204,149 +138,6 @@ def test_the_first_of_two_devices_answers_a_trial_and_the_page_goes_on(study: Pa
         assert tab.ask("document.getElementById('warning').hidden")
         arrived = answered(len(page.trials))
         assert {name: arrived[name] for name in expected} == expected
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
-def test_a_clip_that_does_not_play_is_reported_and_the_page_goes_on(study: Path, tab: Tab, tmp_path: Path) -> None:
-    """What was chosen already is no vote; a copy can be saved before the end."""
-    plan = read_plan(study)
-    page = plan.pages[0]
-    file = study / "pages" / f"{page.name}.html"
-    head, content, tail = re.split('(?<=id="study">)(.*?)(?=</script>)', file.read_text("utf-8"), maxsplit=1)
-    facts = json.loads(content)
-    silent = plan.generations[page.trials[0].clips["b"]].sha256[:16]
-    facts["clips"][silent] = "data:audio/wav;base64,AAAA"
-    file.write_text(head + json.dumps(facts).replace("<", "\\u003c") + tail, "utf-8")
-    tab.open(file)
-    assert tab.ask("document.querySelector('#kept').textContent").startswith("Your answers are kept in this browser")
-    pass_intro(tab)
-    tab.until("document.getElementById('cannot').checkVisibility()")
-    assert (
-        tab.ask("document.getElementById('cannot').textContent") == "Clip B cannot be played: go on without an answer"
-    )
-    assert "A clip does not play" in tab.ask("document.getElementById('warning').textContent")
-    tab.ask("document.querySelector('#stage input[value=a]').click()")
-    tab.ask("document.querySelector('textarea[name=feedback]').value = 'no sound \\ud83c'")  # half an emoji
-    tab.ask("document.querySelector('#stage form').dataset.before = ''; document.getElementById('cannot').click()")
-    tab.until("document.querySelector('[data-before]') === null")
-    assert tab.ask("document.getElementById('warning').hidden")
-    assert not tab.ask("document.getElementById('cannot').checkVisibility()")
-    tab("Page.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
-    tab.ask("document.querySelector('#kept button').click()")
-    copy = tmp_path / f"demo-{page.name}.json"
-    until = time.monotonic() + PATIENCE_S
-    while not copy.exists():
-        assert time.monotonic() < until, "no copy came"
-        time.sleep(0.05)
-    answers = parse_answers(plan, copy.read_bytes(), copy.name).answers
-    assert {trial: one.response for trial, one in answers.items()} == {
-        page.trials[0].id: {"feedback": "no sound \ufffd", "unplayable": "b"}
-    }
-
-
-def test_a_clip_that_never_comes_can_be_reported(tab: Tab, tmp_path: Path) -> None:
-    """It gives no error either: the button comes after a time without a sound."""
-    folder, over = (
-        ratings_study(tmp_path, 1, 'questionnaires = 1\neach = { id = 1 }\nsound = "beside"'),
-        threading.Event(),
-    )
-    plan = read_plan(folder)
-    served = StudyApp(plan, folder)
-
-    def stalled(environ: Any, start_response: Any) -> Any:
-        if "/clips/" in environ["PATH_INFO"]:
-            over.wait(2 * PATIENCE_S)
-        return served(environ, start_response)
-
-    server = make_bounded_server(stalled, "127.0.0.1", 0)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        tab.visit(f"http://127.0.0.1:{server.server_port}/{plan.pages[0].key}/")
-        tab.until(f"{CONTINUE} !== null")
-        tab.ask(f"{CONTINUE}.click()")
-        tab.until("document.querySelector('#stage audio') !== null")
-        assert not tab.ask("document.getElementById('cannot').checkVisibility()")
-        tab.until("document.getElementById('cannot').checkVisibility()")
-        assert (
-            tab.ask("document.getElementById('cannot').textContent") == "Clip cannot be played: go on without an answer"
-        )
-        assert tab.ask("document.getElementById('warning').hidden"), "it is no fault yet"
-        tab.ask("document.getElementById('cannot').click()")
-        tab.until("document.getElementById('count').textContent.startsWith('1 of')")
-    finally:
-        over.set()
-        server.shutdown()
-        server.server_close()
-
-
-def test_a_clip_that_is_not_loaded_before_it_is_played_is_not_taken_for_a_silent_one(tab: Tab, tmp_path: Path) -> None:
-    """As on phones: a listener who reads for long is not told that its clips cannot be played."""
-    folder = ratings_study(tmp_path, 1, 'questionnaires = 1\neach = { id = 1 }\nsound = "beside"')
-    plan = read_plan(folder)
-    file = folder / "pages" / f"{plan.pages[0].name}.html"
-    file.write_text(file.read_text("utf-8").replace('preload=\\"metadata\\"', 'preload=\\"none\\"'), "utf-8")
-    server = make_bounded_server(StudyApp(plan, folder), "127.0.0.1", 0)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        tab.visit(f"http://127.0.0.1:{server.server_port}/{plan.pages[0].key}/")
-        tab.until(f"{CONTINUE} !== null")
-        tab.ask(f"{CONTINUE}.click()")
-        tab.until("document.querySelector('#stage audio') !== null")
-        tab.ask("performance.now = ((now) => () => now() + 60_000)(performance.now.bind(performance))")
-        tab.ask("document.querySelector('#stage audio').dispatchEvent(new Event('pause'))")  # looks again
-        assert tab.ask("document.querySelector('#stage audio').readyState") == 0
-        assert not tab.ask("document.getElementById('cannot').checkVisibility()")
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
-@pytest.mark.parametrize("sent", [False, True])
-def test_a_browser_that_keeps_nothing_names_the_copy_where_there_is_one(study: Path, tab: Tab, sent: bool) -> None:
-    plan = read_plan(study)
-    server = make_bounded_server(StudyApp(plan, study), "127.0.0.1", 0)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    full = tab("Page.addScriptToEvaluateOnNewDocument", source="Storage.prototype.setItem = () => { throw Error() }")
-    try:
-        if sent:
-            tab.visit(f"http://127.0.0.1:{server.server_port}/{plan.pages[0].key}/")
-        else:
-            tab.open(study / "pages" / f"{plan.pages[0].name}.html")
-        pass_intro(tab)
-        label(tab, plan, plan.pages[0], better, slice(1))
-        warning = tab.ask("document.getElementById('warning').textContent")
-        copies = tab.ask("document.querySelectorAll('#kept button').length")
-    finally:
-        tab("Page.removeScriptToEvaluateOnNewDocument", identifier=full["identifier"])
-        server.shutdown()
-        server.server_close()
-    assert warning.startswith("This browser keeps nothing between visits")
-    assert ("copy below" in warning) is bool(copies) is not sent
-
-
-def test_the_last_answers_are_sent_when_the_server_is_back(study: Path, tab: Tab) -> None:
-    plan = read_plan(study)
-    page = plan.pages[0]
-    server = make_bounded_server(StudyApp(plan, study), "127.0.0.1", 0)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    port = server.server_port
-    tab.visit(f"http://127.0.0.1:{port}/{page.key}/")
-    pass_intro(tab)
-    label(tab, plan, page, better, slice(None, -1))
-    server.shutdown()
-    server.server_close()
-    label(tab, plan, page, better, slice(-1, None))
-    tab.until("document.getElementById('end')?.textContent.includes('tries again')")
-    assert tab.ask("document.querySelector('a[download]') !== null")
-    server = make_bounded_server(StudyApp(plan, study), "127.0.0.1", port)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        tab.until("document.getElementById('end').textContent.includes('arrived. You can close')")
-        assert tab.ask("document.querySelector('a[download]') === null")
-        kept = parse_answers(plan, (study / "answers" / f"{page.name}.json").read_bytes(), "kept")
-        assert len(kept.answers) == len(page.trials)
     finally:
         server.shutdown()
         server.server_close()
@@ -468,24 +259,6 @@ def test_no_page_names_a_model(study: Path) -> None:
         text = page.read_text()
         for name in ("birch", "cedar", "dahlia", "p01-", "generation"):
             assert name not in text, (page.name, name)
-
-
-def ratings_study(folder: Path, annotators: int, more: str) -> Path:
-    """A started study of ratings on a question about sound, with the demo's clips of four systems for each prompt."""
-    rows = [json.loads(line) for line in (ROOT / "data/demo/music/prompts.jsonl").read_text().splitlines()[:4]]
-    table = folder / "prompts.csv"
-    table.write_text("prompt_id,text,group\n" + "".join(f'{r["prompt_id"]},"{r["text"]}",id\n' for r in rows))
-    config = folder / "study.toml"
-    config.write_text(
-        f'name = "mos"\nkind = "ratings"\nprompts = "prompts.csv"\nannotators = {annotators}\n'
-        f'generations = "{ROOT}/data/demo/music/generations.jsonl"\n{more}\n'
-        '[[questions]]\nname = "quality"\ntext = "How good is the sound?"\n'
-    )
-    started = CliRunner().invoke(
-        app, ["people", "study", "start", "--config", str(config), "--out", str(folder / "study")]
-    )
-    assert started.exit_code == 0, started.output
-    return folder / "study"
 
 
 def by_system(plan: StudyPlan, trial: Trial, _: str) -> str:

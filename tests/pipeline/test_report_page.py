@@ -238,7 +238,7 @@ def test_hostile_text_does_nothing(tab: Tab, tmp_path: Path) -> None:
 
 
 def test_text_runs_in_its_own_direction(tab: Tab, tmp_path: Path) -> None:
-    """Of cards, tags, facts, texts, bars and tables."""
+    """Cards, tags, facts, texts, bars and tables have it alike."""
     page = tmp_path / "report.html"
     page.write_text(render_report(MANIFEST, STORY, HOSTILE_PAGE), encoding="utf-8")
     tab.show(1280, 900)

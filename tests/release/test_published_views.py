@@ -182,7 +182,7 @@ def test_a_pulled_version_is_published_with_other_terms(
 def test_withdrawn_rows_do_not_come_back_by_a_pull(
     hub: HubServer, press: Publications, store: Store, tmp_path: Path
 ) -> None:
-    """What was published is a part, whose manifest is none of the store's."""
+    """The published part has a manifest that no version of the store has."""
     own = Store(shutil.copytree(store.root, tmp_path / "own"))
     assert press.run(own.root, f"{CORPUS}@v1", "lab/part", audio=False)["held_audio"]
     clip = next(row["clip_sha256"] for row in rows_of(own.find(f"{CORPUS}@v1"), "ratings"))

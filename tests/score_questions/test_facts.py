@@ -21,7 +21,7 @@ from earmark.tasks.score_questions.facts import readable, write_typed_probe
 from earmark.tasks.score_questions.released import read
 from tests.browser import chromium
 from tests.people.returning import returned
-from tests.people.test_study_page import CONTINUE, saved
+from tests.people.study_page import CONTINUE, saved
 from tests.score_questions import drawings
 
 TYPED = {

@@ -9,25 +9,21 @@ import json
 import shutil
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
 from earmark.schemas.errors import InputError, StoreError
-from earmark.schemas.reasons import Reject
 from earmark.schemas.score_questions import CORPUS
 from earmark.tasks.exports.choosing import ExportOptions
 from earmark.tasks.exports.export import export
 from earmark.tasks.release.withdrawal import search, withdraw
-from earmark.tasks.score_questions.review_agreement import agreements, alphas, cohen_kappa
+from earmark.tasks.score_questions.review_agreement import agreements, alphas
 from earmark.tasks.score_questions.review_files import CONFIG, SHEET, TASKS, contents_of, write_review, write_verdicts
 from earmark.tasks.score_questions.reviews import (
     CRITERIA,
@@ -358,154 +354,6 @@ def test_label_studios_configuration_asks_what_is_read(version: Version, tmp_pat
     assert all(node.get("toName") in objects for node in view if node.get("toName"))
     (task, *_) = json.loads((tmp_path / "out" / TASKS).read_text("utf-8"))
     assert {str(value).removeprefix("$") for value in objects.values()} <= task["data"].keys()
-
-
-def test_cells_are_no_formulas(tmp_path: Path) -> None:
-    rows = [
-        thread(
-            0,
-            title='=HYPERLINK("http://evil.example")',
-            comments=[("@SUM(1+1) is what it is worth", 3), ("-1 of it", 2)],
-        )
-    ]
-    version = build_questions(config_of(tmp_path), tmp_path / "store", rows)
-    write_review(version, tmp_path / "out")
-    verdict = ReviewerVerdict("q", "c", "=cmd", dict.fromkeys(CRITERIA, True), "+1", "f", 1)
-    write_verdicts(tmp_path / "reviews.csv", [verdict])
-    for path in (tmp_path / "out" / SHEET, tmp_path / "reviews.csv"):
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            assert not [cell for row in csv.reader(file) for cell in row if cell.startswith(("=", "+", "-", "@"))]
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("q,c,alice,maybe,yes,no,no,", "bad_value"),
-        ("q,c,,yes,yes,no,no,", "missing_value"),
-        ("q,c,alice@example.org,yes,yes,no,no,", "bad_value"),
-        ("q,c,yes,alice@example.org,yes,no,no,", "bad_value"),  # shifted: a cell is lost
-        ("alice@example.org,q,c,yes,yes,no,no,", "missing_value"),
-        ('q,c,"alice@example.org" x,yes,yes,no,no,', "bad_line"),
-        (f"q,c,{'Alice of example.org ' * 20},yes,yes,no,no,", "missing_value"),
-        (",c,alice,yes,yes,no,no,", "missing_value"),
-        ("q,,alice,yes,yes,no,no,", "missing_value"),
-        ("q,c,alice,yes,,no,no,", "bad_value"),
-    ],
-)
-def test_rows_that_cannot_be_read_are_rejects(tmp_path: Path, text: str, reason: str) -> None:
-    path = tmp_path / "a.csv"
-    head = "question_id,content_sha256,reviewer,musically_correct,options_relevant,offensive,ambiguous,note"
-    path.write_text(f"{head}\n{text}\nq,c,bob,,,,,\nq,c,carol,Yes,y,NO,0,\n", "utf-8")
-    first, second = read_reviews(path, "a.csv")
-    assert isinstance(first, Reject)
-    assert (first.reason, first.source_file, first.line) == (reason, "a.csv", 2)
-    assert isinstance(second, ReviewerVerdict)
-    assert second.reviewer == "carol"
-    assert "example.org" not in first.item + first.detail
-
-
-@pytest.mark.parametrize("quote", ["", '"'])  # some quote every cell, and the header's too
-@pytest.mark.parametrize(("delimiter", "encoding"), [(";", "utf-8-sig"), ("\t", "utf-16"), (",", "utf-8")])
-def test_sheets_that_spreadsheets_save_with_other_delimiters_are_read(
-    tmp_path: Path, delimiter: str, encoding: str, quote: str
-) -> None:
-    cells = {**dict.fromkeys(CRITERIA, "yes"), "question_id": NAMES[0], "content_sha256": "c", "reviewer": "carol"}
-    head, row = (delimiter.join(f"{quote}{cell}{quote}" for cell in line) for line in (cells, cells.values()))
-    rows = [head, delimiter * (len(cells) - 1), row]  # one was emptied
-    (tmp_path / "a.csv").write_text("\n".join(rows) + "\n", encoding)
-    (one,) = read_reviews(tmp_path / "a.csv", "a.csv")
-    assert isinstance(one, ReviewerVerdict)
-    assert (one.reviewer, one.question_id) == ("carol", NAMES[0])
-
-
-@pytest.mark.parametrize("note", ["na\xefve", "plain"])
-def test_a_sheet_in_another_encoding_is_refused_in_a_line(tmp_path: Path, note: str) -> None:
-    """Excel's plain CSV is Windows-1252: rows without an accent would be read, and the others lost."""
-    cells = {**dict.fromkeys(CRITERIA, "no"), "question_id": NAMES[0], "content_sha256": "c", "reviewer": "carol"}
-    rows = [[*cells, "note"], [*cells.values(), "fine"], [*cells.values(), note], [*cells.values(), "fine"]]
-    path = tmp_path / "a.csv"
-    path.write_text("\n".join(map(";".join, rows)) + "\n", "cp1252")
-    if note == "plain":
-        assert isinstance(next(read_reviews(path, "a.csv")), ReviewerVerdict)
-        return
-    with pytest.raises(
-        InputError, match=r"a.csv, line 3: expected UTF-8, found byte 0xef .*; save the sheet as CSV in"
-    ):
-        list(read_reviews(path, "a.csv"))
-
-
-@pytest.mark.parametrize("note", ["=1+1 is odd", "-5 dB", "+2 dB", "'quoted'", "''= twice"])
-def test_the_apostrophe_against_formulas_does_not_come_back(tmp_path: Path, note: str) -> None:
-    """However often a table of reviews is written and read."""
-    one = ReviewerVerdict(NAMES[0], "c", "-dash", dict.fromkeys(CRITERIA, True), note, "reviews.csv", 2)
-    for _ in range(3):
-        write_verdicts(tmp_path / "reviews.csv", [one])
-        (cells,) = csv.DictReader((tmp_path / "reviews.csv").read_text("utf-8").splitlines())
-        assert not cells["note"].startswith(("=", "-", "+"))
-        assert list(read_reviews(tmp_path / "reviews.csv", "reviews.csv")) == [one]
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "said"),
-    [
-        ("a.csv", "question_id,reviewer\n", "expected the column 'content_sha256', found 'question_id, reviewer'"),
-        ("a.csv", "", "expected the column 'question_id', found ''"),
-        ("a.json", "{", "expected Label Studio's JSON export, a list of tasks, found: Expecting"),
-        ("a.json", "{}", "expected Label Studio's JSON export, a list of tasks, found {}"),
-        ("b.csv", None, "file not found"),
-    ],
-)
-def test_files_that_are_no_reviews_are_one_line(tmp_path: Path, name: str, text: str | None, said: str) -> None:
-    if text is not None:
-        (tmp_path / name).write_text(text, "utf-8")
-    with pytest.raises(InputError, match=said):
-        list(read_reviews(tmp_path / name, name))
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(
-                ["data", "annotations", "result", "value", "choices", "from_name", "question_id", "offensive"]
-            ),
-            inner,
-            max_size=4,
-        )
-    ),
-    max_leaves=20,
-)
-
-
-@given(tasks=st.lists(JSON, max_size=4))
-def test_no_json_stops_the_reading(tmp_path_factory: pytest.TempPathFactory, tasks: list[Any]) -> None:
-    path = tmp_path_factory.mktemp("reviews") / "a.json"
-    path.write_text(json.dumps(tasks), "utf-8")
-    assert all(isinstance(found, ReviewerVerdict | Reject) for found in read_reviews(path, "a.json"))
-
-
-@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40))
-def test_kappa_is_bounded_and_even_handed(pairs: list[tuple[bool, bool]]) -> None:
-    share, kappa = cohen_kappa(pairs)
-    assert (share, kappa) == pytest.approx(cohen_kappa([(other, one) for one, other in pairs]))
-    assert kappa is None or -1 <= kappa <= 1
-    if all(one == other for one, other in pairs) and len({one for one, _ in pairs}) == 2:
-        assert kappa == 1
-
-
-def test_kappa_as_cohen_reckons() -> None:
-    pairs = [(True, True)] * 20 + [(True, False)] * 5 + [(False, True)] * 10 + [(False, False)] * 15
-    assert cohen_kappa(pairs) == (0.7, pytest.approx(0.4))
-
-
-def test_alpha_needs_two_reviews_of_a_question_and_two_answers() -> None:
-    one = ReviewerVerdict("q1", "c", "alice", {name: name in CRITERIA[:2] for name in CRITERIA}, None, "a.csv", 2)
-    assert alphas([]) == alphas([one]) == []
-    same = alphas([one, replace(one, reviewer="bob"), replace(one, question_id="q2")])
-    assert [(told.criterion, told.questions, told.reviews, told.share, told.alpha) for told in same] == [
-        (asked, 1, 2, 1.0, None) for asked in (*CRITERIA, "flagged")
-    ]
 
 
 def test_review_folder_is_not_overwritten(version: Version, tmp_path: Path) -> None:
