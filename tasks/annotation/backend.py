@@ -163,6 +163,13 @@ class ClaimsEnded(Exception):
 Held: TypeAlias = Callable[[], Awaitable[None]]
 
 
+ResultLine: TypeAlias = tuple[str, str | None, AskError | None]
+"""Key, raw response and fault of a line of a batch's results; one of the last two is None.
+
+An unreadable line's key is empty.
+"""
+
+
 class BatchProvider(Protocol):
     """Provider's batch API. Each call is one exchange and raises `AskError` by the fault."""
 
@@ -181,9 +188,8 @@ class BatchProvider(Protocol):
     async def state(self, provider_id: str) -> BatchState:
         """Return the batch's state."""
 
-    async def results(self, state: BatchState) -> list[tuple[str, str | None, AskError | None]]:
-        """Return key, raw response and fault of each line; one of the last two is None, and an unreadable line's key
-        is empty."""
+    async def results(self, state: BatchState) -> list[ResultLine]:
+        """Return each line of the results."""
 
 
 @dataclass(frozen=True, slots=True)

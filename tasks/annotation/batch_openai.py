@@ -6,7 +6,7 @@ from typing import Any
 
 from openai import AsyncOpenAI
 
-from earmark.tasks.annotation.backend import BatchState, Held
+from earmark.tasks.annotation.backend import BatchState, Held, ResultLine
 from earmark.tasks.annotation.errors import (
     AskError,
     BadRequest,
@@ -18,7 +18,7 @@ from earmark.tasks.annotation.errors import (
 )
 from earmark.tasks.annotation.http import Http, json_bytes
 from earmark.tasks.annotation.request import Request
-from earmark.tasks.annotation.sdk import NO_KEY, Result, client_over, first_with, read_lines, result_of
+from earmark.tasks.annotation.sdk import NO_KEY, client_over, first_with, read_lines, result_of
 from earmark.tasks.annotation.server_faults import fault_of, status_within
 
 INTENT = "earmark_intent"
@@ -101,7 +101,7 @@ class OpenAIBatches:
         late = word == "completed" and not files
         return BatchState(provider_id, ended, word, files, detail, full, late, lines)
 
-    async def results(self, state: BatchState) -> list[Result]:
+    async def results(self, state: BatchState) -> list[ResultLine]:
         """Return key, raw response and fault of each line of the result files."""
         results = []
         for name in state.outputs:
@@ -114,7 +114,7 @@ def _file_name(intent: str) -> str:
     return f"{intent}.jsonl"
 
 
-def _result(line: str) -> Result:
+def _result(line: str) -> ResultLine:
     with shaped("a line with custom_id and response"):
         record = json.loads(line)
         key, response, error = str(record["custom_id"]), record.get("response") or {}, record.get("error")

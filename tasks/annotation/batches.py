@@ -14,10 +14,10 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from earmark.schemas.errors import ConfigError
-from earmark.tasks.annotation.backend import Batching, BatchProvider, BatchState, ClaimsEnded
+from earmark.tasks.annotation.backend import Batching, BatchProvider, BatchState, ClaimsEnded, ResultLine
 from earmark.tasks.annotation.errors import (
     AllAlike,
     AskError,
@@ -63,8 +63,6 @@ STOPPED = ("failed", "expired", "cancelled")  # states of a batch without result
 WHOLE = ("completed", "succeeded")  # states of a batch with a line for each request, where the provider counts none
 MOST_LOOKS = 20  # number of failed polls of the provider in a row before a run gives up; its batches stay there
 Got = TypeVar("Got")
-Line: TypeAlias = tuple[str, str | None, AskError | None]
-"""Key, raw response and fault of a line of a batch's results, as `BatchProvider.results` returns them."""
 
 
 @dataclass(slots=True)
@@ -340,7 +338,7 @@ class Batches:
                 return state
             await asyncio.sleep(self._run.config.batch_poll_s)
 
-    async def _results(self, state: BatchState, batch: Open) -> list[Line]:
+    async def _results(self, state: BatchState, batch: Open) -> list[ResultLine]:
         results = await self._provider.results(state)
         found = {key for key, *_ in results} & batch.members.keys()
         unreadable = sum(not key for key, *_ in results)  # these came: only another answer can replace them
@@ -393,7 +391,7 @@ class Batches:
         await self._run.ledger.change(partial(_close, batch=batch, state=state, detail=detail))
 
 
-def _answered(results: Sequence[Line], batch: Open) -> dict[str, str]:
+def _answered(results: Sequence[ResultLine], batch: Open) -> dict[str, str]:
     return {key: raw for key, raw, _ in results if raw is not None and key in batch.members}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from google import genai
 from google.genai import types
 
-from earmark.tasks.annotation.backend import BatchState, Held
+from earmark.tasks.annotation.backend import BatchState, Held, ResultLine
 from earmark.tasks.annotation.errors import (
     AuthFailed,
     BadMedia,
@@ -24,7 +24,7 @@ from earmark.tasks.annotation.errors import (
 )
 from earmark.tasks.annotation.http import Http, json_bytes
 from earmark.tasks.annotation.request import Request
-from earmark.tasks.annotation.sdk import NO_KEY, Result, client_over, first_with, read_lines, result_of
+from earmark.tasks.annotation.sdk import NO_KEY, client_over, first_with, read_lines, result_of
 from earmark.tasks.annotation.server_faults import fault_of
 
 RESOURCE_EXHAUSTED = 8
@@ -143,7 +143,7 @@ class GeminiBatches:
         late = word in DONE and not file
         return BatchState(provider_id, word in ENDED, word.lower(), (file,) if file else (), detail, full, late)
 
-    async def results(self, state: BatchState) -> list[Result]:
+    async def results(self, state: BatchState) -> list[ResultLine]:
         """Return key, raw response and fault of each line of the result files."""
         results = []
         for name in state.outputs:
@@ -152,7 +152,7 @@ class GeminiBatches:
         return results
 
 
-def _result(line: str) -> Result:
+def _result(line: str) -> ResultLine:
     with shaped("a line with key and response"):
         record = json.loads(line)
         key, error = str(record["key"]), record.get("error")

@@ -9,11 +9,12 @@ import logging
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import httpx2
 from yarl import URL
 
+from earmark.tasks.annotation.backend import ResultLine
 from earmark.tasks.annotation.errors import AskError, MalformedResponse, one_line, shaped
 from earmark.tasks.annotation.http import Http
 from earmark.tasks.annotation.server_faults import fault_of, status_within
@@ -25,11 +26,6 @@ OURS = frozenset({"host", "connection", "content-length", "accept-encoding", "us
 KEYS = frozenset({"authorization", "api-key", "x-goog-api-key"})
 Got = TypeVar("Got")
 LOG = logging.getLogger("earmark.annotation")
-Result: TypeAlias = tuple[str, str | None, AskError | None]
-"""Key, raw response and fault of a line of a batch's results; one of the last two is None.
-
-An unreadable line's key is empty.
-"""
 
 
 class Connections(httpx2.AsyncBaseTransport):
@@ -100,7 +96,7 @@ async def first_with(intent: str, batches: AsyncIterable[tuple[Any, Any]]) -> st
     return None
 
 
-def read_lines(text: str, read: Callable[[str], Result]) -> list[Result]:
+def read_lines(text: str, read: Callable[[str], ResultLine]) -> list[ResultLine]:
     """Read each line. Lines end at a line feed alone, as JSON may hold other separators.
 
     An unreadable line that no line feed ends is left out: the text is cut there.
@@ -108,7 +104,7 @@ def read_lines(text: str, read: Callable[[str], Result]) -> list[Result]:
     Raises:
         MalformedResponse: no line can be read: this is a gateway's page, and the results are still at the provider.
     """
-    results: list[Result] = []
+    results: list[ResultLine] = []
     bad = None
     *ended, rest = text.split("\n")
     for line, whole in [*((line, True) for line in ended), (rest, False)]:
