@@ -30,7 +30,8 @@ from earmark.schemas.errors import ConfigError
 from earmark.schemas.files import NotAFile, read_regular
 from earmark.schemas.places import without_secrets
 
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$", description="Lower-case letters, digits, . _ -")]
+NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
+Name = Annotated[str, Field(pattern=NAME, description="Lower-case letters, digits, . _ -")]
 
 LARGEST = 2**63 - 1  # largest value of an integer column
 
@@ -262,7 +263,7 @@ def _one_line(model: type[BaseModel], error: ValidationError) -> str:
     errors: list[ErrorDetails] = error.errors()
     ranks = {"moved": 0, "extra_forbidden": 1}  # a misspelt key explains a missing key
     first: ErrorDetails = min(errors, key=lambda e: ranks.get(e["type"], 2))
-    *place, last = first["loc"] or ("",)
+    *place, last = [part for part in first["loc"] if part != "[key]"] or ("",)  # pydantic's mark of a table's name
     known = _spelling_at(model, tuple(place))
     key = _dotted((*place, known.get(str(last), last)))
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
@@ -271,6 +272,8 @@ def _one_line(model: type[BaseModel], error: ValidationError) -> str:
     if first["type"] == "missing":
         return f"missing key '{key}'{more}"
     message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "string_pattern_mismatch" and first["ctx"]["pattern"] == NAME:
+        message = "expected a name of at most 64 lower-case letters, digits, . _ -"
     if first["type"] == "moved":
         return f"{f'{key}: ' if key else ''}{message}; new spelling of a file: earmark doctor --config FILE{more}"
     if not key:

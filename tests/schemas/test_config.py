@@ -49,7 +49,11 @@ FAULTS: list[tuple[str, str, str]] = [
     ("sources that are no tables", "sources = 3\n", "sources: "),
     ("no name", TABLE.replace('name = "a"', ""), "missing key 'sources[0].name'"),
     ("no format", TABLE.replace('format = "table"', ""), "missing key 'sources[0].format'"),
-    ("a name of other signs", TABLE.replace('"a"', '"A b"'), "sources[0].name: "),
+    (
+        "a name of other signs",
+        TABLE.replace('"a"', '"A b"'),
+        "sources[0].name: expected a name of at most 64 lower-case letters, digits, . _ -, found 'A b'",
+    ),
     ("a name that climbs", TABLE.replace('"a"', '"../a"'), "sources[0].name: "),
     ("a name twice", TABLE + TABLE, "expected one source a name, found 'a' twice"),
     ("an unknown format", TABLE.replace('"table"', '"tabel"'), "sources[0].format: "),

@@ -172,6 +172,16 @@ def test_a_model_without_a_role_is_checked(tmp_path: Path) -> None:
         read_config(CORPUS, tmp_path / "c.toml")
 
 
+def test_a_model_called_by_its_address_is_told_what_a_name_is(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text(
+        'prompts = "p"\ngenerations = "g"\njudge.model = "openai:m"\n[models."openai:m"]\nannotator = "openai:m"\n'
+    )
+    with pytest.raises(
+        ConfigError, match=r"models\.openai:m: expected a name of .* letters, digits, \. _ -, found 'openai:m'"
+    ):
+        read_config(CORPUS, tmp_path / "c.toml")
+
+
 def test_a_deployment_of_before_runs_as_it_did(tmp_path: Path) -> None:
     """Prefect's server checks its parameters by the flow's schema, and the flow reads them."""
     now = read(tmp_path, models={"omni": OMNI}, judge={"model": "omni"})
