@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from earmark.schemas import rewards as rewards
+from earmark.schemas.annotation import Declarations
 from earmark.schemas.config import BuildConfig
-from earmark.schemas.toml import parse_config
+from earmark.schemas.toml import checked, parse_config
 from earmark.tasks.pipeline.progress import hidden, shown
 from earmark.tasks.pipeline.registry import find_corpus
 from earmark.tasks.store.files import write_text
@@ -321,6 +322,7 @@ def _kept(corpus: str, config: Mapping[str, Any] | BuildConfig, base: Path, stor
     """Keep values as a config file in the store for `earmark resume`; return the file."""
     if not isinstance(config, BuildConfig):  # a declared model may be another one by the time of `earmark resume`
         base = base.absolute()
+        checked(Declarations, {"models": config.get("models", {})}, base / "config")  # the unused ones too
         config = parse_config(find_corpus(corpus).config, {"corpus": corpus, **config}, base / "config")
     base, config = config.base.absolute(), config.model_dump(mode="json", exclude={"base"}, exclude_unset=True)
     text = json.dumps({"base": str(base), "config": {**config}}, indent=1, sort_keys=True, default=str) + "\n"

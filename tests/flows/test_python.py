@@ -62,6 +62,9 @@ def test_faults_are_those_of_the_commands(store: str, tmp_path: Path) -> None:
         earmark.sql("DROP TABLE x", store=store)
     with pytest.raises(ConfigError, match="unknown key 'sorces'"):
         earmark.build("mos-preferences", {"sorces": []}, store=str(tmp_path / "new"))
+    values = {"sources": [], "models": {"openai:m": {"annotator": "openai:m"}}}
+    with pytest.raises(ConfigError, match=r"models\.openai:m: expected a name of at most 64 lower-case letters"):
+        earmark.build("mos-preferences", values, store=str(tmp_path / "new"))
     assert not (tmp_path / "new/configs").exists()
     with pytest.raises(AttributeError, match="no attribute 'bild'"):
         earmark.bild  # noqa: B018
